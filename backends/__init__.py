@@ -1,0 +1,1 @@
+"""Stores of keys and bytes; nothing here knows what the bytes mean."""

@@ -1,0 +1,102 @@
+"""What a metadata store promises, whichever it is.
+
+Keys are ``/``-separated and absolute. Values are opaque. Every write names the version that it replaces. The promises
+are tests: `backends.testing.contracts.MetadataStoreContract` runs against every adapter.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """One key as a store held it.
+
+    Attributes:
+        value: the bytes.
+        version: the token that a write which replaces the value must name; only the adapter understands it.
+        created_txn, changed_txn: the store's transaction numbers; None where it has none.
+        created_ms, changed_ms: ms since 1970; None where the store keeps none.
+        owner: the session or lease that the key lives with; 0 for a permanent key.
+        children_created: number that a sequential child would get next; None where the store has no such thing.
+        acl: rights as text, ``scheme:id:perms`` joined with commas, perms of c d r w a; None where none can be read.
+    """
+
+    value: bytes
+    version: int
+    created_txn: int | None = None
+    changed_txn: int | None = None
+    created_ms: int | None = None
+    changed_ms: int | None = None
+    owner: int = 0
+    children_created: int | None = None
+    acl: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One change: the value that a key shall have if its version still is the expected one.
+
+    Attributes:
+        key: absolute.
+        value: None removes the key.
+        expected: version to be replaced; None: the key must be absent.
+        acl: rights of a created key, as in `Versioned`; None: what the store gives.
+    """
+
+    key: str
+    value: bytes | None
+    expected: int | None = None
+    acl: str | None = None
+
+
+class MetadataStore(Protocol):
+    """A versioned store of keys in a tree.
+
+    Safe to use from several threads. Any call may raise `UnavailableError` and `AccessDeniedError`.
+    """
+
+    @property
+    def uri(self) -> str:
+        """The address, without secrets."""
+        ...
+
+    def get(self, key: str) -> Versioned | None:
+        """Return one key, with its rights; None if it is absent."""
+        ...
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        """Yield the keys in the given order, many in flight; without rights (`acl` is None)."""
+        ...
+
+    def children(self, key: str) -> list[str] | None:
+        """Return the names directly below a key, ascending; None if the key is absent."""
+        ...
+
+    def write(self, changes: Sequence[Write]) -> list[int]:
+        """Make all changes in one transaction, or none; missing parents of created keys are made first, empty.
+
+        Returns:
+            The version after each change; -1 for a removal.
+
+        Raises:
+            VersionConflictError: names the first change whose expectation failed; nothing of the batch was written
+                (parents may have been).
+            NotEmptyError: a key to be removed has children.
+        """
+        ...
+
+    def raise_counter(self, key: str, beyond: int) -> int:
+        """Make sequential children of a key be numbered above `beyond`; the key is created if it is absent.
+
+        Never lowers. Can be interrupted and repeated.
+
+        Returns:
+            The number that the next sequential child gets.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the connection; later calls raise `UnavailableError`."""
+        ...

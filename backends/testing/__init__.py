@@ -1,0 +1,1 @@
+"""The promises of the store protocols, as tests that adapters subclass."""

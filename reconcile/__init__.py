@@ -1,0 +1,1 @@
+"""Compare what is stored with what is held, decide, and change the store."""

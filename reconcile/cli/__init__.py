@@ -1,0 +1,1 @@
+"""Every command of the program."""

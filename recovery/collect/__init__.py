@@ -1,0 +1,1 @@
+"""One bookie's disks into an inventory."""

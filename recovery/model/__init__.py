@@ -1,0 +1,1 @@
+"""The values and tables that everything else speaks in."""

@@ -1,0 +1,319 @@
+"""The Arrow schemas of everything that crosses a boundary: the one source of every dataset's columns.
+
+Ids are signed 64-bit patterns (Spark has no unsigned integers). `KEY` columns come first wherever rows belong to a
+ledger; such tables are sorted by (bucket, scope, ledger) in their datasets. Docstring-like comments beside a field say what its
+name cannot.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = (1, 0)
+"""Major, minor: readers take any minor of the same major."""
+
+
+def _field(name: str, kind: pa.DataType, *, null: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=null)
+
+
+def _list_of(**fields: pa.DataType) -> pa.ListType:
+    return pa.list_(pa.field("item", pa.struct([_field(k, v) for k, v in fields.items()]), nullable=False))
+
+
+_I32: Final = pa.int32()
+_I64: Final = pa.int64()
+_TEXT: Final = pa.string()
+_BYTES: Final = pa.binary()
+_BOOL: Final = pa.bool_()
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_TEXTS: Final = pa.list_(_field("item", _TEXT))
+
+KEY: Final = (_field("bucket", pa.int16()), _field("scope", _I64), _field("ledger", _I64))
+KEY_COLUMNS: Final = ("bucket", "scope", "ledger")
+
+GROUPS: Final = _list_of(first=_I64, last=_I64, size=_I64, period=_I64)
+"""Sequence groups: runs [s, s + size) for s = first, first + period, …, last; period 0 iff first = last."""
+
+HEADERS: Final = pa.list_(
+    pa.field(
+        "item",
+        pa.struct(
+            [
+                _field("entry", _I64),
+                _field("lac", _I64),
+                _field("length", _I64),  # cumulative payload bytes, this entry included
+                _field("size", _I64),  # bytes of the whole entry, header and digest included
+                _field("digest", _TEXT, null=True),  # the type that verified; null: none did
+            ]
+        ),
+        nullable=False,
+    )
+)
+
+COPIES: Final = pa.schema(
+    [
+        *KEY,
+        _field("bookie", _TEXT),
+        _field("incarnation", _I64),
+        _field("source", _TEXT),  # index, log, journal, wire; each lists only what stronger ones lack
+        _field("part", _I32),  # at most GROUPS_PER_ROW groups a row; facts of the ledger stand in part 0
+        _field("groups", GROUPS),  # regrouped by us, disjoint, ascending; empty is evidence too
+        _field("entries", _I64),
+        _field("first", _I64, null=True),
+        _field("last", _I64, null=True),
+        # The largest group (most entries, then the lower first), flat: settles a clean copy without the nested column.
+        _field("g_first", _I64, null=True),
+        _field("g_last", _I64, null=True),
+        _field("g_size", _I64, null=True),
+        _field("g_period", _I64, null=True),
+        _field("g_count", _I64),
+        _field("complete", _BOOL),  # absence of other entries on this bookie may be believed
+        _field("fenced", _BOOL),  # false says nothing
+        _field("limbo", _BOOL),
+        _field("key_kind", _TEXT),  # absent, empty, zero, set
+        _field("key", _BYTES, null=True),  # SHA-256 of the stored master key, where key_kind = set
+        _field("explicit_lac", _I64, null=True),
+        _field("lac_record", _BYTES, null=True),  # as stored, at most 36 bytes
+        _field("headers", HEADERS),  # confirmed reads; at least of the last entry held
+    ]
+)
+GROUPS_PER_ROW: Final = 65_536
+
+BOOKIES: Final = pa.schema(
+    [
+        _field("bookie", _TEXT),
+        _field("incarnation", _I64),
+        _field("incarnation_evidence", _list_of(kind=_TEXT, value=_TEXT)),
+        _field("instance_id", _TEXT, null=True),
+        _field("cookie", _BYTES, null=True),  # VERSION, byte for byte
+        _field(
+            "version_files",
+            pa.list_(
+                pa.field(
+                    "item",
+                    pa.struct(
+                        [
+                            _field("path", _TEXT),
+                            _field("inode", _I64),
+                            _field("born", _TIME, null=True),  # null: the file system does not keep it
+                            _field("mtime", _TIME),
+                        ]
+                    ),
+                    nullable=False,
+                )
+            ),
+        ),
+        _field("storage", _TEXT),  # interleaved (Sorted writes the same files), db, mixed, none
+        _field("mode", _TEXT),  # disks, wire
+        _field("dirty", _BOOL, null=True),  # a DIRTY file was there: no clean stop; null: could not be told
+        _field("started", _TIME),
+        _field("ended", _TIME),
+        _field("complete", _BOOL),  # every folder of the cookie was seen and read to its end, and nothing hides entries
+        _field("dirs", _list_of(path=_TEXT, role=_TEXT, complete=_BOOL, bytes=_I64, unread=_I64)),
+        _field("journals", _list_of(id=_I64, mark=_I64)),  # replay starts here; -1: nowhere in it
+        _field("max_ids", _list_of(scope=_I64, ledger=_I64)),  # per scope, unsigned maximum
+        _field("ledgers", _I64),
+        _field("entries", _I64),
+        _field("damaged", _I64),
+    ]
+)
+
+DAMAGE: Final = pa.schema(
+    [
+        _field("bookie", _TEXT),
+        _field("incarnation", _I64),
+        _field("file", _TEXT),
+        _field("offset", _I64, null=True),
+        _field("length", _I64, null=True),
+        _field("reason", _TEXT),
+        _field("scope", _I64, null=True),
+        _field("ledger", _I64, null=True),
+        _field("hides_entries", _BOOL),  # an entry may stand there that nothing else lists
+        _field("detail", _TEXT, null=True),
+    ]
+)
+
+SEGMENTS: Final = pa.list_(
+    pa.field("item", pa.struct([_field("first", _I64), _field("members", _TEXTS)]), nullable=False)
+)
+CUSTOM: Final = _list_of(key=_TEXT, value=_BYTES)
+
+METADATA_FIELDS: Final = (
+    _field("format", pa.int8(), null=True),
+    _field("state", _TEXT, null=True),
+    _field("ensemble_size", _I32, null=True),
+    _field("write_quorum", _I32, null=True),
+    _field("ack_quorum", _I32, null=True),
+    _field("last_entry", _I64, null=True),
+    _field("length", _I64, null=True),
+    _field("digest", _TEXT, null=True),
+    _field("ctime", _I64, null=True),
+)
+
+CATALOG_LEDGERS: Final = pa.schema(
+    [
+        *KEY,
+        _field("raw", _BYTES),
+        _field("version", _I64),  # the adapter's token
+        _field("acl", _TEXT, null=True),
+        _field("created_txn", _I64, null=True),
+        _field("changed_txn", _I64, null=True),
+        _field("created_at", _TIME, null=True),
+        _field("changed_at", _TIME, null=True),
+        _field("error", _TEXT, null=True),  # why raw cannot be parsed; then all columns below are null
+        *METADATA_FIELDS,
+        _field("password_hash", _BYTES, null=True),  # SHA-256 of the master key of the stored password
+        _field("segments", SEGMENTS, null=True),
+        _field("custom", CUSTOM, null=True),
+    ]
+)
+
+CATALOG_NODES: Final = pa.schema(
+    [
+        _field("path", _TEXT),  # below the root, with its leading slash
+        _field("kind", _TEXT),  # layout, instance_id, cookie, registration, generator, mark, lock, other
+        _field("raw", _BYTES),
+        _field("version", _I64),
+        _field("acl", _TEXT, null=True),
+        _field("created_txn", _I64, null=True),
+        _field("changed_txn", _I64, null=True),
+        _field("created_at", _TIME, null=True),
+        _field("changed_at", _TIME, null=True),
+        _field("owner", _I64, null=True),  # session of an ephemeral node
+        _field("children_created", _I64, null=True),  # what a sequential child would be numbered next
+    ]
+)
+
+CATALOG_SOURCES: Final = pa.schema(
+    [
+        _field("kind", _TEXT),  # zookeeper, …
+        _field("uri", _TEXT),
+        _field("instance_id", _TEXT, null=True),
+        _field("layout", _TEXT, null=True),
+        _field("txn", _I64, null=True),
+        _field("at", _TIME),
+        _field("complete", _BOOL),
+        _field("root", _TEXT),  # present, missing
+        _field("gaps", _TEXTS),
+    ]
+)
+
+CATALOG_HISTORY: Final = pa.schema(
+    [
+        *KEY,
+        _field("txn", _I64),
+        _field("at", _TIME, null=True),
+        _field("session", _I64, null=True),
+        _field("op", _TEXT),
+        _field("before", _BYTES, null=True),
+        _field("after", _BYTES, null=True),
+    ]
+)
+
+GRADED: Final = (
+    "ensemble_size",
+    "write_quorum",
+    "ack_quorum",
+    "state",
+    "last_entry",
+    "length",
+    "segments",
+    "digest",
+    "password",
+    "ctime",
+    "custom",
+)
+"""The fields that have a grade: observed, verified, snapshot, reference, inferred, assumed, unknown."""
+
+RECONSTRUCTION: Final = pa.schema(
+    [
+        *KEY,
+        _field("class", _TEXT),  # clean, re-replicated, solved, undecided, excluded
+        _field("outcome", _TEXT),  # restored, held, accepted_loss, deleted, waiting
+        _field("reason", _TEXT, null=True),  # why not restored: one of Refusal's values
+        *METADATA_FIELDS,
+        _field("key", _BYTES, null=True),  # SHA-256 of the ledger's master key; the password itself is never here
+        _field(
+            "segments",
+            pa.list_(
+                pa.field(
+                    "item",
+                    pa.struct(
+                        [
+                            _field("first", _I64),
+                            _field("first_low", _I64),  # the takeover's true start lies in [first_low, first]
+                            _field("members", _TEXTS),
+                            _field("assumed", pa.list_(_field("item", _BOOL))),  # a position that nothing shows
+                        ]
+                    ),
+                    nullable=False,
+                )
+            ),
+            null=True,
+        ),
+        _field("custom", CUSTOM, null=True),
+        _field("grades", pa.struct([_field(name, _TEXT) for name in GRADED])),
+        _field("lac_low", _I64, null=True),  # the largest LAC that anything shows
+        _field("acked_high", _I64, null=True),  # no entry above was acknowledged
+        _field("missing", _I64),  # copies that the metadata promises and no bookie shows
+        _field("extra", _I64),  # copies that the metadata does not explain
+        _field("holders", _TEXTS),  # bookies that hold anything of it in index or journal; else in logs
+        _field("alternatives", _list_of(field=_TEXT, value=_TEXT, reads_as=_TEXT, weight=pa.float64())),
+    ]
+)
+
+FINDINGS: Final = pa.schema(
+    [
+        _field("id", _BYTES),
+        _field("bucket", pa.int16(), null=True),
+        _field("scope", _I64, null=True),
+        _field("ledger", _I64, null=True),
+        _field("segment", _I32, null=True),
+        _field("category", _TEXT),
+        _field("severity", _TEXT),  # info, warning, critical
+        _field("entries", GROUPS),
+        _field("bookies", _TEXTS),
+        _field("evidence", _list_of(side=_TEXT, field=_TEXT, value=_TEXT, source=_TEXT)),
+        _field("unknowns", _TEXTS),
+        _field("action_id", _BYTES, null=True),
+        _field("run", _TEXT),
+        _field("first_seen", _TIME),
+        _field("last_seen", _TIME),
+        _field("status", _TEXT),
+        _field("suppressed_by", _TEXT, null=True),
+    ]
+)
+
+ACTIONS: Final = pa.schema(
+    [
+        _field("bucket", pa.int16()),  # -1: not of one ledger
+        _field("scope", _I64, null=True),
+        _field("ledger", _I64, null=True),
+        _field("id", _BYTES),  # SHA-256 of the canonical fields
+        _field("seq", _I64),  # order of a restore (law 6); unique in a plan
+        _field("wave", _I32),
+        _field("op", _TEXT),  # create, hold, replace, remove, raise
+        _field("kind", _TEXT),  # ledger, layout, instance_id, cookie, generator
+        _field("key", _TEXT),  # below the root, with its leading slash
+        _field("value", _BYTES, null=True),
+        _field("acl", _TEXT, null=True),
+        _field("expects", _I64, null=True),  # version that the write replaces; null: the key is absent
+        _field("before", _BYTES, null=True),
+        _field("before_hash", _BYTES, null=True),
+        _field("finding_id", _BYTES, null=True),
+        _field("choice", _I32),
+        _field("alternatives", _list_of(label=_TEXT, value=_BYTES, reads_as=_TEXT)),
+    ]
+)
+
+INVENTORY: Final = {"copies": COPIES, "bookies": BOOKIES, "damage": DAMAGE}
+CATALOG: Final = {
+    "ledgers": CATALOG_LEDGERS,
+    "nodes": CATALOG_NODES,
+    "sources": CATALOG_SOURCES,
+    "history": CATALOG_HISTORY,
+}
+PLAN: Final = {"actions": ACTIONS, "findings": FINDINGS, "reconstruction": RECONSTRUCTION}
+KINDS: Final = {"inventory": INVENTORY, "catalog": CATALOG, "plan": PLAN}
+"""Tables of each kind of dataset."""
