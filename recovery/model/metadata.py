@@ -71,8 +71,8 @@ class LedgerMetadata:
 
     def __repr__(self) -> str:
         """Without the password: a value may land in a log."""
+        quorums = f"{self.ensemble_size}/{self.write_quorum}/{self.ack_quorum}"
         return (
-            f"LedgerMetadata(format={self.format}, "
-            f"{self.ensemble_size}/{self.write_quorum}/{self.ack_quorum}, {self.state}, last_entry={self.last_entry}, length={self.length}, segments={self.segments}, digest={self.digest}, "
-            f"ctime={self.ctime})"
+            f"LedgerMetadata(format={self.format}, {quorums}, {self.state}, last_entry={self.last_entry}, "
+            f"length={self.length}, segments={self.segments}, digest={self.digest}, ctime={self.ctime})"
         )

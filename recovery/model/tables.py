@@ -1,8 +1,8 @@
 """The Arrow schemas of everything that crosses a boundary: the one source of every dataset's columns.
 
 Ids are signed 64-bit patterns (Spark has no unsigned integers). `KEY` columns come first wherever rows belong to a
-ledger; such tables are sorted by (bucket, scope, ledger) in their datasets. Docstring-like comments beside a field say what its
-name cannot.
+ledger; such tables are sorted by (bucket, scope, ledger) in their datasets. Comments beside a field say what its name
+cannot.
 """
 
 from typing import Final
