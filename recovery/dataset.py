@@ -1,0 +1,421 @@
+"""Datasets: folders of Parquet files in bucket order, with a manifest that is written last.
+
+    <path>/manifest.json          last; without it the folder is not a dataset
+    <path>/<table>/<part>.parquet  tables and columns as `recovery.model.tables` has them
+
+Tables that have the key columns are sorted by (bucket, scope, ledger), and their parts ascend, so a bucket range of any
+dataset is a contiguous stretch. `manifest.json`:
+
+    kind             inventory, catalog, plan
+    schema_version   [major, minor]; readers take any minor of the same major: missing columns are null, unknown ones
+                     are left out
+    tool_version     of the writer
+    secret           true: the folder holds passwords, its files have mode 0600
+    tables           name → parts: file, rows, bytes, sha256, and the first and last bucket of a keyed table
+    binding          what the dataset belongs to
+    coverage         what was looked at, and what was not
+
+A plan's folder also holds `store/`: the catalog of the store that it was compared with, a dataset of its own.
+
+Reading goes through `pyarrow.fs`: a path is a local path or a URI that it knows.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from recovery import __version__
+from recovery.errors import DatasetError
+from recovery.model import tables
+from recovery.model.ids import BUCKETS
+
+MANIFEST: Final = "manifest.json"
+_SPILL: Final = ".spill"
+_ROW_GROUP: Final = 16_384
+_ROW_GROUP_BYTES: Final = 64 << 20
+_SPILL_BYTES: Final = 192 << 20
+_SPILL_ROWS: Final = 400_000
+_MERGE_STEPS: Final = 64
+"""Bucket ranges that spilled runs are merged in: memory of a merge is about a 64th of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a table, as the manifest lists it; buckets are null where the table is not keyed."""
+
+    file: str
+    rows: int
+    bytes: int
+    sha256: str
+    first_bucket: int | None
+    last_bucket: int | None
+
+
+def _is_keyed(schema: pa.Schema) -> bool:
+    return tuple(schema.names[:3]) == tables.KEY_COLUMNS and not schema.field("ledger").nullable
+
+
+def sort_by_key(table: pa.Table) -> pa.Table:
+    """Return the rows ordered by (bucket, scope, ledger), equal keys in the order they came in."""
+    if table.num_rows < 2:
+        return table
+    keys = table.select(list(tables.KEY_COLUMNS)).append_column("at", pa.array(range(table.num_rows), pa.int64()))
+    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in (*tables.KEY_COLUMNS, "at")])
+    return table.take(order)
+
+
+def _disk_error(path: Path, error: OSError) -> DatasetError:
+    return DatasetError(str(path), f"cannot be written ({error.strerror})", "free space or choose another --out")
+
+
+def _slices(table: pa.Table) -> Iterator[pa.Table]:
+    per_row = max(1, table.nbytes // max(1, table.num_rows))
+    step = max(1, min(_ROW_GROUP, _ROW_GROUP_BYTES // per_row))
+    for at in range(0, table.num_rows, step):
+        yield table.slice(at, step)
+
+
+def write_part(folder: Path, table_name: str, part: str, batches: Iterable[pa.Table], *, secret: bool = False) -> Part:
+    """Write one file of a table, synced, under its final name only when it is whole.
+
+    Args:
+        folder: of the dataset.
+        table_name: names the subfolder.
+        part: file name without its ending; equal names replace each other.
+        batches: of one schema, at least one; rows already in their final order.
+        secret: mode 0600 instead of what the umask gives.
+
+    Raises:
+        DatasetError: the disk is full or refuses.
+    """
+    target = folder / table_name / f"{part}.parquet"
+    temporary = target.with_suffix(f".{os.getpid()}.tmp")
+    rows = 0
+    low = high = None
+    try:
+        target.parent.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if secret else 0o666)
+        with os.fdopen(fd, "wb") as sink:
+            writer: pq.ParquetWriter | None = None
+            for batch in batches:
+                if writer is None:
+                    writer = pq.ParquetWriter(sink, batch.schema, compression="zstd", write_page_checksum=True)
+                for piece in _slices(batch):
+                    writer.write_table(piece)
+                if batch.num_rows and "bucket" in batch.schema.names:
+                    edge = pc.min_max(batch["bucket"]).as_py()
+                    low = edge["min"] if low is None else min(low, edge["min"])
+                    high = edge["max"] if high is None else max(high, edge["max"])
+                rows += batch.num_rows
+            if writer is None:
+                raise ValueError("a part needs at least one batch, which may be empty")
+            writer.close()
+            sink.flush()
+            os.fsync(sink.fileno())
+        with temporary.open("rb") as source:
+            digest = hashlib.file_digest(source, "sha256").hexdigest()
+        size = temporary.stat().st_size
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise _disk_error(target, error) from error
+    return Part(f"{table_name}/{part}.parquet", rows, size, digest, low, high)
+
+
+def write_manifest(
+    folder: Path,
+    kind: str,
+    parts: Mapping[str, Iterable[Part]],
+    *,
+    binding: Mapping[str, object],
+    coverage: Mapping[str, object],
+    secret: bool,
+    extra: Mapping[str, object] | None = None,
+) -> dict[str, Any]:
+    """Make a folder of parts a dataset: write the manifest, synced, in one step; return it.
+
+    Raises:
+        DatasetError: the disk is full or refuses.
+    """
+    manifest: dict[str, Any] = {
+        "kind": kind,
+        "schema_version": list(tables.SCHEMA_VERSION),
+        "tool_version": __version__,
+        "secret": secret,
+        "tables": {name: [asdict(p) for p in parts.get(name, ())] for name in tables.KINDS[kind]},
+        "binding": dict(binding),
+        "coverage": dict(coverage),
+        **(extra or {}),
+    }
+    temporary = folder / f"{MANIFEST}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if secret else 0o666)
+        with os.fdopen(fd, "w", encoding="utf-8") as sink:
+            json.dump(manifest, sink, indent=1)
+            sink.flush()
+            os.fsync(sink.fileno())
+        temporary.replace(folder / MANIFEST)
+        directory = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise _disk_error(folder / MANIFEST, error) from error
+    return manifest
+
+
+def prepare(folder: Path, kind: str, *, secret: bool) -> None:
+    """Make a folder ready to be written: create it, or clear what a broken-off run of the same kind left.
+
+    Raises:
+        DatasetError: a whole dataset, or files that are not ours, are already there.
+    """
+    if (folder / MANIFEST).exists():
+        raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
+    try:
+        folder.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
+        ours = {*tables.KINDS[kind], _SPILL, f"{MANIFEST}.tmp", *(["store"] if kind == "plan" else [])}
+        foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
+        if foreign:
+            raise DatasetError(str(folder), f"holds other files ({foreign[0]}, …)", "name an empty or a new folder")
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+    except OSError as error:
+        raise _disk_error(folder, error) from error
+
+
+class DatasetWriter:
+    """Writes one dataset from one process, rows in any order, in bounded memory.
+
+    Rows of keyed tables are sorted in runs that are spilled beside the dataset, and merged by bucket ranges at the end.
+    Used as a context manager: leaving it by an exception leaves a folder without a manifest, which is not a dataset.
+    """
+
+    def __init__(self, path: Path, kind: str, *, binding: Mapping[str, object], secret: bool = False) -> None:
+        self._path = path
+        self._kind = kind
+        self._binding = binding
+        self._secret = secret
+        self._buffers: dict[str, list[pa.Table]] = {name: [] for name in tables.KINDS[kind]}
+        self._runs: dict[str, list[Path]] = {name: [] for name in tables.KINDS[kind]}
+        self.rows: dict[str, int] = dict.fromkeys(tables.KINDS[kind], 0)
+        prepare(path, kind, secret=secret)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._path / _SPILL, ignore_errors=True)
+
+    def append(self, name: str, rows: pa.Table) -> None:
+        """Take rows of a table; their columns must be the schema's, by name and type."""
+        schema = tables.KINDS[self._kind][name]
+        self._buffers[name].append(rows.select(schema.names).cast(schema))
+        self.rows[name] += rows.num_rows
+        held = self._buffers[name]
+        if sum(t.nbytes for t in held) > _SPILL_BYTES or sum(t.num_rows for t in held) > _SPILL_ROWS:
+            self._spill(name)
+
+    def _spill(self, name: str) -> None:
+        run = f"{name}-{len(self._runs[name]):05d}"
+        write_part(self._path, _SPILL, run, [self._buffered(name)], secret=self._secret)
+        self._runs[name].append(self._path / _SPILL / f"{run}.parquet")
+        self._buffers[name] = []
+
+    def _buffered(self, name: str) -> pa.Table:
+        schema = tables.KINDS[self._kind][name]
+        table = pa.concat_tables(self._buffers[name]) if self._buffers[name] else schema.empty_table()
+        return sort_by_key(table) if _is_keyed(schema) else table
+
+    def _merged(self, name: str) -> Iterator[pa.Table]:
+        schema = tables.KINDS[self._kind][name]
+        if not self._runs[name]:
+            yield self._buffered(name)
+            return
+        if self._buffers[name]:
+            self._spill(name)
+        runs = pads.dataset([str(p) for p in self._runs[name]], schema=schema, format="parquet")
+        if not _is_keyed(schema):
+            for batch in runs.to_batches(batch_size=_ROW_GROUP):
+                yield pa.Table.from_batches([batch], schema)
+            return
+        step = BUCKETS // _MERGE_STEPS
+        for low in range(0, BUCKETS, step):
+            wanted = (pads.field("bucket") >= low) & (pads.field("bucket") < low + step)
+            yield sort_by_key(runs.to_table(filter=wanted))
+
+    def close(self, *, coverage: Mapping[str, object], extra: Mapping[str, object] | None = None) -> dict[str, Any]:
+        """Write what is left and the manifest; return the manifest."""
+        parts = {
+            name: [write_part(self._path, name, "part-00000", self._merged(name), secret=self._secret)]
+            for name in self._buffers
+        }
+        shutil.rmtree(self._path / _SPILL, ignore_errors=True)
+        return write_manifest(
+            self._path,
+            self._kind,
+            parts,
+            binding=self._binding,
+            coverage=coverage,
+            secret=self._secret,
+            extra=extra,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset that is there: its manifest, and its tables by bucket range. Can be pickled; holds nothing open."""
+
+    path: str
+    manifest: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """inventory, catalog or plan."""
+        return str(self.manifest["kind"])
+
+    def parts(self, name: str) -> list[Part]:
+        """Return the files of a table in the order of their rows."""
+        return [Part(**p) for p in self.manifest["tables"].get(name, ())]
+
+    def rows(self, name: str) -> int:
+        """Return how many rows a table has, without reading it."""
+        return sum(p.rows for p in self.parts(name))
+
+    def _scan(self, name: str, files: list[str]) -> pads.Dataset:
+        system, root = _file_system(self.path)
+        checked = pads.ParquetFileFormat(
+            default_fragment_scan_options=pads.ParquetFragmentScanOptions(page_checksum_verification=True)
+        )
+        schema = tables.KINDS[self.kind][name]
+        return pads.dataset([f"{root}/{file}" for file in files], schema=schema, format=checked, filesystem=system)
+
+    def read(self, name: str, *, buckets: range | None = None, columns: list[str] | None = None) -> pa.Table:
+        """Return a table, or a bucket range of it, in its order.
+
+        Raises:
+            DatasetError: a file is gone or damaged.
+        """
+        schema = tables.KINDS[self.kind][name]
+        wanted = [p for p in self.parts(name) if p.rows and (buckets is None or _overlaps(p, buckets))]
+        names = columns if columns is not None else schema.names
+        if not wanted:
+            return pa.schema([schema.field(n) for n in names]).empty_table()
+        keep = None
+        if buckets is not None:
+            keep = (pads.field("bucket") >= buckets.start) & (pads.field("bucket") < buckets.stop)
+        try:
+            found: pa.Table = self._scan(name, [p.file for p in wanted]).to_table(columns=names, filter=keep)
+        except (OSError, pa.ArrowException) as error:
+            raise self._broken(name, str(error).splitlines()[0]) from error
+        return found
+
+    def batches(self, name: str) -> Iterator[pa.Table]:
+        """Yield a table in its order, a row group or so at a time.
+
+        Raises:
+            DatasetError: a file is gone or damaged.
+        """
+        for part in self.parts(name):
+            if not part.rows:
+                continue
+            try:
+                for batch in self._scan(name, [part.file]).to_batches(batch_size=_ROW_GROUP):
+                    yield pa.Table.from_batches([batch])
+            except (OSError, pa.ArrowException) as error:
+                raise self._broken(name, str(error).splitlines()[0]) from error
+
+    def verify(self) -> None:
+        """Compare every file's size and SHA-256 with the manifest.
+
+        Raises:
+            DatasetError: names the first file that differs.
+        """
+        system, root = _file_system(self.path)
+        for name in self.manifest["tables"]:
+            for part in self.parts(name):
+                try:
+                    with system.open_input_stream(f"{root}/{part.file}") as source:
+                        digest = hashlib.sha256()
+                        while block := source.read(1 << 20):
+                            digest.update(block)
+                except (OSError, pa.ArrowException) as error:
+                    raise self._broken(name, f"{part.file} cannot be read") from error
+                if digest.hexdigest() != part.sha256:
+                    raise self._broken(name, f"{part.file} is not the file that the manifest lists")
+
+    def _broken(self, name: str, problem: str) -> DatasetError:
+        return DatasetError(f"{self.path}/{name}", problem, "copy or make the dataset again")
+
+
+def _overlaps(part: Part, buckets: range) -> bool:
+    if part.first_bucket is None or part.last_bucket is None:
+        return True
+    return part.first_bucket < buckets.stop and part.last_bucket >= buckets.start
+
+
+def _file_system(path: str) -> tuple[Any, str]:
+    if "://" in path:
+        system, root = pafs.FileSystem.from_uri(path)
+        return system, root.rstrip("/")
+    return pafs.LocalFileSystem(), str(Path(path).resolve())
+
+
+def open_dataset(path: str | Path, kind: str) -> Dataset:
+    """Open a dataset: read its manifest, and see that every file is there with its size.
+
+    Raises:
+        DatasetError: no dataset, another kind, a newer major schema version, or files missing or cut.
+    """
+    where = str(path)
+    system, root = _file_system(where)
+    if system.get_file_info(root).type == pafs.FileType.NotFound:
+        raise DatasetError(where, "no such folder", f"name the folder that a bkmeta command wrote as its {kind}")
+    try:
+        with system.open_input_stream(f"{root}/{MANIFEST}") as source:
+            manifest = json.loads(source.read())
+    except FileNotFoundError as error:
+        remedy = "it is not a dataset, or the run that wrote it did not end: make it again"
+        raise DatasetError(where, f"has no {MANIFEST}", remedy) from error
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{where}/{MANIFEST}", "cannot be read", "copy or make the dataset again") from error
+    try:
+        major = int(manifest["schema_version"][0])
+        found = str(manifest["kind"])
+        dataset = Dataset(where, manifest)
+        parts = [p for name in manifest["tables"] for p in dataset.parts(name)]
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise DatasetError(f"{where}/{MANIFEST}", "is not a manifest of ours", f"name a bkmeta {kind}") from error
+    if major != tables.SCHEMA_VERSION[0]:
+        version = manifest.get("tool_version", "another version")
+        problem = f"has schema version {major}, this program reads {tables.SCHEMA_VERSION[0]}"
+        raise DatasetError(where, problem, f"use bkmeta {version}, which wrote it")
+    if found != kind:
+        raise DatasetError(where, f"is a dataset of kind {found}, not {kind}", f"name a bkmeta {kind}")
+    infos = system.get_file_info([f"{root}/{p.file}" for p in parts])
+    for part, info in zip(parts, infos, strict=True):
+        if info.type == pafs.FileType.NotFound:
+            raise DatasetError(f"{where}/{part.file}", "is missing", "copy or make the dataset again")
+        if info.size != part.bytes:
+            problem = f"has {info.size} bytes, the manifest says {part.bytes}"
+            raise DatasetError(f"{where}/{part.file}", problem, "copy or make the dataset again")
+    return dataset

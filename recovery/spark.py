@@ -1,0 +1,191 @@
+"""The only room that knows Spark: a session, and pure functions carried over bucket ranges.
+
+A task is a bucket range: it opens the same range of every dataset, so nothing is shuffled, and what it finds it writes
+as part files of its own. Only one small JSON object a task comes back to the driver.
+"""
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from recovery.errors import DatasetError, InputError
+from recovery.model.ids import BUCKETS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS_PER_TASK: Final = 250_000
+"""Rows of copies that one task should see: some 100 MB of Arrow with ordinary groups."""
+
+_LOG_SETTINGS: Final = "log4j2-quiet.properties"
+_OLDEST_JAVA: Final = 17
+_BROKEN: Final = "dataset error"
+
+
+def bucket_ranges(rows: int, *, at_least: int = 1, rows_per_task: int = ROWS_PER_TASK) -> list[range]:
+    """Cut all buckets into contiguous ranges of about equal size, enough of them for so many rows."""
+    count = min(BUCKETS, max(at_least, -(-rows // rows_per_task), 1))
+    edges = [BUCKETS * i // count for i in range(count + 1)]
+    return [range(low, high) for low, high in itertools.pairwise(edges)]
+
+
+def java_problem() -> str | None:
+    """Say why Spark would not find a Java that it can use; None where it would."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        return f"no Java found ({'JAVA_HOME=' + home if home else 'nothing called java on the PATH'})"
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{java} does not run ({error})"
+    words = answer.stderr.split('"')
+    major = words[1].split(".")[0] if len(words) > 1 else ""
+    if major.isdigit() and int(major) < _OLDEST_JAVA:
+        return f"{java} is Java {words[1]}; Spark needs {_OLDEST_JAVA} or newer"
+    return None
+
+
+@contextmanager
+def session(master: str, *, memory: str = "2g", settings: Mapping[str, str] | None = None) -> "Iterator[SparkSession]":
+    """Give a Spark session and end it afterwards.
+
+    Args:
+        master: as `spark-submit --master` takes it.
+        memory: of the driver's JVM; the tasks' data is in their Python processes, not there.
+        settings: Spark properties that win over ours.
+
+    Raises:
+        InputError: no pyspark, or no Java that it can use.
+    """
+    try:
+        # 0.5 s, and not installed on bookies: only where a session is wanted.
+        from py4j.protocol import Py4JError  # noqa: PLC0415
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+    except ImportError as error:
+        raise InputError("this command", "needs PySpark", "install it: pip install 'bkmeta[spark]'") from error
+    problem = java_problem()
+    if problem:
+        raise InputError("Spark", problem, "install Java 17 or newer, or point JAVA_HOME to it")
+    # Workers of local masters inherit the environment: they must find these packages when run from a checkout, too.
+    root = str(Path(__file__).resolve().parent.parent)
+    quiet = Path(__file__).with_name(_LOG_SETTINGS)
+    local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    builder = SparkSession.builder.master(master).appName("bkmeta")
+    for key, value in {
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.executorEnv.PYTHONPATH": root,
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} -XX:+UseSerialGC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **(local if master.startswith("local") else {}),
+        **(settings or {}),
+    }.items():
+        builder = builder.config(key, value)
+    python_path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    with tempfile.NamedTemporaryFile(prefix="bkmeta-spark-", suffix=".log") as log:
+        try:
+            with _environment(PYTHONPATH=python_path, PYSPARK_PYTHON=sys.executable), _stderr_into(log.fileno()):
+                spark = builder.getOrCreate()
+        except (PySparkException, Py4JError, OSError) as error:
+            said = Path(log.name).read_text(errors="replace").strip().splitlines()[-3:]
+            raise InputError("Spark", f"does not start ({error})", "\n".join(["it said:", *said])) from error
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _stderr_into(file: int) -> Iterator[None]:
+    """Let a JVM that is started meanwhile inherit another stderr: its warnings are not for our users."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(file, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def over_buckets(
+    spark: "SparkSession",
+    task: Callable[[range], Mapping[str, Any]],
+    ranges: Sequence[range],
+    *,
+    done: Callable[[int, int], None] = lambda _done, _all: None,
+) -> list[dict[str, Any]]:
+    """Run a task for each bucket range and return what each said, in the order of the ranges.
+
+    Args:
+        spark: the session.
+        task: a picklable pure function of its range; what it returns must be small, and JSON. It may run more than once
+            for a range (Spark repeats what failed), so what it writes must replace what an earlier try wrote.
+        ranges: one task each.
+        done: told how many of how many have ended, now and then.
+
+    Raises:
+        DatasetError: the first that a task raised.
+    """
+    edges = [(r.start, r.stop) for r in ranges]
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                low, high = edges[index]
+                try:
+                    answer = json.dumps(task(range(low, high)))
+                except DatasetError as error:
+                    answer = json.dumps({_BROKEN: [error.path, error.problem, error.remedy]})
+                yield pa.RecordBatch.from_pydict({"range": [index], "answer": [answer]})
+
+    frame = spark.range(0, len(edges), 1, len(edges)).mapInArrow(run, "range long, answer string")
+    ended = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(spark, ended, done, len(edges)), daemon=True)
+    watcher.start()
+    try:
+        found = {row["range"]: json.loads(row["answer"]) for row in frame.collect()}
+    finally:
+        ended.set()
+        watcher.join()
+    done(len(edges), len(edges))
+    for answer in found.values():
+        if _BROKEN in answer:
+            raise DatasetError(*answer[_BROKEN])
+    return [found[index] for index in range(len(edges))]
+
+
+def _watch(spark: "SparkSession", ended: threading.Event, done: Callable[[int, int], None], tasks: int) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not ended.wait(0.5):
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        done(sum(stage.numCompletedTasks for stage in stages if stage), tasks)
