@@ -1,0 +1,317 @@
+"""Where things stand in a metadata store: keys of ledgers in each layout, LAYOUT, generators, names of other nodes.
+
+All keys are below the ledgers root and begin with a slash; the root itself is "/". ``D10`` and ``D19`` are the ledger
+id with ten and nineteen decimal digits.
+
+    layout              key of scope 0                                 ids
+    flat                /L + D10                                       0 … 2^63 - 1 (longer ids are simply longer)
+    legacy              D10 as /dd/dddd/Ldddd                          0 … 10^10 - 1
+    longhierarchical    D19 as /ddd/dddd/dddd/dddd/Ldddd               0 … 2^63 - 1
+    hierarchical        below 2147483647 as legacy, else as longhierarchical
+    longlonghierarchical  as longhierarchical
+
+    scope other than 0, in every layout: /scoped, then scope and ledger as hex, /hhhh eight times, L before the last
+
+LAYOUT is ``<1 or 2> LF <manager> : <manager version>``; the manager is a type name (1) or a factory class (2).
+
+Source: apache/bookkeeper 9590a97, org.apache.bookkeeper.meta: LedgerLayout, *LedgerManager, AbstractZkLedgerManager,
+LongZkLedgerIdGenerator; scoped keys: bookkeeper-metadata §3 (no released BookKeeper has them).
+"""
+
+import re
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.codecs.packing import Field, constant, pack
+from recovery.errors import FormatError, Reason
+from recovery.model.ids import LedgerId, signed
+
+
+class Layout(StrEnum):
+    """How a cluster arranges its ledgers; values are stored, so never renamed."""
+
+    FLAT = "flat"
+    LEGACY = "legacy"
+    HIERARCHICAL = "hierarchical"
+    LONGHIERARCHICAL = "longhierarchical"
+    LONGLONGHIERARCHICAL = "longlonghierarchical"
+
+
+ROOT: Final = "/"
+LAYOUT: Final = "/LAYOUT"
+INSTANCE_ID: Final = "/INSTANCEID"
+COOKIES: Final = "/cookies"
+AVAILABLE: Final = "/available"
+READ_ONLY: Final = "/available/readonly"
+UNDERREPLICATION: Final = "/underreplication"
+MARKS: Final = "/underreplication/ledgers"
+SCOPED_MARKS: Final = "/underreplication/scoped-ledgers"
+LOCKS: Final = "/underreplication/locks"
+REPLICATION_DISABLED: Final = "/underreplication/disable"
+SHORT_GENERATOR: Final = "/idgen"
+LONG_GENERATOR: Final = "/idgen-long"
+SCOPED: Final = "/scoped"
+SCOPED_MARKER: Final = b"1\nlonglonghierarchical:hex4x8"
+"""What the node `SCOPED` holds; LAYOUT itself never names scopes, since an unknown class there stops every bookie."""
+
+FIRST_LONG_ID: Final = 2147483647
+"""The smallest id that `Layout.HIERARCHICAL` keeps in the long tree, and the first that no short generator gives."""
+LEGACY_IDS: Final = 10**10
+
+_SPECIAL: Final = frozenset(
+    {
+        "available",
+        "cookies",
+        "LAYOUT",
+        "INSTANCEID",
+        "underreplication",
+        "idgen",
+        "idgen-long",
+        "disableHealthCheck",
+        "scoped",
+    }
+)
+_TEMPORARY_ID: Final = "ID-"
+
+_FLAT_KEY: Final = re.compile(r"/L([0-9]{10}|[1-9][0-9]{10,18})")
+_SHORT_KEY: Final = re.compile(r"/([0-9]{2})/([0-9]{4})/L([0-9]{4})")
+_LONG_KEY: Final = re.compile(r"/([0-9]{3})/([0-9]{4})/([0-9]{4})/([0-9]{4})/L([0-9]{4})")
+_SCOPED_KEY: Final = re.compile(r"/scoped((?:/[0-9a-f]{4}){4})((?:/[0-9a-f]{4}){3}/L[0-9a-f]{4})")
+_HIGH_ORDER: Final = re.compile(r"HOB-([0-9]{10})")
+_SHORT_WIDTHS: Final = (2, 4, 4)
+_LONG_WIDTHS: Final = (3, 4, 4, 4, 4)
+_MAX: Final = (1 << 63) - 1
+
+
+# Ledgers
+
+
+def ledger_key(layout: Layout, ledger: LedgerId) -> str:
+    """Return the key of a ledger.
+
+    Raises:
+        ValueError: the layout has no place for the id.
+    """
+    if ledger.scope != 0:
+        digits = ledger.qualified_name
+        parts = [digits[at : at + 4] for at in range(0, 32, 4)]
+        return "/".join((SCOPED, *parts[:-1], "L" + parts[-1]))
+    number = ledger.ledger
+    if number < 0 or (layout is Layout.LEGACY and number >= LEGACY_IDS):
+        raise ValueError(f"layout {layout} has no place for ledger {ledger}")
+    if layout is Layout.FLAT:
+        return f"/L{number:010d}"
+    short = _is_short(layout, number)
+    widths = _SHORT_WIDTHS if short else _LONG_WIDTHS
+    digits = f"{number:0{sum(widths)}d}"
+    key, at = "", 0
+    for width in widths:
+        at += width
+        key += ("/L" if at == len(digits) else "/") + digits[at - width : at]
+    return key
+
+
+def _is_short(layout: Layout, number: int) -> bool:
+    return layout is Layout.LEGACY or (layout is Layout.HIERARCHICAL and number < FIRST_LONG_ID)
+
+
+def ledger_of(layout: Layout, key: str) -> LedgerId | None:
+    """Return the ledger whose record stands at a key; None if it is not exactly the key of one.
+
+    BookKeeper's own listings take more (any name with digits in a leaf folder, an id in the wrong tree); what is found
+    there would be read at another key.
+    """
+    if key.startswith(SCOPED + "/"):
+        scoped = _SCOPED_KEY.fullmatch(key)
+        if scoped is None:
+            return None
+        scope, ledger = (signed(int(half.replace("/", "").replace("L", ""), 16)) for half in scoped.groups())
+        return LedgerId(scope, ledger) if scope else None
+    pattern = _FLAT_KEY if layout is Layout.FLAT else _SHORT_KEY if key.count("/") == len(_SHORT_WIDTHS) else _LONG_KEY
+    match = pattern.fullmatch(key)
+    number = int("".join(match.groups())) if match else -1
+    if not 0 <= number <= _MAX or _is_short(layout, number) != (pattern is _SHORT_KEY):
+        return None
+    return LedgerId(0, number)
+
+
+def ledger_keys(layout: Layout, scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> pa.Array:
+    """Return the keys of many ledgers, as strings, in the given order.
+
+    Raises:
+        ValueError: the layout has no place for one of the ids.
+    """
+    scoped = scope != 0
+    bad = ~scoped & ((ledger < 0) | ((layout is Layout.LEGACY) & (ledger >= LEGACY_IDS)))
+    if bad.any():
+        raise ValueError(f"layout {layout} has no place for ledger {ledger[bad][0]}")
+    short = (
+        np.zeros_like(scoped)
+        if layout in (Layout.FLAT, Layout.LONGHIERARCHICAL, Layout.LONGLONGHIERARCHICAL)
+        else ~scoped & ((layout is Layout.LEGACY) | (ledger < FIRST_LONG_ID))
+    )
+    parts, rows = [], []
+    for where in map(np.flatnonzero, (short, ~scoped & ~short, scoped)):
+        if len(where):
+            rows.append(where)
+            if scoped[where[0]]:
+                parts.append(_scoped_keys(scope[where], ledger[where]))
+            elif layout is Layout.FLAT:
+                digits = pc.utf8_lpad(pa.array(ledger[where]).cast(pa.string()), 10, "0")
+                parts.append(pc.binary_join_element_wise("/L", digits, ""))
+            else:
+                parts.append(_decimal_keys(ledger[where], _SHORT_WIDTHS if short[where[0]] else _LONG_WIDTHS))
+    if len(parts) <= 1:
+        return parts[0] if parts else pa.array([], pa.string())
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(rows))))
+
+
+def _decimal_keys(ledger: npt.NDArray[np.int64], widths: tuple[int, ...]) -> pa.Array:
+    digits = np.empty((len(ledger), sum(widths)), np.uint8)
+    rest = ledger.copy()
+    for column in range(digits.shape[1] - 1, -1, -1):
+        rest, digit = np.divmod(rest, 10)
+        digits[:, column] = digit + ord("0")
+    return _with_slashes(digits, widths, b"/")
+
+
+def _scoped_keys(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> pa.Array:
+    halves = np.stack([scope, ledger], axis=1).astype(">i8").view(np.uint8).reshape(len(scope), 16)
+    nibbles = np.stack([halves >> 4, halves & 15], axis=2).reshape(len(scope), 32)
+    return _with_slashes(np.frombuffer(b"0123456789abcdef", np.uint8)[nibbles], (4,) * 8, SCOPED.encode() + b"/")
+
+
+def _with_slashes(digits: npt.NDArray[np.uint8], widths: tuple[int, ...], start: bytes) -> pa.Array:
+    fields, at = [], 0
+    for index, width in enumerate(widths):
+        lead = (start if index == 0 else b"/") + (b"L" if index == len(widths) - 1 else b"")
+        fields += [constant(lead), Field(digits[:, at : at + width])]
+        at += width
+    return pack(len(digits), *fields, kind=pa.string())
+
+
+# LAYOUT and INSTANCEID
+
+_PACKAGE: Final = "org.apache.bookkeeper.meta."
+_FACTORIES: Final = {
+    "FlatLedgerManagerFactory": Layout.FLAT,
+    "LegacyHierarchicalLedgerManagerFactory": Layout.LEGACY,
+    "HierarchicalLedgerManagerFactory": Layout.HIERARCHICAL,
+    "LongHierarchicalLedgerManagerFactory": Layout.LONGHIERARCHICAL,
+}
+_FACTORY_NAMES: Final = {layout: name for name, layout in _FACTORIES.items()}
+_TYPES: Final = {"flat": Layout.FLAT, "hierarchical": Layout.HIERARCHICAL}
+_MANAGER_VERSION: Final = 1
+
+
+def layout_of(raw: bytes | memoryview) -> Layout:
+    """Return the layout that the bytes of LAYOUT name; scopes are never named there.
+
+    A factory class may have a shaded prefix in front of its package.
+
+    Raises:
+        FormatError: not the form of LAYOUT, or a manager or version that is not one of ours.
+    """
+    text = bytes(raw).decode(errors="replace")
+    lines = text.split("\n")
+    manager, colon, number = (lines[1] if len(lines) > 1 else "").partition(":")
+    if not colon or ":" in number:
+        raise FormatError(Reason.BAD_VALUE, LAYOUT, 0, f"not a layout: {text[:200]!r}")
+    if lines[0] not in ("1", "2"):
+        raise FormatError(Reason.BAD_VERSION, LAYOUT, 0, f"layout format {lines[0][:40]!r}")
+    if number != str(_MANAGER_VERSION):
+        raise FormatError(Reason.BAD_VERSION, LAYOUT, len(lines[0]) + 1, f"{manager[:120]} of version {number[:40]!r}")
+    layout = _TYPES.get(manager)
+    if lines[0] == "2":
+        shade, _, name = manager.rpartition(_PACKAGE)
+        layout = _FACTORIES.get(name) if not shade or shade.endswith(".") else None
+    if layout is None:
+        raise FormatError(Reason.BAD_VALUE, LAYOUT, len(lines[0]) + 1, f"ledger manager {manager[:120]!r}")
+    return layout
+
+
+def layout_bytes(layout: Layout) -> bytes:
+    """Return the LAYOUT that BookKeeper writes for a layout, in format 2."""
+    plain = Layout.LONGHIERARCHICAL if layout is Layout.LONGLONGHIERARCHICAL else layout
+    return f"2\n{_PACKAGE}{_FACTORY_NAMES[plain]}:{_MANAGER_VERSION}".encode()
+
+
+def decode_instance_id(raw: bytes | memoryview) -> str:
+    """Return the instance id as cookies name it.
+
+    Raises:
+        FormatError: empty or not text.
+    """
+    try:
+        text = bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(Reason.BAD_VALUE, INSTANCE_ID, error.start, "not UTF-8") from None
+    if not text:
+        raise FormatError(Reason.EMPTY, INSTANCE_ID, 0)
+    return text
+
+
+def encode_instance_id(instance_id: str) -> bytes:
+    """Return the bytes of INSTANCEID."""
+    return instance_id.encode()
+
+
+# Generators
+
+
+def generator_key(layout: Layout) -> str:
+    """Return the key whose counter of children gives short ids; in the flat layout that is the root."""
+    return ROOT if layout is Layout.FLAT else SHORT_GENERATOR
+
+
+def high_order_key(high: int) -> str:
+    """Return the key whose counter of children gives the ids from ``high * 2**32`` on."""
+    return f"{LONG_GENERATOR}/HOB-{high:010d}"
+
+
+def high_order_of(name: str) -> int | None:
+    """Return the upper half of the ids that a child of `LONG_GENERATOR` gives; None if it is no such child."""
+    match = _HIGH_ORDER.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+# Other nodes
+
+
+def is_special(name: str) -> bool:
+    """Whether a child of the root is known to be something else than ledgers."""
+    return name in _SPECIAL or name.startswith(_TEMPORARY_ID)
+
+
+def kind_of(key: str) -> str:
+    """Return what a key that is no ledger's holds, as the table CATALOG_NODES names it."""
+    parts = key.split("/")[1:]
+    depth = len(parts)
+    match parts:
+        case ["LAYOUT"]:
+            return "layout"
+        case ["INSTANCEID"]:
+            return "instance_id"
+        case ["cookies", _]:
+            return "cookie"
+        case ["available", name] if name != "readonly":
+            return "registration"
+        case ["available", "readonly", _]:
+            return "registration"
+        case ["idgen" | "idgen-long", *_]:
+            return "generator"
+        case [name] if name.startswith(_TEMPORARY_ID):
+            return "generator"
+        case ["underreplication", "ledgers", *_, leaf] if depth > 2 and leaf.startswith("urL"):
+            return "mark"
+        case ["underreplication", "scoped-ledgers", *_, leaf] if depth > 2 and leaf.startswith("urS"):
+            return "mark"
+        case ["underreplication", "locks", _]:
+            return "lock"
+        case _:
+            return "other"
