@@ -1,0 +1,335 @@
+"""The acid test: metadata are lost, something brings them back, and the real Java client reads every entry.
+
+`judge` compares a cluster with its truth (`truth.json` of a case, or `History.truth`), and reads all that the truth
+says must be readable. `recover` uses the program as its user does; `restore_truth`, and `sabotage` after it, exist to
+test the judge itself.
+"""
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.real.cluster import Bookie, Cluster, ClusterError, bookies_of, encoded
+
+PROGRAM: Final = Path(sys.executable).with_name("bkmeta")
+FIELDS: Final = ("E", "W", "A", "state", "last", "length", "digest", "password", "custom", "ctime")
+SEGMENT_FIELDS: Final = ("segments_exact", "segments_equivalent", "segments_readable")
+
+
+@dataclass(slots=True)
+class Ledgers:
+    """Ledgers by how they came back."""
+
+    expected: int = 0
+    present: int = 0
+    readable: int = 0
+    """Open to the client, and every expected entry right."""
+    unparseable: int = 0
+    """The Java client rejects the bytes."""
+    empty_expected: int = 0
+    """Without any entry: on no bookie's disk, so only a snapshot could bring them back."""
+    empty_present: int = 0
+    open_errors: int = 0
+    held: int = 0
+    held_intact: int = 0
+    """Held, and with the true record put back every expected entry is right."""
+
+
+@dataclass(slots=True)
+class Entries:
+    """Entries of all ledgers by what the client read."""
+
+    expected: int = 0
+    """Up to the last entry (acknowledged entry, where the truth is not closed), less what these disks cannot give."""
+    read: int = 0
+    held: int = 0
+    corrupt: int = 0
+    missing: int = 0
+    acknowledged_lost: int = 0
+    """Wrong or missing, although the writer was told that they are safe."""
+    beyond_end: int = 0
+    """Past the true end of a closed ledger."""
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What a cluster is worth after its metadata came back."""
+
+    ledgers: Ledgers = field(default_factory=Ledgers)
+    entries: Entries = field(default_factory=Entries)
+    fields: dict[str, dict[int, bool]] = field(default_factory=dict)
+    """By field: the ledgers that it was compared for, and whether it is equal. Holds are not compared."""
+    held: set[int] = field(default_factory=set)
+    invented: list[int] = field(default_factory=list)
+    """Ledgers that never were."""
+    resurrected: list[int] = field(default_factory=list)
+    """Ledgers deleted on purpose that are back, and not as holds."""
+    held_deleted: list[int] = field(default_factory=list)
+    layout: bool = False
+    instance_id: bool = False
+    cookies: dict[str, bool] = field(default_factory=dict)
+    """By bookie id: equal to the truth."""
+    bookies_failed: dict[int, str] = field(default_factory=dict)
+    """Bookies that refused to start, and why."""
+    new_ledger: int | None = None
+    """The id that the next client gets; None if it gets none."""
+    problems: list[str] = field(default_factory=list)
+    """A line for each ledger that is neither readable nor an intact hold."""
+
+    def unequal(self, name: str) -> set[int]:
+        """Return the ledgers that a field is not equal for."""
+        return {ledger for ledger, equal in self.fields[name].items() if not equal}
+
+
+def is_hold(row: Mapping[str, Any]) -> bool:
+    """Whether a record keeps a ledger's data and serves nobody."""
+    return (
+        "error" not in row
+        and row["state"] == "IN_RECOVERY"
+        and row["digest"] in ("MAC", "HMAC")
+        and row["A"] == 1
+        and row["E"] == row["W"]
+        and len(row["segments"]) == 1
+    )
+
+
+def _write_set(row: Mapping[str, Any], entry: int) -> frozenset[str]:
+    ensemble: Sequence[str] = [members for first, members in row["segments"] if first <= entry][-1:]
+    members = ensemble[0] if ensemble else ()
+    return frozenset(members[(entry + k) % len(members)] for k in range(row["W"])) if members else frozenset()
+
+
+def _end(row: Mapping[str, Any]) -> int:
+    return int(row["last"]) if row["state"] == "CLOSED" else int(row["writer"]["acked_last"])
+
+
+def _read(cluster: Cluster, row: Mapping[str, Any], *, recovery: bool) -> Any:
+    # A History keeps every password as the JVM wants it; a case keeps its record's, and the writer's as text.
+    password = row["password"] if row["password"] is not None else encoded(row["writer"]["password"].encode())
+    return cluster("read", ledger=row["ledger"], digest=row["writer"]["digest"], password=password, recovery=recovery)
+
+
+def _compare(judgement: Judgement, true: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    def mark(name: str, *, equal: bool) -> None:
+        judgement.fields[name][true["ledger"]] = equal
+
+    for name in FIELDS:
+        if name in ("last", "length") and true["state"] != "CLOSED":
+            continue
+        if name == "ctime" and not true["ctime_stored"]:
+            continue
+        mark(name, equal=true[name] == found[name])
+    sets = [(_write_set(true, entry), _write_set(found, entry)) for entry in range(_end(true) + 1)]
+    mark("segments_exact", equal=true["segments"] == found["segments"])
+    mark("segments_equivalent", equal=all(a == b for a, b in sets))
+    mark("segments_readable", equal=all(a & b for a, b in sets))
+
+
+def _judge_ledger(
+    judgement: Judgement, cluster: Cluster, true: Mapping[str, Any], found: Mapping[str, Any] | None, lost: set[int]
+) -> None:
+    ledgers, entries = judgement.ledgers, judgement.entries
+    ledger, end, acknowledged = true["ledger"], _end(true), true["writer"]["acked_last"]
+    wanted = [entry for entry in range(end + 1) if entry not in lost]
+    ledgers.expected += 1
+    ledgers.empty_expected += not true["entries"]
+    entries.expected += len(wanted)
+    if found is None:
+        entries.missing += len(wanted)
+        entries.acknowledged_lost += sum(entry <= acknowledged for entry in wanted)
+        if wanted:
+            judgement.problems.append(f"{ledger}: absent")
+        return
+    ledgers.present += 1
+    ledgers.empty_present += not true["entries"]
+    held = is_hold(found) and found["raw"] != true["raw"]
+    if held:
+        judgement.held.add(ledger)
+        ledgers.held += 1
+        cluster("zk_put", nodes=[{"path": true["path"], "data": true["raw"]}])
+        found = true
+    elif "error" in found:
+        ledgers.unparseable += 1
+    else:
+        _compare(judgement, true, found)
+    answer = _read(cluster, true, recovery=found.get("state") != "CLOSED")
+    ledgers.open_errors += "open_error" in answer
+    read = answer["entries"]
+    right = [entry for entry in wanted if read[entry : entry + 1] == [true["entries"][entry]]]
+    wrong = sorted(set(wanted) - set(right))
+    past = max(0, len(read) - end - 1) if true["state"] == "CLOSED" else 0
+    if held and not wrong:
+        ledgers.held_intact += 1
+        entries.held += len(right)
+        return
+    entries.read += len(right)
+    corrupt = sum("igest" in str(read[entry][1]) or read[entry][0] is not None for entry in wrong if entry < len(read))
+    entries.corrupt += corrupt
+    entries.missing += len(wrong) - corrupt
+    entries.acknowledged_lost += sum(entry <= acknowledged for entry in wrong)
+    entries.beyond_end += past
+    whole = not wrong and "open_error" not in answer
+    ledgers.readable += whole
+    if not whole or past:
+        judgement.problems.append(
+            f"{ledger}: {'held, ' * held}{found.get('state', found.get('error'))}, {len(right)} of {len(wanted)} right,"
+            f" {corrupt} corrupt, {past} past the end, first wrong {wrong[:3]}, {answer.get('open_error', 'opened')}"
+        )
+
+
+def judge(cluster: Cluster, truth: Mapping[str, Any]) -> Judgement:
+    """Start the bookies that will start, compare every record with the truth, and read everything.
+
+    A hold is judged by what it is for: the true record is put in its place, and then every entry must be readable.
+    """
+    judgement = Judgement(fields={name: {} for name in FIELDS + SEGMENT_FIELDS})
+    root = truth["root"]
+    now = cluster.nodes(root)
+    was = {node["path"]: node["data"] for node in truth["znodes"]}
+    judgement.layout = f"{root}/LAYOUT" in now and now[f"{root}/LAYOUT"]["data"] == was[f"{root}/LAYOUT"]
+    instance = base64.b64decode(now.get(f"{root}/INSTANCEID", {}).get("data") or "")
+    judgement.instance_id = instance.decode(errors="replace") == truth["instance_id"]
+    cookies = [path for path in was if path.startswith(f"{root}/cookies/")]
+    judgement.cookies = {path.rsplit("/", 1)[1]: path in now and now[path]["data"] == was[path] for path in cookies}
+    found: dict[int, dict[str, Any]] = {}
+    # Without a layout, a bookie or a client would make one, and hide that there was none.
+    if f"{root}/LAYOUT" in now:
+        for bookie in bookies_of(truth):
+            try:
+                cluster.start(bookie)
+            except ClusterError as error:
+                judgement.bookies_failed[bookie.n] = str(error)
+        found = cluster.ledgers()
+    baseline = truth.get("baseline", {})
+    true_rows = {row["ledger"]: row for row in truth["ledgers"]}
+    for ledger, row in true_rows.items():
+        lost = set(baseline.get(str(ledger), {}).get("unreadable", ()))
+        _judge_ledger(judgement, cluster, row, found.get(ledger), lost)
+    deleted = {row["ledger"] for row in truth["deleted"]}
+    judgement.invented = sorted(found.keys() - true_rows.keys() - deleted)
+    judgement.resurrected = sorted(ledger for ledger in found.keys() & deleted if not is_hold(found[ledger]))
+    judgement.held_deleted = sorted(ledger for ledger in found.keys() & deleted if is_hold(found[ledger]))
+    if found and len(judgement.bookies_failed) < len(bookies_of(truth)):
+        judgement.new_ledger = cluster("new_ledger")
+    return judgement
+
+
+def restore_truth(cluster: Cluster, truth: Mapping[str, Any]) -> None:
+    """Write back exactly what was lost."""
+    cluster("zk_put", nodes=[{"path": node["path"], "data": node["data"]} for node in truth["znodes"]])
+    cluster("zk_put", nodes=[{"path": row["path"], "data": row["raw"]} for row in truth["ledgers"]])
+    generator = f"{truth['root']}/idgen"
+    if any(node["path"] == generator for node in truth["znodes"]):
+        cluster("zk_raise", path=generator, next=truth["largest_id_ever"] + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What `sabotage` did, by ledger id."""
+
+    removed: int
+    misplaced: int
+    invented: int
+    resurrected: int
+
+
+def sabotage(cluster: Cluster, truth: Mapping[str, Any]) -> Faults:
+    """Put four faults into a restored truth that a judge must find."""
+    rows = [
+        row
+        for row in truth["ledgers"]
+        if row["state"] == "CLOSED" and len(row["entries"]) > 2 and row["E"] > 1 and len(row["segments"]) == 1
+    ]
+    removed, misplaced = rows[0], next(row for row in rows[1:] if row["E"] < len(truth["bookies"]))
+    members = misplaced["segments"][0][1]
+    stranger = next(bookie["id"] for bookie in truth["bookies"] if bookie["id"] not in members)
+    raw = base64.b64decode(misplaced["raw"])
+    for member, other in (
+        (members[0], "\0" * len(members[0])),
+        (members[1], members[0]),
+        ("\0" * len(stranger), stranger),
+    ):
+        if len(member) != len(other):
+            raise AssertionError("ids of one length, else the bytes are no record any more")
+        raw = raw.replace(member.encode(), other.encode())
+    invented = max(row["ledger"] for row in truth["ledgers"]) + 1000
+    resurrected = truth["deleted"][0]["ledger"]
+    cluster("zk_wipe", paths=[removed["path"]])
+    puts = {misplaced["path"]: base64.b64encode(raw).decode()}
+    for ledger in (invented, resurrected):
+        puts[_hierarchical(truth["root"], ledger)] = removed["raw"]
+    cluster("zk_put", nodes=[{"path": path, "data": data} for path, data in puts.items()])
+    return Faults(removed["ledger"], misplaced["ledger"], invented, resurrected)
+
+
+def _hierarchical(root: str, ledger: int) -> str:
+    digits = f"{ledger:010d}"
+    return f"{root}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
+
+
+def passwords_file(passwords: Sequence[bytes], target: Path) -> Path:
+    """Write passwords as the program wants them: one a line, base64 for what is not plain text, for the owner only."""
+    lines = []
+    for password in passwords:
+        plain = password.decode("ascii", errors="replace")
+        lines.append(
+            plain if plain.isprintable() and "\ufffd" not in plain else "base64:" + base64.b64encode(password).decode()
+        )
+    target.touch(mode=0o600)
+    target.write_text("".join(f"{line}\n" for line in lines))
+    return target
+
+
+def run(*arguments: str | Path, codes: Sequence[int] = (0,)) -> str:
+    """Run the program as its user does and return what it printed.
+
+    Raises:
+        AssertionError: another exit code; the message holds everything printed.
+    """
+    done = subprocess.run(
+        [PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode not in codes:
+        raise AssertionError(f"bkmeta {' '.join(map(str, arguments))}: exit code {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a recovery left on the operator's disk."""
+
+    inventories: tuple[Path, ...]
+    plan: Path
+
+
+def recover(
+    cluster: Cluster, bookies: Sequence[Bookie], passwords: Sequence[bytes], work: Path, *, root: str = "/ledgers"
+) -> Recovered:
+    """Bring metadata back as an operator would who has the disks, the passwords and an empty ZooKeeper."""
+    work.mkdir()
+    secrets = passwords_file(passwords, work / "passwords")
+    expected = work / "bookies"
+    expected.write_text("".join(f"{bookie.id}\n" for bookie in bookies))
+    store = ("--metadata", f"zk+hierarchical://{cluster.zookeeper}{root}")
+    inventories = []
+    for bookie in bookies:
+        folders: list[str | Path] = []
+        kinds = {"--journal-dir": bookie.journals, "--ledger-dir": bookie.ledgers, "--index-dir": bookie.indexes or ()}
+        for option, names in kinds.items():
+            for name in names:
+                folders += [option, cluster.home / name]
+        inventory = work / f"inventory-{bookie.n}"
+        run("collect", *folders, "--passwords", secrets, "--out", inventory)
+        inventories.append(inventory)
+    plan = work / "plan"
+    named = [argument for inventory in inventories for argument in ("--inventory", inventory)]
+    # 3: something is held, which the judge looks at
+    run("recover", *named, *store, "--passwords", secrets, "--expect-bookies", expected, "--out", plan, codes=(0, 3))
+    digest = json.loads((plan / "manifest.json").read_text())["hash"]
+    run("apply", plan, *store, "--confirm", digest)
+    return Recovered(tuple(inventories), plan)
