@@ -294,7 +294,7 @@ ACTIONS: Final = pa.schema(
         _field("seq", _I64),  # order of a restore (law 6); unique in a plan
         _field("wave", _I32),
         _field("op", _TEXT),  # create, hold, replace, remove, raise
-        _field("kind", _TEXT),  # ledger, layout, instance_id, cookie, generator
+        _field("kind", _TEXT),  # ledger, node (empty), layout, instance_id, cookie, generator
         _field("key", _TEXT),  # below the root, with its leading slash
         _field("value", _BYTES, null=True),
         _field("acl", _TEXT, null=True),

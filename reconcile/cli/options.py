@@ -1,0 +1,110 @@
+"""Options that several commands share, and the files that operators write for them."""
+
+import base64
+import binascii
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from reconcile.cli.output import Output
+from recovery.errors import InputError
+
+AUTH_VARIABLE: Final = "BKMETA_ZK_AUTH"
+"""Environment variable with ``user:password`` for ZooKeeper's digest scheme; secrets never stand on a command line."""
+
+_BASE64: Final = "base64:"
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def output_options[**P, R](command: Callable[P, R]) -> Callable[P, R]:
+    """Add --json and --progress."""
+    command = click.option(
+        "--progress",
+        type=click.Choice(["auto", "json", "none"]),
+        default="auto",
+        show_default=True,
+        help="A bar on a terminal, JSON events on stderr, or nothing.",
+    )(command)
+    return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")(command)
+
+
+def make_output(values: dict[str, Any]) -> Output:
+    """Take --json and --progress out of a command's arguments."""
+    return Output(as_json=values.pop("as_json"), progress=values.pop("progress"))
+
+
+def store_auth() -> tuple[str, str] | None:
+    """Return user and password for the store, from the environment."""
+    given = os.environ.get(AUTH_VARIABLE)
+    if not given:
+        return None
+    user, colon, password = given.partition(":")
+    if not colon:
+        raise InputError(AUTH_VARIABLE, "is not user:password", "set it as user:password, or unset it")
+    return user, password
+
+
+def read_passwords(path: Path | None) -> tuple[bytes, ...]:
+    """Read candidate passwords: one a line, ``base64:`` before bytes that are not text, an empty line for the empty one.
+
+    Raises:
+        InputError: unreadable, readable by others, or a line that is not base64 after its prefix.
+    """
+    if path is None:
+        return ()
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
+    if mode & 0o077:
+        raise InputError(str(path), f"holds passwords and has mode {mode:04o}", f"run: chmod 600 {path}")
+    if lines[-1] == b"":
+        lines.pop()
+    found = []
+    for number, raw in enumerate(lines, 1):
+        line = raw.removesuffix(b"\r")
+        if line.startswith(_BASE64.encode()):
+            try:
+                line = base64.b64decode(line[len(_BASE64) :], validate=True)
+            except binascii.Error as error:
+                raise InputError(f"{path}, line {number}", "is not base64 after its prefix", "mend the line") from error
+        found.append(line)
+    return tuple(found)
+
+
+def read_names(path: Path) -> tuple[str, ...]:
+    """Read one name a line; empty lines and lines that begin with # are passed over.
+
+    Raises:
+        InputError: unreadable, not text, or without a name.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
+    except UnicodeDecodeError as error:
+        raise InputError(str(path), "is not text", "write one bookie id a line") from error
+    names = tuple(dict.fromkeys(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")))
+    if not names:
+        raise InputError(str(path), "names nothing", "write one bookie id a line")
+    return names
+
+
+def parse_quorum(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, int, int] | None:
+    """Read E/W/A."""
+    if value is None:
+        return None
+    try:
+        ensemble, write, ack = (int(part) for part in value.split("/"))
+    except ValueError as error:
+        raise click.BadParameter("write it as E/W/A, for example 3/2/2") from error
+    if not ensemble >= write >= ack >= 1:
+        raise click.BadParameter("E ≥ W ≥ A ≥ 1 must hold")
+    return ensemble, write, ack

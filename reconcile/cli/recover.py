@@ -1,0 +1,200 @@
+"""The commands of a restore: collect, capture, recover, apply."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from backends.registry import OpenStore, open_store
+from reconcile.cli.options import (
+    AUTH_VARIABLE,
+    FILE,
+    FOLDER,
+    make_output,
+    output_options,
+    parse_quorum,
+    read_names,
+    read_passwords,
+    store_auth,
+)
+from reconcile.cli.output import Output, Result, throttled
+from recovery.codecs import store
+from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
+from recovery.errors import InputError
+
+EXIT_HELD = 3
+EXIT_UNDECIDABLE = 4
+_SHOWN = 10
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _quoted(*words: object) -> str:
+    return " ".join(shlex.quote(str(word)) for word in words)
+
+
+def _layout(opened: OpenStore) -> store.Layout | None:
+    return store.Layout(opened.layout_hint) if opened.layout_hint else None
+
+
+def _some(names: list[str]) -> str:
+    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+@click.command(
+    epilog="Example: BKMETA_ZK_AUTH=me:secret bkmeta capture --metadata zk+hierarchical://zk1:2181/ledgers --out cat"
+)
+@click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
+@click.option("--out", type=FOLDER, required=True, help="A new folder for the catalog; it will hold passwords.")
+@output_options
+def capture(uri: str, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click's options
+    """Read a metadata store into a catalog: every ledger's record, and the nodes beside them.
+
+    Run daily it is the cheapest insurance there is: `recover --snapshot catalog:///DIR` takes it.
+    """
+    output = make_output(shared)
+    with open_store(uri, auth=store_auth()) as opened:
+        summary = _capture(opened, out, output)
+    complete = bool(summary["complete"])
+    ledgers, bad = summary["ledgers"], summary["unparsable"]
+    found = f"{ledgers} ledgers captured" if summary["root"] == "present" else "the ledgers root does not exist"
+    verdict = found if complete else f"{found}, but not all of the store could be read"
+    result = Result(
+        "capture",
+        verdict + (f"; {bad} records cannot be parsed" if bad else ""),
+        0 if complete else EXIT_UNDECIDABLE,
+        counts={"ledgers": ledgers, "unparsable": bad, "nodes": summary["nodes"]},
+        coverage={"complete": complete, "root": summary["root"], "gaps": summary["gaps"]},
+        details=[f"not read: {gap}" for gap in summary["gaps"][:_SHOWN]],
+        following=_quoted("bkmeta", "recover", "--snapshot", f"catalog://{out.resolve()}", "--inventory", "…"),
+        facts={"out": str(out), "layout": summary["layout"], "instance_id": summary["instance_id"]},
+    )
+    sys.exit(output.show(result))
+
+
+def _capture(opened: OpenStore, out: Path, output: Output) -> Mapping[str, Any]:
+    from recovery.capture import capture as run  # noqa: PLC0415 - only where a store is read
+
+    with (
+        DatasetWriter(out, "catalog", binding={"uri": opened.uri}, secret=True) as writer,
+        output.progress("reading the store", "ledgers") as told,
+    ):
+        summary = run(opened.store, opened.root, _layout(opened), writer, now=_now, progress=throttled(told))
+    return {name: getattr(summary, name) for name in type(summary).__slots__}
+
+
+@click.command(
+    epilog="Example: bkmeta recover --inventory inv/bk1 --inventory inv/bk2 --inventory inv/bk3 "
+    "--metadata zk+hierarchical://zk1:2181/ledgers --expect-bookies bookies.txt --passwords pw.txt --out plan"
+)
+@click.option("--inventory", "inventories", multiple=True, required=True, metavar="DIR", help="One bookie's inventory.")
+@click.option("--metadata", "uri", metavar="URI", help="The store to be repaired: what it lacks is proposed.")
+@click.option(
+    "--layout",
+    type=click.Choice([str(layout) for layout in store.Layout]),
+    help="Of the store to be written, where --metadata is not given.",
+)
+@click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="An earlier catalog: catalog:///DIR.")
+@click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
+@click.option("--expect-bookies", type=FILE, help="Ids of all bookies of the cluster, one a line.")
+@click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--out", type=FOLDER, required=True, help="A new folder for the plan; it will hold passwords.")
+@output_options
+def recover(
+    inventories: tuple[str, ...],
+    uri: str | None,
+    layout: str | None,
+    snapshots: tuple[str, ...],
+    passwords: Path | None,
+    expect_bookies: Path | None,
+    default_quorum: tuple[int, int, int] | None,
+    master: str,
+    out: Path,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Turn inventories into a plan that brings lost ledger metadata back. Writes nothing but the plan."""
+    from reconcile import recover as job  # noqa: PLC0415 - pulls in what only Spark's hosts have
+    from reconcile.plan import Passwords  # noqa: PLC0415
+    from recovery.spark import session  # noqa: PLC0415
+
+    output = make_output(shared)
+    if (uri is None) == (layout is None):
+        raise click.UsageError("give either --metadata, or --layout for a plan that is made without the store")
+    candidates = Passwords.of(read_passwords(passwords))
+    expected = read_names(expect_bookies) if expect_bookies else None
+    opened_inventories = job.open_inventories(inventories)
+    opened_snapshots = tuple(_catalog(snapshot) for snapshot in snapshots)
+    prepare(out, "plan", secret=True)
+    live: Dataset | None = None
+    root = ""
+    if uri is not None:
+        with open_store(uri, auth=store_auth()) as opened:
+            summary = _capture(opened, out / "store", output)
+            root = opened.root
+        target = store.Layout(summary["layout"])
+        live = open_dataset(out / "store", "catalog")
+        if not summary["complete"]:
+            problem = f"could not be read whole ({summary['gaps'][0]})"
+            raise InputError(uri, problem, "a record that was not seen would be taken for lost: mend the access first")
+    else:
+        target = store.Layout(layout)
+    request = job.Request(
+        inventories=opened_inventories,
+        live=live,
+        snapshots=opened_snapshots,
+        layout=target,
+        root=root,
+        passwords=candidates,
+        expected=expected,
+        default_quorum=default_quorum,
+    )
+    with session(master) as spark, output.progress("reconstructing", "tasks") as told:
+        recovered = job.recover(request, out, spark, now=_now, progress=throttled(told))
+    sys.exit(output.show(_recovered(recovered.manifest, uri, out)))
+
+
+def _catalog(uri: str) -> Dataset:
+    scheme, slashes, path = uri.partition("://")
+    if not slashes or scheme != "catalog":
+        raise InputError(uri, "is not a snapshot that can be read here", "make a catalog first: bkmeta capture")
+    return open_dataset(path, "catalog")
+
+
+def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Result:
+    counts, coverage = manifest["counts"], manifest["coverage"]
+    settled = counts["restored"] + counts["held"] + counts["waiting"] + counts["deleted"]
+    invalid = settled + counts["in_store_already"] != counts["ledgers"]
+    missing = coverage["not_scanned"]
+    absent = counts["ledgers"] - counts["in_store_already"]
+    verdict = f"{counts['restored']} of {absent} lost ledgers come back"
+    if counts["held"]:
+        verdict += f"; {counts['held']} are held: their data is kept, and nobody can read it yet"
+    if missing:
+        verdict = f"{len(missing)} bookies were not looked at, and what only they hold may exist: {_some(missing)}. {verdict}"
+    elif not coverage["members_known_from"]:
+        verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
+    if invalid:
+        verdict = f"INVALID, the sums do not add up: {verdict}"
+    code = 1 if invalid else EXIT_HELD if counts["held"] or counts["waiting"] else EXIT_UNDECIDABLE if missing else 0
+    details = [
+        f"ledgers on {len(coverage['scanned'])} bookies: {counts['ledgers']}, of which the store has {counts['in_store_already']}",
+        f"the plan: {counts['actions']} writes, hash {manifest['hash']}",
+    ]
+    if coverage["not_complete"]:
+        details.append(f"bookies whose disks were not read completely (they get no cookie): {_some(coverage['not_complete'])}")
+    details += [f"held, {reason}: {count}" for reason, count in sorted(manifest["reasons"].items(), key=lambda r: -r[1])]
+    if counts["disagreements"]:
+        details.append(f"the store and the bookies disagree in {counts['disagreements']} places: {out}/findings")
+    if counts["in_store_not_on_bookies"]:
+        details.append(f"in the store, on no bookie looked at: {counts['in_store_not_on_bookies']}")
+    following = _quoted("bkmeta", "apply", out, "--metadata", uri or "URI", "--confirm", manifest["hash"])
+    facts = {name: manifest[name] for name in ("hash", "reasons", "prior")}
+    return Result("recover", verdict, code, counts, coverage, details, following, {"plan": str(out), **facts})

@@ -1,0 +1,297 @@
+"""Plans: the exact writes that would bring a store to what bookies show, and the hash that binds a confirmation to them.
+
+Order of a restore (law 6), as phases of `seq`:
+
+    phase  what
+    1      id generators raised
+    2      ledgers: records of restored ledgers, and holds
+    3      the nodes that clients and bookies expect, LAYOUT
+    4      instance id
+    5      cookies
+
+    seq = phase << 48 | bucket << 32 | number inside both (bucket 0 where the action is of no ledger)
+
+The plan's hash is SHA-256 over the binding and the action ids, sorted inside each bucket: it depends neither on how the
+work was cut into tasks nor on Parquet.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.rules.diff import SEVERITIES, Category
+from recovery.codecs import ledger_metadata, store
+from recovery.codecs.entry import master_key
+from recovery.model import tables
+from recovery.model.metadata import Digest, State
+
+HOLD_MARK: Final = "bkmeta.hold"
+"""Key of the custom metadata that says why a record is a hold."""
+
+HOLD_PASSWORD_SIZE: Final = 20
+SYSTEM_BUCKET: Final = -1
+
+
+class Phase(IntEnum):
+    """Stretches of `seq`, in the order in which they are written."""
+
+    GENERATORS = 1
+    LEDGERS = 2
+    LAYOUT = 3
+    INSTANCE_ID = 4
+    COOKIES = 5
+
+
+def phase_of(seq: int) -> Phase:
+    """Return the phase that a sequence number belongs to."""
+    return Phase(seq >> 48)
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """Candidate passwords, the empty one always among them; never printed."""
+
+    values: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return f"Passwords({len(self.values)})"
+
+    @classmethod
+    def of(cls, candidates: Iterable[bytes]) -> "Passwords":
+        """Take candidates in their order, the empty password first, each once."""
+        return cls(tuple(dict.fromkeys((b"", *candidates))))
+
+    @property
+    def key_hashes(self) -> tuple[bytes, ...]:
+        """SHA-256 of each password's master key, as inventories hold them."""
+        return tuple(hashlib.sha256(master_key(p)).digest() for p in self.values)
+
+
+def _column(value: Any, rows: int, kind: pa.DataType) -> pa.Array:  # noqa: ANN401 - any Arrow scalar
+    return pa.nulls(rows, kind) if value is None else pa.array([value], kind).take(pa.array(np.zeros(rows, np.int64)))
+
+
+def action_ids(actions: pa.Table) -> pa.Array:
+    """Return the SHA-256 of each action's canonical fields: what it writes, where, and what it replaces."""
+    expects = pc.fill_null(pc.cast(actions["expects"], pa.string()), "absent")
+    texts = [pc.cast(c, pa.binary()) for c in (actions["op"], actions["kind"], actions["key"], expects)]
+    acl = pc.cast(pc.fill_null(actions["acl"], ""), pa.binary())
+    joined = pc.binary_join_element_wise(*texts, acl, pc.fill_null(actions["value"], b""), b"\0")
+    return pa.array([hashlib.sha256(canonical).digest() for canonical in joined.to_pylist()], pa.binary())
+
+
+def _actions(columns: Mapping[str, Any], rows: int) -> pa.Table:
+    """Fill the columns that a create has the same of everywhere, then the ids."""
+    fields = {}
+    for field in tables.ACTIONS:
+        given = columns.get(field.name)
+        if field.name == "alternatives":
+            fields[field.name] = pa.array([[]] * rows, field.type)
+        elif field.name in ("wave", "choice"):
+            fields[field.name] = _column(0, rows, field.type)
+        elif field.name == "id":
+            fields[field.name] = _column(b"", rows, field.type)
+        elif isinstance(given, (pa.Array, pa.ChunkedArray)):
+            fields[field.name] = given.cast(field.type)
+        else:
+            fields[field.name] = _column(given, rows, field.type)
+    table = pa.table(fields, schema=tables.ACTIONS)
+    at = tables.ACTIONS.get_field_index("id")
+    return table.set_column(at, tables.ACTIONS.field(at), action_ids(table))
+
+
+def _ledger_seq(bucket: pa.ChunkedArray) -> pa.Array:
+    """Number the rows, which are sorted by bucket, inside their buckets."""
+    values = bucket.to_numpy().astype(np.int64)
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
+    inside = np.arange(len(values)) - np.repeat(starts, np.diff(np.r_[starts, len(values)]))
+    return pa.array((int(Phase.LEDGERS) << 48) | (values << 32) | inside)
+
+
+def _restored_records(rows: pa.Table, passwords: Passwords) -> pa.Array:
+    which = pc.index_in(rows["key"], value_set=pa.array(passwords.key_hashes, pa.binary()))
+    known = pa.array(list(passwords.values), pa.binary()).take(which)
+    # Without a verified password there is none to write: such a record is of format 1.
+    password = pc.if_else(pc.equal(rows["format"], 1), pa.scalar(None, pa.binary()), known)
+    return ledger_metadata.encode_columns(_record_columns(rows, password, rows["segments"]))
+
+
+def _record_columns(rows: pa.Table, password: pa.Array, segments: pa.Array) -> pa.Table:
+    names = ("ensemble_size", "write_quorum", "ack_quorum", "state", "last_entry", "length", "digest", "ctime", "custom")
+    return pa.table({**{name: rows[name] for name in names}, "password": password, "segments": segments})
+
+
+def _hold_records(rows: pa.Table, secrets: bytes) -> pa.Array:
+    """Encode holds: IN_RECOVERY, HMAC, a random password, one segment of exactly the holders, E = W = their number, A = 1.
+
+    Each of those was chosen because every other form was seen to lose data. Source: bookie-storage §8.5.
+    """
+    count = rows.num_rows
+    holders = rows["holders"].combine_chunks()
+    width = pc.cast(pc.list_value_length(holders), pa.int32())
+    one = np.arange(count + 1, dtype=np.int32)
+    record = tables.SEGMENTS.value_type
+    segment = pa.StructArray.from_arrays([_column(0, count, pa.int64()), holders], fields=list(record))
+    mark = pa.StructArray.from_arrays(
+        [_column(HOLD_MARK, count, pa.string()), pc.cast(rows["reason"].combine_chunks(), pa.binary())],
+        fields=list(tables.CUSTOM.value_type),
+    )
+    sizes = np.arange(count + 1, dtype=np.int32) * HOLD_PASSWORD_SIZE
+    password = pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(sizes.tobytes()), pa.py_buffer(secrets[: count * HOLD_PASSWORD_SIZE])]
+    )
+    columns = pa.table(
+        {
+            "ensemble_size": width,
+            "write_quorum": width,
+            "ack_quorum": _column(1, count, pa.int32()),
+            "state": _column(str(State.IN_RECOVERY), count, pa.string()),
+            "last_entry": pa.nulls(count, pa.int64()),
+            "length": pa.nulls(count, pa.int64()),
+            "digest": _column(str(Digest.HMAC), count, pa.string()),
+            "ctime": pa.nulls(count, pa.int64()),
+            "custom": pa.ListArray.from_arrays(one, mark),
+        }
+    )
+    return ledger_metadata.encode_columns(_record_columns(columns, password, pa.ListArray.from_arrays(one, segment)))
+
+
+def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, secrets: bytes) -> pa.Table:
+    """Propose a record for every ledger that the store lacks.
+
+    Args:
+        rows: RECONSTRUCTION, sorted by key, of ledgers without a record; outcome restored or held.
+        layout: of the target.
+        passwords: a restored row of format 3 has the key of one of them.
+        secrets: `HOLD_PASSWORD_SIZE` random bytes for each held row.
+
+    Returns:
+        ACTIONS, one row a ledger, in the order of `rows`.
+    """
+    count = rows.num_rows
+    restored = pc.equal(rows["outcome"], "restored").combine_chunks()
+    held = pc.invert(restored)
+    records = pa.concat_arrays(
+        [_restored_records(rows.filter(restored), passwords), _hold_records(rows.filter(held), secrets)]
+    )
+    back = np.argsort(np.r_[np.flatnonzero(restored.to_numpy(False)), np.flatnonzero(held.to_numpy(False))])  # noqa: FBT003
+    return _actions(
+        {
+            "bucket": rows["bucket"],
+            "scope": rows["scope"],
+            "ledger": rows["ledger"],
+            "seq": _ledger_seq(rows["bucket"]),
+            "op": pc.if_else(restored, "create", "hold"),
+            "kind": "ledger",
+            "key": store.ledger_keys(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy()),
+            "value": records.take(pa.array(back)),
+        },
+        count,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SystemWrite:
+    """One write that is of no ledger."""
+
+    phase: Phase
+    op: str
+    kind: str
+    key: str
+    value: bytes
+
+
+def system_actions(writes: Sequence[SystemWrite]) -> pa.Table:
+    """Return the writes of no ledger as ACTIONS, in the order of their phases."""
+    ordered = sorted(enumerate(writes), key=lambda item: (item[1].phase, item[0]))
+    count = len(ordered)
+    return _actions(
+        {
+            "bucket": SYSTEM_BUCKET,
+            "seq": pa.array([(int(w.phase) << 48) | i for i, (_, w) in enumerate(ordered)], pa.int64()),
+            "op": pa.array([w.op for _, w in ordered], pa.string()),
+            "kind": pa.array([w.kind for _, w in ordered], pa.string()),
+            "key": pa.array([w.key for _, w in ordered], pa.string()),
+            "value": pa.array([w.value for _, w in ordered], pa.binary()),
+        },
+        count,
+    )
+
+
+def bucket_hashes(actions: pa.Table) -> dict[int, str]:
+    """Return, for each bucket that has actions, the SHA-256 of its sorted action ids."""
+    if not actions.num_rows:
+        return {}
+    ordered = actions.select(["bucket", "id"]).sort_by([("bucket", "ascending"), ("id", "ascending")])
+    values = ordered["bucket"].to_numpy()
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+    ends = np.r_[starts[1:], len(values)]
+    ids = ordered["id"].combine_chunks()
+    found = {}
+    for low, high in zip(starts.tolist(), ends.tolist(), strict=True):
+        joined = b"".join(ids.slice(low, high - low).to_pylist())
+        found[int(values[low])] = hashlib.sha256(joined).hexdigest()
+    return found
+
+
+def plan_hash(binding: Mapping[str, object], buckets: Mapping[int, str]) -> str:
+    """Return what a confirmation names: SHA-256 over the binding and every bucket's hash."""
+    canonical = json.dumps([binding, sorted(buckets.items())], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def findings(disagreements: pa.Table, held: pa.Table, *, run: str, at: Any) -> pa.Table:  # noqa: ANN401 - a datetime
+    """Return FINDINGS: one a disagreement with the store, one a ledger that is held.
+
+    Args:
+        disagreements: from `rules.diff`.
+        held: RECONSTRUCTION rows that end as holds.
+        run: name of this run.
+        at: an aware datetime: when this was seen.
+    """
+    rows = [
+        {**row, "bookies": [], "unknowns": [], "sides": [("store", row["stored"]), ("bookies", row["held"])]}
+        for row in disagreements.to_pylist()
+    ]
+    rows += [
+        {**row, "category": str(Category.HELD), "field": "reason", "bookies": row["holders"], "unknowns": [],
+         "sides": [("bookies", row["reason"])]}
+        for row in held.select([*tables.KEY_COLUMNS, "reason", "holders"]).to_pylist()
+    ]  # fmt: skip
+    return pa.Table.from_pylist(
+        [
+            {
+                "id": finding_id(row["category"], row["scope"], row["ledger"], row["field"]),
+                "bucket": row["bucket"],
+                "scope": row["scope"],
+                "ledger": row["ledger"],
+                "category": row["category"],
+                "severity": SEVERITIES[Category(row["category"])],
+                "entries": [],
+                "bookies": row["bookies"],
+                "evidence": [
+                    {"side": side, "field": row["field"], "value": value, "source": "recover"}
+                    for side, value in row["sides"]
+                ],
+                "unknowns": row["unknowns"],
+                "run": run,
+                "first_seen": at,
+                "last_seen": at,
+                "status": "open",
+            }
+            for row in rows
+        ],
+        schema=tables.FINDINGS,
+    )
+
+
+def finding_id(category: str, scope: int, ledger: int, subject: str) -> bytes:
+    """Return the id of a finding: the same for the same category and subject in every run."""
+    return hashlib.sha256(f"{category}\0{scope}\0{ledger}\0{subject}".encode()).digest()

@@ -1,0 +1,342 @@
+"""`recover`: inventories of bookies into a plan that brings the lost ledger metadata back.
+
+    pass 1   every bucket range: which (E, W) the cluster's own ledgers show → the prior
+    pass 2   every bucket range: reconstruct → diff against the store → actions and findings, written by the task
+    driver   generators, LAYOUT, instance id, cookies; the manifest with the plan's hash
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile import plan
+from reconcile.plan import Passwords, Phase, SystemWrite
+from reconcile.rules import diff
+from recovery.codecs import store
+from recovery.dataset import Dataset, Part, open_dataset, prepare, write_manifest, write_part
+from recovery.errors import InputError
+from recovery.infer.prior import Prior, ShapeCounts, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.model import tables
+from recovery.model.ids import BUCKETS, unsigned
+from recovery.spark import bucket_ranges, over_buckets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RAISE_LIMIT: Final = 100_000_000
+"""Largest id that a counter is raised past: beyond, it would take hours, and an id that has a record is skipped anyway."""
+
+PRIOR_ROWS: Final = 4_000_000
+"""Rows of copies that the prior is counted on; larger clusters are sampled by buckets, which are a hash of the id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `recover` is asked.
+
+    Attributes:
+        inventories: inventory folders; each bookie once.
+        live: catalog of the store that is to be repaired; None: plan for an empty one.
+        snapshots: catalogs whose (E, W, A) count in the prior.
+        layout: of the target.
+        root: ledgers root key of the target, for the manifest.
+        passwords: candidates.
+        expected: bookies that the cluster has, as the operator says; None: not said.
+        default_quorum: (E, W, A) where nothing else decides.
+    """
+
+    inventories: tuple[Dataset, ...]
+    live: Dataset | None
+    snapshots: tuple[Dataset, ...]
+    layout: store.Layout
+    root: str
+    passwords: Passwords
+    expected: tuple[str, ...] | None
+    default_quorum: tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What came of it: the manifest as written, and what the sums are made of."""
+
+    manifest: Mapping[str, Any]
+    counts: Mapping[str, int]
+    reasons: Mapping[str, int]
+    coverage: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Everything that a task needs; small, and picklable."""
+
+    request: Request
+    out: str
+    bookies: pa.Table
+    prior: Prior | None
+    options: Options
+    run: str
+    at: datetime
+
+    def copies(self, buckets: range) -> pa.Table:
+        return pa.concat_tables([i.read("copies", buckets=buckets) for i in self.request.inventories])
+
+    def shapes(self, buckets: range) -> dict[str, Any]:
+        catalogs = [d for d in (self.request.live, *self.request.snapshots) if d is not None]
+        quorums: Counter[str] = Counter()
+        for catalog in catalogs:
+            names = ["ensemble_size", "write_quorum", "ack_quorum"]
+            rows = catalog.read("ledgers", buckets=buckets, columns=names).drop_null()
+            counted = rows.group_by(names).aggregate([([], "count_all")])
+            for row in counted.to_pylist():
+                quorums["/".join(str(row[name]) for name in names)] += row["count_all"]
+        return {"shapes": count_shapes(self.copies(buckets), self.bookies).to_json(), "quorums": quorums}
+
+    def recover(self, buckets: range) -> dict[str, Any]:
+        assert self.prior is not None  # noqa: S101 - pass 2 comes after pass 1
+        damage = pa.concat_tables([i.read("damage") for i in self.request.inventories])
+        rows = reconstruct(self.copies(buckets), self.bookies, damage, self.prior, self.options)
+        live = self.request.live
+        stored = live.read("ledgers", buckets=buckets) if live else tables.CATALOG_LEDGERS.empty_table()
+        matched = diff.match(rows, stored)
+        missing = rows.take(pa.array(matched.missing))
+        held = missing.filter(pc.equal(missing["outcome"], "held"))
+        secrets = os.urandom(plan.HOLD_PASSWORD_SIZE * held.num_rows)
+        wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "held"])))
+        actions = plan.ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
+        found = plan.findings(diff.disagreements(rows, stored, matched), held, run=self.run, at=self.at)
+        name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
+        written = {
+            table: _part_json(write_part(Path(self.out), table, name, [content], secret=True))
+            for table, content in (("actions", actions), ("findings", found), ("reconstruction", rows))
+        }
+        used = pa.concat_tables([rows.select(["scope", "ledger"]), stored.select(["scope", "ledger"])])
+        return {
+            "parts": written,
+            "buckets": plan.bucket_hashes(actions),
+            "ledgers": rows.num_rows,
+            "outcomes": _counted(missing["outcome"]),
+            "present": len(matched.held_rows),
+            "stored": stored.num_rows,
+            "unheld": len(matched.unheld),
+            "classes": _counted(rows["class"]),
+            "reasons": _counted(held["reason"]),
+            "formats": _counted(pc.cast(wanted["format"], pa.string())),
+            "findings": _counted(found["category"]),
+            "short_max": _largest_short(used),
+            "above_short": int(pc.sum(pc.greater_equal(_scope_0(used), store.FIRST_LONG_ID)).as_py() or 0),
+        }
+
+
+def _part_json(part: Part) -> dict[str, Any]:
+    return {name: getattr(part, name) for name in Part.__slots__}
+
+
+def _counted(column: pa.ChunkedArray) -> dict[str, int]:
+    return {str(row["values"]): row["counts"] for row in pc.value_counts(column).to_pylist()}
+
+
+def _scope_0(ids: pa.Table) -> pa.ChunkedArray:
+    return ids["ledger"].filter(pc.equal(ids["scope"], 0))
+
+
+def _largest_short(ids: pa.Table) -> int:
+    """The largest id of scope 0 that a short generator could have given; -1: none."""
+    short = _scope_0(ids)
+    largest = pc.max(short.filter(pc.less_equal(short, RAISE_LIMIT))).as_py()
+    return -1 if largest is None else int(largest)
+
+
+def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
+    """Open inventories and see that they are of different bookies of one cluster.
+
+    Raises:
+        DatasetError: one is not a whole inventory.
+        InputError: a bookie comes twice, or two clusters are mixed.
+    """
+    found = tuple(open_dataset(path, "inventory") for path in paths)
+    bookies: dict[str, str] = {}
+    clusters: dict[str, str] = {}
+    for dataset in found:
+        for row in dataset.read("bookies", columns=["bookie", "instance_id"]).to_pylist():
+            other = bookies.setdefault(row["bookie"], dataset.path)
+            if other is not dataset.path:
+                problem = f"holds bookie {row['bookie']}, and so does {other}"
+                raise InputError(dataset.path, problem, "give each bookie's newest inventory once")
+            if row["instance_id"] is not None:
+                clusters.setdefault(row["instance_id"], dataset.path)
+    if len(clusters) > 1:
+        (one, first), (two, second) = list(clusters.items())[:2]
+        problem = f"is of cluster instance {two}, {first} is of {one}"
+        raise InputError(second, problem, "recover one cluster at a time")
+    return found
+
+
+def recover(
+    request: Request,
+    out: Path,
+    spark: "SparkSession",
+    *,
+    now: Callable[[], datetime],
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Recovered:
+    """Make a plan: a dataset of kind plan in the folder `out`, which `prepare` made ready.
+
+    Raises:
+        DatasetError: an inventory or catalog is damaged, or the plan cannot be written.
+    """
+    at = now()
+    bookies = pa.concat_tables([i.read("bookies") for i in request.inventories])
+    coverage = _coverage(request, bookies)
+    options = Options(passwords=request.passwords.values, unscanned_bookies=tuple(coverage["not_scanned"]))
+    job = _Job(request, str(out), bookies, None, options, at.isoformat(timespec="seconds"), at)
+    rows = sum(i.rows("copies") for i in request.inventories) + (request.live.rows("ledgers") if request.live else 0)
+    ranges = bucket_ranges(rows, at_least=2 if rows > 10_000 else 1)
+    prior = _prior(job, spark, rows, ranges)
+    job = _Job(request, str(out), bookies, prior, options, job.run, at)
+    answers = over_buckets(spark, job.recover, ranges, done=progress)
+    return _finish(request, out, job, answers, coverage)
+
+
+def _prior(job: _Job, spark: "SparkSession", rows: int, ranges: Sequence[range]) -> Prior:
+    sampled = ranges if rows <= PRIOR_ROWS else ranges[:: -(-rows // PRIOR_ROWS)]
+    shapes = ShapeCounts()
+    quorums: Counter[tuple[int, int, int]] = Counter()
+    for answer in over_buckets(spark, job.shapes, sampled):
+        shapes += ShapeCounts.from_json(answer["shapes"])
+        for text, count in answer["quorums"].items():
+            ensemble, write, ack = (int(n) for n in text.split("/"))
+            quorums[ensemble, write, ack] += count
+    return Prior.build(shapes, dict(quorums), job.request.default_quorum)
+
+
+def _coverage(request: Request, bookies: pa.Table) -> dict[str, Any]:
+    """Say who was looked at, who was not, and how the members are known (law 1)."""
+    scanned = {row["bookie"]: row for row in bookies.select(["bookie", "complete", "dirty", "entries"]).to_pylist()}
+    named: dict[str, set[str]] = {}
+    if request.expected is not None:
+        named["expected by the operator"] = set(request.expected)
+    for title, catalog in (("in the store", request.live), *(("in a snapshot", s) for s in request.snapshots)):
+        if catalog is None:
+            continue
+        nodes = catalog.read("nodes", columns=["path", "kind"])
+        cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
+        if cookies:
+            named.setdefault(f"with a cookie {title}", set()).update(path.rsplit("/", 1)[-1] for path in cookies)
+    members = set().union(*named.values()) if named else set()
+    return {
+        "scanned": sorted(scanned),
+        "complete": sorted(b for b, row in scanned.items() if row["complete"]),
+        "not_complete": sorted(b for b, row in scanned.items() if not row["complete"]),
+        "members_known_from": sorted(named),
+        "not_scanned": sorted(members - set(scanned)),
+        "not_named": sorted(set(scanned) - members) if named else [],
+    }
+
+
+def _finish(
+    request: Request, out: Path, job: _Job, answers: Sequence[Mapping[str, Any]], coverage: dict[str, Any]
+) -> Recovered:
+    sums: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    hashes: dict[int, str] = {}
+    for answer in answers:
+        sums.update({f"outcome {k}": v for k, v in answer["outcomes"].items()})
+        sums.update({f"class {k}": v for k, v in answer["classes"].items()})
+        sums.update({f"finding {k}": v for k, v in answer["findings"].items()})
+        sums.update({name: answer[name] for name in ("ledgers", "present", "stored", "unheld", "above_short")})
+        reasons.update(answer["reasons"])
+        hashes.update({int(bucket): value for bucket, value in answer["buckets"].items()})
+    short_max = max((answer["short_max"] for answer in answers), default=-1)
+    for row in job.bookies["max_ids"].to_pylist():
+        short_max = max([short_max, *(i["ledger"] for i in row if i["scope"] == 0 and 0 <= i["ledger"] <= RAISE_LIMIT)])
+    settled = sum(sums[f"outcome {name}"] for name in ("restored", "held", "accepted_loss", "deleted"))
+    unsettled = sums["ledgers"] - sums["present"] - settled
+    writes = _system_writes(request, job.bookies, short_max, with_cookies=unsettled == 0)
+    actions = plan.system_actions(writes)
+    hashes.update(plan.bucket_hashes(actions))
+    phases = [(plan.phase_of(seq), row) for row, seq in enumerate(actions["seq"].to_pylist())]
+    first = [row for phase, row in phases if phase < Phase.LEDGERS]
+    last = [row for phase, row in phases if phase > Phase.LEDGERS]
+    parts: dict[str, list[Part]] = {
+        name: [Part(**answer["parts"][name]) for answer in answers] for name in ("actions", "findings", "reconstruction")
+    }
+    parts["actions"].insert(0, write_part(out, "actions", "system-first", [actions.take(first)], secret=True))
+    parts["actions"].append(write_part(out, "actions", "system-last", [actions.take(last)], secret=True))
+    instances = sorted({i for i in job.bookies["instance_id"].to_pylist() if i is not None})
+    binding = {
+        "instance_ids": instances,
+        "layout": str(request.layout),
+        "root": request.root,
+        "bookies": sorted(zip(job.bookies["bookie"].to_pylist(), job.bookies["incarnation"].to_pylist(), strict=True)),
+        "cookies_held_back": unsettled > 0,
+        "made": job.run,
+    }
+    counts = {
+        "ledgers": sums["ledgers"],
+        "restored": sums["outcome restored"],
+        "held": sums["outcome held"],
+        "waiting": sums["outcome waiting"],
+        "deleted": sums["outcome deleted"],
+        "in_store_already": sums["present"],
+        "in_store": sums["stored"],
+        "in_store_not_on_bookies": sums["unheld"],
+        "disagreements": sum(v for k, v in sums.items() if k.startswith("finding ")) - sums[f"finding {diff.Category.HELD}"],
+        "actions": sum(p.rows for p in parts["actions"]),
+        "ids_above_short_generator": sums["above_short"],
+    }
+    manifest = write_manifest(
+        out,
+        "plan",
+        parts,
+        binding=binding,
+        coverage=coverage,
+        secret=True,
+        extra={
+            "hash": plan.plan_hash(binding, hashes),
+            "counts": counts,
+            "reasons": dict(reasons),
+            "prior": job.prior.describe() if job.prior else [],
+        },
+    )
+    return Recovered(manifest, counts, dict(reasons), coverage)
+
+
+def _system_writes(
+    request: Request, bookies: pa.Table, short_max: int, *, with_cookies: bool
+) -> list[SystemWrite]:
+    """Return what a cluster needs besides ledgers, as far as the store does not have it already."""
+    nodes: dict[str, Mapping[str, Any]] = {}
+    if request.live is not None:
+        for row in request.live.read("nodes", columns=["path", "children_created"]).to_pylist():
+            nodes[row["path"]] = row
+    writes = []
+    counter = store.generator_key(request.layout)
+    reached = nodes.get(counter, {}).get("children_created") or 0
+    if short_max >= 0 and reached <= short_max:
+        target = str(short_max).encode()
+        writes.append(SystemWrite(Phase.GENERATORS, "raise", "generator", counter, target))
+    wanted = [
+        SystemWrite(Phase.LAYOUT, "create", "node", store.AVAILABLE, b""),
+        SystemWrite(Phase.LAYOUT, "create", "node", store.READ_ONLY, b""),
+        SystemWrite(Phase.LAYOUT, "create", "node", store.COOKIES, b""),
+        SystemWrite(Phase.LAYOUT, "create", "layout", store.LAYOUT, store.layout_bytes(request.layout)),
+    ]
+    instances = sorted({i for i in bookies["instance_id"].to_pylist() if i is not None})
+    wanted += [
+        SystemWrite(Phase.INSTANCE_ID, "create", "instance_id", store.INSTANCE_ID, i.encode()) for i in instances
+    ]
+    if with_cookies:
+        wanted += [
+            SystemWrite(Phase.COOKIES, "create", "cookie", f"{store.COOKIES}/{row['bookie']}", row["cookie"])
+            for row in bookies.select(["bookie", "complete", "cookie"]).to_pylist()
+            if row["complete"] and row["cookie"] is not None
+        ]
+    return writes + [write for write in wanted if write.key not in nodes]
