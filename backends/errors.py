@@ -3,10 +3,15 @@
 BackendError
 UnsupportedStoreError   a URI of a kind that is not ours to read
 UnavailableError        the store did not answer; trying again may help
+  OutcomeUnknownError   a write was sent and its answer lost: read back to learn whether it was made
 AccessDeniedError       the store answered, and refused
+ReadOnlyStoreError      a write through a store that was opened for reading
 NoSuchKeyError          the key is absent
 VersionConflictError    a write named a version that the key does not have; nothing was written
 NotEmptyError           a key with children cannot be removed
+TooLargeError           more than the store takes in one transaction; nothing was written
+NoSuchStoreError        there is no store in the folder
+CorruptStoreError       the store's own files cannot be read (further)
 """
 
 
@@ -43,7 +48,19 @@ class _KeyError(BackendError):
     TEXT = "failed"
 
 
-class UnavailableError(BackendError):
+class _StoreError(BackendError):
+    def __init__(self, store: str, detail: str = "") -> None:
+        super().__init__(store, detail)
+        self.store = store
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.store}: {self.TEXT}" + (f" ({self.detail})" if self.detail else "")
+
+    TEXT = "failed"
+
+
+class UnavailableError(_StoreError):
     """The store did not answer.
 
     Attributes:
@@ -51,13 +68,31 @@ class UnavailableError(BackendError):
         detail: what happened.
     """
 
-    def __init__(self, store: str, detail: str) -> None:
-        super().__init__(store, detail)
-        self.store = store
-        self.detail = detail
+    TEXT = "not available"
 
-    def __str__(self) -> str:
-        return f"{self.store}: not available ({self.detail})"
+
+class OutcomeUnknownError(UnavailableError):
+    """A write was sent and no answer came: it was made as a whole, or not at all."""
+
+    TEXT = "the answer to a write was lost"
+
+
+class ReadOnlyStoreError(_StoreError):
+    """A write through a store that was opened for reading only."""
+
+    TEXT = "opened for reading only"
+
+
+class NoSuchStoreError(_StoreError):
+    """There is no store in the folder."""
+
+    TEXT = "no store there"
+
+
+class CorruptStoreError(_StoreError):
+    """The store's own files cannot be read; what was read before holds, what follows is not known."""
+
+    TEXT = "cannot be read"
 
 
 class AccessDeniedError(_KeyError):
@@ -82,3 +117,9 @@ class NotEmptyError(_KeyError):
     """The key has children."""
 
     TEXT = "it has children"
+
+
+class TooLargeError(_KeyError):
+    """More than the store takes in one transaction, from this key on; nothing was written."""
+
+    TEXT = "too large for one transaction"

@@ -51,6 +51,12 @@ class Write:
     acl: str | None = None
 
 
+def parents(key: str) -> list[str]:
+    """Return the keys above an absolute key, the highest first, without ``/`` itself."""
+    parts = key.split("/")[1:-1]
+    return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
+
+
 class MetadataStore(Protocol):
     """A versioned store of keys in a tree.
 
@@ -84,6 +90,10 @@ class MetadataStore(Protocol):
             VersionConflictError: names the first change whose expectation failed; nothing of the batch was written
                 (parents may have been).
             NotEmptyError: a key to be removed has children.
+            TooLargeError: more than a transaction holds; nothing was written.
+            OutcomeUnknownError: the answer was lost. It is never tried again here: only the caller can tell by
+                reading back (`get` after this sees the outcome) whether what stands there is its own.
+            ValueError: a removal without a version; the caller's fault.
         """
         ...
 

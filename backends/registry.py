@@ -1,0 +1,202 @@
+"""Store URIs, as BookKeeper's and Pulsar's configuration files write them, and the stores that they name.
+
+    URI                                                  store        root              layout
+    zk+hierarchical://h1:2181;h2:2181/ledgers            ZooKeeper    the path          hierarchical
+    zk+longhierarchical://, zk+flat://                   ZooKeeper    the path          as named
+    zk+legacyhierarchical://, zk+longlonghierarchical:// ZooKeeper    the path          as named (forms of ours)
+    zk://, zk+null://                                    ZooKeeper    the path          what LAYOUT says
+    metadata-store:zk:h1:2181,h2:2181/chroot             ZooKeeper    /chroot/ledgers   what LAYOUT says
+    etcd://host:2379/root                                not yet
+    zkfiles:///dir, etcdfile:///file, catalog:///dir     not yet
+    metadata-store:etcd:…, metadata-store:oxia://…       never: Pulsar keeps other keys there
+
+Source: bookkeeper-metadata §2.1; Apache Pulsar, metadataServiceUri and metadataStoreUrl.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from backends.errors import ReadOnlyStoreError, UnsupportedStoreError
+from backends.protocols import MetadataStore, Versioned, Write
+from backends.zookeeper import ZooKeeperStore
+
+_LAYOUTS: Final = {
+    "zk": None,
+    "zk+null": None,
+    "zk+flat": "flat",
+    "zk+legacyhierarchical": "legacyhierarchical",
+    "zk+hierarchical": "hierarchical",
+    "zk+longhierarchical": "longhierarchical",
+    "zk+longlonghierarchical": "longlonghierarchical",
+}
+_REFUSALS: Final = {
+    "etcd": "etcd is not read by this version; ZooKeeper is",
+    "zkfiles": "ZooKeeper's snapshots and logs are not read by this version; a live ZooKeeper is",
+    "etcdfile": "etcd's snapshots are not read by this version; a live ZooKeeper is",
+    "catalog": "a catalog is not read as a store by this version; name its folder where a catalog is asked for",
+    "zk+ms": "the ledger manager 'ms' keeps its records in a store of its own, which is not supported",
+}
+_PULSAR_REFUSALS: Final = {
+    "etcd": "Pulsar on etcd keeps other keys than BookKeeper does and is not supported",
+    "oxia": "Pulsar on Oxia keeps other keys than BookKeeper does and is not supported",
+    "rocksdb": "Pulsar's own RocksDB store belongs to a standalone Pulsar and is not supported",
+    "memory": "Pulsar's store in memory ends with its process",
+}
+_PULSAR: Final = "metadata-store"
+_ROOT_IN_CHROOT: Final = "/ledgers"
+_DEFAULT_PORT: Final = 2181
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9_.\-]+|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?\])(?::([0-9]{1,5}))?")
+_PATH: Final = re.compile(r"(?:/[^/\x00-\x20\x7f?#]+)*/?")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """What a store URI says.
+
+    Attributes:
+        uri: as it was given.
+        hosts: ``host:port`` joined with commas.
+        root: key of the ledgers root, without a slash at its end.
+        layout_hint: the layout that the URI names; None: what LAYOUT says.
+    """
+
+    uri: str
+    hosts: str
+    root: str
+    layout_hint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStore:
+    """An open store, and where BookKeeper's records are in it; a context manager that closes it.
+
+    Attributes:
+        store: keys are absolute, so they begin with `root`.
+        root: key of the ledgers root.
+        layout_hint: the layout that the URI names; None: what LAYOUT says.
+        uri: as it was given.
+    """
+
+    store: MetadataStore
+    root: str
+    layout_hint: str | None
+    uri: str
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.store.close()
+
+
+class ReadOnlyStore:
+    """A store without its writes: each raises `ReadOnlyStoreError`."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    @property
+    def uri(self) -> str:
+        return self._store.uri
+
+    def get(self, key: str) -> Versioned | None:
+        return self._store.get(key)
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        return self._store.get_many(keys)
+
+    def children(self, key: str) -> list[str] | None:
+        return self._store.children(key)
+
+    def write(self, changes: Sequence[Write]) -> list[int]:
+        raise ReadOnlyStoreError(self.uri, f"{len(changes)} changes were asked for")
+
+    def raise_counter(self, key: str, beyond: int) -> int:
+        raise ReadOnlyStoreError(self.uri, f"{key} was to be raised beyond {beyond}")
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def parse_store_uri(uri: str) -> StoreAddress:
+    """Return what a store URI says.
+
+    Raises:
+        UnsupportedStoreError: malformed, or of a store that is not read.
+    """
+    text = uri.strip()
+    scheme, colon, rest = text.partition(":")
+    scheme = scheme.lower()
+    if not colon:
+        raise UnsupportedStoreError(uri, "not a store URI; write e.g. zk+hierarchical://host:2181/ledgers")
+    if scheme == _PULSAR:
+        return _parse_pulsar(uri, rest)
+    if scheme in _REFUSALS:
+        raise UnsupportedStoreError(uri, _REFUSALS[scheme])
+    if scheme not in _LAYOUTS:
+        known = ", ".join(f"{name}://" for name in _LAYOUTS)
+        raise UnsupportedStoreError(uri, f"unknown kind of store {scheme!r}; known: {known}, {_PULSAR}:zk:")
+    if not rest.startswith("//"):
+        raise UnsupportedStoreError(uri, f"'//' and the servers must follow {scheme}:")
+    hosts, path = _split(uri, rest[2:])
+    if not path:
+        raise UnsupportedStoreError(uri, "it names no ledgers root; BookKeeper's default is /ledgers")
+    return StoreAddress(uri, hosts, path, _LAYOUTS[scheme])
+
+
+def _parse_pulsar(uri: str, rest: str) -> StoreAddress:
+    kind, colon, servers = rest.partition(":")
+    if colon and kind.lower() in _PULSAR_REFUSALS:
+        raise UnsupportedStoreError(uri, _PULSAR_REFUSALS[kind.lower()])
+    if not colon or kind.lower() != "zk":
+        raise UnsupportedStoreError(uri, f"only {_PULSAR}:zk:host:port,host:port/chroot is supported")
+    hosts, path = _split(uri, servers.removeprefix("//"))
+    return StoreAddress(uri, hosts, path + _ROOT_IN_CHROOT, None)
+
+
+def _split(uri: str, text: str) -> tuple[str, str]:
+    """Return the servers joined with commas, and the path without a slash at its end."""
+    at = text.find("/")
+    servers, path = (text, "") if at < 0 else (text[:at], text[at:])
+    hosts = []
+    for server in re.split("[;,]", servers):
+        if "@" in server:
+            raise UnsupportedStoreError("(not shown)", "user and password do not belong into a URI")
+        found = _HOST.fullmatch(server)
+        if found is None or not 0 < int(found[1] or _DEFAULT_PORT) < 1 << 16:
+            raise UnsupportedStoreError(uri, f"not host:port: {server!r}")
+        hosts.append(server if found[1] else f"{server}:{_DEFAULT_PORT}")
+    if not _PATH.fullmatch(path):
+        raise UnsupportedStoreError(uri, f"not a path: {path!r}")
+    return ",".join(hosts), path.rstrip("/")
+
+
+def open_store(
+    uri: str,
+    *,
+    writable: bool = False,
+    auth: tuple[str, str] | None = None,
+    session_s: float = 30.0,
+    patience_s: float = 60.0,
+) -> OpenStore:
+    """Open the store that a URI names; without `writable` every write through it raises.
+
+    Args:
+        uri: one of the forms of this module's table.
+        writable: whether writes pass.
+        auth: user and password; of ZooKeeper's digest scheme.
+        session_s: the longest wait for one answer.
+        patience_s: how long connecting, and any read, is tried again.
+
+    Raises:
+        UnsupportedStoreError: malformed, or of a store that is not read.
+        UnavailableError: it does not answer.
+    """
+    address = parse_store_uri(uri)
+    store: MetadataStore = ZooKeeperStore(address.hosts, auth=auth, session_s=session_s, patience_s=patience_s)
+    return OpenStore(store if writable else ReadOnlyStore(store), address.root, address.layout_hint, uri)

@@ -1,0 +1,162 @@
+"""RocksDB folders read without touching them: a private folder of links to the files is opened instead.
+
+Even a read-only opening creates a file in the folder, so the folder that is opened is ours: it holds a symbolic link
+to every file but ``LOCK`` and ``LOG*``. What a running process flushes or compacts away between the linking and the
+opening makes the opening fail; then fresh links are made. Once open, every table file is held open, and what happens
+to the folder does not matter any more.
+
+Only what is in the files is seen: the write-ahead log is, the memory of a running process is not.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import rocksdict
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from backends.errors import CorruptStoreError, NoSuchStoreError, UnavailableError
+
+_CURRENT: Final = "CURRENT"
+"""The file that names the manifest; without it there is no database."""
+_BATCH: Final = 131_072
+_ATTEMPTS: Final = 8
+"""Sets of links that are tried; a compaction seldom ends twice within the milliseconds that one takes."""
+
+
+class _VanishedError(Exception):
+    """A file was gone before it could be opened."""
+
+
+class RocksReader:
+    """One RocksDB as its files stood when it was opened; its only column family is `default`.
+
+    Attributes:
+        folder: the original folder.
+        damage: what of the write-ahead log had to be passed over, for people; None if nothing had to. A record that
+            is cut off at the log's end is no damage: every crash leaves one.
+    """
+
+    __slots__ = ("_db", "damage", "folder")
+
+    def __init__(self, db: rocksdict.Rdict, folder: Path, damage: str | None) -> None:
+        self._db = db
+        self.folder = folder
+        self.damage = damage
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of one key; None if it is absent."""
+        try:
+            value: bytes | None = self._db.get(key)
+        except Exception as error:  # rocksdict raises nothing narrower
+            raise CorruptStoreError(str(self.folder), str(error)) from error
+        return value
+
+    def items(self, batch: int = _BATCH) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield keys and their values, ascending by key, at most `batch` at a time.
+
+        Raises:
+            CorruptStoreError: a table file cannot be read from here on; the keys so far were right.
+        """
+        # Two iterators over one frozen view: a third faster than pairs that must be taken apart.
+        keys: Iterator[Any] = self._db.keys()
+        values: Iterator[Any] = self._db.values()
+        last: bytes | None = None
+        while names := list(islice(keys, batch)):
+            held = list(islice(values, batch))
+            if len(held) != len(names):
+                raise CorruptStoreError(str(self.folder), "keys and values end at different places")
+            yield names, held
+            last = names[-1]
+        self._demand_end(last)
+
+    def _demand_end(self, last: bytes | None) -> None:
+        """The library's iterators end silently at a broken block; ask what lies behind the last key."""
+        at = self._db.iter()
+        try:
+            if last is None:
+                at.seek_to_first()
+            else:
+                at.seek(last)
+                if at.valid():
+                    at.next()
+            at.status()
+        except Exception as error:  # rocksdict raises nothing narrower
+            raise CorruptStoreError(str(self.folder), str(error)) from error
+        if at.valid():
+            raise CorruptStoreError(str(self.folder), "the iteration ended before the last key")
+
+
+@contextmanager
+def open_read_only(folder: Path) -> Iterator[RocksReader]:
+    """Open the RocksDB in a folder, whether or not a process has it open.
+
+    Nothing in the folder is created, changed or locked; it may be read-only.
+
+    Raises:
+        NoSuchStoreError: the folder is missing or holds no database.
+        CorruptStoreError: its files cannot be read.
+        UnavailableError: its files changed faster than they could be opened.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception_type(_VanishedError),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_exponential(multiplier=0.01, max=1),
+        reraise=True,
+    )
+    with tempfile.TemporaryDirectory(prefix="bkmeta-rocks-", ignore_cleanup_errors=True) as private:
+        try:
+            reader = retrying(_open_links, folder, Path(private))
+        except _VanishedError as error:
+            raise UnavailableError(str(folder), f"its files change while they are opened: {error}") from error
+        try:
+            yield reader
+        finally:
+            reader._db.close()  # noqa: SLF001  # the reader does not outlive this function
+
+
+def _open_links(folder: Path, private: Path) -> RocksReader:
+    links = Path(tempfile.mkdtemp(dir=private))
+    try:
+        files = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NoSuchStoreError(str(folder), "no such folder") from error
+    except OSError as error:
+        raise UnavailableError(str(folder), str(error)) from error
+    if all(file.name != _CURRENT for file in files):
+        raise NoSuchStoreError(str(folder), f"it has no file {_CURRENT}")
+    for file in files:
+        if file.name != "LOCK" and not file.name.startswith("LOG"):
+            (links / file.name).symlink_to(file.absolute())
+    try:
+        # Forgives a record cut off at the end, and nothing else.
+        return RocksReader(_open(links, rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records()), folder, None)
+    except Exception as error:  # noqa: BLE001  # rocksdict raises nothing narrower
+        _raise_unless_log_damage(error, folder, links)
+        damage = str(error)
+    try:
+        return RocksReader(_open(links, rocksdict.DBRecoveryMode.skip_any_corrupted_record()), folder, damage)
+    except Exception as error:
+        raise CorruptStoreError(str(folder), str(error)) from error
+
+
+def _open(links: Path, mode: rocksdict.DBRecoveryMode) -> rocksdict.Rdict:
+    options = rocksdict.Options(raw_mode=True)
+    options.set_max_open_files(-1)  # all table files at once, so that their removal does no harm later
+    options.set_wal_recovery_mode(mode)
+    access = rocksdict.AccessType.read_only(error_if_log_file_exist=False)
+    return rocksdict.Rdict(str(links), options, access_type=access)
+
+
+def _raise_unless_log_damage(error: Exception, folder: Path, links: Path) -> None:
+    """Tell by the message what went wrong; the library has one exception for everything."""
+    text = str(error)
+    if "No such file" in text:
+        raise _VanishedError(text) from error
+    if not text.startswith("Corruption"):
+        raise UnavailableError(str(folder), text) from error
+    with suppress(OSError):
+        (links / "rocksdict-config.json").unlink()

@@ -1,0 +1,383 @@
+"""ZooKeeper as a metadata store; the only module that knows kazoo.
+
+    promise of `MetadataStore`   here
+    version                      the node's data version: 0 after create, +1 a change
+    children_created             (cversion + children) / 2: the counter behind sequential names, never lowered
+    transaction                  multi
+    acl                          scheme:id:perms of every entry, in the server's order
+
+Source: bookkeeper-metadata §2.4 and §2.6; Apache ZooKeeper 3.9, Stat and multi.
+"""
+
+import logging
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+from kazoo import exceptions as zk
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from backends.errors import (
+    AccessDeniedError,
+    NotEmptyError,
+    OutcomeUnknownError,
+    TooLargeError,
+    UnavailableError,
+    VersionConflictError,
+)
+from backends.protocols import Versioned, Write, parents
+
+T = TypeVar("T")
+
+_WINDOW: Final = 1_000
+"""Reads in flight: enough to hide a round trip of some ms, few enough for the server's request queue."""
+_PAIRS: Final = 500
+"""Children created and deleted in one transaction to raise a counter: some 60 kB of the 1 MB that a server takes."""
+_RAISES_IN_FLIGHT: Final = 8
+_TRANSACTION_BYTES: Final = 1_000_000
+"""The server ends the connection of a client that sends more than jute.maxbuffer, by default 2^20 - 1 bytes."""
+_OVERHEAD: Final = 120
+"""Bytes of one operation in a transaction beside its key, value and rights, at most."""
+_COUNTER_END: Final = (1 << 31) - 1
+"""Sequential names are numbered by a signed 32-bit integer."""
+_RAISED_CHILD: Final = "bkmeta-raise"
+
+_LOST: Final = (
+    zk.ConnectionLoss,
+    zk.OperationTimeoutError,
+    zk.SessionExpiredError,
+    zk.SessionMovedError,
+    zk.RequestTimeoutError,
+    zk.ConnectionDropped,
+    zk.CancelledError,
+    zk.ThrottledOpError,
+    KazooTimeoutError,
+)
+_REFUSED: Final = (zk.NoAuthError, zk.AuthFailedError, zk.InvalidACLError, zk.SessionClosedRequireSaslError)
+_ROLLED_BACK: Final = (zk.RolledBackError, zk.RuntimeInconsistency)
+
+# kazoo logs requests at its lowest level, credentials included; what fails is raised, and needs no second line.
+_QUIET: Final = logging.getLogger(f"{__name__}.kazoo")
+_QUIET.setLevel(logging.ERROR)
+
+_ACL_ENTRY: Final = re.compile(r"([A-Za-z0-9_.\-]+):(.*?):([cdrwa]*)(?:,|$)")
+_PERMS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
+
+
+def parse_acl(text: str) -> list[ACL]:
+    """Return the rights that a text form names; an id may hold commas and colons, as X.509 names do.
+
+    Raises:
+        ValueError: the text is not ``scheme:id:perms`` joined with commas.
+    """
+    found: list[ACL] = []
+    at = 0
+    while at < len(text) or not found:
+        entry = _ACL_ENTRY.match(text, at)
+        if entry is None:
+            raise ValueError(f"not scheme:id:perms (perms of c d r w a), joined with commas: {text!r}")
+        scheme, name, perms = entry.groups()
+        found.append(ACL(sum(_PERMS[p] for p in set(perms)), Id(scheme, name)))
+        at = entry.end()
+    return found
+
+
+def format_acl(entries: Iterable[ACL]) -> str:
+    """Return the text form of rights."""
+    return ",".join(
+        f"{entry.id.scheme}:{entry.id.id}:{''.join(p for p, bit in _PERMS.items() if entry.perms & bit)}"
+        for entry in entries
+    )
+
+
+def _versioned(value: bytes, stat: Any, acl: str | None) -> Versioned:  # noqa: ANN401  # kazoo has no types
+    return Versioned(
+        value=value,
+        version=stat.version,
+        created_txn=stat.czxid,
+        changed_txn=stat.mzxid,
+        created_ms=stat.ctime,
+        changed_ms=stat.mtime,
+        owner=stat.ephemeralOwner,
+        children_created=_next_child(stat),
+        acl=acl,
+    )
+
+
+def _next_child(stat: Any) -> int:  # noqa: ANN401  # kazoo has no types
+    # cversion is a signed 32-bit integer that wraps.
+    return int((stat.cversion + stat.numChildren) & 0xFFFF_FFFF) // 2
+
+
+class ZooKeeperStore:
+    """A metadata store on a ZooKeeper ensemble.
+
+    Opening waits until the session stands, and then until the server has seen every write that ended before.
+
+    Args:
+        hosts: ``host:port`` joined with commas.
+        chroot: put before every key; made like any parent.
+        auth: user and password of the digest scheme.
+        session_s: the session's life without the server hearing from us; also the longest wait for one answer.
+        patience_s: how long a read is tried again. A write is never tried again.
+
+    Raises:
+        UnavailableError: no session within `patience_s`.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        chroot: str = "",
+        auth: tuple[str, str] | None = None,
+        session_s: float = 30.0,
+        patience_s: float = 60.0,
+    ) -> None:
+        if chroot and (not chroot.startswith("/") or chroot.endswith("/")):
+            raise ValueError(f"not a chroot: {chroot!r}")
+        self._chroot = chroot
+        self._uri = f"zk://{hosts}{chroot}"
+        self._answer_s = session_s
+        self._retrying = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, UnavailableError) and not self._closed),
+            stop=stop_after_delay(patience_s),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            reraise=True,
+        )
+        self._parents: set[str] = set()
+        self._parents_lock = threading.Lock()
+        self._closed = False
+        self._behind = True
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=session_s,
+            auth_data=[("digest", f"{auth[0]}:{auth[1]}")] if auth else None,
+            logger=_QUIET,
+        )
+        try:
+            self._client.start(timeout=patience_s)
+            self._catch_up()
+        except (KazooTimeoutError, UnavailableError) as error:
+            self.close()
+            raise UnavailableError(self._uri, f"no session within {patience_s:g} s") from error
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def close(self) -> None:
+        self._closed = True
+        self._client.stop()
+        self._client.close()
+
+    def _catch_up(self) -> None:
+        """Have the server see every write that ended before, also those that another server took."""
+        if self._behind:
+            self._answer("/", self._send(self._client.sync_async, "/"))
+            self._behind = False
+
+    def get(self, key: str) -> Versioned | None:
+        return self._retrying(self._get, key)
+
+    def _get(self, key: str) -> Versioned | None:
+        self._catch_up()
+        node = self._at(key)
+        # One after the other on one connection: sent together, answered in order.
+        data, acl = self._send(self._client.get_async, node), self._send(self._client.get_acls_async, node)
+        try:
+            value, stat = self._answer(key, data)
+            entries, _ = self._answer(key, acl)
+        except zk.NoNodeError:
+            return None
+        return _versioned(value, stat, format_acl(entries))
+
+    def _get_data(self, key: str) -> Versioned | None:
+        self._catch_up()
+        return self._data(key, self._send(self._client.get_async, self._at(key)))
+
+    def _data(self, key: str, answer: Any) -> Versioned | None:  # noqa: ANN401  # kazoo has no types
+        try:
+            value, stat = self._answer(key, answer)
+        except zk.NoNodeError:
+            return None
+        return _versioned(value, stat, None)
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        self._retrying(self._catch_up)
+        flying: deque[tuple[str, Any]] = deque()
+        for key in keys:
+            flying.append((key, self._send(self._client.get_async, self._at(key))))
+            if len(flying) >= _WINDOW:
+                yield self._landed(*flying.popleft())
+        while flying:
+            yield self._landed(*flying.popleft())
+
+    def _landed(self, key: str, answer: Any) -> tuple[str, Versioned | None]:  # noqa: ANN401  # kazoo has no types
+        try:
+            return key, self._data(key, answer)
+        except UnavailableError:
+            return key, self._retrying(self._get_data, key)
+
+    def children(self, key: str) -> list[str] | None:
+        return self._retrying(self._children, key)
+
+    def _children(self, key: str) -> list[str] | None:
+        self._catch_up()
+        try:
+            names: list[str] = self._answer(key, self._send(self._client.get_children_async, self._at(key)))
+        except zk.NoNodeError:
+            return None
+        return sorted(names)
+
+    def write(self, changes: Sequence[Write]) -> list[int]:
+        if not changes:
+            return []
+        self._demand_fitting(changes)
+        try:
+            self._make_parents(changes)
+            return self._transact(changes)
+        except _NoParentError:
+            # Somebody removed a parent that we knew; nothing was written.
+            with self._parents_lock:
+                self._parents.clear()
+            try:
+                self._make_parents(changes)
+                return self._transact(changes)
+            except _NoParentError as error:
+                raise VersionConflictError(changes[0].key, "its parents were removed meanwhile") from error
+
+    def raise_counter(self, key: str, beyond: int) -> int:
+        if beyond >= _COUNTER_END:
+            raise ValueError(f"sequential names end at {_COUNTER_END - 1}: {beyond}")
+        return self._retrying(self._raise_counter, key, beyond)
+
+    def _raise_counter(self, key: str, beyond: int) -> int:
+        while True:
+            held = self._get_data(key)
+            if held is None:
+                try:
+                    self.write([Write(key, b"")])
+                except VersionConflictError:
+                    continue
+                held = Versioned(b"", 0, children_created=0)
+            at = held.children_created or 0
+            if at > beyond:
+                return at
+            child = f"{self._at(key)}/{_RAISED_CHILD}"
+            steps = range(at, beyond + 1, _PAIRS)[:_RAISES_IN_FLIGHT]
+            flying = []
+            for step in steps:
+                transaction = self._client.transaction()
+                for _ in range(min(_PAIRS, beyond + 1 - step)):
+                    transaction.create(child)
+                    transaction.delete(child)
+                flying.append(self._send(transaction.commit_async))
+            for answer in flying:
+                for result in self._answer(key, answer):
+                    if isinstance(result, Exception) and not isinstance(result, _ROLLED_BACK):
+                        self._refuse(Write(key, b"", expected=0), result)
+
+    def _at(self, key: str) -> str:
+        if not key.startswith("/"):
+            raise ValueError(f"not an absolute key: {key!r}")
+        return self._chroot + key if key != "/" else self._chroot or "/"
+
+    def _send(self, call: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401  # kazoo has no types
+        if self._closed:
+            raise UnavailableError(self._uri, "it was closed")
+        return call(*arguments)
+
+    def _answer(self, key: str, answer: Any) -> Any:  # noqa: ANN401  # kazoo has no types
+        """Wait for one answer; `NoNodeError` and what a transaction returns are left to the caller."""
+        try:
+            return answer.get(timeout=self._answer_s)
+        except _LOST as error:
+            raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
+        except _REFUSED as error:
+            raise AccessDeniedError(key, type(error).__name__) from error
+
+    def _demand_fitting(self, changes: Sequence[Write]) -> None:
+        size = 0
+        for change in changes:
+            size += _OVERHEAD + len(self._chroot) + 4 * len(change.key) + len(change.value or b"")
+            size += len(change.acl or "")
+            if size > _TRANSACTION_BYTES:
+                raise TooLargeError(change.key, f"more than {_TRANSACTION_BYTES} bytes")
+
+    def _make_parents(self, changes: Sequence[Write]) -> None:
+        wanted: dict[str, str | None] = {}
+        for change in changes:
+            if change.value is not None and change.expected is None:
+                for parent in parents(self._at(change.key)):
+                    if parent not in self._parents:
+                        wanted.setdefault(parent, change.acl)
+        seen = [(parent, self._send(self._client.exists_async, parent)) for parent in wanted]
+        absent = [parent for parent, answer in seen if self._answer(parent, answer) is None]
+        # One client's requests are carried out in order, so a child's creation may follow its parent's unanswered.
+        made = [(p, self._send(self._client.create_async, p, b"", self._acl(wanted[p]))) for p in absent]
+        for parent, answer in made:
+            try:
+                self._answer(parent, answer)
+            except zk.NodeExistsError:
+                pass  # somebody else was faster
+            except zk.NoNodeError as error:
+                raise _NoParentError from error
+        with self._parents_lock:
+            self._parents.update(wanted)
+
+    @staticmethod
+    def _acl(text: str | None) -> list[ACL]:
+        return OPEN_ACL_UNSAFE if text is None else parse_acl(text)
+
+    def _transact(self, changes: Sequence[Write]) -> list[int]:
+        transaction = self._client.transaction()
+        for change in changes:
+            node = self._at(change.key)
+            if change.expected is None:
+                if change.value is None:
+                    raise ValueError(f"a removal names no version: {change.key}")
+                transaction.create(node, bytes(change.value), self._acl(change.acl))
+            elif change.value is None:
+                transaction.delete(node, change.expected)
+            else:
+                transaction.set_data(node, bytes(change.value), change.expected)
+        try:
+            results = self._answer(changes[0].key, self._send(transaction.commit_async))
+        except UnavailableError as error:
+            if self._closed:
+                raise
+            self._behind = True
+            raise OutcomeUnknownError(error.store, error.detail) from error
+        for change, result in zip(changes, results, strict=True):
+            if isinstance(result, Exception) and not isinstance(result, _ROLLED_BACK):
+                self._refuse(change, result)
+        return [
+            -1 if change.value is None else 0 if change.expected is None else int(result.version)
+            for change, result in zip(changes, results, strict=True)
+        ]
+
+    def _refuse(self, change: Write, error: Exception) -> NoReturn:
+        """Raise our error for the one operation that made a transaction fail."""
+        if isinstance(error, zk.NoNodeError) and change.expected is None:
+            raise _NoParentError from error
+        if isinstance(error, zk.NodeExistsError):
+            raise VersionConflictError(change.key, "it exists") from error
+        if isinstance(error, zk.BadVersionError):
+            raise VersionConflictError(change.key, f"it does not have version {change.expected}") from error
+        if isinstance(error, zk.NoNodeError):
+            raise VersionConflictError(change.key, "it is absent") from error
+        if isinstance(error, zk.NotEmptyError):
+            raise NotEmptyError(change.key) from error
+        if isinstance(error, _REFUSED):
+            raise AccessDeniedError(change.key, type(error).__name__) from error
+        raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
+
+
+class _NoParentError(Exception):
+    """A creation found its parent gone."""
