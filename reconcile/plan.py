@@ -1,4 +1,4 @@
-"""Plans: the exact writes that would bring a store to what bookies show, and the hash that binds a confirmation to them.
+"""Plans: the exact writes that bring a store to what bookies show, and the hash that binds a confirmation to them.
 
 Order of a restore (law 6), as phases of `seq`:
 
@@ -25,10 +25,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from recovery.codecs.entry import master_key
 
 from reconcile.rules.diff import SEVERITIES, Category
 from recovery.codecs import ledger_metadata, store
-from recovery.codecs.entry import master_key
 from recovery.model import tables
 from recovery.model.metadata import Digest, State
 
@@ -124,12 +124,22 @@ def _restored_records(rows: pa.Table, passwords: Passwords) -> pa.Array:
 
 
 def _record_columns(rows: pa.Table, password: pa.Array, segments: pa.Array) -> pa.Table:
-    names = ("ensemble_size", "write_quorum", "ack_quorum", "state", "last_entry", "length", "digest", "ctime", "custom")
+    names = (
+        "ensemble_size",
+        "write_quorum",
+        "ack_quorum",
+        "state",
+        "last_entry",
+        "length",
+        "digest",
+        "ctime",
+        "custom",
+    )
     return pa.table({**{name: rows[name] for name in names}, "password": password, "segments": segments})
 
 
 def _hold_records(rows: pa.Table, secrets: bytes) -> pa.Array:
-    """Encode holds: IN_RECOVERY, HMAC, a random password, one segment of exactly the holders, E = W = their number, A = 1.
+    """Encode holds: IN_RECOVERY, HMAC, random password, one segment of exactly the holders, E = W = their count, A = 1.
 
     Each of those was chosen because every other form was seen to lose data. Source: bookie-storage §8.5.
     """

@@ -1,8 +1,8 @@
 """`recover`: inventories of bookies into a plan that brings the lost ledger metadata back.
 
-    pass 1   every bucket range: which (E, W) the cluster's own ledgers show → the prior
-    pass 2   every bucket range: reconstruct → diff against the store → actions and findings, written by the task
-    driver   generators, LAYOUT, instance id, cookies; the manifest with the plan's hash
+pass 1   every bucket range: which (E, W) the cluster's own ledgers show → the prior
+pass 2   every bucket range: reconstruct → diff against the store → actions and findings, written by the task
+driver   generators, LAYOUT, instance id, cookies; the manifest with the plan's hash
 """
 
 import os
@@ -15,24 +15,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from recovery.infer.prior import Prior, ShapeCounts, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
 
 from reconcile import plan
 from reconcile.plan import Passwords, Phase, SystemWrite
 from reconcile.rules import diff
 from recovery.codecs import store
-from recovery.dataset import Dataset, Part, open_dataset, prepare, write_manifest, write_part
+from recovery.dataset import Dataset, Part, open_dataset, write_manifest, write_part
 from recovery.errors import InputError
-from recovery.infer.prior import Prior, ShapeCounts, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
-from recovery.model.ids import BUCKETS, unsigned
 from recovery.spark import bucket_ranges, over_buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RAISE_LIMIT: Final = 100_000_000
-"""Largest id that a counter is raised past: beyond, it would take hours, and an id that has a record is skipped anyway."""
+"""Largest id that a counter is raised past: more takes hours, and BookKeeper skips an id that has a record anyway."""
 
 PRIOR_ROWS: Final = 4_000_000
 """Rows of copies that the prior is counted on; larger clusters are sampled by buckets, which are a hash of the id."""
@@ -266,7 +265,8 @@ def _finish(
     first = [row for phase, row in phases if phase < Phase.LEDGERS]
     last = [row for phase, row in phases if phase > Phase.LEDGERS]
     parts: dict[str, list[Part]] = {
-        name: [Part(**answer["parts"][name]) for answer in answers] for name in ("actions", "findings", "reconstruction")
+        name: [Part(**answer["parts"][name]) for answer in answers]
+        for name in ("actions", "findings", "reconstruction")
     }
     parts["actions"].insert(0, write_part(out, "actions", "system-first", [actions.take(first)], secret=True))
     parts["actions"].append(write_part(out, "actions", "system-last", [actions.take(last)], secret=True))
@@ -288,7 +288,8 @@ def _finish(
         "in_store_already": sums["present"],
         "in_store": sums["stored"],
         "in_store_not_on_bookies": sums["unheld"],
-        "disagreements": sum(v for k, v in sums.items() if k.startswith("finding ")) - sums[f"finding {diff.Category.HELD}"],
+        "disagreements": sum(v for k, v in sums.items() if k.startswith("finding "))
+        - sums[f"finding {diff.Category.HELD}"],
         "actions": sum(p.rows for p in parts["actions"]),
         "ids_above_short_generator": sums["above_short"],
     }
@@ -309,9 +310,7 @@ def _finish(
     return Recovered(manifest, counts, dict(reasons), coverage)
 
 
-def _system_writes(
-    request: Request, bookies: pa.Table, short_max: int, *, with_cookies: bool
-) -> list[SystemWrite]:
+def _system_writes(request: Request, bookies: pa.Table, short_max: int, *, with_cookies: bool) -> list[SystemWrite]:
     """Return what a cluster needs besides ledgers, as far as the store does not have it already."""
     nodes: dict[str, Mapping[str, Any]] = {}
     if request.live is not None:

@@ -1,4 +1,4 @@
-"""The program: its commands, loaded when they are run, and the one place where an error becomes a message and a code."""
+"""The program: its commands, loaded when they are run, and the one place where errors become messages and codes."""
 
 import importlib
 import os
@@ -70,7 +70,7 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code that an error stands for (docs/operations/exit-codes.md)."""
     if isinstance(error, ReconcileError):
-        return error.exit_code
+        return int(error.exit_code)
     if isinstance(error, RecoveryError | UnsupportedStoreError):
         return EXIT_USAGE
     if isinstance(error, BackendError):

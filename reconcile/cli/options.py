@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
@@ -18,11 +18,14 @@ AUTH_VARIABLE: Final = "BKMETA_ZK_AUTH"
 
 _BASE64: Final = "base64:"
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-def output_options[**P, R](command: Callable[P, R]) -> Callable[P, R]:
+def output_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add --json and --progress."""
     command = click.option(
         "--progress",
@@ -51,7 +54,7 @@ def store_auth() -> tuple[str, str] | None:
 
 
 def read_passwords(path: Path | None) -> tuple[bytes, ...]:
-    """Read candidate passwords: one a line, ``base64:`` before bytes that are not text, an empty line for the empty one.
+    """Read candidate passwords: one a line, ``base64:`` before bytes that are not text; an empty line is the empty one.
 
     Raises:
         InputError: unreadable, readable by others, or a line that is not base64 after its prefix.
@@ -97,7 +100,9 @@ def read_names(path: Path) -> tuple[str, ...]:
     return names
 
 
-def parse_quorum(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, int, int] | None:
+def parse_quorum(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> tuple[int, int, int] | None:
     """Read E/W/A."""
     if value is None:
         return None

@@ -11,7 +11,6 @@ import click
 
 from backends.registry import OpenStore, open_store
 from reconcile.cli.options import (
-    AUTH_VARIABLE,
     FILE,
     FOLDER,
     make_output,
@@ -126,8 +125,6 @@ def recover(
     from recovery.spark import session  # noqa: PLC0415
 
     output = make_output(shared)
-    if (uri is None) == (layout is None):
-        raise click.UsageError("give either --metadata, or --layout for a plan that is made without the store")
     candidates = Passwords.of(read_passwords(passwords))
     expected = read_names(expect_bookies) if expect_bookies else None
     opened_inventories = job.open_inventories(inventories)
@@ -144,8 +141,10 @@ def recover(
         if not summary["complete"]:
             problem = f"could not be read whole ({summary['gaps'][0]})"
             raise InputError(uri, problem, "a record that was not seen would be taken for lost: mend the access first")
-    else:
+    elif layout is not None:
         target = store.Layout(layout)
+    else:
+        raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
     request = job.Request(
         inventories=opened_inventories,
         live=live,
@@ -178,19 +177,21 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
     if counts["held"]:
         verdict += f"; {counts['held']} are held: their data is kept, and nobody can read it yet"
     if missing:
-        verdict = f"{len(missing)} bookies were not looked at, and what only they hold may exist: {_some(missing)}. {verdict}"
+        unseen = f"{len(missing)} bookies were not looked at, and what only they hold may exist"
+        verdict = f"{unseen}: {_some(missing)}. {verdict}"
     elif not coverage["members_known_from"]:
         verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
     if invalid:
         verdict = f"INVALID, the sums do not add up: {verdict}"
     code = 1 if invalid else EXIT_HELD if counts["held"] or counts["waiting"] else EXIT_UNDECIDABLE if missing else 0
     details = [
-        f"ledgers on {len(coverage['scanned'])} bookies: {counts['ledgers']}, of which the store has {counts['in_store_already']}",
+        f"ledgers on {len(coverage['scanned'])} bookies: {counts['ledgers']}, {counts['in_store_already']} in the store",
         f"the plan: {counts['actions']} writes, hash {manifest['hash']}",
     ]
     if coverage["not_complete"]:
-        details.append(f"bookies whose disks were not read completely (they get no cookie): {_some(coverage['not_complete'])}")
-    details += [f"held, {reason}: {count}" for reason, count in sorted(manifest["reasons"].items(), key=lambda r: -r[1])]
+        details.append(f"disks not read completely (these bookies get no cookie): {_some(coverage['not_complete'])}")
+    reasons = sorted(manifest["reasons"].items(), key=lambda reason: -reason[1])
+    details += [f"held, {reason}: {count}" for reason, count in reasons]
     if counts["disagreements"]:
         details.append(f"the store and the bookies disagree in {counts['disagreements']} places: {out}/findings")
     if counts["in_store_not_on_bookies"]:
