@@ -1,0 +1,207 @@
+"""Datasets: what is written comes back in order, and what is not whole is refused by name."""
+
+import itertools
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from recovery import dataset
+from recovery.dataset import MANIFEST, DatasetWriter, open_dataset, prepare
+from recovery.errors import DatasetError
+from recovery.model import tables
+from recovery.model.ids import BUCKETS, buckets
+
+
+def ledgers(ids: list[int], scope: int = 0) -> pa.Table:
+    """Catalog rows of the given ledgers, in the given order."""
+    rows = len(ids)
+    ledger = np.array(ids, np.int64)
+    scopes = np.full(rows, scope, np.int64)
+    columns = {field.name: pa.nulls(rows, field.type) for field in tables.CATALOG_LEDGERS}
+    columns["bucket"] = pa.array(buckets(scopes, ledger), pa.int16())
+    columns["scope"], columns["ledger"] = pa.array(scopes), pa.array(ledger)
+    columns["raw"] = pa.array([str(i).encode() for i in ids], pa.binary())
+    columns["version"] = pa.array(range(rows), pa.int64())
+    return pa.table(columns, schema=tables.CATALOG_LEDGERS)
+
+
+def write(folder: Path, *batches: pa.Table, secret: bool = False) -> None:
+    """Write a catalog of the batches."""
+    with DatasetWriter(folder, "catalog", binding={"of": "a test"}, secret=secret) as out:
+        for batch in batches:
+            out.append("ledgers", batch)
+        out.close(coverage={})
+
+
+@pytest.fixture
+def small_spills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make runs spill after a few rows, so that merging happens."""
+    monkeypatch.setattr(dataset, "_SPILL_ROWS", 40)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@given(
+    batches=st.lists(st.lists(st.integers(0, 2**63 - 1), unique=True, min_size=1, max_size=60), min_size=1, max_size=4)
+)
+@pytest.mark.usefixtures("small_spills")
+def test_rows_come_back_in_bucket_order_however_they_were_given(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]]
+) -> None:
+    """With and without spilled runs: nothing lost, nothing added, sorted by key."""
+    folder = tmp_path_factory.mktemp("dataset") / "d"
+    write(folder, *map(ledgers, batches))
+    found = open_dataset(folder, "catalog")
+    rows = found.read("ledgers")
+    assert sorted(rows["ledger"].to_pylist()) == sorted(i for batch in batches for i in batch)
+    keys = list(zip(rows["bucket"].to_pylist(), rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True))
+    assert keys == sorted(keys)
+    assert pa.concat_tables(found.batches("ledgers")).equals(rows)
+    found.verify()
+    assert not (folder / ".spill").exists()
+
+
+def test_bucket_ranges_cut_a_table_without_loss(tmp_path: Path) -> None:
+    """The ranges' rows are the whole table's, range after range."""
+    write(tmp_path / "d", ledgers(list(range(500))))
+    found = open_dataset(tmp_path / "d", "catalog")
+    edges = [0, 1, 700, 4000, BUCKETS]
+    parts = [found.read("ledgers", buckets=range(a, b)) for a, b in itertools.pairwise(edges)]
+    assert pa.concat_tables(parts).equals(found.read("ledgers"))
+
+
+def test_a_writer_that_dies_leaves_no_dataset_and_the_next_one_starts_afresh(tmp_path: Path) -> None:
+    """Without its manifest a folder is refused by name, and the same command may be run again."""
+    folder = tmp_path / "d"
+
+    def dies() -> None:
+        with DatasetWriter(folder, "catalog", binding={}) as out:
+            out.append("ledgers", ledgers([1]))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dies()
+    with pytest.raises(DatasetError, match="the run that wrote it did not end"):
+        open_dataset(folder, "catalog")
+    write(folder, ledgers([2]))
+    assert open_dataset(folder, "catalog").read("ledgers")["ledger"].to_pylist() == [2]
+
+
+def test_a_whole_dataset_is_never_written_over(tmp_path: Path) -> None:
+    """A second run into the same folder is refused, and changes nothing."""
+    write(tmp_path / "d", ledgers([1]))
+    before = (tmp_path / "d" / MANIFEST).read_bytes()
+    with pytest.raises(DatasetError, match="already holds a dataset"):
+        write(tmp_path / "d", ledgers([2]))
+    assert (tmp_path / "d" / MANIFEST).read_bytes() == before
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    """What is not ours is neither removed nor mixed with a dataset."""
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(DatasetError, match=r"precious\.txt"):
+        prepare(tmp_path, "catalog", secret=False)
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_a_half_copied_dataset_is_refused_with_the_file_that_is_missing(tmp_path: Path) -> None:
+    """A part that is gone, or cut, is named before anything is read."""
+    write(tmp_path / "d", ledgers([1, 2, 3]))
+    part = tmp_path / "d" / "ledgers" / "part-00000.parquet"
+    content = part.read_bytes()
+    part.write_bytes(content[:-7])
+    with pytest.raises(DatasetError, match="bytes, the manifest says"):
+        open_dataset(tmp_path / "d", "catalog")
+    part.unlink()
+    with pytest.raises(DatasetError, match=r"part-00000\.parquet: is missing"):
+        open_dataset(tmp_path / "d", "catalog")
+
+
+def test_a_flipped_bit_never_becomes_a_row(tmp_path: Path) -> None:
+    """Whichever byte of a part is flipped: refused on reading, or by verify; never read as other rows unseen."""
+    write(tmp_path / "d", ledgers(list(range(50))))
+    part = tmp_path / "d" / "ledgers" / "part-00000.parquet"
+    content = part.read_bytes()
+    whole = open_dataset(tmp_path / "d", "catalog").read("ledgers")
+    for at in range(0, len(content), max(1, len(content) // 60)):
+        part.write_bytes(content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :])
+        damaged = open_dataset(tmp_path / "d", "catalog")
+        with pytest.raises(DatasetError):
+            damaged.verify()
+        try:
+            assert damaged.read("ledgers").num_rows == whole.num_rows
+        except DatasetError:
+            continue
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema_version": [2, 0]}, "schema version 2, this program reads 1"),
+        ({"kind": "inventory"}, "is a dataset of kind inventory"),
+        ({"schema_version": "x"}, "not a manifest of ours"),
+        ({"tables": 7}, "not a manifest of ours"),
+    ],
+)
+def test_a_dataset_of_another_kind_or_time_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    """A newer major version, another kind, and what is no manifest are each said in so many words."""
+    write(tmp_path / "d", ledgers([1]))
+    manifest = tmp_path / "d" / MANIFEST
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **change}))
+    with pytest.raises(DatasetError, match=message):
+        open_dataset(tmp_path / "d", "catalog")
+
+
+def test_columns_of_an_older_minor_version_are_null(tmp_path: Path) -> None:
+    """A part without a newer column is read, with nulls there; unknown columns are left out."""
+    write(tmp_path / "d", ledgers([5]))
+    rows = open_dataset(tmp_path / "d", "catalog").read("ledgers")
+    older = rows.drop_columns(["acl"]).append_column("from_the_future", pa.array([1]))
+    part = dataset.write_part(tmp_path / "d", "ledgers", "part-00000", [older])
+    manifest = json.loads((tmp_path / "d" / MANIFEST).read_text())
+    manifest["tables"]["ledgers"] = [{name: getattr(part, name) for name in dataset.Part.__slots__}]
+    (tmp_path / "d" / MANIFEST).write_text(json.dumps(manifest))
+    found = open_dataset(tmp_path / "d", "catalog").read("ledgers")
+    assert found.schema.names == tables.CATALOG_LEDGERS.names
+    assert found["acl"].to_pylist() == [None]
+
+
+def test_secret_datasets_are_for_their_owner_only(tmp_path: Path) -> None:
+    """Every file of a dataset that holds passwords has mode 0600, and the manifest says so."""
+    write(tmp_path / "d", ledgers([1]), secret=True)
+    files = [p for p in (tmp_path / "d").rglob("*") if p.is_file()]
+    assert files
+    assert all(p.stat().st_mode & 0o777 == 0o600 for p in files)
+    assert json.loads((tmp_path / "d" / MANIFEST).read_text())["secret"] is True
+
+
+@contextmanager
+def disk_of(size: int) -> Iterator[None]:
+    """Let this process write no file longer than so many bytes: what a full disk says, without one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_one_clear_error_and_leaves_no_dataset(tmp_path: Path) -> None:
+    """The error names the file and the remedy; the folder is not a dataset."""
+    with disk_of(2000), pytest.raises(DatasetError, match="cannot be written"):
+        write(tmp_path / "d", ledgers(list(range(3000))))
+    with pytest.raises(DatasetError, match="did not end"):
+        open_dataset(tmp_path / "d", "catalog")
+
+
+def test_a_missing_folder_is_said_to_be_missing(tmp_path: Path) -> None:
+    """An empty answer must mean that there was nothing, so no folder is an error."""
+    with pytest.raises(DatasetError, match="no such folder"):
+        open_dataset(tmp_path / "nowhere", "inventory")
