@@ -1,433 +1,323 @@
-"""Ledger metadata: the bytes that a metadata store holds for one ledger, in BookKeeper's formats 1, 2 and 3.
+"""Ledger metadata, one record at a time (`ledger_record`, which has the formats) or columns of many.
 
-    at    size  field
-    0     27    "BookieMetadataFormatVersion"
-    27    1     TAB
-    28    1-9   format, decimal digits
-          1     LF
-                body
-
-    format  body
-    1       lines: W, E, length; for each segment the first entry and its members, TAB-separated, each line ended by
-            LF; then "<last entry> TAB CLOSED" of a closed ledger, "-102 TAB CLOSED" of one in recovery, without LF
-    2       protobuf text of LedgerMetadataFormat (`_pb/ledger_metadata.proto`)
-    3       varint length, then that many bytes of protobuf LedgerMetadataFormat
-
-Reading takes what any BookKeeper from 4.9 on takes, and `read` says what was odd about it. Writing gives the bytes that
-BookKeeper's Java client writes. Columns of many records are encoded in `ledger_metadata_columns`.
-
-Source: apache/bookkeeper 9590a97 and 4.17.2, org.apache.bookkeeper.meta.LedgerMetadataSerDe; text as printed by
-protobuf-java's TextFormat.
+The record codec is what is right; the columns are what is quick. A property test says that they agree.
 """
 
-import re
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Final
 
-from google.protobuf import text_format
-from google.protobuf.message import DecodeError
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from recovery.codecs._pb.ledger_metadata_pb2 import LedgerMetadataFormat
-from recovery.errors import FormatError, Reason
-from recovery.model.ids import is_bookie_id
-from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
+from recovery.codecs.ledger_record import (
+    CLOSED_LINE,
+    DIGEST_NUMBERS,
+    MAGIC,
+    RECOVERING,
+    STATE_NUMBERS,
+    Reading,
+    decode,
+    encode,
+    problems,
+    read,
+)
+from recovery.codecs.packing import Field, constant, pack, varint_sizes, varints
+from recovery.errors import FormatError
+from recovery.model import tables
+from recovery.model.metadata import NO_ENTRY, Digest, State
 
-MAGIC: Final = b"BookieMetadataFormatVersion\t"
-_DIGITS: Final = 9
-"""The end of the format's number must stand within ten bytes."""
-_RECOVERING: Final = -102
-"""Format 1's last entry of a ledger in recovery."""
-_CLOSED_LINE: Final = "CLOSED"
-_LINE_END: Final = re.compile(r"\r\n|\n|\r")
-_NUMBER: Final = re.compile(r"[+-]?\d+")
-_I32: Final = 31
-_I64: Final = 63
+__all__ = ["MAGIC", "Reading", "decode", "decode_columns", "encode", "encode_columns", "problems", "read"]
 
-_STATES: Final = {getattr(LedgerMetadataFormat, state): state for state in State}
-_DIGESTS: Final = {getattr(LedgerMetadataFormat, digest): digest for digest in Digest}
-_STATE_NUMBERS: Final = {state: number for number, state in _STATES.items()}
-_DIGEST_NUMBERS: Final = {digest: number for number, digest in _DIGESTS.items()}
-_FIELDS: Final = tuple(LedgerMetadataFormat.DESCRIPTOR.fields_by_name)
-
-_ESCAPES: Final = [chr(byte) if 0x20 <= byte <= 0x7E else f"\\{byte:03o}" for byte in range(256)]
-for _byte, _letter in zip(b"\a\b\t\n\v\f\r\"'\\", "abtnvfr\"'\\", strict=True):
-    _ESCAPES[_byte] = "\\" + _letter
+_SLICE: Final = 65_536
+"""Rows encoded at a time: their pieces stay small beside the processor's cache."""
+_NONE: Final = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What one record says, and what was odd about it.
+def encode_columns(table: pa.Table) -> pa.Array:
+    """Return the bytes of one record a row, as `encode` gives them.
+
+    A row without a password becomes format 1, every other one format 3 with the creator token 0, as every record has it
+    that was ever updated.
+
+    Args:
+        table: ensemble_size, write_quorum, ack_quorum, state; last_entry and length (read where closed); segments (list
+            of struct with first and members; more fields are passed over); digest and password (both or neither); ctime
+            (null: not stored); custom (list of struct with key and value, or null).
+
+    Returns:
+        Binary, in the order of the rows, less than 2 GiB in all.
+
+    Raises:
+        ValueError: a null where none is named above, no segment, or a state or digest type that is not one.
+    """
+    parts = [pa.array([], pa.binary())]
+    for at in range(0, table.num_rows, _SLICE):
+        rows = table.slice(at, _SLICE)
+        lacks = pc.is_null(rows["password"]).to_numpy()
+        old, new = np.flatnonzero(lacks), np.flatnonzero(~lacks)
+        if len(old) and len(new):
+            both = pa.concat_arrays([_encode_lines(rows.take(old)), _encode_messages(rows.take(new))])
+            parts.append(both.take(pa.array(np.argsort(np.concatenate((old, new))))))
+        else:
+            parts.append(_encode_lines(rows) if len(old) else _encode_messages(rows))
+    return pa.concat_arrays(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """What both formats need of a table; one number a row, but for `first`, `sizes` and `members`.
 
     Attributes:
-        metadata: the record as BookKeeper would take it.
-        oddities: what was taken although BookKeeper does not write it so; empty iff encoding `metadata` gives the same
-            bytes again. For people; never holds a password.
+        state: number of the state.
+        last_entry, length: as they are written.
+        segments: segments of each row.
+        first, sizes: first entry and members of each segment.
+        members: of all segments in their order.
     """
 
-    metadata: LedgerMetadata
-    oddities: tuple[str, ...]
+    ensemble_size: pa.Array
+    write_quorum: pa.Array
+    ack_quorum: pa.Array
+    state: npt.NDArray[np.int64]
+    last_entry: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
+    segments: npt.NDArray[np.int64]
+    first: pa.Array
+    sizes: npt.NDArray[np.int64]
+    members: pa.Array
 
 
-def decode(raw: bytes | memoryview) -> LedgerMetadata:
-    """Return the metadata that a stored record holds.
-
-    Raises:
-        FormatError: every BookKeeper from 4.9 on refuses these bytes too.
-    """
-    return _decode(bytes(raw), lambda _: None)
-
-
-def read(raw: bytes | memoryview) -> Reading:
-    """Return the metadata that a stored record holds, with what was odd about it.
-
-    Raises:
-        FormatError: every BookKeeper from 4.9 on refuses these bytes too.
-    """
-    raw = bytes(raw)
-    oddities: list[str] = []
-    metadata = _decode(raw, oddities.append)
-    if not oddities and encode(metadata) != raw:
-        oddities.append("written in another way than BookKeeper writes it")
-    return Reading(metadata, tuple(oddities))
-
-
-def encode(metadata: LedgerMetadata) -> bytes:
-    """Return the bytes that the Java client writes for this metadata.
-
-    Format 1 has no place for the ack quorum, digest, password, creation time and custom metadata: they are lost, as in
-    Java. Records without a password are written as the oldest clients wrote them.
-
-    Raises:
-        ValueError: closed without last entry or length; password without digest type, or the reverse; a format other
-            than 1, 2 and 3.
-    """
-    closed = metadata.state is State.CLOSED
-    last_entry, length = (metadata.last_entry, metadata.length) if closed else (NO_ENTRY, 0)
-    if last_entry is None or length is None:
-        raise ValueError("a closed ledger has a last entry and a length")
-    header = MAGIC + b"%d\n" % metadata.format
-    if metadata.format == 1:
-        return header + _lines(metadata, last_entry, length).encode()
-    if (metadata.digest is None) != (metadata.password is None):
-        raise ValueError("digest type and password go together")
-    if metadata.format == 2:
-        return header + _text(metadata, last_entry, length).encode()
-    if metadata.format != 3:
-        raise ValueError(f"not a format of ledger metadata: {metadata.format}")
-    message = _message(metadata, last_entry, length)
-    return header + _varint(len(message)) + message
-
-
-def problems(metadata: LedgerMetadata) -> tuple[str, ...]:
-    """Return the rules that a record breaks which a repair may write; empty for a sound one.
-
-    Stricter than BookKeeper, which takes some of these; a record that was read may break them. A closed ledger of
-    entries without payload has length 0, and that is no problem.
-
-    Source: bookkeeper-metadata §1.7.
-    """
-    found = []
-    quorums = f"{metadata.ensemble_size}/{metadata.write_quorum}/{metadata.ack_quorum}"
-    if not metadata.ensemble_size >= metadata.write_quorum >= metadata.ack_quorum >= 1:
-        found.append(f"not E >= W >= A >= 1: {quorums}")
-    if not metadata.segments or metadata.segments[0].first != 0:
-        found.append("no segment starts at entry 0")
-    starts = [segment.first for segment in metadata.segments]
-    if any(later <= earlier for earlier, later in pairwise(starts)):
-        found.append("segments do not ascend")
-    for segment in metadata.segments:
-        if len(segment.members) != metadata.ensemble_size:
-            found.append(f"segment {segment.first} has {len(segment.members)} members")
-        if len(set(segment.members)) != len(segment.members):
-            found.append(f"segment {segment.first} names a bookie twice")
-        found += [f"not a bookie id: {member!r}" for member in segment.members if not is_bookie_id(member)]
-    if metadata.state is not State.CLOSED:
-        if metadata.last_entry is not None or metadata.length is not None:
-            found.append("last entry or length of a ledger that is not closed")
-    elif metadata.last_entry is None or metadata.length is None:
-        found.append("closed without last entry or length")
-    else:
-        if metadata.last_entry < NO_ENTRY or metadata.length < 0:
-            found.append(f"last entry {metadata.last_entry}, length {metadata.length}")
-        if metadata.last_entry == NO_ENTRY and metadata.length > 0:
-            found.append(f"no entry, but length {metadata.length}")
-        found += [f"segment {start} starts past the end" for start in starts if start > metadata.last_entry + 1]
-    if metadata.format == 1:
-        if metadata.password is not None or metadata.digest is not None:
-            found.append("format 1 has neither digest type nor password")
-    elif metadata.password is None or metadata.digest is None:
-        found.append("digest type or password is absent: no Java client can update the record")
-    return tuple(found)
-
-
-# Reading
-
-
-def _refuse(reason: Reason, offset: int, detail: str) -> FormatError:
-    return FormatError(reason, "ledger metadata", offset, detail)
-
-
-def _decode(raw: bytes, odd: Callable[[str], None]) -> LedgerMetadata:
-    if not raw.startswith(MAGIC):
-        reason = Reason.EMPTY if not raw else Reason.TRUNCATED if MAGIC.startswith(raw) else Reason.BAD_MAGIC
-        raise _refuse(reason, 0, "no header of ledger metadata")
-    end = raw.find(b"\n", len(MAGIC), len(MAGIC) + _DIGITS + 1)
-    if end < 0:
-        raise _refuse(Reason.BAD_VERSION, len(MAGIC), "no line end after the format")
-    number = raw[len(MAGIC) : end].decode(errors="replace")
-    version = int(number) if _NUMBER.fullmatch(number) else None
-    body = end + 1
-    if version == 1:
-        return _decode_lines(raw[body:].decode(errors="replace"), body, odd)
-    if version == 2:
-        return _decode_text(raw[body:].decode(errors="replace"), body, odd)
-    if version == 3:
-        return _decode_binary(raw, body, odd)
-    raise _refuse(Reason.BAD_VERSION, len(MAGIC), f"format {number!r}")
-
-
-def _decode_lines(text: str, at: int, odd: Callable[[str], None]) -> LedgerMetadata:
-    def number(digits: str, bits: int) -> int:
-        value = int(digits) if _NUMBER.fullmatch(digits) and len(digits) < 4000 else None
-        if value is None or not -(1 << bits) <= value < 1 << bits:
-            raise _refuse(Reason.BAD_VALUE, at, f"not a number of {bits + 1} bits: {digits[:40]!r}")
-        return value
-
-    lines = _LINE_END.split(text)
-    if lines[-1] == "":
-        lines.pop()
-    if len(lines) < 3:
-        raise _refuse(Reason.TRUNCATED, at, "fewer than three lines")
-    write_quorum, ensemble_size, length = number(lines[0], _I32), number(lines[1], _I32), number(lines[2], _I64)
-    state, last_entry = State.OPEN, None
-    segments = []
-    for index, line in enumerate(lines[3:], 4):
-        start, *members = line.split("\t")
-        while members and not members[-1]:
-            members.pop()
-        if not members:
-            raise _refuse(Reason.BAD_VALUE, at, f"line {index} is neither a segment nor an end")
-        if members[0] == _CLOSED_LINE:
-            last = number(start, _I64)
-            state, last_entry = (State.IN_RECOVERY, None) if last == _RECOVERING else (State.CLOSED, last)
-            if index < len(lines):
-                odd(f"lines after the end: {len(lines) - index}")
-            break
-        segments.append(Segment(number(start, _I64), tuple(members)))
-    if state is not State.CLOSED and length != 0:
-        odd(f"length {length} of a ledger that is not closed: ignored")
-    _check(at, ensemble_size, write_quorum, write_quorum, segments)
-    closed_length = length if state is State.CLOSED else None
-    return LedgerMetadata(
-        1, ensemble_size, write_quorum, write_quorum, state, last_entry, closed_length, tuple(segments)
+def _columns(rows: pa.Table) -> _Columns:
+    state = _numbers(rows["state"], STATE_NUMBERS, "a state")
+    closed = state == STATE_NUMBERS[State.CLOSED]
+    ends = []
+    for name, other in (("last_entry", NO_ENTRY), ("length", 0)):
+        column = rows[name].cast(pa.int64())
+        ends.append(_present(pc.if_else(pa.array(closed), column, other), f"{name} of a closed ledger").to_numpy())
+    segments = _present(rows["segments"], "segments")
+    counts = pc.list_value_length(segments).to_numpy().astype(np.int64)
+    if not counts.all():
+        raise ValueError("a record without a segment")
+    flat = pc.list_flatten(segments)
+    members = _present(pc.struct_field(flat, "members"), "members")
+    ensemble_size, write_quorum, ack_quorum = (
+        _present(rows[name], name).cast(pa.int64()) for name in ("ensemble_size", "write_quorum", "ack_quorum")
     )
-
-
-def _decode_text(text: str, at: int, odd: Callable[[str], None]) -> LedgerMetadata:
-    message = LedgerMetadataFormat()
-    try:
-        text_format.Merge(text, message, allow_unknown_field=True)
-    except (text_format.ParseError, ValueError, RecursionError) as error:
-        # The parser's own words quote the text, and a password may stand there.
-        raise _refuse(Reason.BAD_VALUE, at, f"not the text of a record: {type(error).__name__}") from None
-    if message.HasField("cToken"):
-        odd("creator token in format 2: ignored")
-        message.ClearField("cToken")
-    return _from_message(2, message, at, odd)
-
-
-def _decode_binary(raw: bytes, at: int, odd: Callable[[str], None]) -> LedgerMetadata:
-    size, start = _read_varint(raw, at)
-    have = len(raw) - start
-    if size > have:
-        odd(f"announced {size} bytes, has {have}")
-    elif size < have:
-        odd(f"bytes after the message: {have - size}")
-    body = raw[start : start + size]
-    try:
-        message = LedgerMetadataFormat.FromString(body)
-    except DecodeError as error:
-        reason = Reason.TRUNCATED if size > have else Reason.BAD_VALUE
-        raise _refuse(reason, start, "not a message") from error
-    unknown = b""
-    whole = message.ByteSize()
-    message.DiscardUnknownFields()
-    if message.ByteSize() != whole:
-        rest = LedgerMetadataFormat.FromString(body)
-        for name in _FIELDS:
-            rest.ClearField(name)
-        unknown = rest.SerializeToString()
-        odd(f"bytes of unknown fields, kept: {len(unknown)}")
-        nested = whole - message.ByteSize() - len(unknown)
-        if nested:
-            odd("unknown fields inside a segment or a custom entry: ignored")
-    return _from_message(3, message, start, odd, unknown)
-
-
-def _from_message(
-    version: int, message: LedgerMetadataFormat, at: int, odd: Callable[[str], None], unknown: bytes = b""
-) -> LedgerMetadata:
-    if not (message.HasField("quorumSize") and message.HasField("ensembleSize") and message.HasField("state")):
-        raise _refuse(Reason.BAD_VALUE, at, "quorumSize, ensembleSize or state is absent")
-    state = _STATES[message.state]
-    closed = state is State.CLOSED
-    if not message.HasField("length"):
-        if version == 3 or closed:
-            raise _refuse(Reason.BAD_VALUE, at, "length is absent")
-        odd("length is absent")
-    if closed:
-        if not message.HasField("lastEntryId"):
-            odd("last entry of a closed ledger is absent: taken as 0, as BookKeeper does")
-    else:
-        if message.length:
-            odd(f"length {message.length} of a ledger that is not closed: ignored")
-        if message.HasField("lastEntryId") and message.lastEntryId != NO_ENTRY:
-            odd(f"last entry {message.lastEntryId} of a ledger that is not closed: ignored")
-    ack_quorum = message.quorumSize
-    if message.HasField("ackQuorumSize"):
-        ack_quorum = message.ackQuorumSize
-    else:
-        odd("ack quorum is absent: taken as the write quorum")
-    segments = []
-    for segment in message.segment:
-        if not segment.HasField("firstEntryId"):
-            raise _refuse(Reason.BAD_VALUE, at, "a segment without a first entry")
-        segments.append(Segment(segment.firstEntryId, tuple(map(_known_text, segment.ensembleMember))))
-    _check(at, message.ensembleSize, message.quorumSize, ack_quorum, segments)
-    digest, password = None, None
-    if message.HasField("password"):
-        password = message.password
-        digest = _DIGESTS[message.digestType]
-        if not message.HasField("digestType"):
-            # The default of the absent field: CRC32.
-            odd("digest type beside a password is absent or unknown: taken as CRC32, as BookKeeper up to 4.17 does")
-    elif message.HasField("digestType"):
-        odd("digest type without a password: ignored")
-    custom = tuple((entry.key.decode(errors="replace"), entry.value) for entry in message.customMetadata)
-    if len({key for key, _ in custom}) < len(custom):
-        odd("custom metadata names a key twice: the later one counts")
-    return LedgerMetadata(
-        version,
-        message.ensembleSize,
-        message.quorumSize,
+    return _Columns(
+        ensemble_size,
+        write_quorum,
         ack_quorum,
         state,
-        message.lastEntryId if closed else None,
-        message.length if closed else None,
-        tuple(segments),
-        digest,
-        password,
-        message.ctime if message.HasField("ctime") else None,
-        custom,
-        message.cToken if message.HasField("cToken") else None,
-        unknown,
+        ends[0],
+        ends[1],
+        counts,
+        _present(pc.struct_field(flat, "first"), "first"),
+        pc.list_value_length(members).to_numpy().astype(np.int64),
+        _present(pc.list_flatten(members), "a member").cast(pa.string()),
     )
 
 
-@lru_cache(maxsize=4096)
-def _known_text(raw: bytes) -> str:
-    return raw.decode(errors="replace")
+def _present(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if array.null_count:
+        raise ValueError(f"null: {what}")
+    return array
 
 
-_is_known = lru_cache(maxsize=4096)(is_bookie_id)
+def _numbers(
+    names: pa.ChunkedArray, numbers: Mapping[State, int] | Mapping[Digest, int], what: str
+) -> npt.NDArray[np.int64]:
+    at = pc.index_in(names.cast(pa.string()), value_set=pa.array(list(numbers), pa.string()))
+    chosen: npt.NDArray[np.int64] = np.array(list(numbers.values()), np.int64)[_present(at, f"not {what}").to_numpy()]
+    return chosen
 
 
-def _check(at: int, ensemble_size: int, write_quorum: int, ack_quorum: int, segments: list[Segment]) -> None:
-    if not segments:
-        raise _refuse(Reason.BAD_VALUE, at, "no segment")
-    if not ensemble_size >= write_quorum >= ack_quorum:
-        raise _refuse(Reason.BAD_VALUE, at, f"not E >= W >= A: {ensemble_size}/{write_quorum}/{ack_quorum}")
-    before = None
-    for segment in segments:
-        if before is not None and segment.first <= before:
-            raise _refuse(Reason.BAD_VALUE, at, f"segment {segment.first} after segment {before}")
-        before = segment.first
-        if len(segment.members) != ensemble_size:
-            raise _refuse(Reason.BAD_VALUE, at, f"{len(segment.members)} members in an ensemble of {ensemble_size}")
-        for member in segment.members:
-            if not _is_known(member):
-                raise _refuse(Reason.BAD_VALUE, at, f"not a bookie id: {member[:80]!r}")
+def _sizes(column: pa.Array) -> npt.NDArray[np.int64]:
+    lengths: npt.NDArray[np.int64] = pc.binary_length(column).to_numpy().astype(np.int64)
+    return lengths
 
 
-def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        if at >= len(raw):
-            raise _refuse(Reason.TRUNCATED, at, "no length of the message")
-        value |= (raw[at] & 0x7F) << shift
-        at += 1
-        if raw[at - 1] < 0x80:
-            return value, at
-    raise _refuse(Reason.BAD_LENGTH, at, "the length of the message has more than five bytes")
+def _runs_joined(pieces: pa.Array, counts: npt.NDArray[np.int64]) -> pa.Array:
+    """Join the first counts[0] pieces, the next counts[1], …: the same bytes, with fewer offsets."""
+    _, offsets, data = pieces.buffers()
+    every = np.frombuffer(offsets, np.int32)[pieces.offset : pieces.offset + len(pieces) + 1]
+    kept = every[np.concatenate(([0], np.cumsum(counts)))]
+    return pa.Array.from_buffers(pieces.type, len(counts), [None, pa.py_buffer(kept), data or pa.py_buffer(_NONE)])
 
 
-# Writing
+def _each_once(column: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Change a column whose values repeat, one value at a time."""
+    coded = column.dictionary_encode()
+    return change(coded.dictionary).take(coded.indices)
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+def _encode_lines(rows: pa.Table) -> pa.Array:
+    columns = _columns(rows)
+    text = pa.string()
+    members = _each_once(columns.members, lambda names: pc.binary_join_element_wise("\t", names, ""))
+    lines = pc.binary_join_element_wise(columns.first.cast(text), _runs_joined(members, columns.sizes), "\n", "")
+    ends = pc.binary_join_element_wise(pa.array(columns.last_entry).cast(text), f"\t{CLOSED_LINE}", "")
+    ends = pc.if_else(pa.array(columns.state == STATE_NUMBERS[State.OPEN]), "", ends)
+    recovering = pa.array(columns.state == STATE_NUMBERS[State.IN_RECOVERY])
+    return pc.binary_join_element_wise(
+        MAGIC.decode() + "1\n",
+        columns.write_quorum.cast(text),
+        "\n",
+        columns.ensemble_size.cast(text),
+        "\n",
+        pa.array(columns.length).cast(text),
+        "\n",
+        _runs_joined(lines, columns.segments),
+        pc.if_else(recovering, f"{RECOVERING}\t{CLOSED_LINE}", ends),
+        "",
+    ).cast(pa.binary())
 
 
-def _lines(metadata: LedgerMetadata, last_entry: int, length: int) -> str:
-    lines = [str(metadata.write_quorum), str(metadata.ensemble_size), str(length)]
-    lines += ["\t".join((str(segment.first), *segment.members)) for segment in metadata.segments]
-    end = "" if metadata.state is State.OPEN else f"{last_entry}\t{_CLOSED_LINE}"
-    if metadata.state is State.IN_RECOVERY:
-        end = f"{_RECOVERING}\t{_CLOSED_LINE}"
-    return "\n".join((*lines, end))
-
-
-def _quoted(raw: bytes) -> str:
-    return '"' + "".join([_ESCAPES[byte] for byte in raw]) + '"'
-
-
-def _text(metadata: LedgerMetadata, last_entry: int, length: int) -> str:
-    lines = [
-        f"quorumSize: {metadata.write_quorum}",
-        f"ensembleSize: {metadata.ensemble_size}",
-        f"length: {length}",
-        f"lastEntryId: {last_entry}",
-        f"state: {metadata.state}",
-    ]
-    for segment in metadata.segments:
-        members = [f"  ensembleMember: {_quoted(member.encode())}" for member in segment.members]
-        lines += ["segment {", *members, f"  firstEntryId: {segment.first}", "}"]
-    if metadata.digest is not None and metadata.password is not None:
-        lines += [f"digestType: {metadata.digest}", f"password: {_quoted(metadata.password)}"]
-    lines.append(f"ackQuorumSize: {metadata.ack_quorum}")
-    if metadata.ctime is not None:
-        lines.append(f"ctime: {metadata.ctime}")
-    for key, value in metadata.custom:
-        lines += ["customMetadata {", f"  key: {_quoted(key.encode())}", f"  value: {_quoted(value)}", "}"]
-    return "\n".join(lines) + "\n"
-
-
-def _message(metadata: LedgerMetadata, last_entry: int, length: int) -> bytes:
-    message = LedgerMetadataFormat(
-        quorumSize=metadata.write_quorum,
-        ensembleSize=metadata.ensemble_size,
-        length=length,
-        lastEntryId=last_entry,
-        state=_STATE_NUMBERS[metadata.state],
-        ackQuorumSize=metadata.ack_quorum,
+def _encode_messages(rows: pa.Table) -> pa.Array:
+    count = rows.num_rows
+    columns = _columns(rows)
+    password = rows["password"].combine_chunks()
+    digest = _numbers(rows["digest"], DIGEST_NUMBERS, "a digest type")
+    head = pack(
+        count,
+        constant(b"\x08"),
+        varints(columns.write_quorum.to_numpy()),
+        constant(b"\x10"),
+        varints(columns.ensemble_size.to_numpy()),
+        constant(b"\x18"),
+        varints(columns.length),
+        constant(b"\x20"),
+        varints(columns.last_entry),
+        constant(b"\x28"),
+        varints(columns.state),
     )
-    for segment in metadata.segments:
-        message.segment.add(ensembleMember=[member.encode() for member in segment.members], firstEntryId=segment.first)
-    if metadata.digest is not None and metadata.password is not None:
-        message.digestType = _DIGEST_NUMBERS[metadata.digest]
-        message.password = metadata.password
-    if metadata.ctime is not None:
-        message.ctime = metadata.ctime
-    for key, value in metadata.custom:
-        message.customMetadata.add(key=key.encode(), value=value)
-    if metadata.creator_token is not None:
-        message.cToken = metadata.creator_token
-    return message.SerializeToString() + metadata.unknown
+    secret = pack(count, constant(b"\x38"), varints(digest), constant(b"\x42"), varints(_sizes(password)))
+    ctime = rows["ctime"].combine_chunks()
+    stored = ctime.is_valid().to_numpy(zero_copy_only=False)
+    times = ctime.fill_null(0).to_numpy()
+    tail = pack(
+        count,
+        constant(b"\x48"),
+        varints(columns.ack_quorum.to_numpy()),
+        Field(np.full((count, 1), 0x50, np.uint8), stored.astype(np.int64)),
+        Field(varints(times).matrix, np.where(stored, varint_sizes(times), 0)),
+    )
+    parts = [head, _encode_segments(columns), secret, password, tail, *_encode_custom(rows["custom"])]
+    token = b"\x60\x00"
+    length = sum((_sizes(part) for part in parts), np.full(count, len(token), np.int64))
+    start = pack(count, constant(MAGIC + b"3\n"), varints(length))
+    return pc.binary_join_element_wise(start, *parts, token, _NONE)
+
+
+def _encode_segments(columns: _Columns) -> pa.Array:
+    def tagged(names: pa.Array) -> pa.Array:
+        raw = names.cast(pa.binary())
+        return pc.binary_join_element_wise(pack(len(raw), constant(b"\x0a"), varints(_sizes(raw))), raw, _NONE)
+
+    members = _runs_joined(_each_once(columns.members, tagged), columns.sizes)
+    count = len(members)
+    end = pack(count, constant(b"\x10"), varints(columns.first.to_numpy()))
+    start = pack(count, constant(b"\x32"), varints(_sizes(members) + _sizes(end)))
+    return _runs_joined(pc.binary_join_element_wise(start, members, end, _NONE), columns.segments)
+
+
+def _encode_custom(column: pa.ChunkedArray) -> list[pa.Array]:
+    lists = column.combine_chunks()
+    counts = pc.list_value_length(lists).fill_null(0).to_numpy().astype(np.int64)
+    if not counts.any():
+        return []
+    entries = pc.list_flatten(lists)
+    count = len(entries)
+    key = _present(pc.struct_field(entries, "key"), "key").cast(pa.binary())
+    value = _present(pc.struct_field(entries, "value"), "value").cast(pa.binary())
+    key_start = pack(count, constant(b"\x0a"), varints(_sizes(key)))
+    value_start = pack(count, constant(b"\x12"), varints(_sizes(value)))
+    length = sum(map(_sizes, (key_start, key, value_start, value)), np.zeros(count, np.int64))
+    start = pack(count, constant(b"\x5a"), varints(length))
+    return [_runs_joined(pc.binary_join_element_wise(start, key_start, key, value_start, value, _NONE), counts)]
+
+
+_PARSED: Final = pa.schema(list(tables.CATALOG_LEDGERS)[tables.CATALOG_LEDGERS.get_field_index("error") :])
+_PLAIN: Final = tuple(field.name for field in tables.METADATA_FIELDS)
+_MEMBERS: Final = tables.SEGMENTS.value_type.field("members")
+
+
+def decode_columns(raws: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Return what the columns of CATALOG_LEDGERS from ``error`` on hold of each record.
+
+    A record that cannot be read gives its error and nulls. `password_hash` is the SHA-256 of the master key.
+
+    Args:
+        raws: binary, one record a row; null is an error like any other.
+    """
+    errors: list[str | None] = []
+    values: dict[str, list[object]] = {name: [] for name in _PLAIN}
+    hashes: list[bytes | None] = []
+    firsts: list[int] = []
+    members: list[str] = []
+    member_ends = [0]
+    segment_ends = [0]
+    keys: list[str] = []
+    entries: list[bytes] = []
+    custom_ends = [0]
+    without_custom: list[bool] = []
+    for raw in raws.to_pylist():
+        record, error = None, "absent"
+        if raw is not None:
+            try:
+                record = decode(raw)
+            except FormatError as refusal:
+                error = f"{refusal.reason}: {refusal.detail}"
+        errors.append(None if record else error)
+        for name, column in values.items():
+            column.append(getattr(record, name, None))
+        hashes.append(None if record is None or record.password is None else _key_hash(record.password))
+        if record:
+            for segment in record.segments:
+                firsts.append(segment.first)
+                members += segment.members
+                member_ends.append(len(members))
+            for key, value in record.custom:
+                keys.append(key)
+                entries.append(value)
+        segment_ends.append(len(firsts))
+        custom_ends.append(len(keys))
+        without_custom.append(record is None or record.format == 1)
+    of_segments = pa.StructArray.from_arrays(
+        [pa.array(firsts, pa.int64()), _lists(member_ends, pa.array(members, pa.string()), _MEMBERS.type)],
+        fields=list(tables.SEGMENTS.value_type),
+    )
+    of_custom = pa.StructArray.from_arrays(
+        [pa.array(keys, pa.string()), pa.array(entries, pa.binary())], fields=list(tables.CUSTOM.value_type)
+    )
+    failed = [error is not None for error in errors]
+    plain = [pa.array(column, _PARSED.field(name).type) for name, column in values.items()]
+    return pa.Table.from_arrays(
+        [
+            pa.array(errors, pa.string()),
+            *plain,
+            pa.array(hashes, pa.binary()),
+            _lists(segment_ends, of_segments, tables.SEGMENTS, failed),
+            _lists(custom_ends, of_custom, tables.CUSTOM, without_custom),
+        ],
+        schema=_PARSED,
+    )
+
+
+def _lists(ends: list[int], values: pa.Array, kind: pa.DataType, null: list[bool] | None = None) -> pa.Array:
+    mask = None if null is None else pa.array(null, pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values, type=kind, mask=mask)
+
+
+@lru_cache(maxsize=1024)
+def _key_hash(password: bytes) -> bytes:
+    return hashlib.sha256(_master_key(password)).digest()
+
+
+def _master_key(password: bytes) -> bytes:
+    return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
