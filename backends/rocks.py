@@ -120,17 +120,11 @@ def open_read_only(folder: Path) -> Iterator[RocksReader]:
 
 def _open_links(folder: Path, private: Path) -> RocksReader:
     links = Path(tempfile.mkdtemp(dir=private))
-    try:
-        files = list(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NoSuchStoreError(str(folder), "no such folder") from error
-    except OSError as error:
-        raise UnavailableError(str(folder), str(error)) from error
+    files = _linked(folder)
     if all(file.name != _CURRENT for file in files):
         raise NoSuchStoreError(str(folder), f"it has no file {_CURRENT}")
     for file in files:
-        if file.name != "LOCK" and not file.name.startswith("LOG"):
-            (links / file.name).symlink_to(file.absolute())
+        (links / file.name).symlink_to(file.absolute())
     try:
         # Forgives a record cut off at the end, and nothing else.
         return RocksReader(_open(links, rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records()), folder, None)
@@ -141,6 +135,15 @@ def _open_links(folder: Path, private: Path) -> RocksReader:
         return RocksReader(_open(links, rocksdict.DBRecoveryMode.skip_any_corrupted_record()), folder, damage)
     except Exception as error:
         raise CorruptStoreError(str(folder), str(error)) from error
+
+
+def _linked(folder: Path) -> list[Path]:
+    try:
+        return [file for file in folder.iterdir() if file.name != "LOCK" and not file.name.startswith("LOG")]
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NoSuchStoreError(str(folder), "no such folder") from error
+    except OSError as error:
+        raise UnavailableError(str(folder), str(error)) from error
 
 
 def _open(links: Path, mode: rocksdict.DBRecoveryMode) -> rocksdict.Rdict:
@@ -155,6 +158,8 @@ def _raise_unless_log_damage(error: Exception, folder: Path, links: Path) -> Non
     """Tell by the message what went wrong; the library has one exception for everything."""
     text = str(error)
     if "No such file" in text:
+        if {link.name for link in links.iterdir() if link.is_symlink()} == {f.name for f in _linked(folder)}:
+            raise CorruptStoreError(str(folder), text) from error  # nothing changed: it was missing before
         raise _VanishedError(text) from error
     if not text.startswith("Corruption"):
         raise UnavailableError(str(folder), text) from error

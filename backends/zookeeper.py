@@ -79,7 +79,7 @@ def parse_acl(text: str) -> list[ACL]:
     at = 0
     while at < len(text) or not found:
         entry = _ACL_ENTRY.match(text, at)
-        if entry is None:
+        if entry is None or text.endswith(","):
             raise ValueError(f"not scheme:id:perms (perms of c d r w a), joined with commas: {text!r}")
         scheme, name, perms = entry.groups()
         found.append(ACL(sum(_PERMS[p] for p in set(perms)), Id(scheme, name)))

@@ -1,0 +1,178 @@
+"""RocksDB folders that are open elsewhere, broken or not there."""
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import rocksdict
+
+from backends.errors import BackendError, CorruptStoreError, NoSuchStoreError
+from backends.rocks import open_read_only
+
+ROWS = 50_000
+
+WRITER = """
+    import sys, rocksdict
+    db = rocksdict.Rdict(sys.argv[1], rocksdict.Options(raw_mode=True))
+    for n in range(1_000):
+        db[b"%08d" % n] = b"first"
+    print("ready", flush=True)
+    for line in sys.stdin:
+        for n in range(1_000):
+            db[b"%08d" % n] = line.encode()
+        db.flush()
+        db.compact_range(None, None)
+        print("done", flush=True)
+    """
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Return a process that has the database `tmp_path/db` open and rewrites it for each line that it gets."""
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITER), str(tmp_path / "db")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+def write_rows(folder: Path, *, flush: bool) -> None:
+    """Write ROWS keys in small batches; without a flush they stay in the write-ahead log."""
+    db = rocksdict.Rdict(str(folder), rocksdict.Options(raw_mode=True))
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    for n in range(ROWS):
+        batch[b"%08d" % n] = b"value of %d" % n
+        if len(batch) == 1_000:
+            db.write(batch)
+            batch = rocksdict.WriteBatch(raw_mode=True)
+    if flush:
+        db.flush()
+        db.close()
+    else:
+        # What a killed process leaves: copied while it is open, since closing may flush.
+        for file in folder.iterdir():
+            (folder.parent / "killed").mkdir(exist_ok=True)
+            (folder.parent / "killed" / file.name).write_bytes(file.read_bytes())
+        db.close()
+
+
+def spoil(file: Path, at: int) -> None:
+    """Turn over the bits of one byte."""
+    raw = bytearray(file.read_bytes())
+    raw[at] ^= 0xFF
+    file.write_bytes(raw)
+
+
+def test_another_process_holds_the_lock(writer: subprocess.Popen[str], tmp_path: Path) -> None:
+    """A database that a running process has open and locked is read as its files stand, and its lock is not needed."""
+    with open_read_only(tmp_path / "db") as reader:
+        assert sum(len(names) for names, _ in reader.items()) == 1_000
+        assert reader.get(b"00000007") == b"first"
+
+
+def test_files_that_come_and_go_do_no_harm(writer: subprocess.Popen[str], tmp_path: Path) -> None:
+    """Opened again and again while all is rewritten and compacted, each reading is one whole state."""
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    for turn in range(10):
+        print(f"turn {turn}", file=writer.stdin, flush=True)
+        with open_read_only(tmp_path / "db") as reader:
+            if turn % 2:
+                assert writer.stdout.readline() == "done\n"
+            assert sum(len(names) for names, _ in reader.items()) == 1_000
+        if not turn % 2:
+            assert writer.stdout.readline() == "done\n"
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_no_database_is_an_error(tmp_path: Path, *, make: bool) -> None:
+    """A missing folder, or one that holds something else, is never an empty database."""
+    folder = tmp_path / "db"
+    if make:
+        folder.mkdir()
+        (folder / "IDENTITY").write_text("x")
+    with pytest.raises(NoSuchStoreError), open_read_only(folder):
+        pass
+    assert folder.exists() == make
+
+
+def test_a_broken_block_is_not_the_end(tmp_path: Path) -> None:
+    """Where a table cannot be read further the reading fails; it does not end as if there were no more keys."""
+    write_rows(tmp_path / "db", flush=True)
+    [table] = (tmp_path / "db").glob("*.sst")
+    spoil(table, table.stat().st_size // 2)
+    with open_read_only(tmp_path / "db") as reader:
+        batches = reader.items(100)
+        assert next(batches)[0][0] == b"%08d" % 0
+        with pytest.raises(CorruptStoreError):
+            list(batches)
+
+
+def test_the_very_first_block_may_be_broken(tmp_path: Path) -> None:
+    """A database whose first block is unreadable is not taken for an empty one."""
+    write_rows(tmp_path / "db", flush=True)
+    [table] = (tmp_path / "db").glob("*.sst")
+    spoil(table, 50)
+    with open_read_only(tmp_path / "db") as reader, pytest.raises(CorruptStoreError):
+        list(reader.items())
+
+
+def test_a_torn_log_is_normal(tmp_path: Path) -> None:
+    """A write-ahead log that is cut off gives what stands before the cut, and that is no damage."""
+    write_rows(tmp_path / "db", flush=False)
+    [log] = (tmp_path / "killed").glob("*.log")
+    log.write_bytes(log.read_bytes()[: log.stat().st_size * 2 // 3 + 11])
+    with open_read_only(tmp_path / "killed") as reader:
+        assert reader.damage is None
+        assert 0 < sum(len(names) for names, _ in reader.items()) < ROWS
+
+
+def test_a_spoilt_log_is_read_around(tmp_path: Path) -> None:
+    """A record of the write-ahead log that does not agree with its checksum costs that record only, and is told."""
+    write_rows(tmp_path / "db", flush=False)
+    [log] = (tmp_path / "killed").glob("*.log")
+    spoil(log, log.stat().st_size // 2)
+    with open_read_only(tmp_path / "killed") as reader:
+        assert reader.damage is not None
+        keys = {key for names, _ in reader.items() for key in names}
+    assert ROWS - 3_000 <= len(keys) < ROWS
+    assert {b"%08d" % 0, b"%08d" % (ROWS - 1)} <= keys
+
+
+def test_no_flipped_byte_costs_rows_silently(tmp_path: Path) -> None:
+    """Wherever one byte of a database is wrong: all rows come, or the damage is told, or the reading fails."""
+    write_rows(tmp_path / "whole", flush=True)
+    write_rows(tmp_path / "db", flush=False)
+    for folder in (tmp_path / "whole", tmp_path / "killed"):
+        with open_read_only(folder) as reader:
+            whole = list(reader.items())
+        for file in sorted(folder.iterdir()):
+            for part in range(10):
+                if not file.stat().st_size:
+                    continue
+                at = file.stat().st_size * part // 10
+                spoil(file, at)
+                try:
+                    with open_read_only(folder) as reader:
+                        assert reader.damage is not None or list(reader.items()) == whole, (file.name, at)
+                except BackendError:
+                    pass
+                spoil(file, at)
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "MANIFEST-*", "*.sst"])
+def test_any_spoilt_file_is_a_named_error(tmp_path: Path, name: str) -> None:
+    """Garbage in any of a database's files is an error of ours, never a crash and never fewer rows."""
+    write_rows(tmp_path / "db", flush=True)
+    [file] = (tmp_path / "db").glob(name)
+    file.write_bytes(b"\xff" * file.stat().st_size)
+    with pytest.raises(BackendError), open_read_only(tmp_path / "db") as reader:
+        list(reader.items())
