@@ -43,6 +43,7 @@ RECOVERING: Final = -102
 CLOSED_LINE: Final = "CLOSED"
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _NUMBER: Final = re.compile(r"[+-]?\d+")
+_ESCAPED: Final = re.compile(r"\\([4-7][0-7]{2}|.)", re.DOTALL)
 _I32: Final = 31
 _I64: Final = 63
 
@@ -229,7 +230,7 @@ def _decode_lines(text: str, at: int, odd: Callable[[str], None]) -> LedgerMetad
 def _decode_text(text: str, at: int, odd: Callable[[str], None]) -> LedgerMetadata:
     message = LedgerMetadataFormat()
     try:
-        text_format.Merge(text, message, allow_unknown_field=True)
+        text_format.Merge(_ESCAPED.sub(_as_java_reads, text), message, allow_unknown_field=True)
     except (text_format.ParseError, ValueError, RecursionError) as error:
         # The parser's own words quote the text, and a password may stand there.
         raise _refuse(Reason.BAD_VALUE, at, f"not the text of a record: {type(error).__name__}") from None
@@ -237,6 +238,13 @@ def _decode_text(text: str, at: int, odd: Callable[[str], None]) -> LedgerMetada
         odd("creator token in format 2: ignored")
         message.ClearField("cToken")
     return _from_message(2, message, at, odd)
+
+
+def _as_java_reads(escaped: re.Match[str]) -> str:
+    """Rewrite the two escapes that Java takes and Python's parser does not."""
+    if escaped[1] == "?":
+        return "?"
+    return f"\\{int(escaped[1], 8) & 0xFF:03o}" if len(escaped[1]) == 3 else escaped[0]
 
 
 def _decode_binary(raw: bytes, at: int, odd: Callable[[str], None]) -> LedgerMetadata:

@@ -105,7 +105,7 @@ def is_bookie_id(text: str) -> bool:
 
     Source: bookkeeper-metadata §0.1; the character class holds the range ``:`` to ``_``.
     """
-    return _BOOKIE_ID.fullmatch(text) is not None and "readonly" not in text.lower()
+    return _BOOKIE_ID.fullmatch(text) is not None and text.lower() != "readonly"
 
 
 def _splitmix64(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
