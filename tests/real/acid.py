@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.real.cluster import Bookie, Cluster, ClusterError, bookies_of, encoded
+from recovery.dataset import open_dataset
+from tests.real.cluster import Cluster, ClusterError, bookies_of, encoded
 
 PROGRAM: Final = Path(sys.executable).with_name("bkmeta")
 FIELDS: Final = ("E", "W", "A", "state", "last", "length", "digest", "password", "custom", "ctime")
@@ -80,6 +81,11 @@ class Judgement:
     """The id that the next client gets; None if it gets none."""
     problems: list[str] = field(default_factory=list)
     """A line for each ledger that is neither readable nor an intact hold."""
+
+    @property
+    def back(self) -> int:
+        """Ledgers that are readable, or kept by a hold without a loss."""
+        return self.ledgers.readable + self.ledgers.held_intact
 
     def unequal(self, name: str) -> set[int]:
         """Return the ledgers that a field is not equal for."""
@@ -219,6 +225,16 @@ def judge(cluster: Cluster, truth: Mapping[str, Any]) -> Judgement:
     return judgement
 
 
+def hidden(row: Mapping[str, Any]) -> bool:
+    """Whether a segment of a ledger is so short that some position of its ensemble got no entry.
+
+    Nothing on any disk shows such a position, nor with it E, nor, of a single entry, W. No reader needs it either.
+    """
+    starts = [first for first, _ in row["segments"]]
+    ends = [*starts[1:], _end(row) + 1]
+    return any(end - start + row["W"] - 1 < row["E"] for start, end in zip(starts, ends, strict=True))
+
+
 def restore_truth(cluster: Cluster, truth: Mapping[str, Any]) -> None:
     """Write back exactly what was lost."""
     cluster("zk_put", nodes=[{"path": node["path"], "data": node["data"]} for node in truth["znodes"]])
@@ -301,35 +317,42 @@ def run(*arguments: str | Path, codes: Sequence[int] = (0,)) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a recovery left on the operator's disk."""
+    """A recovery as the operator saw it.
 
-    inventories: tuple[Path, ...]
-    plan: Path
+    Attributes:
+        plan: the rows of its reconstruction, by ledger.
+        untouched: no file on the bookies' disks was made, changed or removed.
+    """
+
+    plan: dict[int, dict[str, Any]]
+    untouched: bool
 
 
-def recover(
-    cluster: Cluster, bookies: Sequence[Bookie], passwords: Sequence[bytes], work: Path, *, root: str = "/ledgers"
-) -> Recovered:
+def _disks(home: Path) -> dict[Path, tuple[int, int]]:
+    files = (path for path in (home / "bookies").rglob("*"))
+    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+def recover(cluster: Cluster, truth: Mapping[str, Any], passwords: Sequence[bytes], work: Path) -> Recovered:
     """Bring metadata back as an operator would who has the disks, the passwords and an empty ZooKeeper."""
     work.mkdir()
+    bookies = bookies_of(truth)
     secrets = passwords_file(passwords, work / "passwords")
     expected = work / "bookies"
     expected.write_text("".join(f"{bookie.id}\n" for bookie in bookies))
-    store = ("--metadata", f"zk+hierarchical://{cluster.zookeeper}{root}")
-    inventories = []
+    store = ("--metadata", f"zk+hierarchical://{cluster.zookeeper}{truth['root']}")
+    before = _disks(cluster.home)
+    named: list[str | Path] = []
     for bookie in bookies:
-        folders: list[str | Path] = []
         kinds = {"--journal-dir": bookie.journals, "--ledger-dir": bookie.ledgers, "--index-dir": bookie.indexes or ()}
-        for option, names in kinds.items():
-            for name in names:
-                folders += [option, cluster.home / name]
+        folders = [part for option, names in kinds.items() for name in names for part in (option, cluster.home / name)]
         inventory = work / f"inventory-{bookie.n}"
         run("collect", *folders, "--passwords", secrets, "--out", inventory)
-        inventories.append(inventory)
+        named += ["--inventory", inventory]
     plan = work / "plan"
-    named = [argument for inventory in inventories for argument in ("--inventory", inventory)]
     # 3: something is held, which the judge looks at
     run("recover", *named, *store, "--passwords", secrets, "--expect-bookies", expected, "--out", plan, codes=(0, 3))
     digest = json.loads((plan / "manifest.json").read_text())["hash"]
     run("apply", plan, *store, "--confirm", digest)
-    return Recovered(tuple(inventories), plan)
+    rows = open_dataset(plan, "plan").read("reconstruction").to_pylist()
+    return Recovered({row["ledger"]: row for row in rows}, before == _disks(cluster.home))

@@ -1,0 +1,81 @@
+"""What users install: the wheel, in an environment without Spark, used from a folder that is not the checkout."""
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("wheel")]
+
+
+def _uv(*arguments: str | Path, cwd: Path = ROOT) -> str:
+    uv = shutil.which("uv")
+    assert uv is not None, "uv is missing: scripts/test brings it, or https://docs.astral.sh/uv"
+    done = subprocess.run([uv, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as content:
+        return set(content.namelist())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    _uv("build", "-q", "--wheel", "--out-dir", folder)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clean environment with the wheel and what it needs, in the versions of the lock file."""
+    folder = tmp_path_factory.mktemp("clean")
+    locked = folder / "locked.txt"
+    locked.write_text(_uv("export", "-q", "--frozen", "--no-dev", "--no-hashes", "--no-emit-project"))
+    _uv("venv", "-q", "--python", sys.executable, folder / "env")
+    _uv("pip", "install", "-q", "--python", folder / "env/bin/python", "--constraint", locked, wheel, cwd=folder)
+    return folder / "env"
+
+
+def _run(environment: Path, program: str, *arguments: str) -> str:
+    command = [str(environment / "bin" / program), *arguments]
+    done = subprocess.run(command, cwd=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> None:
+    """No test, script or example becomes an import package of the user's environment."""
+    tops = {name.split("/", 1)[0] for name in _names(wheel)}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"recovery", "reconcile", "backends"}
+
+
+def test_the_source_distribution_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """Nothing that the program needs is missing from what is published as source."""
+    _uv("build", "-q", "--out-dir", tmp_path)
+    assert _names(next(tmp_path.glob("*.whl"))) == _names(wheel)
+
+
+def test_the_program_runs_without_spark(environment: Path) -> None:
+    """On a bookie's host there is neither Spark nor Java; the program says its version and how to collect."""
+    assert _run(environment, "python", "-c", "import importlib.util as u; print(u.find_spec('pyspark'))") == "None\n"
+    assert re.search(r"\b\d+\.\d+\.\d+", _run(environment, "bkmeta", "--version"))
+    assert "--ledger-dir" in _run(environment, "bkmeta", "collect", "--help")
+
+
+def test_every_import_name_is_ours_alone(environment: Path) -> None:
+    """Each of the three import packages belongs to this distribution, and to no other that it brings along."""
+    code = (
+        "from importlib.metadata import packages_distributions as owners\n"
+        "print(*(sorted(set(owners()[name])) for name in ('recovery', 'reconcile', 'backends')))"
+    )
+    assert _run(environment, "python", "-c", code) == "['bkmeta'] ['bkmeta'] ['bkmeta']\n"
