@@ -3,7 +3,8 @@
     URI                                                  store        root              layout
     zk+hierarchical://h1:2181;h2:2181/ledgers            ZooKeeper    the path          hierarchical
     zk+longhierarchical://, zk+flat://                   ZooKeeper    the path          as named
-    zk+legacyhierarchical://, zk+longlonghierarchical:// ZooKeeper    the path          as named (forms of ours)
+    zk+longlonghierarchical://                         ZooKeeper    the path          as named (a form of ours)
+    zk+legacyhierarchical://                           ZooKeeper    the path          legacy (a form of ours)
     zk://, zk+null://                                    ZooKeeper    the path          what LAYOUT says
     metadata-store:zk:h1:2181,h2:2181/chroot             ZooKeeper    /chroot/ledgers   what LAYOUT says
     etcd://host:2379/root                                not yet
@@ -27,7 +28,7 @@ _LAYOUTS: Final = {
     "zk": None,
     "zk+null": None,
     "zk+flat": "flat",
-    "zk+legacyhierarchical": "legacyhierarchical",
+    "zk+legacyhierarchical": "legacy",
     "zk+hierarchical": "hierarchical",
     "zk+longhierarchical": "longhierarchical",
     "zk+longlonghierarchical": "longlonghierarchical",

@@ -16,7 +16,7 @@ from backends.registry import OpenStore, ReadOnlyStore, StoreAddress, open_store
         ("zk+hierarchical://h1:2181;h2:2182/ledgers", "h1:2181,h2:2182", "/ledgers", "hierarchical"),
         ("zk+longhierarchical://h1:2181,h2:2181/a/b", "h1:2181,h2:2181", "/a/b", "longhierarchical"),
         ("zk+flat://10.0.0.1/ledgers/", "10.0.0.1:2181", "/ledgers", "flat"),
-        ("zk+legacyhierarchical://zk-0.zk.svc:2181/ledgers", "zk-0.zk.svc:2181", "/ledgers", "legacyhierarchical"),
+        ("zk+legacyhierarchical://zk-0.zk.svc:2181/ledgers", "zk-0.zk.svc:2181", "/ledgers", "legacy"),
         ("zk+longlonghierarchical://h/x", "h:2181", "/x", "longlonghierarchical"),
         ("zk://h:2181/ledgers", "h:2181", "/ledgers", None),
         ("zk+null://[::1]:2181/ledgers", "[::1]:2181", "/ledgers", None),
