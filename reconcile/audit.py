@@ -1,0 +1,238 @@
+r"""The journal of what was written to a store: one JSON object a line, each bound to the one before it by a hash.
+
+    line    <object without its last brace>,"hash":"<64 hex digits>"}\n
+    hash    SHA-256 of the object without the hash; `prev` in it is the hash of the line before ("" in the first)
+
+    event     fields beside n (from 0), prev, at (UTC), event
+    begin     binding: what the journal belongs to
+    resume    binding, torn: bytes of an unfinished line that were cut off
+    intent    batch, kind, writes: [seq, op, action id, key, expected version, SHA-256 of the value,
+              the value that is replaced or removed (base64)]
+    done      batch, versions: one a write, null where nothing was written
+              there: places of writes whose bytes were there already; conflicts: [place, reason]
+    verified  checked, changed: keys read back before cookies, and how many of them were not as written
+    end       counts
+
+A line is synced before the write that it announces is sent; `done` is synced with the next line. Values are not in it
+but for those that were replaced, which may hold passwords: the file has mode 0600.
+
+A line without its end is what a killed process leaves, and is cut off when the journal is gone on with. A whole line
+that does not agree with its hash, or with the line before it, was altered.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Self
+
+from reconcile.errors import JournalError
+
+JOURNAL: Final = "journal.jsonl"
+_HASH: Final = b',"hash":"'
+_TAIL: Final = len(_HASH) + 64 + len(b'"}')
+_FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of a journal."""
+
+    number: int
+    at: str
+    event: str
+    fields: Mapping[str, Any]
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """The unfinished line at a journal's end."""
+
+    offset: int
+    length: int
+
+
+def scan(path: Path) -> Iterator[Record | Torn]:
+    """Yield every record of a journal, and at most one torn end, after checking each against its hash.
+
+    Raises:
+        JournalError: missing, or altered.
+    """
+    try:
+        with path.open("rb") as journal:
+            yield from _scan(journal, path)
+    except FileNotFoundError as error:
+        raise JournalError(str(path), "there is no journal", "name the folder that apply wrote it to") from error
+
+
+def _scan(journal: BinaryIO, path: Path) -> Iterator[Record | Torn]:
+    offset, number, previous = 0, 0, ""
+    while line := journal.readline():
+        record = _record(line)
+        if record is None:
+            # After a loss of power the pages of an unfinished line may be there as zeros.
+            if line.endswith(b"\n") and b"\0" not in line:
+                raise _altered(path, number)
+            yield Torn(offset, os.fstat(journal.fileno()).st_size - offset)
+            return
+        if record.number != number or record.fields.get("prev") != previous:
+            raise _altered(path, number)
+        yield record
+        offset, number, previous = offset + len(line), number + 1, record.hash
+
+
+def _altered(path: Path, number: int) -> JournalError:
+    return JournalError(str(path), f"line {number + 1} was altered after it was written", "keep it as evidence")
+
+
+def _record(line: bytes) -> Record | None:
+    """Return the record that a line holds; None if it is torn or does not agree with its hash."""
+    body, tail = line[: -_TAIL - 1], line[-_TAIL - 1 :]
+    if not (tail.startswith(_HASH) and tail.endswith(b'"}\n')):
+        return None
+    stated = tail[len(_HASH) : -3]
+    if hashlib.sha256(body + b"}").hexdigest().encode() != stated:
+        return None
+    try:
+        fields = json.loads(body + b"}")
+        return Record(int(fields["n"]), str(fields["at"]), str(fields["event"]), fields, stated.decode())
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+class Journal:
+    """A journal that is open for writing; one process at a time, by a lock on the file.
+
+    Attributes:
+        path: the file.
+        earlier: whether it was there before and is gone on with.
+    """
+
+    def __init__(
+        self, path: Path, handle: int, now: Callable[[], datetime], write: Callable[[int, bytes], int]
+    ) -> None:
+        self.path = path
+        self.earlier = False
+        self._handle = handle
+        self._now = now
+        self._write = write
+        self._number = 0
+        self._previous = ""
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        binding: Mapping[str, str],
+        *,
+        resume: bool,
+        now: Callable[[], datetime],
+        replay: Callable[[Record], None],
+        write: Callable[[int, bytes], int] = os.write,
+    ) -> Self:
+        """Open a folder's journal; begin one, or go on with the one that is there.
+
+        Args:
+            folder: made with mode 0700 if it is missing.
+            binding: what the journal belongs to; one that is gone on with must have the same.
+            resume: whether an earlier journal may be gone on with.
+            now: the clock; aware.
+            replay: is given every earlier record.
+            write: as `os.write`.
+
+        Raises:
+            JournalError: in use, altered, of another binding, or there though `resume` was not said.
+        """
+        folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        path = folder / JOURNAL
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _FILE_MODE)
+        journal = cls(path, handle, now, write)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            journal._begin(binding, resume=resume, replay=replay)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise JournalError(str(path), "another process is writing it", "wait until it has ended") from error
+        except BaseException:
+            os.close(handle)
+            raise
+        _sync_folder(folder)
+        return journal
+
+    def _begin(self, binding: Mapping[str, str], *, resume: bool, replay: Callable[[Record], None]) -> None:
+        torn = 0
+        for record in scan(self.path):
+            if isinstance(record, Torn):
+                torn = record.length
+                os.truncate(self._handle, record.offset)
+                continue
+            if not self.earlier:
+                self._demand_same(record, binding, resume=resume)
+                self.earlier = True
+            self._number, self._previous = record.number + 1, record.hash
+            replay(record)
+        if self.earlier:
+            self.append("resume", {"binding": dict(binding), "torn": torn})
+        else:
+            self.append("begin", {"binding": dict(binding)})
+        self.sync()
+
+    def _demand_same(self, record: Record, binding: Mapping[str, str], *, resume: bool) -> None:
+        if record.fields.get("binding") != dict(binding):
+            raise JournalError(
+                str(self.path), "it belongs to another plan, store or root", "name another journal folder"
+            )
+        if not resume:
+            raise JournalError(str(self.path), "this plan was begun before", "go on with it: --resume")
+
+    def append(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Add a record; it is safe only after `sync`."""
+        at = self._now().isoformat()
+        content = {"n": self._number, "prev": self._previous, "at": at, "event": event, **fields}
+        body = json.dumps(content, separators=(",", ":"), ensure_ascii=True).encode()
+        digest = hashlib.sha256(body).hexdigest()
+        line = body[:-1] + _HASH + digest.encode() + b'"}\n'
+        try:
+            while line:
+                line = line[self._write(self._handle, line) :]
+        except OSError as error:
+            raise self._unwritable(error) from error
+        self._number, self._previous = self._number + 1, digest
+
+    def sync(self) -> None:
+        """Return when everything that was added is on the disk."""
+        try:
+            os.fsync(self._handle)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> JournalError:
+        return JournalError(str(self.path), f"cannot be written ({error.strerror})", "mend that, then --resume")
+
+    def close(self) -> None:
+        """Release the file."""
+        os.close(self._handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the file's name survive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
