@@ -41,6 +41,11 @@ class Layout(StrEnum):
     LONGHIERARCHICAL = "longhierarchical"
     LONGLONGHIERARCHICAL = "longlonghierarchical"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Layout | None":
+        """Take the longer name that store URIs have for `LEGACY`."""
+        return cls.LEGACY if value == "legacyhierarchical" else None
+
 
 ROOT: Final = "/"
 LAYOUT: Final = "/LAYOUT"

@@ -1,0 +1,403 @@
+"""Any metadata store to a catalog: every ledger's record, and every other node below the ledgers root.
+
+Ledgers are found by listing, level by level, as the layout says; what stands in the ledgers' tree and is not exactly a
+ledger's key becomes a node of kind "other", with all below it. The empty inner nodes of the ledgers' tree are not kept.
+
+A live store changes while it is read. Whatever was there from the first read to the last is in the catalog, unless a
+gap says otherwise; a ledger that was removed meanwhile may be in it or not.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.errors import AccessDeniedError
+from backends.protocols import MetadataStore, Versioned
+from recovery.codecs.ledger_metadata import decode_columns
+from recovery.codecs.store import (
+    INSTANCE_ID,
+    LAYOUT,
+    MARKS,
+    ROOT,
+    SCOPED,
+    SCOPED_MARKS,
+    Layout,
+    decode_instance_id,
+    is_special,
+    kind_of,
+    layout_of,
+    ledger_of,
+)
+from recovery.dataset import DatasetWriter
+from recovery.errors import FormatError, InputError
+from recovery.model import tables
+from recovery.model.ids import LedgerId, buckets
+
+_AT_ONCE: Final = 16
+"""Listings in flight: enough to hide round trips, and few enough names to hold: a folder has at most 65,536."""
+_BATCH: Final = 8_192
+"""Rows read and written at a time."""
+_GAPS: Final = 1_000
+"""Gaps that are named one by one; more are counted."""
+
+_TWO: Final = re.compile(r"[0-9]{2}")
+_THREE: Final = re.compile(r"[0-9]{3}")
+_FOUR: Final = re.compile(r"[0-9]{4}")
+_HEX: Final = re.compile(r"[0-9a-f]{4}")
+_SHORT_TREE: Final = (_TWO, _FOUR)
+_LONG_TREE: Final = (_THREE, _FOUR, _FOUR, _FOUR)
+_SCOPED_TREE: Final = (_HEX,) * 7
+_TREES: Final = {
+    Layout.FLAT: (),
+    Layout.LEGACY: (_SHORT_TREE,),
+    Layout.HIERARCHICAL: (_SHORT_TREE, _LONG_TREE),
+    Layout.LONGHIERARCHICAL: (_LONG_TREE,),
+    Layout.LONGLONGHIERARCHICAL: (_LONG_TREE,),
+}
+"""Names of the inner nodes, level by level, that lead to a layout's ledgers."""
+_CHILDLESS: Final = frozenset({"layout", "instance_id", "cookie", "registration", "mark", "lock"})
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSummary:
+    """What a capture found.
+
+    Attributes:
+        layout: what LAYOUT says, else what was named; None where the root is missing and none was named.
+        instance_id: of the cluster; None where it is missing.
+        root: present or missing.
+        complete: no gap.
+        gaps: what could not be read, and why.
+        ledgers: records, those that cannot be parsed included.
+        unparsable: records that cannot be parsed.
+        nodes: other nodes.
+        vanished: ledgers that were removed between listing and reading.
+    """
+
+    layout: str | None
+    instance_id: str | None
+    root: str
+    complete: bool
+    gaps: tuple[str, ...]
+    ledgers: int
+    unparsable: int
+    nodes: int
+    vanished: int
+
+
+def capture(
+    store: MetadataStore,
+    root: str,
+    layout: Layout | None,
+    out: DatasetWriter,
+    *,
+    now: Callable[[], datetime],
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> CaptureSummary:
+    """Read a store into a catalog, and close it.
+
+    A record that cannot be parsed is a row with its error. A root that does not exist is stated, with no rows. Memory
+    does not grow with the number of ledgers.
+
+    Args:
+        store: only read.
+        root: key of the ledgers root.
+        layout: None: what LAYOUT says.
+        out: a catalog; the records hold passwords, so it should be secret.
+        now: the clock.
+        progress: told how many ledgers are read, and how many there may be: an estimate until the end.
+
+    Raises:
+        InputError: no layout was named and LAYOUT names none; or the two contradict each other.
+        UnavailableError: the store stopped answering; there is no catalog then.
+        AccessDeniedError: the root itself may not be read.
+    """
+    started = now()
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="capture") as pool:
+        run = _Run(store, root.rstrip("/"), out, pool, progress)
+        try:
+            return run.all(layout, started)
+        except BaseException:
+            # Leaving the pool would wait for every read that is still queued.
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+class _Run:
+    """One capture in progress; keys are below the root."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        prefix: str,
+        out: DatasetWriter,
+        pool: ThreadPoolExecutor,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._out = out
+        self._pool = pool
+        self._progress = progress
+        self._gaps: list[str] = []
+        self._more_gaps = 0
+        self._txn: int | None = None
+        self._ledgers = 0
+        self._unparsable = 0
+        self._nodes = 0
+        self._vanished = 0
+        self._fraction = 0.0
+
+    def all(self, layout: Layout | None, started: datetime) -> CaptureSummary:
+        """Capture everything, and close the catalog."""
+        names = self._store.children(self._key(ROOT))
+        instance_id = None
+        if names is not None:
+            layout = self._layout(layout, present="LAYOUT" in names)
+            instance_id = self._instance_id() if "INSTANCEID" in names else None
+            self._everything(layout, names)
+        gaps = (*self._gaps, f"and {self._more_gaps} more") if self._more_gaps else tuple(self._gaps)
+        summary = CaptureSummary(
+            layout=None if layout is None else str(layout),
+            instance_id=instance_id,
+            root="missing" if names is None else "present",
+            complete=not gaps,
+            gaps=gaps,
+            ledgers=self._ledgers,
+            unparsable=self._unparsable,
+            nodes=self._nodes,
+            vanished=self._vanished,
+        )
+        self._progress(self._ledgers, self._ledgers)
+        kind = self._store.uri.partition(":")[0]
+        source = {
+            "kind": {"zk": "zookeeper"}.get(kind, kind),
+            "uri": self._store.uri + self._prefix,
+            "instance_id": instance_id,
+            "layout": summary.layout,
+            "txn": self._txn,
+            "at": started,
+            "complete": summary.complete,
+            "root": summary.root,
+            "gaps": list(gaps),
+        }
+        self._out.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))
+        self._out.close(coverage={**asdict(summary), "at": started.isoformat()})
+        return summary
+
+    def _key(self, key: str) -> str:
+        return self._prefix + key if key != ROOT else self._prefix or ROOT
+
+    def _gap(self, key: str, why: str) -> None:
+        if len(self._gaps) < _GAPS:
+            self._gaps.append(f"{key}: {why}")
+        else:
+            self._more_gaps += 1
+
+    def _layout(self, named: Layout | None, *, present: bool) -> Layout:
+        held = self._store.get(self._key(LAYOUT)) if present else None
+        where = self._key(LAYOUT)
+        remedy = "name the cluster's layout in the store URI, e.g. zk+hierarchical://"
+        if held is None:
+            if named is None:
+                raise InputError(where, "is missing, and no layout was named", remedy)
+            return named
+        try:
+            stored = layout_of(held.value)
+        except FormatError as error:
+            if named is None:
+                raise InputError(where, f"cannot be used ({error.detail or error.reason})", remedy) from error
+            return named
+        # LAYOUT never names scopes: that layout is a known one with a tree beside it.
+        if named not in (None, stored, Layout.LONGLONGHIERARCHICAL):
+            raise InputError(where, f"says {stored}, the store URI says {named}", "name the one that LAYOUT says")
+        return stored
+
+    def _instance_id(self) -> str | None:
+        held = self._store.get(self._key(INSTANCE_ID))
+        try:
+            return decode_instance_id(held.value) if held else None
+        except FormatError:
+            return None
+
+    def _everything(self, layout: Layout, names: list[str]) -> None:
+        others = [ROOT]
+        tops: list[tuple[str, Sequence[re.Pattern[str]]]] = []
+        flat: list[str] = []
+        for name in names:
+            tree = next((tree for tree in _TREES[layout] if tree[0].fullmatch(name)), None)
+            if f"/{name}" == SCOPED:
+                tops.append((SCOPED, _SCOPED_TREE))
+                self._write_nodes([SCOPED])
+            elif tree is not None:
+                tops.append((f"/{name}", tree[1:]))
+            elif layout is Layout.FLAT and not is_special(name):
+                flat.append(f"/{name}")
+            else:
+                others.append(f"/{name}")
+        self._write_tree(others)
+        self._write_ledgers(layout, self._found(tops, flat))
+
+    # Ledgers
+
+    def _found(self, tops: list[tuple[str, Sequence[re.Pattern[str]]]], flat: list[str]) -> Iterator[str]:
+        """Yield the keys that stand where ledgers do, and those that do not fit on the way."""
+        share = 1 / max(1, len(tops) + bool(flat))
+        for key in flat:
+            self._fraction += share / len(flat)
+            yield key
+        stack = [(key, tree, share) for key, tree in reversed(tops)]
+        while stack:
+            taken = [stack.pop() for _ in range(min(_AT_ONCE, len(stack)))]
+            below = []
+            for (key, tree, share), names in zip(taken, self._listings([key for key, _, _ in taken]), strict=True):
+                if not tree or not names:
+                    self._fraction += share
+                for name in names:
+                    if tree and tree[0].fullmatch(name):
+                        below.append((f"{key}/{name}", tree[1:], share / len(names)))
+                    else:
+                        yield f"{key}/{name}"
+            stack += reversed(below)
+
+    def _listings(self, keys: list[str]) -> Iterator[list[str]]:
+        """Yield the names below each key, in the given order; what cannot be listed is a gap."""
+
+        def listed(key: str) -> list[str] | AccessDeniedError | None:
+            try:
+                return self._store.children(self._key(key))
+            except AccessDeniedError as error:
+                return error
+
+        for key, names in zip(keys, self._pool.map(listed, keys), strict=True):
+            if isinstance(names, AccessDeniedError):
+                self._gap(key, "access denied, not listed")
+            elif names is None:
+                self._gap(key, "vanished while the store was read")
+            yield names if isinstance(names, list) else []
+
+    def _write_ledgers(self, layout: Layout, keys: Iterable[str]) -> None:
+        strays: list[str] = []
+        batch: list[tuple[str, LedgerId]] = []
+        for key in keys:
+            ledger = ledger_of(layout, key)
+            if ledger is None:
+                strays.append(key)
+                if len(strays) >= _BATCH:
+                    self._write_tree(strays)
+                    strays.clear()
+            else:
+                batch.append((key, ledger))
+                if len(batch) >= _BATCH:
+                    self._write_records(batch)
+                    batch.clear()
+        self._write_records(batch)
+        self._write_tree(strays)
+
+    def _write_records(self, batch: list[tuple[str, LedgerId]]) -> None:
+        ledgers: list[LedgerId] = []
+        held: list[Versioned] = []
+        of = dict(batch)
+        for key, found in self._read([key for key, _ in batch]):
+            if found is None:
+                self._vanished += 1
+            else:
+                ledgers.append(of[key])
+                held.append(found)
+        if not held:
+            return
+        scope = np.array([ledger.scope for ledger in ledgers], np.int64)
+        ledger = np.array([ledger.ledger for ledger in ledgers], np.int64)
+        raws = pa.array([found.value for found in held], pa.binary())
+        parsed = decode_columns(raws)
+        columns = {
+            "bucket": pa.array(buckets(scope, ledger)),
+            "scope": pa.array(scope),
+            "ledger": pa.array(ledger),
+            "raw": raws,
+            **self._stamps(held),
+            **{name: parsed[name] for name in parsed.schema.names},
+        }
+        self._out.append("ledgers", pa.table(columns, schema=tables.CATALOG_LEDGERS))
+        self._ledgers += len(held)
+        self._unparsable += len(held) - parsed["error"].null_count
+        self._progress(self._ledgers, max(self._ledgers + 1, round(self._ledgers / max(self._fraction, 1e-9))))
+
+    def _read(self, keys: list[str]) -> Iterator[tuple[str, Versioned | None]]:
+        """Yield the values of keys; what may not be read is a gap."""
+        at = 0
+        try:
+            for _, found in self._store.get_many([self._key(key) for key in keys]):
+                yield keys[at], found
+                at += 1
+        except AccessDeniedError:
+            # The reads in flight behind a refusal are lost with it: the rest one by one.
+            yield from self._read_with_rights(keys[at:])
+
+    def _stamps(self, held: Sequence[Versioned]) -> dict[str, pa.Array]:
+        txns = [txn for found in held for txn in (found.created_txn, found.changed_txn) if txn is not None]
+        self._txn = max([*txns, *([] if self._txn is None else [self._txn])], default=None)
+        return {
+            "version": pa.array([found.version for found in held], pa.int64()),
+            "acl": pa.array([found.acl for found in held], pa.string()),
+            "created_txn": pa.array([found.created_txn for found in held], pa.int64()),
+            "changed_txn": pa.array([found.changed_txn for found in held], pa.int64()),
+            "created_at": _times([found.created_ms for found in held]),
+            "changed_at": _times([found.changed_ms for found in held]),
+        }
+
+    # Other nodes
+
+    def _write_tree(self, tops: Iterable[str]) -> None:
+        """Write nodes, and all below them but the root's."""
+        stack = list(tops)
+        while stack:
+            taken = [stack.pop() for _ in range(min(_BATCH, len(stack)))]
+            self._write_nodes(taken)
+            folders = [key for key in taken if key != ROOT and kind_of(key) not in _CHILDLESS]
+            for key, names in zip(folders, self._listings(folders), strict=True):
+                stack += [f"{key}/{name}" for name in names]
+
+    def _write_nodes(self, keys: list[str]) -> None:
+        # Marks are many: they come without their rights, which would cost a second read each.
+        many = [key for key in keys if key.startswith((MARKS, SCOPED_MARKS))]
+        few = [key for key in keys if not key.startswith((MARKS, SCOPED_MARKS))]
+        read = [*self._read(many), *self._read_with_rights(few)]
+        found = [(key, held) for key, held in read if held is not None]
+        if not found:
+            return
+        held = [node for _, node in found]
+        columns = {
+            "path": pa.array([key for key, _ in found], pa.string()),
+            "kind": pa.array([kind_of(key) for key, _ in found], pa.string()),
+            "raw": pa.array([node.value for node in held], pa.binary()),
+            **self._stamps(held),
+            "owner": pa.array([node.owner or None for node in held], pa.int64()),
+            "children_created": pa.array([node.children_created for node in held], pa.int64()),
+        }
+        self._out.append("nodes", pa.table(columns, schema=tables.CATALOG_NODES))
+        self._nodes += len(found)
+
+    def _read_with_rights(self, keys: list[str]) -> Iterator[tuple[str, Versioned | None]]:
+        def read(key: str) -> Versioned | AccessDeniedError | None:
+            try:
+                return self._store.get(self._key(key))
+            except AccessDeniedError as error:
+                return error
+
+        for key, held in zip(keys, self._pool.map(read, keys), strict=True):
+            if isinstance(held, AccessDeniedError):
+                self._gap(key, "access denied, not read")
+            else:
+                yield key, held
+
+
+def _times(milliseconds: Sequence[int | None]) -> pa.Array:
+    return pc.cast(pa.array(milliseconds, pa.int64()).cast(pa.timestamp("ms", "UTC")), pa.timestamp("us", "UTC"))
