@@ -4,6 +4,7 @@ A version is 0 after a create and counts up with each change; missing parents ar
 starts at 0 again; the children ever created below a key are counted and never uncounted.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backends.errors import NotEmptyError, TooLargeError, UnavailableError, VersionConflictError
-from backends.protocols import Versioned, Write, parents
+from backends.protocols import Rights, Versioned, Write, parents
 
 WORLD: Final = "world:anyone:cdrwa"
 """What a key's rights are where a write names none."""
 TRANSACTION_BYTES: Final = 1_000_000
 """As much as a ZooKeeper takes."""
+_ACL: Final = re.compile(r"[^:,]+:.*:[cdrwa]*(?:,[^:,]+:.*:[cdrwa]*)*")
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class _Node:
     created_ms: int
     changed_ms: int
     version: int = 0
+    acl_version: int = 0
     owner: int = 0
     children_created: int = 0
     children: set[str] = field(default_factory=set)
@@ -121,6 +124,26 @@ class MemoryStore:
             node = self._nodes[key]
             node.children_created = max(node.children_created, beyond + 1)
             return node.children_created
+
+    def get_acl(self, key: str) -> Rights | None:
+        with self._lock:
+            self._demand_open()
+            node = self._nodes.get(key)
+            return None if node is None else Rights(node.acl, node.acl_version)
+
+    def set_acl(self, key: str, acl: str, *, expected: int) -> int:
+        if not _ACL.fullmatch(acl):
+            raise ValueError(f"not rights: {acl!r}")
+        with self._lock:
+            self._demand_open()
+            node = self._nodes.get(key)
+            if node is None:
+                raise VersionConflictError(key, "it is absent")
+            if node.acl_version != expected:
+                raise VersionConflictError(key, f"its rights have version {node.acl_version}")
+            node.acl = acl
+            node.acl_version += 1
+            return node.acl_version
 
     def close(self) -> None:
         self._closed = True

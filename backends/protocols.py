@@ -6,7 +6,7 @@ are tests: `backends.testing.contracts.MetadataStoreContract` runs against every
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,19 @@ class Versioned:
     owner: int = 0
     children_created: int | None = None
     acl: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Who may do what with one key.
+
+    Attributes:
+        acl: as text, as in `Versioned`.
+        version: the token that a change of the rights must name; changes of the value leave it as it is.
+    """
+
+    acl: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +123,33 @@ class MetadataStore(Protocol):
     def close(self) -> None:
         """End the connection; later calls raise `UnavailableError`."""
         ...
+
+
+@runtime_checkable
+class AccessControl(Protocol):
+    """A store whose keys have rights that can be changed; not every store is one.
+
+    Safe to use from several threads. Any call may raise `UnavailableError` and `AccessDeniedError`.
+    """
+
+    def get_acl(self, key: str) -> Rights | None:
+        """Return the rights of one key; None if it is absent. The value need not be readable."""
+        ...
+
+    def set_acl(self, key: str, acl: str, *, expected: int) -> int:
+        """Replace the rights of one key if they still have the expected version; nothing else of it changes.
+
+        Returns:
+            The new version of the rights.
+
+        Raises:
+            VersionConflictError: the rights have another version, or the key is absent; nothing was changed.
+            OutcomeUnknownError: the answer was lost; as for a write, only reading back tells.
+            ValueError: the text is not rights; the caller's fault.
+        """
+        ...
+
+
+@runtime_checkable
+class ControlledStore(MetadataStore, AccessControl, Protocol):
+    """A metadata store whose rights can be changed."""

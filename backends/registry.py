@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from backends.errors import ReadOnlyStoreError, UnsupportedStoreError
-from backends.protocols import MetadataStore, Versioned, Write
+from backends.protocols import ControlledStore, MetadataStore, Rights, Versioned, Write
 from backends.zookeeper import ZooKeeperStore
 
 _LAYOUTS: Final = {
@@ -124,6 +124,20 @@ class ReadOnlyStore:
         self._store.close()
 
 
+class ReadOnlyControlledStore(ReadOnlyStore):
+    """The same for a store with rights: they can be read."""
+
+    def __init__(self, store: ControlledStore) -> None:
+        super().__init__(store)
+        self._controlled = store
+
+    def get_acl(self, key: str) -> Rights | None:
+        return self._controlled.get_acl(key)
+
+    def set_acl(self, key: str, acl: str, *, expected: int) -> int:
+        raise ReadOnlyStoreError(self.uri, f"the rights of {key} in version {expected} were to become {acl}")
+
+
 def parse_store_uri(uri: str) -> StoreAddress:
     """Return what a store URI says.
 
@@ -199,5 +213,5 @@ def open_store(
         UnavailableError: it does not answer.
     """
     address = parse_store_uri(uri)
-    store: MetadataStore = ZooKeeperStore(address.hosts, auth=auth, session_s=session_s, patience_s=patience_s)
-    return OpenStore(store if writable else ReadOnlyStore(store), address.root, address.layout_hint, uri)
+    store = ZooKeeperStore(address.hosts, auth=auth, session_s=session_s, patience_s=patience_s)
+    return OpenStore(store if writable else ReadOnlyControlledStore(store), address.root, address.layout_hint, uri)

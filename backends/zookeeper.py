@@ -30,7 +30,7 @@ from backends.errors import (
     UnavailableError,
     VersionConflictError,
 )
-from backends.protocols import Versioned, Write, parents
+from backends.protocols import Rights, Versioned, Write, parents
 
 T = TypeVar("T")
 
@@ -283,6 +283,29 @@ class ZooKeeperStore:
                     if isinstance(result, Exception) and not isinstance(result, _ROLLED_BACK):
                         self._refuse(Write(key, b"", expected=0), result)
 
+    def get_acl(self, key: str) -> Rights | None:
+        return self._retrying(self._get_acl, key)
+
+    def _get_acl(self, key: str) -> Rights | None:
+        self._catch_up()
+        try:
+            entries, stat = self._answer(key, self._send(self._client.get_acls_async, self._at(key)))
+        except zk.NoNodeError:
+            return None
+        return Rights(format_acl(entries), stat.aversion)
+
+    def set_acl(self, key: str, acl: str, *, expected: int) -> int:
+        entries = parse_acl(acl)
+        try:
+            sent = self._send(self._client.set_acls_async, self._at(key), entries, expected)
+            return int(self._answer(key, sent).aversion)
+        except zk.BadVersionError as error:
+            raise VersionConflictError(key, f"its rights do not have version {expected}") from error
+        except zk.NoNodeError as error:
+            raise VersionConflictError(key, "it is absent") from error
+        except UnavailableError as error:
+            raise self._outcome_unknown(error) from error
+
     def _at(self, key: str) -> str:
         if not key.startswith("/"):
             raise ValueError(f"not an absolute key: {key!r}")
@@ -350,10 +373,7 @@ class ZooKeeperStore:
         try:
             results = self._answer(changes[0].key, self._send(transaction.commit_async))
         except UnavailableError as error:
-            if self._closed:
-                raise
-            self._behind = True
-            raise OutcomeUnknownError(error.store, error.detail) from error
+            raise self._outcome_unknown(error) from error
         for change, result in zip(changes, results, strict=True):
             if isinstance(result, Exception) and not isinstance(result, _ROLLED_BACK):
                 self._refuse(change, result)
@@ -361,6 +381,13 @@ class ZooKeeperStore:
             -1 if change.value is None else 0 if change.expected is None else int(result.version)
             for change, result in zip(changes, results, strict=True)
         ]
+
+    def _outcome_unknown(self, error: UnavailableError) -> UnavailableError:
+        """Return what a write raises when its answer is lost; through a closed store it was never sent."""
+        if self._closed:
+            return error
+        self._behind = True
+        return OutcomeUnknownError(error.store, error.detail)
 
     def _refuse(self, change: Write, error: Exception) -> NoReturn:
         """Raise our error for the one operation that made a transaction fail."""

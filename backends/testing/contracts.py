@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import pytest
 
 from backends.errors import NotEmptyError, TooLargeError, UnavailableError, VersionConflictError
-from backends.protocols import MetadataStore, Write
+from backends.protocols import ControlledStore, MetadataStore, Write
 
 
 class MetadataStoreContract(ABC):
@@ -191,3 +191,80 @@ class MetadataStoreContract(ABC):
             store.get("/k")
         with pytest.raises(UnavailableError):
             store.write([Write("/k", b"")])
+
+
+class AccessControlContract(ABC):
+    """Every promise of `AccessControl`; give a `store` fixture. Rights here leave anyone everything, so none refuse."""
+
+    OPEN = "world:anyone:cdrwa"
+    MORE = "world:anyone:cdrwa,digest:bob:aGFzaA==:r"
+
+    @pytest.fixture
+    @abstractmethod
+    def store(self) -> ControlledStore:
+        """Return an empty store."""
+
+    def test_an_absent_key_has_no_rights(self, store: ControlledStore) -> None:
+        """Absence is an answer of its own, and no rights can be given to what is not there."""
+        assert store.get_acl("/a") is None
+        with pytest.raises(VersionConflictError):
+            store.set_acl("/a", self.OPEN, expected=0)
+        assert store.get("/a") is None
+
+    def test_rights_are_replaced_and_nothing_else(self, store: ControlledStore) -> None:
+        """New rights come back as they were given; the value, its version and what stands below stay."""
+        [version] = store.write([Write("/k", b"value")])
+        store.write([Write("/k/below", b"")])
+        before = store.get_acl("/k")
+        assert before is not None
+        assert before.acl == self.OPEN
+        after = store.set_acl("/k", self.MORE, expected=before.version)
+        rights, held = store.get_acl("/k"), store.get("/k")
+        assert rights is not None
+        assert held is not None
+        assert (rights.acl, rights.version, held.acl) == (self.MORE, after, self.MORE)
+        assert (held.value, held.version, store.children("/k")) == (b"value", version, ["below"])
+        below = store.get_acl("/k/below")
+        assert below is not None
+        assert below.acl == self.OPEN
+
+    def test_of_two_changes_of_rights_one_wins(self, store: ControlledStore) -> None:
+        """The second change that names the same version is refused, and changes nothing."""
+        store.write([Write("/k", b"")])
+        before = store.get_acl("/k")
+        assert before is not None
+        store.set_acl("/k", self.MORE, expected=before.version)
+        with pytest.raises(VersionConflictError) as refused:
+            store.set_acl("/k", self.OPEN, expected=before.version)
+        assert refused.value.key == "/k"
+        rights = store.get_acl("/k")
+        assert rights is not None
+        assert rights.acl == self.MORE
+
+    def test_a_changed_value_leaves_the_version_of_the_rights(self, store: ControlledStore) -> None:
+        """Rights read before a change of the value can be replaced after it."""
+        [version] = store.write([Write("/k", b"old")])
+        before = store.get_acl("/k")
+        assert before is not None
+        store.write([Write("/k", b"new", version)])
+        store.set_acl("/k", self.MORE, expected=before.version)
+        held = store.get("/k")
+        assert held is not None
+        assert (held.value, held.acl) == (b"new", self.MORE)
+
+    def test_what_is_no_right_is_a_mistake_of_the_caller(self, store: ControlledStore) -> None:
+        """Text that is not rights never reaches the store."""
+        store.write([Write("/k", b"")])
+        with pytest.raises(ValueError, match=r"rights|scheme:id:perms"):
+            store.set_acl("/k", "nonsense", expected=0)
+        held = store.get("/k")
+        assert held is not None
+        assert held.acl == self.OPEN
+
+    def test_after_close_no_rights_are_told(self, store: ControlledStore) -> None:
+        """A closed store says so, in its own error."""
+        store.close()
+        with pytest.raises(UnavailableError):
+            store.get_acl("/k")
+        with pytest.raises(UnavailableError):
+            store.set_acl("/k", self.OPEN, expected=0)
