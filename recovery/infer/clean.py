@@ -1,0 +1,239 @@
+"""The common path: does one history of ensembles explain every copy, decided for whole batches of ledgers at once.
+
+Given an ensemble size E and a write quorum W for each ledger, a bookie gets a position, each position is tiled by the
+stays of its bookies, and segments begin where stays take over. What is accepted is proved: each entry from 0 to the
+last has all its W copies where the proposed ensembles say. No loop over ledgers; every loop here is bounded, whatever
+the input. The theory is in `docs/design/0002-common-path.md`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from recovery.infer.holdings import Holdings, Ints, Mask, group_runs, heads, numbered, rank, starts
+from recovery.infer.refusal import CODES, Refusal
+
+_DOUBLINGS: Final = 64
+"""Rounds of pointer jumping: more than any chain of rows that fits in memory needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What came of one hypothesis for each ledger.
+
+    Attributes:
+        refusal: of each ledger, 0 where accepted, else a code of `refusal.CODES`.
+        extra: of each accepted ledger, copies that lie past the end of their bookie's stay.
+        segment_ledger, first, low: of each segment of the accepted ledgers, in order; the takeovers that begin it truly
+            happened somewhere in [low, first].
+        members: E rows a segment, in order of position; -1 where a position never received anything.
+    """
+
+    refusal: Ints
+    extra: Ints
+    segment_ledger: Ints
+    first: Ints
+    low: Ints
+    members: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Columns beside those of `Holdings`: each row's E, W (at least 1), and whether W < E."""
+
+    ensemble: Ints
+    write: Ints
+    striped: Mask
+
+
+class _Refusals:
+    """The first reason of each ledger."""
+
+    def __init__(self, ledgers: int) -> None:
+        self.code = np.zeros(ledgers, np.int64)
+
+    def add(self, ledgers: Ints | Mask, reason: Refusal) -> None:
+        self.code[ledgers] = np.where(self.code[ledgers] == 0, CODES[reason], self.code[ledgers])
+
+
+def decide(held: Holdings, ensemble: Ints, write: Ints) -> Decision:
+    """Try one (E, W) for each ledger.
+
+    Args:
+        held: what bookies hold; entries and sizes far enough below 2^63 to be added.
+        ensemble: E of each ledger.
+        write: W of each ledger.
+
+    Returns:
+        The decision; its `members` are rows of `held`.
+    """
+    refused = _Refusals(held.ledgers)
+    refused.add(held.end < 0, Refusal.NO_ENTRIES)
+    refused.add((write < 1) | (write > ensemble), Refusal.UNSUPPORTED_SHAPE)
+    ensemble, write = np.maximum(ensemble, 1), np.clip(write, 1, np.maximum(ensemble, 1))
+    of = held.row_ledger
+    rows = _Rows(ensemble[of], write[of], (write < ensemble)[of])
+    position = np.zeros(len(of), np.int64)
+    if rows.striped.any():
+        position, unclear = _positions(held, rows)
+        refused.add(of[unclear], Refusal.POSITION_UNCLEAR)
+        refused.add(of[_outside_pattern(held, rows, position)], Refusal.UNEXPLAINED_COPIES)
+    due = np.where(
+        rows.striped,
+        rank(held.hi + 1, position, rows.ensemble, rows.write) - rank(held.lo, position, rows.ensemble, rows.write),
+        held.hi - held.lo + 1,
+    )
+    refused.add(of[due > held.count], Refusal.HOLE)
+    refused.add(of[due < held.count], Refusal.UNEXPLAINED_COPIES)
+    if not rows.striped.all():
+        position = _chains(held, rows, position, refused)
+    return _tile(held, ensemble, write, rows, position, refused)
+
+
+def _positions(held: Holdings, rows: _Rows) -> tuple[Ints, Mask]:
+    """Give each striped row the only position that it can have, and say where that is not clear.
+
+    A run that is not the row's first began where the position's runs begin. A single run shorter than W may have been
+    cut at either end: by entry 0, by the ledger's end, by a takeover.
+    """
+    size, write = rows.ensemble, rows.write
+    end = held.end[held.row_ledger]
+    whole = ~held.single | (held.last_size == write)
+    position = np.where(whole, (held.last_start + write - 1) % size, (held.last_size - 1) % size)
+    short = rows.striped & ~whole
+    unclear = short & ~((held.lo == 0) & (held.hi < end))
+    # Cut by the ledger's end: the start is true if nothing before it belongs to that position.
+    as_first = (held.lo + write - 1) % size
+    cut = unclear & (held.lo > 0) & (held.hi == end) & (rank(held.lo, as_first, size, write) == 0)
+    position = np.where(cut, as_first, position)
+    unclear &= ~cut
+    # Everything of a ledger shorter than W: positions `end` to W - 1 hold the same, any order will do.
+    alike = np.flatnonzero(unclear & (held.lo == 0) & (held.hi == end))
+    nth = held.end[held.row_ledger[alike]] + numbered(held.row_ledger[alike])
+    position[alike] = np.minimum(nth, size[alike] - 1)
+    unclear[alike] = nth >= write[alike]
+    return position, unclear
+
+
+def _outside_pattern(held: Holdings, rows: _Rows, position: Ints) -> Mask:
+    """Say which rows have a run that reaches out of their position's runs."""
+    row = held.group_row
+    size, write = rows.ensemble[row], rows.write[row]
+    phase = (position[row] - write + 1) % size
+    inside = (held.first - phase) % size + held.size <= write
+    runs = group_runs(held.first, held.last, held.period)
+    two = (runs == 2) & ((held.last - phase) % size + held.size <= write)
+    inside &= (runs == 1) | (held.period % size == 0) | two
+    outside = np.zeros(len(held.row_ledger), np.bool_)
+    outside[row[~inside & rows.striped[row]]] = True
+    return outside
+
+
+def _chains(held: Holdings, rows: _Rows, position: Ints, refused: _Refusals) -> Ints:
+    """Number the rows of ledgers with W = E by the chain of stays that they belong to.
+
+    All copies are alike there: which bookie a newcomer replaced cannot be seen, and does not matter. The j-th start
+    after the first E follows the j-th end.
+    """
+    plain = np.flatnonzero(~rows.striped)
+    of, lo, hi, size = held.row_ledger[plain], held.lo[plain], held.hi[plain], rows.ensemble[plain]
+    by_start, by_end = np.lexsort((lo, of)), np.lexsort((hi, of))
+    # Both orders keep a ledger's rows in the same stretch, so a place in one is a place in the other.
+    nth = np.empty(len(plain), np.int64)
+    nth[by_start] = numbered(of[by_start])
+    place = np.empty(len(plain), np.int64)
+    place[by_start] = np.arange(len(plain))
+    late = np.flatnonzero(nth >= size)
+    before = by_end[place[late] - size[late]]
+    follows = (lo[before] < lo[late]) & (hi[before] + 1 >= lo[late])
+    refused.add(of[late[lo[before] >= lo[late]]], Refusal.UNEXPLAINED_COPIES)
+    refused.add(of[late[~follows]], Refusal.HOLE)
+    root = np.arange(len(plain))
+    root[late[follows]] = before[follows]
+    for _ in range(_DOUBLINGS):
+        further = root[root]
+        if np.array_equal(further, root):
+            break
+        root = further
+    numbers = position.copy()
+    numbers[plain] = np.where(nth < size, nth, 0)[root]
+    return numbers
+
+
+def _tile(held: Holdings, ensemble: Ints, write: Ints, rows: _Rows, position: Ints, refused: _Refusals) -> Decision:
+    """Lay each position's stays end to end, and cut segments where one takes over."""
+    order = np.lexsort((held.lo, position, held.row_ledger))
+    of, at, lo, hi = held.row_ledger[order], position[order], held.lo[order], held.hi[order]
+    size, quorum, striped = rows.ensemble[order], rows.write[order], rows.striped[order]
+    head = heads(of, at)
+    tail = np.append(head[1:], True)[: len(head)]
+
+    def due(n: Ints) -> Ints:
+        counted: Ints = np.where(striped, rank(n, at, size, quorum), n)
+        return counted
+
+    low, high, whole = due(lo), due(hi + 1), due(held.end[of] + 1)
+    over = np.zeros(len(of), np.int64)
+    grows = np.ones(len(of), np.bool_)
+    over[1:] = np.where(head[1:], 0, high[:-1] - low[1:])
+    grows[1:] = head[1:] | ((lo[:-1] < lo[1:]) & (hi[:-1] < hi[1:]))
+    refused.add(of[~grows], Refusal.UNEXPLAINED_COPIES)
+    refused.add(of[(head & (low != 0)) | (over < 0)], Refusal.HOLE)
+    positions = np.bincount(of[head], minlength=held.ledgers)
+    occupied = np.where(write < ensemble, np.minimum(ensemble, held.end + write), ensemble)
+    refused.add(positions < occupied, Refusal.TOO_FEW_POSITIONS)
+    refused.add(positions > occupied, Refusal.UNEXPLAINED_COPIES)
+    refused.add(of[tail & (high != whole)], Refusal.RAGGED_TAIL)
+    accepted = refused.code == 0
+    extra = np.bincount(of, weights=np.maximum(over, 0), minlength=held.ledgers).astype(np.int64)
+    takeover = np.flatnonzero(~head & accepted[of])
+    starts_run = striped & ((lo - (at - quorum + 1)) % size == 0)
+    gap = np.where(starts_run, size - quorum, 0)
+    number, first, earliest = _stab(of[takeover], lo[takeover] - gap[takeover], lo[takeover])
+    segments = np.where(accepted, 1, 0)
+    np.maximum.at(segments, of[takeover], number + 1)
+
+    # Cells position by position, so that whoever stays fills the segments after the one he came in.
+    cells = segments * ensemble
+    offset = np.append(0, np.cumsum(cells))
+    segment = np.zeros(len(of), np.int64)
+    segment[takeover] = number
+    kept = np.flatnonzero(accepted[of])
+    cell = np.full(offset[-1], -1)
+    cell[offset[of[kept]] + at[kept] * segments[of[kept]] + segment[kept]] = order[kept]
+    owner = np.repeat(np.arange(held.ledgers), cells)
+    within = np.arange(offset[-1]) - offset[owner]
+    filled = (cell >= 0) | (within % segments[owner] == 0)
+    cell = cell[np.maximum.accumulate(np.where(filled, np.arange(len(cell)), 0))]
+    transposed = offset[owner] + within % ensemble[owner] * segments[owner] + within // ensemble[owner]
+
+    of_segment = np.repeat(np.arange(held.ledgers), segments)
+    base = np.append(0, np.cumsum(segments))
+    begin, begin_low = np.zeros(base[-1], np.int64), np.zeros(base[-1], np.int64)
+    begin[base[of[takeover]] + number] = first
+    np.maximum.at(begin_low, base[of[takeover]] + number, earliest)
+    begin_low[1:] = np.where(of_segment[1:] == of_segment[:-1], np.maximum(begin_low[1:], begin[:-1] + 1), 0)
+    return Decision(refused.code, extra, of_segment, begin, begin_low, cell[transposed])
+
+
+def _stab(of: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
+    """Find for each ledger the fewest points that lie in all its intervals [low, high].
+
+    One round takes one segment of every ledger, so there are as many rounds as takeovers in one ledger at most.
+
+    Returns:
+        Of each interval: the number of its point in its ledger, from 1; the point; its own low.
+    """
+    number, point = np.zeros(len(of), np.int64), np.zeros(len(of), np.int64)
+    todo = np.lexsort((high, of))
+    turn = 0
+    while len(todo):
+        turn += 1
+        head = starts(of[todo])
+        reach = np.repeat(high[todo[head]], np.diff(np.append(head, len(todo))))
+        taken = low[todo] <= reach
+        number[todo[taken]] = turn
+        point[todo[taken]] = reach[taken]
+        todo = todo[~taken]
+    return number, point, low

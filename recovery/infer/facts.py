@@ -1,0 +1,397 @@
+"""Inventory rows of many bookies, in any order, into one column a fact of each ledger.
+
+    strong rows  index, wire, and journal unless the bookie was stopped cleanly (then all of it is in the index): what
+                 the bookie serves, or will serve after its start
+    weak rows    log, and journal of a cleanly stopped bookie: leftovers; evidence of a deletion, never copies
+
+Rows of one (ledger, bookie) are united. Impossible groups mark their ledger and are not used.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.infer.holdings import Holdings, Ints, Mask, group_runs, heads, numbered, starts
+from recovery.model.metadata import DIGEST_SIZES, Digest
+
+MAX_ENTRY: Final = 1 << 60
+"""Ids of entries stay far below 2^63, so that sums of them cannot overflow."""
+DIGESTS: Final = tuple(Digest)
+MAX_GROUPS: Final = 5_000_000
+"""Groups, or runs that must be laid out one by one, of one ledger: what a task can take."""
+NO_LAC: Final = -2
+"""Below every last add confirmed: nothing was seen."""
+
+_COLUMNS: Final = [
+    "bucket", "scope", "ledger", "bookie", "incarnation", "source", "groups", "complete", "limbo", "key_kind", "key",
+    "explicit_lac", "lac_record", "headers",
+]  # fmt: skip
+_ENTRY_HEADER: Final = 32
+_LAC_RECORD: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of each ledger; ledgers in key order, bookies by number.
+
+    Attributes:
+        bucket, scope, ledger: the key.
+        bookies: names, sorted; a bookie is a number of this list.
+        held: entries by (ledger, bookie), of strong rows.
+        row_bookie: of each row of `held`.
+        idle_ledger, idle_bookie: strong rows without entries, sorted by both.
+        any_ledger, any_bookie: all rows, sorted by both, each once.
+        broken: groups or headers are impossible.
+        fragmented: more groups or runs than the limit; such a ledger has no rows in `held`.
+        indexed: an index or a wire answer has it.
+        leftover: entries in logs or old journals of a bookie without a strong row of it.
+        unlisted: entries in logs of a bookie that has a strong row of it.
+        limbo, incomplete: of any row.
+        reincarnated: rows of one bookie from two incarnations.
+        keys: how many distinct master keys; key: one of them, number of `key_values`, or -1.
+        lac: the largest of all headers and explicit ones; explicit: of explicit ones; NO_LAC where there is none.
+        copied: a header's LAC is not below its entry.
+        last_length: at the last entry, -1 where no header of it was read; length: the largest of all headers.
+        lengths_differ: two headers of one entry disagree.
+        digest: number of `DIGESTS`, or -1; verified: every header's bytes agreed; digests_differ.
+    """
+
+    bucket: npt.NDArray[np.int16]
+    scope: Ints
+    ledger: Ints
+    bookies: pa.Array
+    held: Holdings
+    row_bookie: Ints
+    idle_ledger: Ints
+    idle_bookie: Ints
+    any_ledger: Ints
+    any_bookie: Ints
+    broken: Mask
+    fragmented: Mask
+    indexed: Mask
+    leftover: Mask
+    unlisted: Mask
+    limbo: Mask
+    incomplete: Mask
+    reincarnated: Mask
+    keys: Ints
+    key: Ints
+    key_values: pa.Array
+    lac: Ints
+    explicit: Ints
+    copied: Mask
+    last_length: Ints
+    length: Ints
+    lengths_differ: Mask
+    digest: Ints
+    verified: Mask
+    digests_differ: Mask
+
+    @property
+    def count(self) -> int:
+        """How many ledgers there are."""
+        return len(self.ledger)
+
+
+def _ints(column: Any, missing: int = 0) -> Ints:  # noqa: ANN401 - an Arrow column
+    if column.null_count:
+        column = pc.fill_null(column, missing)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    values: Ints = column.to_numpy(zero_copy_only=False)
+    return values if values.dtype == np.int64 else values.astype(np.int64)
+
+
+def _mask(column: Any) -> Mask:  # noqa: ANN401 - an Arrow column
+    flags: Mask = _ints(pc.cast(column, pa.int8())) != 0
+    return flags
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    chunk = column.combine_chunks()
+    return pa.concat_arrays(chunk.chunks) if isinstance(chunk, pa.ChunkedArray) else chunk
+
+
+def _fold(ufunc: np.ufunc, values: Ints, owner: Ints, owners: int, empty: int) -> Ints:
+    """Fold values by their owner, in any order."""
+    folded = np.full(owners, empty)
+    ufunc.at(folded, owner, values)
+    return folded
+
+
+def _any(owner: Ints, owners: int) -> Mask:
+    found = np.zeros(owners, np.bool_)
+    found[owner] = True
+    return found
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
+    """Number equal values; -1 for null."""
+    coded = _one(column.dictionary_encode()) if column.num_chunks else pa.array([], column.type).dictionary_encode()
+    return _ints(coded.indices, -1), coded.dictionary
+
+
+def _bookie_codes(columns: list[pa.ChunkedArray]) -> tuple[list[Ints], pa.Array]:
+    names = pc.unique(pa.chunked_array([c for column in columns for c in column.chunks], pa.string()))
+    names = names.take(pc.sort_indices(names))
+    return [_ints(pc.index_in(column, value_set=names), -1) for column in columns], names
+
+
+def _flat(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
+    """Return the row of each list item, and the items."""
+    lists = _one(column)
+    return np.repeat(np.arange(len(lists)), _ints(pc.list_value_length(lists))), lists.flatten()
+
+
+def read(
+    copies: pa.Table, bookies: pa.Table, *, max_groups: int = MAX_GROUPS, same_keys: Mapping[bytes, bytes] | None = None
+) -> Facts:
+    """Gather the facts of every ledger of a table of copies.
+
+    Args:
+        copies: COPIES, rows of any number of inventories in any order.
+        bookies: BOOKIES.
+        max_groups: more groups or runs of one ledger make it fragmented.
+        same_keys: keys (SHA-256, as in COPIES) that stand for another one.
+    """
+    copies = copies.select(_COLUMNS)
+    (of_bookie, listed), names = _bookie_codes([copies["bookie"], bookies["bookie"]])
+    clean_stop = np.zeros(len(names), np.bool_)
+    clean_stop[listed] = ~_mask(pc.fill_null(bookies["dirty"], True))  # noqa: FBT003 - Arrow's signature
+    bucket, scope, ledger = (_ints(copies[name]) for name in ("bucket", "scope", "ledger"))
+    order = np.lexsort((of_bookie, ledger, scope, bucket))
+    if not np.array_equal(order, np.arange(len(order))):
+        copies = copies.take(pa.array(order))
+        bucket, scope, ledger, of_bookie = bucket[order], scope[order], ledger[order], of_bookie[order]
+    head = heads(bucket, scope, ledger)
+    of = np.cumsum(head) - 1
+    count = int(head.sum())
+
+    source, kinds = _codes(copies["source"])
+    kind_of = {name: at for at, name in enumerate(kinds.to_pylist())}
+    in_index = np.isin(source, [kind_of.get("index", -9), kind_of.get("wire", -9)])
+    strong = in_index | ((source == kind_of.get("journal", -9)) & ~clean_stop[of_bookie])
+
+    # A unit is one (ledger, bookie); records are what the table has rows of.
+    unit_head = head | heads(of_bookie)
+    unit = np.cumsum(unit_head) - 1
+    unit_of, unit_bookie = of[unit_head], of_bookie[unit_head]
+    unit_strong = _any(unit[strong], len(unit_of))
+
+    record, items = _flat(copies["groups"])
+    first, last, size, period = (_ints(items.field(at)) for at in range(4))
+    weak = ~strong[record]
+    leftover = _any(of[record[weak & ~unit_strong[unit[record]]]], count)
+    unlisted = _any(of[record[weak & unit_strong[unit[record]]]], count)
+    possible = (
+        (first >= 0) & (first <= last) & (last <= MAX_ENTRY) & (size >= 1) & (size <= MAX_ENTRY)
+        & np.where(last > first, (period > size) & ((last - first) % np.maximum(period, 1) == 0), period == 0)
+    )  # fmt: skip
+    broken = _any(of[record[~possible]], count)
+    fragmented = np.bincount(of[record], minlength=count) > max_groups
+    use = np.flatnonzero(~weak & possible & ~fragmented[of[record]])
+    grouped = (unit[record[use]], first[use], last[use], size[use], period[use])
+    grouped, too_many = _united(*grouped, unit_of, max_groups)
+    fragmented |= too_many
+    group_unit = grouped[0]
+    row_unit = group_unit[starts(group_unit)]
+    row_of = unit_of[row_unit]
+    held = Holdings.of(count, row_of, np.cumsum(heads(group_unit)) - 1, *grouped[1:])
+    idle = np.flatnonzero(unit_strong & ~_any(row_unit, len(unit_of)))
+
+    incarnation = _ints(copies["incarnation"])
+    moved = np.zeros(len(of), np.bool_)
+    moved[1:] = ~unit_head[1:] & (incarnation[1:] != incarnation[:-1])
+
+    key, key_values = _codes(copies["key"])
+    if same_keys:
+        renamed = pc.index_in(key_values, value_set=pa.array(list(same_keys), pa.binary()))
+        others = pa.array(list(same_keys.values()), pa.binary())
+        key_values = pc.coalesce(others.take(renamed), key_values)
+        first_of = _ints(pc.index_in(key_values, value_set=pc.unique(key_values)))
+        key, key_values = np.where(key < 0, -1, first_of[key]) if len(key_values) else key, pc.unique(key_values)
+    key = np.where(_ints(pc.index_in(copies["key_kind"], value_set=pa.array(["set"])), -1) == 0, key, -1)
+    explicit = _fold(np.maximum, _ints(copies["explicit_lac"], NO_LAC), of, count, NO_LAC)
+    headers = _headers(copies, of, strong, held.end, count)
+    broken |= headers.pop("beyond")
+    lac = np.maximum(explicit, headers.pop("header_lac"))
+    digest = headers.pop("digest")
+    return Facts(
+        bucket=bucket[head].astype(np.int16),
+        scope=scope[head],
+        ledger=ledger[head],
+        bookies=names,
+        held=held,
+        row_bookie=unit_bookie[row_unit],
+        idle_ledger=unit_of[idle],
+        idle_bookie=unit_bookie[idle],
+        any_ledger=unit_of,
+        any_bookie=unit_bookie,
+        broken=broken,
+        fragmented=fragmented,
+        indexed=_any(of[in_index], count),
+        leftover=leftover,
+        unlisted=unlisted,
+        limbo=_any(of[_mask(copies["limbo"])], count),
+        incomplete=_any(of[~_mask(copies["complete"])], count),
+        reincarnated=_any(of[moved], count),
+        keys=_distinct(key, of, count),
+        key=_fold(np.maximum, key, of, count, -1),
+        key_values=key_values,
+        lac=lac,
+        explicit=explicit,
+        digest=digest,
+        **headers,
+    )
+
+
+def _distinct(code: Ints, owner: Ints, owners: int) -> Ints:
+    """Return 0, 1, or 2 for more: how many distinct codes each owner has; -1 is none."""
+    known = np.flatnonzero(code >= 0)
+    least = _fold(np.minimum, code[known], owner[known], owners, 1 << 62)
+    most = _fold(np.maximum, code[known], owner[known], owners, -1)
+    return np.where(most < 0, 0, np.where(least == most, 1, 2))
+
+
+def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) -> dict[str, Any]:
+    """Fold the entry headers of each ledger's strong rows into fields of `Facts`, and `header_lac`, `beyond`."""
+    record, items = _flat(copies["headers"])
+    if not strong.all():
+        kept = np.flatnonzero(strong[record])
+        record, items = record[kept], items.take(pa.array(kept))
+    owner = of[record]
+    entry, lac, length, size = (_ints(items.field(at)) for at in range(4))
+    at_end = np.flatnonzero(entry == end[owner])
+    earlier = np.flatnonzero(entry != end[owner])
+    differ = _fold(np.minimum, length[at_end], owner[at_end], count, 1 << 62)
+    last_length = _fold(np.maximum, length[at_end], owner[at_end], count, -1)
+    lengths_differ = (last_length >= 0) & (differ != last_length)
+    order = earlier[np.lexsort((length[earlier], entry[earlier], owner[earlier]))]
+    same = (owner[order][1:] == owner[order][:-1]) & (entry[order][1:] == entry[order][:-1])
+    lengths_differ[owner[order][1:][same & (length[order][1:] != length[order][:-1])]] = True
+
+    named = _ints(pc.index_in(items.field(4), value_set=pa.array(DIGESTS, pa.string())), -1)
+    kinds = _distinct(named, owner, count)
+    digest = np.where(kinds == 1, _fold(np.maximum, named, owner, count, -1), -1)
+    every = ~_any(owner[named < 0], count)
+    by_width = _width_digest(copies, of, owner, entry, length, size, count)
+    return {
+        "header_lac": _fold(np.maximum, lac, owner, count, NO_LAC),
+        "copied": _any(owner[lac >= entry], count),
+        "last_length": last_length,
+        "length": _fold(np.maximum, length, owner, count, -1),
+        "lengths_differ": lengths_differ,
+        "digest": np.where(kinds == 0, by_width, digest),
+        "verified": (kinds == 1) & every,
+        "digests_differ": kinds > 1,
+        "beyond": _any(owner[(entry > end[owner]) | (entry < 0) | (length < 0)], count),
+    }
+
+
+def _width_digest(copies: pa.Table, of: Ints, owner: Ints, entry: Ints, length: Ints, size: Ints, count: int) -> Ints:
+    """Tell the digest type of each ledger by the bytes that it takes, where all places that show it agree; else -1.
+
+    Only HMAC and DUMMY: a CRC needs no password, so one that did not verify is not believed.
+    """
+    order = np.lexsort((entry, owner))
+    o, e, total = owner[order], entry[order], length[order]
+    payload = np.full(len(order), -1)
+    payload[1:] = np.where((o[1:] == o[:-1]) & (e[1:] == e[:-1] + 1), total[1:] - total[:-1], -1)
+    payload = np.where(e == 0, total, payload)
+    shown = np.flatnonzero(payload >= 0)
+    width = size[order][shown] - _ENTRY_HEADER - payload[shown]
+    records = _ints(pc.binary_length(copies["lac_record"]), -1)
+    stored = np.flatnonzero(records >= 0)
+    widths = np.append(width, records[stored] - _LAC_RECORD)
+    owners = np.append(o[shown], of[stored])
+    code = np.full(len(widths), len(DIGESTS))
+    for digest in (Digest.HMAC, Digest.DUMMY):
+        code[widths == DIGEST_SIZES[digest]] = DIGESTS.index(digest)
+    kinds = _distinct(code, owners, count)
+    found = np.where(kinds == 1, _fold(np.maximum, code, owners, count, -1), -1)
+    return np.where(found < len(DIGESTS), found, -1)
+
+
+_Grouped = tuple[Ints, Ints, Ints, Ints, Ints]
+
+
+def _united(
+    unit: Ints, first: Ints, last: Ints, size: Ints, period: Ints, unit_of: Ints, limit: int
+) -> tuple[_Grouped, Mask]:
+    """Sort the groups of each unit, and unite those that overlap or touch.
+
+    Returns:
+        Units and groups; and which ledgers have too many runs to be laid out, whose groups are left out.
+    """
+    ledgers = int(unit_of.max(initial=-1)) + 1
+    too_many = np.zeros(ledgers, np.bool_)
+    apart = np.ones(len(unit), np.bool_)
+    apart[1:] = (unit[1:] != unit[:-1]) | (first[1:] > last[:-1] + size[:-1])
+    if apart.all():
+        return (unit, first, last, size, period), too_many
+    order = np.lexsort((first, unit))
+    unit, first, last, size, period = (column[order] for column in (unit, first, last, size, period))
+    apart = np.ones(len(unit), np.bool_)
+    apart[1:] = (unit[1:] != unit[:-1]) | (first[1:] > last[:-1] + size[:-1])
+    mixed = np.zeros(len(unit_of), np.bool_)
+    mixed[unit[~apart]] = True
+    runs = group_runs(first, last, period)
+    touched = mixed[unit]
+    total = np.bincount(unit_of[unit[touched]], weights=np.minimum(runs[touched], limit + 1), minlength=ledgers)
+    too_many |= total > limit
+    runs = np.where(touched & ~too_many[unit_of[unit]], runs, 0)
+    laid = np.repeat(np.arange(len(unit)), runs)
+    begin = first[laid] + numbered(laid) * period[laid]
+    united = _merged_runs(unit[laid], begin, begin + size[laid])
+    kept = ~touched & ~too_many[unit_of[unit]]
+    both = tuple(
+        np.append(column[kept], new) for column, new in zip((unit, first, last, size, period), united, strict=True)
+    )
+    order = np.lexsort((both[1], both[0]))
+    unit, first, last, size, period = (column[order] for column in both)
+    return (unit, first, last, size, period), too_many
+
+
+def _merged_runs(unit: Ints, begin: Ints, end: Ints) -> _Grouped:
+    """Unite runs [begin, end) of each unit, and group what comes of it."""
+    order = np.lexsort((begin, unit))
+    unit, begin, end = unit[order], begin[order], end[order]
+    # Ends as small numbers, so that units can be set apart by adding: the reach so far is one accumulated maximum.
+    known, small = np.unique(end, return_inverse=True)
+    shift = (np.cumsum(heads(unit)) - 1) * (len(known) + 1)
+    reach = known[np.maximum.accumulate(small + shift) - shift] if len(unit) else end
+    new = np.ones(len(unit), np.bool_)
+    new[1:] = (unit[1:] != unit[:-1]) | (begin[1:] > reach[:-1])
+    head = np.flatnonzero(new)
+    tail = np.append(head[1:], len(unit))[: len(head)] - 1
+    unit, begin, size = unit[head], begin[head], reach[tail] - begin[head]
+    at, first, last, size, period = _regroup(unit, begin, size)
+    return unit[at], first, last, size, period
+
+
+def _regroup(key: Ints, first: Ints, size: Ints) -> _Grouped:
+    n = first.size
+    if n == 0:
+        return key, first, first, size, first
+    hard = np.ones(n, np.bool_)
+    hard[1:] = (size[1:] != size[:-1]) | (key[1:] != key[:-1])
+    step = np.zeros(n, np.int64)
+    step[1:] = first[1:] - first[:-1]
+    breaks = np.zeros(n, np.bool_)
+    breaks[2:] = step[2:] != step[1:-1]
+    breaks[1:] &= ~hard[:-1]
+    breaks &= ~hard
+    at = np.flatnonzero(breaks)
+    if at.size:
+        chain = np.r_[True, at[1:] != at[:-1] + 1]
+        place = np.arange(at.size)
+        hard[at[(place - np.maximum.accumulate(np.where(chain, place, 0))) % 2 == 0]] = True
+    head = np.flatnonzero(hard)
+    tail = np.append(head[1:], n) - 1
+    period = np.where(tail > head, step[np.minimum(head + 1, n - 1)], 0)
+    return head, first[head], first[tail], size[head], period

@@ -1,0 +1,121 @@
+"""What bookies hold of many ledgers, as flat columns that whole batches are decided on.
+
+    c(m)       = m // E * W + min(m mod E, W)        entries y in [0, m) with y mod E < W
+    a          = (p - W + 1) mod E                   phase: where the runs of position p start
+    rank(n, p) = c(n - a + E) - c(E - a)             entries of position p in [0, n)
+
+A position p holds entry e iff (p - e) mod E < W. Source: apache/bookkeeper 9590a97, RoundRobinDistributionSchedule.
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Rows of (ledger, bookie) that hold at least one entry, each with its groups; sorted by both.
+
+    Attributes:
+        ledgers: how many there are; a ledger is a number below it, and may have no row.
+        end: of each ledger, the highest entry that any row holds; -1 without a row.
+        row_ledger: ascending.
+        lo, hi, count: of each row, its first and last entry, and how many it holds.
+        last_start, last_size: of each row's last run.
+        single: the last run is the row's only one.
+        group_row: ascending.
+        first, last, size, period: of each group, ascending and disjoint in its row.
+    """
+
+    ledgers: int
+    end: Ints
+    row_ledger: Ints
+    lo: Ints
+    hi: Ints
+    count: Ints
+    last_start: Ints
+    last_size: Ints
+    single: Mask
+    group_row: Ints
+    first: Ints
+    last: Ints
+    size: Ints
+    period: Ints
+
+    @classmethod
+    def of(
+        cls, ledgers: int, row_ledger: Ints, group_row: Ints, first: Ints, last: Ints, size: Ints, period: Ints
+    ) -> "Holdings":
+        """Sum up rows of groups; every row has at least one."""
+        head = starts(group_row)
+        tail = np.append(head[1:], len(group_row))[: len(head)] - 1
+        runs = group_runs(first, last, period)
+        hi = last[tail] + size[tail] - 1
+        end = np.full(ledgers, -1)
+        np.maximum.at(end, row_ledger, hi)
+        count = np.add.reduceat(runs * size, head) if len(head) else np.zeros(0, np.int64)
+        single = (head == tail) & (runs[tail] == 1)
+        return cls(
+            ledgers, end, row_ledger, first[head], hi, count, last[tail], size[tail], single,
+            group_row, first, last, size, period,
+        )  # fmt: skip
+
+    def pick(self, ledgers: Ints) -> "tuple[Holdings, Ints]":
+        """Return the rows of some ledgers, ascending, renumbered; and which rows these were."""
+        number = np.full(self.ledgers, -1)
+        number[ledgers] = np.arange(len(ledgers))
+        rows = np.flatnonzero(number[self.row_ledger] >= 0)
+        new_row = np.full(len(self.row_ledger), -1)
+        new_row[rows] = np.arange(len(rows))
+        groups = np.flatnonzero(new_row[self.group_row] >= 0)
+        picked = {name: getattr(self, name)[rows] for name in _ROW_FIELDS}
+        picked["row_ledger"] = number[picked["row_ledger"]]
+        grouped = {name: getattr(self, name)[groups] for name in _GROUP_FIELDS}
+        grouped["group_row"] = new_row[grouped["group_row"]]
+        return Holdings(ledgers=len(ledgers), end=self.end[ledgers], **picked, **grouped), rows
+
+
+_NAMES = [field.name for field in fields(Holdings)]
+_ROW_FIELDS = _NAMES[_NAMES.index("row_ledger") : _NAMES.index("group_row")]
+_GROUP_FIELDS = _NAMES[_NAMES.index("group_row") :]
+
+
+def heads(*keys: Ints) -> Mask:
+    """Say of each place whether any key differs from the one before; the first place does."""
+    head = np.ones(len(keys[0]), np.bool_)
+    head[1:] = False
+    for key in keys:
+        head[1:] |= key[1:] != key[:-1]
+    return head
+
+
+def starts(*keys: Ints) -> Ints:
+    """Return where each stretch of equal keys begins."""
+    return np.flatnonzero(heads(*keys))
+
+
+def numbered(key: Ints) -> Ints:
+    """Count the values inside each stretch of equal ones, from 0."""
+    head = starts(key)
+    return np.arange(len(key)) - np.repeat(head, np.diff(np.append(head, len(key))))
+
+
+def group_runs(first: Ints, last: Ints, period: Ints) -> Ints:
+    """Return how many runs each group has."""
+    return (last - first) // np.maximum(period, 1) + 1
+
+
+def c(m: Ints, ensemble: Ints, write: Ints) -> Ints:
+    """Return how many y in [0, m) have y mod E < W."""
+    counted: Ints = m // ensemble * write + np.minimum(m % ensemble, write)
+    return counted
+
+
+def rank(n: Ints, position: Ints, ensemble: Ints, write: Ints) -> Ints:
+    """Return how many entries of a position stand in [0, n)."""
+    phase = (position - write + 1) % ensemble
+    return c(n - phase + ensemble, ensemble, write) - c(ensemble - phase, ensemble, write)

@@ -1,0 +1,247 @@
+"""What a ledger of this cluster may look like where its own copies do not say: counted shapes, in order of weight.
+
+A ledger whose copies are striped shows E and W. One whose bookies all hold all of it does not: three full copies may be
+a 3/3 ledger, a 4/4 one that lost a bookie, or a 2/2 one with a leftover. Such shapes count only with support; the rule
+and its reasons are in `docs/design/0002-common-path.md`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from recovery.infer import facts
+from recovery.infer.holdings import Holdings, Ints, group_runs
+
+FEWEST: Final = 2
+"""Full-copy ledgers that a shape needs: one may be a leftover or a loss."""
+SHARE: Final = 0.02
+"""Share of all full-copy ledgers that a shape needs: what one bookie of a large cluster can fake is less."""
+CHANCE: Final = 0.01
+"""A bookie that takes part in none, or in all, is blamed if that is less likely by chance."""
+SLACK: Final = 2
+"""How many times what one bookie's loss or leftovers explain still counts as explained by it."""
+
+BOOKKEEPER_DEFAULT: Final = (3, 2, 2)
+"""What BookKeeper's client takes when nothing is said. Source: apache/bookkeeper 9590a97, BookKeeper.createLedger."""
+
+_PERIODIC: Final = 3
+"""Runs that a group needs to show a period: two have one by chance."""
+_LARGEST: Final = 1 << 20
+"""Ensembles are smaller; both numbers of a shape fit in one."""
+
+
+class Source(StrEnum):
+    """Where a shape or an ack quorum is known from; stored with alternatives."""
+
+    CLUSTER = "cluster"
+    SNAPSHOT = "snapshot"
+    DEFAULT_QUORUM = "default-quorum"
+    BOOKKEEPER_DEFAULT = "bookkeeper-default"
+    WRITE_QUORUM = "write-quorum"
+    """BookKeeper's own rule for a record that does not hold A: A = W."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeCounts:
+    """How many ledgers show which shape; counts of parts of a cluster add up.
+
+    Attributes:
+        striped: (E, W), W < E, to ledgers.
+        full: how many bookies hold all of a ledger and nobody holds a part, to ledgers.
+        members: the same number, to the bookies that are among them, each with in how many.
+        bookies: all that were seen.
+    """
+
+    striped: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    full: Mapping[int, int] = field(default_factory=dict)
+    members: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    bookies: frozenset[str] = frozenset()
+
+    def __add__(self, other: "ShapeCounts") -> "ShapeCounts":
+        return ShapeCounts(
+            dict(Counter(self.striped) + Counter(other.striped)),
+            dict(Counter(self.full) + Counter(other.full)),
+            {
+                copies: dict(Counter(self.members.get(copies, {})) + Counter(other.members.get(copies, {})))
+                for copies in {*self.members, *other.members}
+            },
+            self.bookies | other.bookies,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same as JSON values."""
+        return {
+            "striped": [[*shape, count] for shape, count in sorted(self.striped.items())],
+            "full": [[copies, count, self.members.get(copies, {})] for copies, count in sorted(self.full.items())],
+            "bookies": sorted(self.bookies),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "ShapeCounts":
+        """Return what `to_json` was made from."""
+        return cls(
+            {(ensemble, write): count for ensemble, write, count in value["striped"]},
+            {copies: count for copies, count, _ in value["full"]},
+            {copies: dict(members) for copies, _, members in value["full"]},
+            frozenset(value["bookies"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One shape that a ledger may have.
+
+    Attributes:
+        weight: the share of the ledgers that its source counts.
+    """
+
+    ensemble: int
+    write: int
+    weight: float
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What may be assumed of ledgers that do not show it.
+
+    Attributes:
+        hypotheses: in the order in which they are tried.
+        acks: (E, W) to the A that a snapshot has most often.
+        default: (E, W, A) as the operator says.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    acks: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    default: tuple[int, int, int] | None = None
+
+    @classmethod
+    def build(
+        cls,
+        shapes: ShapeCounts,
+        catalog_counts: Mapping[tuple[int, int, int], int] | None = None,
+        default_quorum: tuple[int, int, int] | None = None,
+    ) -> "Prior":
+        """Order what is known: this cluster's own ledgers, a snapshot, the operator's word, else BookKeeper's default.
+
+        Args:
+            shapes: counted on copies.
+            catalog_counts: (E, W, A) of stored metadata, to ledgers.
+            default_quorum: (E, W, A).
+        """
+        stored: Counter[tuple[int, int]] = Counter()
+        acks: dict[tuple[int, int], Counter[int]] = {}
+        for (ensemble, write, ack), count in (catalog_counts or {}).items():
+            if 1 <= ack <= write <= ensemble:
+                stored[ensemble, write] += count
+                acks.setdefault((ensemble, write), Counter())[ack] += count
+        seen = Counter(shapes.striped) + Counter({(n, n): shapes.full[n] for n in supported(shapes)})
+        found = [*_weighed(seen, Source.CLUSTER), *_weighed(stored, Source.SNAPSHOT)]
+        if default_quorum is not None:
+            found.append(Hypothesis(default_quorum[0], default_quorum[1], 0.0, Source.DEFAULT_QUORUM))
+        if not found:
+            found.append(Hypothesis(*BOOKKEEPER_DEFAULT[:2], 0.0, Source.BOOKKEEPER_DEFAULT))
+        first: dict[tuple[int, int], Hypothesis] = {}
+        for hypothesis in found:
+            first.setdefault((hypothesis.ensemble, hypothesis.write), hypothesis)
+        most = {shape: max(sorted(counts), key=counts.__getitem__) for shape, counts in acks.items()}
+        return cls(tuple(first.values()), most, default_quorum)
+
+    def ack_quorum(self, ensemble: int, write: int) -> tuple[int, Source]:
+        """Return the A of a shape, and where it is from."""
+        if (ensemble, write) in self.acks:
+            return self.acks[ensemble, write], Source.SNAPSHOT
+        if self.default is not None and self.default[:2] == (ensemble, write):
+            return self.default[2], Source.DEFAULT_QUORUM
+        if not self.acks and self.default is None and (ensemble, write) == BOOKKEEPER_DEFAULT[:2]:
+            return BOOKKEEPER_DEFAULT[2], Source.BOOKKEEPER_DEFAULT
+        return write, Source.WRITE_QUORUM
+
+
+def _weighed(counts: Mapping[tuple[int, int], int], source: Source) -> Iterable[Hypothesis]:
+    total = sum(counts.values())
+    for shape, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        yield Hypothesis(*shape, count / total, source)
+
+
+def supported(shapes: ShapeCounts) -> list[int]:
+    """Return the numbers of full copies that are believed to be ensembles, not losses or leftovers of others."""
+    total = sum(shapes.full.values())
+    return sorted(
+        copies
+        for copies, count in shapes.full.items()
+        if count >= FEWEST and count >= SHARE * total and not _one_bookie_explains(shapes, copies)
+    )
+
+
+def _one_bookie_explains(shapes: ShapeCounts, copies: int) -> bool:
+    """Whether ledgers with so many copies look like those with one more, or one less, and one odd bookie.
+
+    A wiped bookie takes part in none of them, one with leftovers in all of them. With n ledgers of m copies over B
+    bookies, some m / B of them are on that bookie.
+    """
+    count, bookies = shapes.full[copies], len(shapes.bookies)
+    takes_part = [shapes.members.get(copies, {}).get(bookie, 0) for bookie in shapes.bookies]
+    share = min(1.0, copies / bookies) if bookies else 1.0
+    more, fewer = shapes.full.get(copies + 1, 0), shapes.full.get(copies - 1, 0)
+    lost = 0 in takes_part and bookies * (1 - share) ** count < CHANCE
+    if lost and more and count * (bookies - copies - 1) <= SLACK * more * (copies + 1):
+        return True
+    left_over = count in takes_part and bookies * share**count < CHANCE
+    return bool(left_over and fewer and count * (bookies - copies + 1) <= SLACK * fewer * (copies - 1))
+
+
+def observed_shapes(held: Holdings) -> tuple[Ints, Ints]:
+    """Return E and W of each ledger that shows them: all groups of three runs or more agree; else 0 and 0."""
+    runs = group_runs(held.first, held.last, held.period)
+    periodic = (runs >= _PERIODIC) & (held.size < held.period) & (held.period < _LARGEST)
+    shape = held.period[periodic] * _LARGEST + held.size[periodic]
+    of = held.row_ledger[held.group_row[periodic]]
+    least, most = np.full(held.ledgers, 1 << 62), np.full(held.ledgers, -1)
+    np.minimum.at(least, of, shape)
+    np.maximum.at(most, of, shape)
+    agreed = least == most
+    return np.where(agreed, most // _LARGEST, 0), np.where(agreed, most % _LARGEST, 0)
+
+
+def count_shapes(copies: pa.Table, bookies: pa.Table) -> ShapeCounts:
+    """Count the shapes that ledgers show by themselves.
+
+    Only ledgers of one key, that no bookie is in doubt about, and without copies of re-replication. A striped one
+    counts if at least E bookies hold it; one with full copies if it is longer than any write quorum could hide.
+
+    Args:
+        copies: COPIES, in any order.
+        bookies: BOOKIES.
+    """
+    known = facts.read(copies, bookies)
+    held = known.held
+    sound = ~(known.broken | known.fragmented | known.limbo | known.copied | known.leftover | known.unlisted)
+    sound &= ~known.reincarnated & (known.keys == 1)
+    holders = np.bincount(held.row_ledger, minlength=known.count)
+    ensemble, write = observed_shapes(held)
+    striped = sound & (ensemble > 0) & (ensemble <= holders)
+    shapes, counts = np.unique(np.stack([ensemble[striped], write[striped]]), axis=1, return_counts=True)
+    whole_row = (held.lo == 0) & (held.hi == held.end[held.row_ledger]) & (held.count == held.hi + 1)
+    whole = np.bincount(held.row_ledger, weights=whole_row, minlength=known.count) == holders
+    full = sound & whole & (holders > 0) & (known.held.end >= holders)
+    copies_of, ledgers = np.unique(holders[full], return_counts=True)
+    member = full[held.row_ledger]
+    pairs, taken = np.unique(
+        np.stack([holders[held.row_ledger[member]], known.row_bookie[member]]), axis=1, return_counts=True
+    )
+    names = known.bookies.to_pylist()
+    members: dict[int, dict[str, int]] = {}
+    for number, bookie, count in zip(pairs[0].tolist(), pairs[1].tolist(), taken.tolist(), strict=True):
+        members.setdefault(number, {})[names[bookie]] = count
+    return ShapeCounts(
+        {(e, w): n for e, w, n in zip(shapes[0].tolist(), shapes[1].tolist(), counts.tolist(), strict=True)},
+        dict(zip(copies_of.tolist(), ledgers.tolist(), strict=True)),
+        members,
+        frozenset(names),
+    )
