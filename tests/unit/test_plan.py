@@ -216,9 +216,8 @@ def test_findings_have_ids_that_outlive_a_run_and_hold_no_secrets() -> None:
     ours, theirs = reconstruction(row(1), held(2, ["b0:1"])), stored(row(1, last_entry=8))
     matched = diff.match(ours, theirs)
     missing = ours.take(pa.array(matched.missing))
-    tables_of = [
-        plan.findings(diff.disagreements(ours, theirs, matched), missing, run=run, at=datetime.now(UTC)) for run in ("a", "b")
-    ]
+    found, now = diff.disagreements(ours, theirs, matched), datetime.now(UTC)
+    tables_of = [plan.findings(found, missing, run=run, at=now) for run in ("a", "b")]
     first, second = (t.to_pylist() for t in tables_of)
     assert [f["id"] for f in first] == [f["id"] for f in second]
     assert {f["category"] for f in first} == {"ENTRIES_BEYOND_LAST_ENTRY", "HELD"}
