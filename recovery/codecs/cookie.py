@@ -1,0 +1,136 @@
+r"""Cookie: which bookie a disk belongs to, and its folders in order (``VERSION``, and ``cookies/<bookie id>``).
+
+Text, UTF-8, lines end with LF.
+
+    line  layout 3                  layouts 4 and 5
+    1     3                         layout version
+    2     bookie id                 protobuf text of CookieFormat (proto/recovery/codecs/_pb/cookie.proto):
+    3     journal folders           bookieHost, journalDir, ledgerDirs as in layout 3, then where not empty
+    4     ledger folders            instanceId and (from layout 5 on) indexDirs
+
+    journal folders           joined with ","
+    ledger and index folders  their number in decimal, then a TAB and the path for each; in text TAB is written \t
+
+Layout 1 has no file; layout 2 is the number alone and names no bookie. Layouts above 5 are read as 5.
+
+Source: apache/bookkeeper 9590a97, bookie/Cookie; bookie-storage §1.3.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf import text_format
+
+from recovery.codecs._pb.cookie_pb2 import CookieFormat
+from recovery.errors import FormatError, Reason
+
+_RAW_LAYOUT: Final = 3
+_LAYOUT: Final = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """The identity of a bookie's disks.
+
+    Attributes:
+        layout_version: 3 or more.
+        bookie_id: as ensembles name the bookie.
+        journal_dirs: in configured order, without ``current``.
+        ledger_dirs: the same.
+        index_dirs: the same; None: the ledger folders.
+        instance_id: of the cluster; None if the cookie names none.
+    """
+
+    layout_version: int
+    bookie_id: str
+    journal_dirs: tuple[str, ...]
+    ledger_dirs: tuple[str, ...]
+    index_dirs: tuple[str, ...] | None = None
+    instance_id: str | None = None
+
+
+def decode(raw: bytes | memoryview) -> Cookie:
+    """Return a cookie.
+
+    Raises:
+        FormatError: not a cookie, or one that names no bookie.
+    """
+    if not raw:
+        raise FormatError(Reason.EMPTY, "cookie", 0)
+    try:
+        text = bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(Reason.BAD_VALUE, "cookie", error.start, "not UTF-8") from error
+    first, _, rest = text.partition("\n")
+    if not _LAYOUT.fullmatch(first):
+        raise FormatError(Reason.BAD_MAGIC, "cookie", 0, "the first line is not a layout version")
+    layout = int(first)
+    if layout < _RAW_LAYOUT:
+        raise FormatError(Reason.BAD_VERSION, "cookie", 0, f"layout {layout} names no bookie")
+    return _decode_lines(rest) if layout == _RAW_LAYOUT else _decode_text(layout, rest)
+
+
+def _decode_lines(text: str) -> Cookie:
+    lines = text.split("\n")
+    if len(lines) < 3:
+        raise FormatError(Reason.TRUNCATED, "cookie", len(text) + 2, "layout 3 has three lines behind the first")
+    return Cookie(_RAW_LAYOUT, lines[0], tuple(lines[1].split(",")), _folders(lines[2], "ledger folders"))
+
+
+def _decode_text(layout: int, text: str) -> Cookie:
+    try:
+        message = text_format.Parse(text, CookieFormat(), allow_unknown_field=True)
+    except text_format.ParseError as error:
+        raise FormatError(Reason.BAD_VALUE, "cookie", 2, f"not CookieFormat as text: {error}") from error
+    if not message.IsInitialized():
+        raise FormatError(Reason.TRUNCATED, "cookie", len(text), "a required field is not there")
+    return Cookie(
+        layout,
+        _text(message.bookieHost, "bookie id"),
+        tuple(_text(message.journalDir, "journal folders").split(",")),
+        _folders(_text(message.ledgerDirs, "ledger folders"), "ledger folders"),
+        _folders(_text(message.indexDirs, "index folders"), "index folders") if message.indexDirs else None,
+        _text(message.instanceId, "instance id") or None,
+    )
+
+
+def _text(raw: bytes, what: str) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(Reason.BAD_VALUE, "cookie", 0, f"{what} not UTF-8") from error
+
+
+def _folders(text: str, what: str) -> tuple[str, ...]:
+    count, *paths = text.split("\t")
+    if count != str(len(paths)):
+        raise FormatError(Reason.BAD_LENGTH, "cookie", 0, f"{what}: {count!r} announced, {len(paths)} there")
+    return tuple(paths)
+
+
+def encode(cookie: Cookie) -> bytes:
+    """Return the bytes of a cookie.
+
+    Raises:
+        ValueError: layout 2 or less, or layout 3 with an instance id or index folders.
+    """
+    if cookie.layout_version < _RAW_LAYOUT:
+        raise ValueError(f"layout {cookie.layout_version}")
+    journals, ledgers = ",".join(cookie.journal_dirs), _joined(cookie.ledger_dirs)
+    if cookie.layout_version == _RAW_LAYOUT:
+        if cookie.instance_id is not None or cookie.index_dirs is not None:
+            raise ValueError("layout 3 has neither instance id nor index folders")
+        return f"{_RAW_LAYOUT}\n{cookie.bookie_id}\n{journals}\n{ledgers}\n".encode()
+    message = CookieFormat(
+        bookieHost=cookie.bookie_id.encode(), journalDir=journals.encode(), ledgerDirs=ledgers.encode()
+    )
+    if cookie.instance_id is not None:
+        message.instanceId = cookie.instance_id.encode()
+    if cookie.index_dirs is not None:
+        message.indexDirs = _joined(cookie.index_dirs).encode()
+    return f"{cookie.layout_version}\n{text_format.MessageToString(message)}".encode()
+
+
+def _joined(folders: tuple[str, ...]) -> str:
+    return "\t".join((str(len(folders)), *folders))

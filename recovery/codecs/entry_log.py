@@ -1,0 +1,376 @@
+"""Entry log: the append-only file in which a bookie keeps entries of many ledgers (``<hex id>.log``).
+
+Big-endian. Offsets and sizes in bytes.
+
+    at    size  field
+    0     4     magic, b"BKLO"
+    4     4     header version, int32: 0 or 1; the records are the same
+    8     8     offset of the first ledgers map, int64; 0: none written
+    16    4     ledgers in the map, int32
+    20    1004  zero
+    1024        records: int32 n, then n bytes of an entry; n is at least 16
+
+    ledgers map, a record of at most 10,000 ledgers; several may follow each other
+    0     4     n = 20 + 16 c, int32
+    4     8     -1, int64
+    12    8     -2, int64
+    20    4     c, int32
+    24    16 c  int64 ledger id, int64 bytes of its records in this log, size fields included
+
+A location is ``log id << 32 | position``; the position is that of the entry, behind the size field.
+
+A log of the direct I/O logger has a header of 4096 bytes (a filler record of ledger -1, entry 0 leads from 1024 to
+4096), fills the rest of every block with 0xf0 up to a multiple of 4096, and ends in reserved zeros. What stands at 1024
+tells the two loggers apart. The default logger's file ends where its last record ends, or inside it after a crash; a log
+of no bytes is normal (the next log is made ahead of time).
+
+Source: apache/bookkeeper 9590a97, bookie/DefaultEntryLogger, bookie/storage/directentrylogger; bookie-storage §3.
+"""
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.codecs.framing import IDS, RECORD, SIZE_FIELD, Successor, find, is_entry, is_proven, zeros_end
+from recovery.errors import Damage, FormatError, Reason
+
+HEADER_SIZE: Final = 1024
+MAX_LOG_ID: Final = (1 << 31) - 1
+_MAGIC: Final = b"BKLO"
+_HEADER: Final = struct.Struct(">4siqi")
+_SIZE: Final = struct.Struct(">i")
+_MAP: Final = struct.Struct(">iqqi")
+_MAP_ENTRY: Final = 16
+_MAP_LEDGERS: Final = 10_000
+_NO_LEDGER: Final = -1
+_MAP_ID: Final = -2
+_FILLER_ID: Final = 0
+_BLOCK: Final = 4096
+_FILLER: Final = _BLOCK - HEADER_SIZE - SIZE_FIELD
+_PADDING: Final = b"\xf0"
+_RUN: Final = 65_536
+_NAME: Final = re.compile(r"([0-9a-fA-F]{1,8})\.log")
+_LOCATION_LOW: Final = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeader:
+    """The fields of a log's header.
+
+    Attributes:
+        version: 0 or 1.
+        map_offset: where the ledgers map begins; 0 if none was written.
+        map_ledgers: how many ledgers it lists.
+    """
+
+    version: int
+    map_offset: int
+    map_ledgers: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntryAt:
+    """An entry in a log.
+
+    Attributes:
+        ledger: not negative.
+        entry: not negative.
+        position: of the entry's first byte, as locations point to it.
+        size: of the entry in bytes.
+    """
+
+    ledger: int
+    entry: int
+    position: int
+    size: int
+
+
+class Columns(NamedTuple):
+    """All entries of a log as arrays of equal length, in file order, and its damage."""
+
+    ledger: npt.NDArray[np.int64]
+    entry: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+    damage: tuple[Damage, ...]
+
+
+class _Run(NamedTuple):
+    ledger: list[int]
+    entry: list[int]
+    position: list[int]
+    size: list[int]
+
+
+def decode_header(head: bytes | memoryview) -> LogHeader:
+    """Return the header of a log.
+
+    A log whose header is refused can still be scanned: records do not depend on it.
+
+    Args:
+        head: the first bytes of the log; 20 are looked at.
+
+    Raises:
+        FormatError: no bytes, too few, another magic, or a version that is not known.
+    """
+    if not head:
+        raise FormatError(Reason.EMPTY, "entry log", 0)
+    if len(head) < _HEADER.size:
+        raise FormatError(Reason.TRUNCATED, "entry log", len(head), "the header is cut")
+    magic, version, map_offset, map_ledgers = _HEADER.unpack_from(head)
+    if magic != _MAGIC:
+        raise FormatError(Reason.BAD_MAGIC, "entry log", 0)
+    if version not in (0, 1):
+        raise FormatError(Reason.BAD_VERSION, "entry log", 4, f"header version {version}")
+    return LogHeader(version, map_offset, map_ledgers)
+
+
+def encode_header(header: LogHeader) -> bytes:
+    """Return the 1024 bytes of a header."""
+    return _HEADER.pack(_MAGIC, header.version, header.map_offset, header.map_ledgers).ljust(HEADER_SIZE, b"\0")
+
+
+def location(log_id: int, position: int) -> int:
+    """Return the location of an entry."""
+    return log_id << 32 | position
+
+
+def split_location(value: int) -> tuple[int, int]:
+    """Return log id and position; a log id below 0 is one of no log."""
+    return value >> 32, value & _LOCATION_LOW
+
+
+def log_id_of(name: str) -> int | None:
+    """Return the id of a log from its file name, or None if the name is not one of an entry log."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    log_id = int(found[1], 16)
+    return log_id if log_id <= MAX_LOG_ID else None
+
+
+def encode(records: Iterable[bytes], *, with_map: bool) -> bytes:
+    """Return a log of the default logger.
+
+    Args:
+        records: the bytes of entries.
+        with_map: end with a ledgers map, as a log does that was rotated.
+    """
+    parts = [b""]
+    sizes: dict[int, int] = {}
+    at = HEADER_SIZE
+    for record in records:
+        parts += _SIZE.pack(len(record)), record
+        at += SIZE_FIELD + len(record)
+        (ledger,) = struct.unpack_from(">q", record)
+        sizes[ledger] = sizes.get(ledger, 0) + SIZE_FIELD + len(record)
+    listed = list(sizes.items()) if with_map else []
+    for first in range(0, len(listed), _MAP_LEDGERS):
+        batch = listed[first : first + _MAP_LEDGERS]
+        body = b"".join(struct.pack(">qq", *pair) for pair in batch)
+        parts += _MAP.pack(_MAP.size - SIZE_FIELD + len(body), _NO_LEDGER, _MAP_ID, len(batch)), body
+    parts[0] = encode_header(LogHeader(1, at if listed else 0, len(listed)))
+    return b"".join(parts)
+
+
+def read_map(log: bytes | memoryview, header: LogHeader) -> dict[int, int] | None:
+    """Return the bytes that each ledger's records take in a log, as its map says; None if it has no valid map.
+
+    The map tells what was written, not what is still alive.
+    """
+    at = header.map_offset
+    if not HEADER_SIZE <= at < len(log):
+        return None
+    log = memoryview(log)
+    sizes: dict[int, int] = {}
+    listed = 0
+    while at + SIZE_FIELD <= len(log) and _SIZE.unpack_from(log, at)[0] > 0:
+        behind = _map_end(log, at)
+        if behind is None:
+            return None
+        pairs = np.frombuffer(log[at + _MAP.size : behind], ">i8").reshape(-1, 2)
+        if (pairs < 0).any():
+            return None
+        sizes.update(zip(pairs[:, 0].tolist(), pairs[:, 1].tolist(), strict=True))
+        listed += len(pairs)
+        at = behind
+    return sizes if listed == header.map_ledgers == len(sizes) else None
+
+
+def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[int] = ()) -> Iterator[EntryAt | Damage]:
+    """Yield every entry of a log and every stretch that could not be taken, in file order.
+
+    Ledgers maps, fillers, padding and reserved space are passed over. Never raises for what the bytes say. Behind
+    damage the scan goes on at the next position where a record surely stands, and the gap is one Damage.
+
+    A log's end is told from damage by where the Damage lies: TRUNCATED (the last record is cut) or ZEROS up to the end
+    of the log are what a crash leaves, and the bookie had not yet let go of the journal that holds the same; every
+    other Damage lies in the middle, or hides what the scan could not find again.
+
+    Args:
+        log: the whole file.
+        start: where to begin; the position of a record.
+        known: ledgers that this bookie has. Behind damage, a record without a CRC to confirm it is only taken if its
+            ledger is among them, or was met before in this log, or stands in the log's map.
+    """
+    for part in _walk(memoryview(log), start, set(known)):
+        if isinstance(part, Damage):
+            yield part
+        else:
+            yield from map(EntryAt, *part)
+
+
+def scan_columns(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[int] = ()) -> Columns:
+    """Return what `scan` yields, as arrays."""
+    runs: list[_Run] = []
+    damage: list[Damage] = []
+    for part in _walk(memoryview(log), start, set(known)):
+        if isinstance(part, Damage):
+            damage.append(part)
+        else:
+            runs.append(part)
+    ledger, entry, position, size = (
+        np.concatenate([np.empty(0, np.int64), *(np.array(run[column], np.int64) for run in runs)])
+        for column in range(4)
+    )
+    return Columns(ledger, entry, position, size, tuple(damage))
+
+
+def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[_Run | Damage]:
+    direct = is_direct(log)
+    known.add(_NO_LEDGER)
+
+    def successor(position: int) -> int | None:
+        if direct and not any(log[position : position + SIZE_FIELD]):
+            return len(log)
+        return _special_end(log, position, direct=direct) or _entry_end(log, position)
+
+    while True:
+        run, at = _chain(log, at)
+        known.update(run.ledger)
+        if len(run.size) == _RUN:
+            # Keep the last one: whether its size can be trusted shows in what follows it.
+            at = run.position[-1] - SIZE_FIELD
+            yield _Run(*(column[:-1] for column in run))
+            continue
+        if at >= len(log):
+            yield run
+            return
+        behind = _special_end(log, at, direct=direct)
+        if behind is not None:
+            yield run
+            at = behind
+            continue
+        known.update(_listed(log))
+        if run.size and not is_proven(log, run.position[-1] - SIZE_FIELD):
+            # Nothing fits behind the last record. If records begin inside it, then it is its size that is wrong.
+            inside = find(log, run.position[-1] + IDS, at, known, successor)
+            if inside is not None:
+                begin = run.position[-1] - SIZE_FIELD
+                yield _Run(*(column[:-1] for column in run))
+                yield Damage(begin, inside - begin, Reason.BAD_LENGTH, "the size of a record runs over the next one")
+                at = inside
+                continue
+        yield run
+        damage, behind = _gap(log, at, known, successor, direct=direct)
+        if damage is not None:
+            yield damage
+        if behind is None:
+            return
+        at = behind
+
+
+def _chain(log: memoryview, at: int) -> tuple[_Run, int]:
+    """Return the entries that follow each other from `at` on, and where the first other thing stands."""
+    run = _Run([], [], [], [])
+    ledgers, entries, positions, sizes = (column.append for column in run)
+    unpack, end = RECORD.unpack_from, len(log)
+    last = end - RECORD.size
+    for _ in range(_RUN):
+        if at > last:
+            break
+        size, ledger, number = unpack(log, at)
+        if size < IDS or ledger < 0 or number < 0:
+            break
+        position = at + SIZE_FIELD
+        if position + size > end:
+            break
+        ledgers(ledger)
+        entries(number)
+        positions(position)
+        sizes(size)
+        at = position + size
+    return run, at
+
+
+def is_direct(log: bytes | memoryview) -> bool:
+    """Whether a log was begun by the direct I/O logger."""
+    return len(log) >= HEADER_SIZE + SIZE_FIELD + 8 and struct.unpack_from(">iq", log, HEADER_SIZE) == (
+        _FILLER,
+        _NO_LEDGER,
+    )
+
+
+def _listed(log: memoryview) -> Iterable[int]:
+    try:
+        return read_map(log, decode_header(log)) or ()
+    except FormatError:
+        return ()
+
+
+def _map_end(log: memoryview, at: int) -> int | None:
+    if at + _MAP.size > len(log):
+        return None
+    size, ledger, number, count = _MAP.unpack_from(log, at)
+    behind = at + SIZE_FIELD + size
+    if (ledger, number) != (_NO_LEDGER, _MAP_ID) or count < 0 or behind > len(log):
+        return None
+    return behind if behind == at + _MAP.size + _MAP_ENTRY * count else None
+
+
+def _special_end(log: memoryview, at: int, *, direct: bool) -> int | None:
+    """Return the position behind the map, filler or padding at `at`, or None if there is none."""
+    if direct and at == HEADER_SIZE and len(log) >= _BLOCK:
+        return _BLOCK
+    if direct and at % _BLOCK and at < len(log) and log[at] == _PADDING[0]:
+        behind = min(at + -at % _BLOCK, len(log))
+        return behind if bytes(log[at:behind]).count(_PADDING) == behind - at else None
+    return _map_end(log, at)
+
+
+def _entry_end(log: memoryview, at: int) -> int | None:
+    return at + SIZE_FIELD + _SIZE.unpack_from(log, at)[0] if is_entry(log, at) else None
+
+
+def _gap(
+    log: memoryview, at: int, known: set[int], successor: Successor, *, direct: bool
+) -> tuple[Damage | None, int | None]:
+    """Return what is wrong at `at`, where no record stands, and where the next one does."""
+    rest = len(log) - at
+    zeros = zeros_end(log, at)
+    if zeros == len(log):
+        return (None if direct else Damage(at, rest, Reason.ZEROS)), None
+    if rest < RECORD.size:
+        return Damage(at, rest, Reason.TRUNCATED), None
+    size, ledger, number = RECORD.unpack_from(log, at)
+    detail, cut = f"size {size}", False
+    if size == 0:
+        reason = Reason.ZEROS
+    elif size < IDS:
+        reason = Reason.BAD_LENGTH
+    elif size > rest - SIZE_FIELD:
+        reason, cut = Reason.BAD_LENGTH, True
+    else:
+        reason, detail = Reason.BAD_VALUE, f"ledger {ledger}, entry {number}: not of a 64-bit ledger id"
+        behind = at + SIZE_FIELD + size
+        if behind == len(log) or successor(behind) is not None:
+            return Damage(at, behind - at, reason, detail), behind
+    found = find(log, max(at + 1, zeros - SIZE_FIELD + 1), len(log), known, successor)
+    if found is None:
+        return Damage(at, rest, Reason.TRUNCATED if cut else reason, detail), None
+    return Damage(at, found - at, reason, detail), found

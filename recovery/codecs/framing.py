@@ -1,0 +1,117 @@
+"""Records with their size in front, as entry logs and journals hold them, and how they are found behind damage.
+
+Big-endian.
+
+    at  size  field
+    0   4     n, int32: bytes that follow
+    4   n     body: int64 ledger id, int64 entry id, ... (an entry), or a special record with negative ids
+
+Nothing guards a record: there is no magic and no checksum but the entry's own digest. So behind damage a position
+counts as a record only if it is an entry whose CRC agrees, or if the ledger is known and what stands there leads over
+several more records. A false record would be invented data; one that is passed over is reported damage.
+
+Source: bookie-storage §3.3, §3.5, §6.3.
+"""
+
+import struct
+from collections.abc import Callable, Container, Iterator
+from typing import Final
+
+import numpy as np
+
+from recovery.codecs import entry
+from recovery.model.metadata import DIGEST_SIZES, Digest
+
+SIZE_FIELD: Final = 4
+IDS: Final = 16
+"""The least that a body holds: two ids."""
+RECORD: Final = struct.Struct(">iqq")
+_ENTRY: Final = struct.Struct(">iqqqq")
+
+_CHUNK: Final = 1 << 20
+_CHAIN: Final = 3
+"""Records that must follow one whose digest cannot be checked."""
+_WIDEST_DIGEST: Final = max(DIGEST_SIZES.values())
+_ENTRY_IDS: Final = 1 << 48
+_LENGTHS: Final = 1 << 56
+_CHECKED: Final = 1 << 24
+"""Larger entries are not worth a digest at every position that may be one."""
+
+Successor = Callable[[int], int | None]
+"""Returns the position behind the record or padding at a position, or None if none stands there."""
+
+
+def zeros_end(data: memoryview, at: int) -> int:
+    """Return the position of the first byte from `at` on that is not zero, or the length."""
+    while at < len(data):
+        found = np.flatnonzero(np.frombuffer(data[at : at + _CHUNK], np.uint8))
+        if found.size:
+            return at + int(found[0])
+        at += _CHUNK
+    return len(data)
+
+
+def is_entry(data: memoryview, at: int) -> bool:
+    """Whether a record at a position has the fields of an entry that a client would send; no digest is checked."""
+    if at + _ENTRY.size > len(data):
+        return False
+    size, ledger, number, lac, length = _ENTRY.unpack_from(data, at)
+    return bool(
+        entry.HEADER_SIZE <= size <= len(data) - at - SIZE_FIELD
+        and ledger >= 0
+        and 0 <= number < _ENTRY_IDS
+        and -1 <= lac < _ENTRY_IDS
+        and max(0, size - entry.HEADER_SIZE - _WIDEST_DIGEST) <= length < _LENGTHS
+    )
+
+
+def is_proven(data: memoryview, at: int) -> bool:
+    """Whether an entry that its CRC confirms is at a position."""
+    if not is_entry(data, at):
+        return False
+    (size,) = struct.unpack_from(">i", data, at)
+    body = data[at + SIZE_FIELD : at + SIZE_FIELD + size]
+    return size <= _CHECKED and any(entry.digest_agrees(body, kind) for kind in (Digest.CRC32, Digest.CRC32C))
+
+
+def find(data: memoryview, start: int, stop: int, known: Container[int], successor: Successor) -> int | None:
+    """Return the first position in [start, stop) where a record surely stands.
+
+    Args:
+        data: the whole source.
+        start: where to begin.
+        stop: the first position that is no longer asked about.
+        known: ledger ids that a record without a provable digest may have; -1 for those of no ledger.
+        successor: the format's own rule, which confirms special records and padding too.
+    """
+    for at in _candidates(data, start, stop):
+        if is_proven(data, at):
+            return at
+        if RECORD.unpack_from(data, at)[1] in known and _leads_on(data, at, successor):
+            return at
+    return None
+
+
+def _leads_on(data: memoryview, at: int, successor: Successor) -> bool:
+    for _ in range(1 + _CHAIN):
+        behind = successor(at)
+        if behind is None:
+            return False
+        if behind >= len(data):
+            break
+        at = behind
+    return True
+
+
+def _candidates(data: memoryview, start: int, stop: int) -> Iterator[int]:
+    """Yield the positions that can hold a record: n of at least 16, and ids in the ranges that are searched for."""
+    stop = min(stop, len(data) - RECORD.size + 1)
+    for low in range(start, stop, _CHUNK):
+        count = min(_CHUNK, stop - low)
+        block = np.frombuffer(data[low : low + count + RECORD.size - 1], np.uint8)
+        ledger, number, below = block[4 : 4 + count], block[12 : 12 + count], block[13 : 13 + count]
+        likely = block[:count] < 0x80
+        likely &= (ledger < 0x80) | (ledger == 0xFF)
+        likely &= (number == below) & ((number == 0) | (number == 0xFF))
+        likely &= (block[:count] | block[1 : 1 + count] | block[2 : 2 + count] | (block[3 : 3 + count] >> 4)) != 0
+        yield from (low + int(at) for at in np.flatnonzero(likely))

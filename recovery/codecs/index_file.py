@@ -1,0 +1,144 @@
+"""Ledger index of interleaved storage: where one bookie keeps the entries of one ledger (``<hex>/<hex>/<hex id>.idx``).
+
+Big-endian. Offsets and sizes in bytes.
+
+    at      size  field
+    0       4     magic, b"BKLE"
+    4       4     version, int32: 0 or 1
+    8       4     K, int32
+    12      K     master key
+    12+K    4     state bits, int32; bit 0: fenced
+    16+K    4     X, int32, version 1 only: 0 or at least 16
+    20+K    X     explicit LAC, version 1 only (see `entry`)
+            to 1023: zero
+    1024          slots, int64 each: location of entry 0, 1, ...; 0: none (see `entry_log.location`)
+
+A slot is a claim: it may point past the end of a log, or to another entry. The ledger id stands in the path only: the
+folders are the second lowest and the lowest byte of the id, all in hex without leading zeros.
+
+Source: apache/bookkeeper 9590a97, bookie/FileInfo, IndexPersistenceMgr, LedgerEntryPage; bookie-storage §2.
+"""
+
+import re
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.errors import FormatError, Reason
+
+HEADER_SIZE: Final = 1024
+SLOT: Final = 8
+_MAGIC: Final = b"BKLE"
+_START: Final = struct.Struct(">4sii")
+_I32: Final = struct.Struct(">i")
+_FENCED: Final = 1
+_LAC_MIN: Final = 16
+_PATH: Final = re.compile(r"[0-9a-f]{1,2}/[0-9a-f]{1,2}/([0-9a-f]{1,16})\.idx")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHeader:
+    """The header of an index file.
+
+    Attributes:
+        version: 0 or 1.
+        master_key: as stored; see `entry.key_kind`.
+        fenced: False says nothing: a clean stop can lose it.
+        explicit_lac: as stored; None if there is none, as always in version 0.
+    """
+
+    version: int
+    master_key: bytes = field(repr=False)
+    fenced: bool
+    explicit_lac: bytes | None
+
+
+def decode_header(head: bytes | memoryview) -> IndexHeader:
+    """Return the header of an index file.
+
+    Args:
+        head: the first 1024 bytes, or all of a shorter file.
+
+    Raises:
+        FormatError: the header is cut, or not one.
+    """
+    head = memoryview(head)[:HEADER_SIZE]
+    if not head:
+        raise FormatError(Reason.EMPTY, "index file", 0)
+    if len(head) < _START.size:
+        raise FormatError(Reason.TRUNCATED, "index file", len(head), "the header is cut")
+    magic, version, key_size = _START.unpack_from(head)
+    if magic != _MAGIC:
+        raise FormatError(Reason.BAD_MAGIC, "index file", 0)
+    if version not in (0, 1):
+        raise FormatError(Reason.BAD_VERSION, "index file", 4, f"header version {version}")
+    key, at = _take(head, _START.size, key_size, "master key")
+    state, at = _int(head, at)
+    lac: memoryview | None = None
+    if version:
+        lac_size, at = _int(head, at)
+        if lac_size and lac_size < _LAC_MIN:
+            raise FormatError(Reason.BAD_LENGTH, "index file", at - _I32.size, f"explicit LAC of {lac_size} bytes")
+        lac, at = _take(head, at, lac_size, "explicit LAC")
+    return IndexHeader(version, bytes(key), bool(state & _FENCED), bytes(lac) if lac else None)
+
+
+def _int(head: memoryview, at: int) -> tuple[int, int]:
+    raw, behind = _take(head, at, _I32.size, "field")
+    return int(_I32.unpack(raw)[0]), behind
+
+
+def _take(head: memoryview, at: int, size: int, what: str) -> tuple[memoryview, int]:
+    if size < 0 or at + size > HEADER_SIZE:
+        raise FormatError(Reason.BAD_LENGTH, "index file", at, f"{what} of {size} bytes")
+    if at + size > len(head):
+        raise FormatError(Reason.TRUNCATED, "index file", len(head), "the header is cut")
+    return head[at : at + size], at + size
+
+
+def encode_header(header: IndexHeader) -> bytes:
+    """Return the 1024 bytes of a header.
+
+    Raises:
+        ValueError: they do not hold the fields, or version 0 has no place for an explicit LAC.
+    """
+    if header.version == 0 and header.explicit_lac is not None:
+        raise ValueError("version 0 has no explicit LAC")
+    raw = _START.pack(_MAGIC, header.version, len(header.master_key)) + header.master_key
+    raw += _I32.pack(_FENCED if header.fenced else 0)
+    if header.version:
+        lac = header.explicit_lac or b""
+        raw += _I32.pack(len(lac)) + lac
+    if len(raw) > HEADER_SIZE:
+        raise ValueError(f"a header of {len(raw)} bytes")
+    return raw.ljust(HEADER_SIZE, b"\0")
+
+
+def encode(header: IndexHeader, locations: npt.NDArray[np.int64]) -> bytes:
+    """Return an index file whose slot `e` is ``locations[e]``."""
+    return encode_header(header) + locations.astype(">i8").tobytes()
+
+
+def slots(body: bytes | memoryview) -> npt.NDArray[np.int64]:
+    """Return the slots of an index file from its bytes behind the header, in native byte order.
+
+    A partial slot at the end is ignored.
+    """
+    return np.frombuffer(body, ">i8", len(body) // SLOT).astype(np.int64)
+
+
+def path_of(ledger: int) -> str:
+    """Return the path of a ledger's index below an index folder's ``current``."""
+    return f"{ledger >> 8 & 0xFF:x}/{ledger & 0xFF:x}/{ledger:x}.idx"
+
+
+def ledger_of(path: str) -> int | None:
+    """Return the ledger whose index belongs at a path below ``current``, or None if none does."""
+    found = _PATH.fullmatch(path)
+    if found is None:
+        return None
+    ledger = int(found[1], 16)
+    return ledger if ledger < 1 << 63 and path_of(ledger) == path else None

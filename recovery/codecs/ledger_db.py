@@ -1,0 +1,169 @@
+"""RocksDB of DbLedgerStorage: rows of the `ledgers` and `locations` databases of one ledger folder.
+
+Big-endian.
+
+    database   key                                   value
+    ledgers    int64 ledger id                       LedgerData (proto/recovery/codecs/_pb/ledger_data.proto)
+    ledgers    int64 ledger id, int64 0              LedgerData, by an offline rebuild: fenced, no key
+    ledgers    int64 -0xeefd                         int64 storage flags; bit 0: needs an integrity check
+    ledgers    other negative int64                  reserved
+    locations  int64 ledger id, int64 entry id       int64 location (see `entry_log.location`); 0: none
+
+Ledger `L` belongs to folder ``L mod N`` of the N configured ones; log ids are counted in each folder on its own.
+
+Source: apache/bookkeeper 9590a97, bookie/storage/ldb/LedgerMetadataIndex, EntryLocationIndex, DbLedgerStorage,
+DbLedgerStorageDataFormats.proto; bookie-storage §5.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import DecodeError
+
+from recovery.codecs._pb.ledger_data_pb2 import LedgerData
+from recovery.errors import Damage, FormatError, Reason
+
+STORAGE_FLAGS_ID: Final = -0xEEFD
+_NEEDS_INTEGRITY_CHECK: Final = 1
+_I64: Final = struct.Struct(">q")
+_LOCATION_KEY: Final = struct.Struct(">qq")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """What a bookie keeps of one ledger beside its entries.
+
+    Attributes:
+        ledger: not negative.
+        fenced: False says nothing: a clean stop can lose it.
+        master_key: as stored; see `entry.key_kind`.
+        explicit_lac: as stored; None if there is none.
+        limbo: the bookie does not know whether it lost entries of this ledger; None: the field is absent (no).
+        rebuilt: the key is that of an offline rebuild, which marks every ledger fenced.
+    """
+
+    ledger: int
+    fenced: bool
+    master_key: bytes = field(repr=False)
+    explicit_lac: bytes | None = None
+    limbo: bool | None = None
+    rebuilt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFlags:
+    """The state of the whole storage; stands in folder 0 only."""
+
+    bits: int
+
+    @property
+    def needs_integrity_check(self) -> bool:
+        """Whether the bookie itself holds that entries may be missing."""
+        return bool(self.bits & _NEEDS_INTEGRITY_CHECK)
+
+
+class Locations(NamedTuple):
+    """Rows of `locations` in their order, as arrays of equal length, and the rows that were not taken.
+
+    A row has no offset in a file: `Damage.offset` is its number in the batch, `detail` names its key.
+    """
+
+    ledger: npt.NDArray[np.int64]
+    entry: npt.NDArray[np.int64]
+    location: npt.NDArray[np.int64]
+    damage: tuple[Damage, ...]
+
+
+def shard(ledger: int, dirs: int) -> int:
+    """Return the number of the folder, of so many in configured order, that a ledger belongs to."""
+    return ledger % dirs
+
+
+def decode_ledgers_row(key: bytes, value: bytes) -> LedgerRow | StorageFlags | None:
+    """Return a row of the `ledgers` database; None for a reserved key.
+
+    Raises:
+        FormatError: the key is none of the forms, or the value is not what belongs there.
+    """
+    if len(key) not in (_I64.size, _LOCATION_KEY.size):
+        raise FormatError(Reason.BAD_LENGTH, "ledgers key", 0, f"{len(key)} bytes")
+    (ledger,) = _I64.unpack_from(key)
+    if ledger == STORAGE_FLAGS_ID:
+        if len(value) != _I64.size:
+            raise FormatError(Reason.BAD_LENGTH, "storage flags", 0, f"{len(value)} bytes")
+        return StorageFlags(*_I64.unpack(value))
+    if ledger < 0:
+        return None
+    if any(key[_I64.size :]):
+        raise FormatError(Reason.BAD_VALUE, "ledgers key", _I64.size, f"ledger {ledger}, not followed by zeros")
+    data = LedgerData()
+    try:
+        data.ParseFromString(value)
+    except DecodeError as error:
+        raise FormatError(Reason.BAD_VALUE, "ledgers row", 0, f"ledger {ledger}: not LedgerData") from error
+    return LedgerRow(
+        ledger,
+        data.fenced,
+        data.masterKey,
+        data.explicitLac or None,
+        data.limbo if data.HasField("limbo") else None,
+        rebuilt=len(key) > _I64.size,
+    )
+
+
+def encode_ledgers_row(row: LedgerRow) -> tuple[bytes, bytes]:
+    """Return key and value of a ledger's row."""
+    data = LedgerData(exists=True, fenced=row.fenced, masterKey=row.master_key)
+    if row.explicit_lac is not None:
+        data.explicitLac = row.explicit_lac
+    if row.limbo is not None:
+        data.limbo = row.limbo
+    key = _LOCATION_KEY.pack(row.ledger, 0) if row.rebuilt else _I64.pack(row.ledger)
+    return key, data.SerializeToString(deterministic=True)
+
+
+def encode_storage_flags(flags: StorageFlags) -> tuple[bytes, bytes]:
+    """Return key and value of the storage flags."""
+    return _I64.pack(STORAGE_FLAGS_ID), _I64.pack(flags.bits)
+
+
+def encode_location(ledger: int, entry: int, location: int) -> tuple[bytes, bytes]:
+    """Return key and value of a row of the `locations` database."""
+    return _LOCATION_KEY.pack(ledger, entry), _I64.pack(location)
+
+
+def decode_locations(keys: Sequence[bytes], values: Sequence[bytes]) -> Locations:
+    """Return rows of the `locations` database; rows whose location is 0 hold no entry and are left out.
+
+    Args:
+        keys: in any order.
+        values: as many.
+    """
+    rows = np.arange(len(keys))
+    damage: list[Damage] = []
+    if set(map(len, keys)) - {_LOCATION_KEY.size} or set(map(len, values)) - {_I64.size}:
+        whole = []
+        for row, (key, value) in enumerate(zip(keys, values, strict=True)):
+            if len(key) == _LOCATION_KEY.size and len(value) == _I64.size:
+                whole.append(row)
+            else:
+                detail = f"key {bytes(key[: _LOCATION_KEY.size]).hex()} of {len(key)} bytes, value of {len(value)}"
+                damage.append(Damage(row, 0, Reason.BAD_LENGTH, detail))
+        keys, values = [keys[row] for row in whole], [values[row] for row in whole]
+        rows = np.array(whole, np.int64)
+    pairs = np.frombuffer(b"".join(keys), ">i8").astype(np.int64).reshape(-1, 2)
+    ledger, entry = pairs[:, 0], pairs[:, 1]
+    location = np.frombuffer(b"".join(values), ">i8").astype(np.int64)
+    bad = (ledger < 0) | (entry < 0) | (location < 0)
+    if bad.any():
+        for at in np.flatnonzero(bad):
+            detail = f"ledger {ledger[at]}, entry {entry[at]}, location {location[at]}"
+            damage.append(Damage(int(rows[at]), 0, Reason.BAD_VALUE, detail))
+    taken = ~bad & (location != 0)
+    if not taken.all():
+        ledger, entry, location = ledger[taken], entry[taken], location[taken]
+    return Locations(ledger, entry, location, tuple(damage))
