@@ -8,15 +8,13 @@ driver   generators, LAYOUT, instance id, cookies; the manifest with the plan's 
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from recovery.infer.prior import Prior, ShapeCounts, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
 
 from reconcile import plan
 from reconcile.plan import Passwords, Phase, SystemWrite
@@ -24,7 +22,10 @@ from reconcile.rules import diff
 from recovery.codecs import store
 from recovery.dataset import Dataset, Part, open_dataset, write_manifest, write_part
 from recovery.errors import InputError
+from recovery.infer.prior import Prior, ShapeCounts, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
+from recovery.model.metadata import State
 from recovery.spark import bucket_ranges, over_buckets
 
 if TYPE_CHECKING:
@@ -92,7 +93,9 @@ class _Job:
         quorums: Counter[str] = Counter()
         for catalog in catalogs:
             names = ["ensemble_size", "write_quorum", "ack_quorum"]
-            rows = catalog.read("ledgers", buckets=buckets, columns=names).drop_null()
+            rows = catalog.read("ledgers", buckets=buckets, columns=[*names, "state"]).drop_null()
+            # A hold is in recovery, and its quorums are of its own making.
+            rows = rows.filter(pc.not_equal(rows["state"], str(State.IN_RECOVERY)))
             counted = rows.group_by(names).aggregate([([], "count_all")])
             for row in counted.to_pylist():
                 quorums["/".join(str(row[name]) for name in names)] += row["count_all"]
@@ -304,7 +307,7 @@ def _finish(
             "hash": plan.plan_hash(binding, hashes),
             "counts": counts,
             "reasons": dict(reasons),
-            "prior": job.prior.describe() if job.prior else [],
+            "prior": [asdict(shape) for shape in job.prior.hypotheses] if job.prior else [],
         },
     )
     return Recovered(manifest, counts, dict(reasons), coverage)

@@ -42,6 +42,9 @@ from recovery.model import tables
 from recovery.model.ids import BUCKETS
 
 MANIFEST: Final = "manifest.json"
+REPORT: Final = "report.html"
+"""Page for people; beside the dataset, not of it."""
+
 _SPILL: Final = ".spill"
 _ROW_GROUP: Final = 16_384
 _ROW_GROUP_BYTES: Final = 64 << 20
@@ -188,7 +191,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
     try:
         folder.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
-        ours = {*tables.KINDS[kind], _SPILL, f"{MANIFEST}.tmp", *(["store"] if kind == "plan" else [])}
+        ours = {*tables.KINDS[kind], _SPILL, f"{MANIFEST}.tmp", REPORT, *(["store"] if kind == "plan" else [])}
         foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
         if foreign:
             raise DatasetError(str(folder), f"holds other files ({foreign[0]}, …)", "name an empty or a new folder")

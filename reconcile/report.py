@@ -1,0 +1,255 @@
+"""Report pages: one HTML file for a plan or for an inventory, without scripts and without a network.
+
+What is counted is streamed; what is shown ledger by ledger is bounded, and says how much it leaves out.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.dataset import Dataset
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+
+LEDGERS_SHOWN: Final = 60
+"""Ledgers with a grid of their own; each costs the reading of a bucket of every inventory."""
+
+GROUPS_DRAWN: Final = 400
+"""Groups drawn for one copy: more cannot be told apart on a page."""
+
+_WIDTH: Final = 640
+_ROW: Final = 18
+_LABEL: Final = 170
+_BINS: Final = 10
+_REASONS: Final = {
+    "truncated": "the source ends inside a structure",
+    "bad_magic": "a file of another kind, or damaged at its start",
+    "bad_version": "a version that no known program writes",
+    "bad_length": "a length that cannot be",
+    "bad_value": "a value that cannot be",
+    "zeros": "zeros where a record belongs",
+    "empty": "a file of no bytes",
+    "dangling": "an index names a place where the entry is not",
+    "misplaced": "a file or row stands where its id does not belong",
+    "missing": "a folder or file is not there",
+    "unreadable": "the operating system refused to read",
+    "unknown_file": "a file of no known kind",
+    "digest": "a digest that does not agree",
+    "conflict": "two sources of one bookie contradict each other",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of a chart: its label, how many, and its share of the longest."""
+
+    label: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One drawn stretch of a copy: pixels, density in (0, 1], and its title."""
+
+    x: float
+    width: float
+    density: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One bookie's row of a grid."""
+
+    bookie: str
+    source: str
+    y: int
+    runs: Sequence[Run]
+    named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One ledger: what is proposed, and who holds what."""
+
+    name: str
+    row: Mapping[str, Any]
+    copies: Sequence[Copy]
+    cuts: Sequence[tuple[float, int]]
+    height: int
+    last: int
+
+
+def bars(counted: Mapping[str, int], *, limit: int = 24) -> list[Bar]:
+    """Return bars, longest first, for a page; what is beyond the limit is summed up."""
+    ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    shown, rest = ordered[:limit], ordered[limit:]
+    if rest:
+        shown.append((f"{len(rest)} others", sum(count for _, count in rest)))
+    top = max((count for _, count in shown), default=1) or 1
+    return [Bar(label, count, count / top) for label, count in shown]
+
+
+class _Sizes:
+    """Histogram of ledger sizes in entries, by powers of ten."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(_BINS + 1, np.int64)
+
+    def add(self, entries: pa.ChunkedArray) -> None:
+        values = entries.drop_null().to_numpy()
+        exponent = np.where(values <= 0, 0, 1 + np.floor(np.log10(np.maximum(values, 1)))).astype(np.int64)
+        self._counts += np.bincount(np.minimum(exponent, _BINS), minlength=_BINS + 1)
+
+    def bars(self) -> list[Bar]:
+        top = int(self._counts.max()) or 1
+        last = int(np.flatnonzero(self._counts)[-1]) if self._counts.any() else 0
+        labels = ["none", *(f"{10**k:,} to {10 ** (k + 1) - 1:,}" for k in range(_BINS))]
+        return [Bar(labels[k], int(self._counts[k]), self._counts[k] / top) for k in range(last + 1)]
+
+
+def _count_into(counter: Counter[str], column: pa.ChunkedArray | pa.Array) -> None:
+    for item in pc.value_counts(column).to_pylist():
+        counter[str(item["values"])] += item["counts"]
+
+
+def _damage(inventories: Iterable[Dataset]) -> tuple[Counter[str], int]:
+    counted: Counter[str] = Counter()
+    hiding = 0
+    for inventory in inventories:
+        for batch in inventory.batches("damage"):
+            _count_into(counted, batch["reason"])
+            hiding += pc.sum(batch["hides_entries"]).as_py() or 0
+    return Counter({f"{reason}: {_REASONS.get(reason, '')}": n for reason, n in counted.items()}), hiding
+
+
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["number"] = lambda value: f"{value:,}"
+    return environment
+
+
+def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, made: datetime) -> str:
+    """Return the report page of a plan.
+
+    Args:
+        plan: it, complete.
+        inventories: those that it was made from, for the grids.
+        verdict: the line that the command printed.
+        made: an aware time, printed.
+    """
+    grades: dict[str, Counter[str]] = {name: Counter() for name in tables.GRADED}
+    sizes = _Sizes()
+    shown: list[dict[str, Any]] = []
+    restored: list[dict[str, Any]] = []
+    held_total = 0
+    for batch in plan.batches("reconstruction"):
+        struct = batch["grades"].combine_chunks()
+        back = pc.equal(batch["outcome"], "restored")
+        for name, counter in grades.items():
+            _count_into(counter, pc.struct_field(struct, name).filter(back.combine_chunks()))
+        sizes.add(pc.add(batch["last_entry"], 1))
+        held = batch.filter(pc.invert(back))
+        held_total += held.num_rows
+        shown += held.slice(0, max(0, LEDGERS_SHOWN - len(shown))).to_pylist()
+        if len(restored) < LEDGERS_SHOWN:
+            restored += batch.filter(back).slice(0, LEDGERS_SHOWN - len(restored)).to_pylist()
+    rows = [*shown, *restored[: max(0, LEDGERS_SHOWN - len(shown))]]
+    damage, hiding = _damage(inventories)
+    manifest = plan.manifest
+    return (
+        _environment()
+        .get_template("plan.html.j2")
+        .render(
+            verdict=verdict,
+            made=made.isoformat(timespec="seconds"),
+            manifest=manifest,
+            counts=manifest["counts"],
+            coverage=manifest["coverage"],
+            reasons=bars(manifest["reasons"]),
+            grades=[(name, sorted(counter.items(), key=lambda i: -i[1])) for name, counter in grades.items()],
+            sizes=sizes.bars(),
+            damage=bars(damage),
+            hiding=hiding,
+            grids=[grid for row in rows for grid in [_grid(row, inventories)]],
+            held_total=held_total,
+            held_shown=len(shown),
+            width=_WIDTH,
+            label=_LABEL,
+            row=_ROW,
+        )
+    )
+
+
+def inventory_page(inventory: Dataset, *, verdict: str, made: datetime) -> str:
+    """Return the report page of one bookie's inventory."""
+    sizes = _Sizes()
+    sources: Counter[str] = Counter()
+    keys: Counter[str] = Counter()
+    for batch in inventory.batches("copies"):
+        whole = batch.filter(pc.equal(batch["part"], 0))
+        sizes.add(whole["entries"])
+        _count_into(sources, whole["source"])
+        _count_into(keys, whole["key_kind"])
+    damage, hiding = _damage([inventory])
+    (bookie,) = inventory.read("bookies").drop_columns(["cookie"]).to_pylist()
+    return (
+        _environment()
+        .get_template("inventory.html.j2")
+        .render(
+            verdict=verdict,
+            made=made.isoformat(timespec="seconds"),
+            bookie=bookie,
+            sizes=sizes.bars(),
+            sources=bars(sources),
+            keys=bars(keys),
+            damage=bars(damage),
+            hiding=hiding,
+        )
+    )
+
+
+def _grid(row: Mapping[str, Any], inventories: Sequence[Dataset]) -> Grid:
+    ledger = LedgerId(row["scope"], row["ledger"])
+    columns = ["scope", "ledger", "bookie", "source", "groups", "last"]
+    found = []
+    for inventory in inventories:
+        copies = inventory.read("copies", buckets=range(row["bucket"], row["bucket"] + 1), columns=columns)
+        mine = pc.and_(pc.equal(copies["scope"], ledger.scope), pc.equal(copies["ledger"], ledger.ledger))
+        found += copies.filter(mine).to_pylist()
+    last = max([0, *(c["last"] for c in found if c["last"] is not None), row["last_entry"] or 0])
+    scale = _WIDTH / (last + 1)
+    named = {member for segment in row["segments"] or () for member in segment["members"]}
+    copies = [
+        Copy(
+            copy["bookie"],
+            copy["source"],
+            index * _ROW,
+            [_run(group, scale) for group in copy["groups"][:GROUPS_DRAWN]],
+            copy["bookie"] in named,
+        )
+        for index, copy in enumerate(sorted(found, key=lambda c: (c["bookie"], c["source"])))
+    ]
+    cuts = [(segment["first"] * scale, segment["first"]) for segment in row["segments"] or () if segment["first"]]
+    return Grid(str(ledger), row, copies, cuts, max(1, len(copies)) * _ROW, last)
+
+
+def _run(group: Mapping[str, int], scale: float) -> Run:
+    first, last, size, period = (group[name] for name in ("first", "last", "size", "period"))
+    end = last + size
+    title = f"{first} to {end - 1}"
+    if period:
+        title += f", {size} of every {period}"
+    density = size / period if period else 1.0
+    return Run(first * scale, max(1.5, (end - first) * scale), max(0.25, math.sqrt(density)), title)
