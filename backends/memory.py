@@ -4,7 +4,6 @@ A version is 0 after a create and counts up with each change; missing parents ar
 starts at 0 again; the children ever created below a key are counted and never uncounted.
 """
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backends.errors import NotEmptyError, TooLargeError, UnavailableError, VersionConflictError
-from backends.protocols import Rights, Versioned, Write, parents
+from backends.protocols import Rights, Versioned, Write, parents, parse_rights
 
 WORLD: Final = "world:anyone:cdrwa"
 """What a key's rights are where a write names none."""
 TRANSACTION_BYTES: Final = 1_000_000
 """As much as a ZooKeeper takes."""
-_ACL: Final = re.compile(r"[^:,]+:.*:[cdrwa]*(?:,[^:,]+:.*:[cdrwa]*)*")
 
 
 @dataclass(slots=True)
@@ -132,8 +130,7 @@ class MemoryStore:
             return None if node is None else Rights(node.acl, node.acl_version)
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
-        if not _ACL.fullmatch(acl):
-            raise ValueError(f"not rights: {acl!r}")
+        parse_rights(acl)
         with self._lock:
             self._demand_open()
             node = self._nodes.get(key)

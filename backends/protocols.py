@@ -4,9 +4,12 @@ Keys are ``/``-separated and absolute. Values are opaque. Every write names the 
 are tests: `backends.testing.contracts.MetadataStoreContract` runs against every adapter.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
+
+_RIGHT: Final = re.compile(r"([A-Za-z0-9_.\-]+):(.*?):([cdrwa]*)(?:,|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,32 @@ class Write:
     value: bytes | None
     expected: int | None = None
     acl: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One entry of a key's rights: what somebody may do, of c d r w a."""
+
+    scheme: str
+    name: str
+    perms: str
+
+
+def parse_rights(text: str) -> list[Right]:
+    """Return the entries of rights as text; a name may hold commas and colons, as X.509 names do.
+
+    Raises:
+        ValueError: the text is not ``scheme:id:perms`` joined with commas.
+    """
+    found: list[Right] = []
+    at = 0
+    while at < len(text) or not found:
+        entry = _RIGHT.match(text, at)
+        if entry is None or text.endswith(","):
+            raise ValueError(f"not scheme:id:perms (perms of c d r w a), joined with commas: {text!r}")
+        found.append(Right(*entry.groups()))
+        at = entry.end()
+    return found
 
 
 def parents(key: str) -> list[str]:

@@ -10,7 +10,6 @@ Source: bookkeeper-metadata §2.4 and §2.6; Apache ZooKeeper 3.9, Stat and mult
 """
 
 import logging
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from kazoo import exceptions as zk
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id, make_digest_acl_credential
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from backends.errors import (
@@ -30,7 +29,7 @@ from backends.errors import (
     UnavailableError,
     VersionConflictError,
 )
-from backends.protocols import Rights, Versioned, Write, parents
+from backends.protocols import Rights, Versioned, Write, parents, parse_rights
 
 T = TypeVar("T")
 
@@ -65,26 +64,16 @@ _ROLLED_BACK: Final = (zk.RolledBackError, zk.RuntimeInconsistency)
 _QUIET: Final = logging.getLogger(f"{__name__}.kazoo")
 _QUIET.setLevel(logging.ERROR)
 
-_ACL_ENTRY: Final = re.compile(r"([A-Za-z0-9_.\-]+):(.*?):([cdrwa]*)(?:,|$)")
 _PERMS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
 
 
 def parse_acl(text: str) -> list[ACL]:
-    """Return the rights that a text form names; an id may hold commas and colons, as X.509 names do.
+    """Return the rights that a text form names.
 
     Raises:
         ValueError: the text is not ``scheme:id:perms`` joined with commas.
     """
-    found: list[ACL] = []
-    at = 0
-    while at < len(text) or not found:
-        entry = _ACL_ENTRY.match(text, at)
-        if entry is None or text.endswith(","):
-            raise ValueError(f"not scheme:id:perms (perms of c d r w a), joined with commas: {text!r}")
-        scheme, name, perms = entry.groups()
-        found.append(ACL(sum(_PERMS[p] for p in set(perms)), Id(scheme, name)))
-        at = entry.end()
-    return found
+    return [ACL(sum(_PERMS[p] for p in set(right.perms)), Id(right.scheme, right.name)) for right in parse_rights(text)]
 
 
 def format_acl(entries: Iterable[ACL]) -> str:
@@ -93,6 +82,11 @@ def format_acl(entries: Iterable[ACL]) -> str:
         f"{entry.id.scheme}:{entry.id.id}:{''.join(p for p, bit in _PERMS.items() if entry.perms & bit)}"
         for entry in entries
     )
+
+
+def digest_principal(auth: tuple[str, str]) -> str:
+    """Return how rights name whoever knows a user's password: ``digest:user:hash``."""
+    return f"digest:{make_digest_acl_credential(*auth)}"
 
 
 def _versioned(value: bytes, stat: Any, acl: str | None) -> Versioned:  # noqa: ANN401  # kazoo has no types
