@@ -1,0 +1,311 @@
+"""Is this installation complete: what the program needs on this machine, one check a line, each with its remedy.
+
+A check looks at one thing and never raises for what it finds. What only some commands need says so, so that a bookie's
+host without Java is not called broken for that.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from backends.errors import BackendError
+from backends.registry import OpenStore
+from recovery.codecs import store
+from recovery.spark import java_problem, over_buckets, session
+
+DISTRIBUTION: Final = "bkmeta"
+OURS: Final = ("recovery", "reconcile", "backends")
+"""Top-level import names; each must be of this distribution alone."""
+
+OLDEST_PYTHON: Final = (3, 11)
+FEWEST_FILES: Final = 1024
+"""Open files that are needed: every table file of a bookie's RocksDB is held open while it is read."""
+LEAST_TEMPORARY: Final = 64 << 20
+"""Free bytes that are needed for temporary files; what grows with the cluster is written to --out."""
+
+_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*([^;\[\s]*)\s*(?:;.*extra\s*==\s*['\"]([^'\"]+)['\"])?")
+_LIMIT: Final = re.compile(r"(>=|<=|==|!=|<|>)\s*([0-9][0-9.]*)")
+_SPARK: Final = "spark"
+_INSTALL_SPARK: Final = "pip install 'bkmeta[spark]'"
+_ONLY_RECOVER: Final = "only recover needs it"
+
+
+class State(StrEnum):
+    """What a check says; stored in --json, so never renamed."""
+
+    OK = "ok"
+    MISSING = "missing"
+    SKIPPED = "skipped"
+    """Not looked at, because it was not asked for or something before it is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line.
+
+    Attributes:
+        name: what was looked at.
+        state: what came of it.
+        found: what is there.
+        remedy: what to do; empty where nothing is to be done.
+    """
+
+    name: str
+    state: State
+    found: str
+    remedy: str = ""
+
+
+def examine(
+    *,
+    spark: bool,
+    master: str | None = None,
+    connect: Callable[[], OpenStore] | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> list[Check]:
+    """Look at everything that was asked for.
+
+    Args:
+        spark: whether this machine shall run the commands that need Spark.
+        master: start a session there and run tasks in it; None: do not.
+        connect: opens the store that shall be reachable; None: none was named.
+        progress: told how many of how many checks are done.
+    """
+    tasks: list[Callable[[], list[Check]]] = [
+        lambda: [_python()],
+        lambda: list(_packages(_requirements(), spark=spark)),
+        lambda: [_owner(name) for name in OURS] + [_one_place()],
+        lambda: [_open_files(), _temporary(Path(tempfile.gettempdir()))],
+        lambda: [_java(spark=spark)],
+    ]
+    if connect is not None:
+        tasks.append(lambda: [_store(connect)])
+    found: list[Check] = []
+    for number, task in enumerate(tasks):
+        found += task()
+        progress(number + 1, len(tasks) + 1)
+    missing = any(c.state is State.MISSING for c in found)
+    if master is not None and missing:
+        found.append(Check("Spark session", State.SKIPPED, "not started", "mend what is missing first"))
+    elif master is not None:
+        found += _session(master)
+    progress(len(tasks) + 1, len(tasks) + 1)
+    return found
+
+
+def _python() -> Check:
+    version = platform.python_version()
+    if sys.version_info < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        return Check("Python", State.MISSING, version, f"use Python {oldest} or newer")
+    return Check("Python", State.OK, f"{version} ({sys.executable})")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A distribution that ours names: its limits as (operator, version), and the extra that wants it."""
+
+    name: str
+    limits: tuple[tuple[str, tuple[int, ...]], ...]
+    extra: str | None
+
+
+def parse_requirement(text: str) -> Requirement | None:
+    """Read one line of a distribution's requirements; None where it has another form."""
+    found = _REQUIREMENT.match(text)
+    if found is None:
+        return None
+    limits = tuple((operator, _numbers(version)) for operator, version in _LIMIT.findall(found[2]))
+    return Requirement(found[1], limits, found[3])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version; a suffix such as rc1 ends them."""
+    numbers = []
+    for part in version.split("."):
+        digits = re.match(r"\d+", part)
+        if digits is None:
+            break
+        numbers.append(int(digits[0]))
+        if digits[0] != part:
+            break
+    return tuple(numbers)
+
+
+def satisfies(version: str, limits: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
+    """Whether a version is within all limits; only its numbers are compared."""
+    for operator, limit in limits:
+        width = max(len(limit), len(_numbers(version)))
+        have, want = (((*n, *[0] * width))[:width] for n in (_numbers(version), limit))
+        agrees = {
+            ">=": have >= want,
+            "<=": have <= want,
+            "==": have == want,
+            "!=": have != want,
+            "<": have < want,
+            ">": have > want,
+        }[operator]
+        if not agrees:
+            return False
+    return True
+
+
+def _requirements() -> list[Requirement]:
+    try:
+        lines = importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [requirement for line in lines if (requirement := parse_requirement(line))]
+
+
+def _packages(requirements: Sequence[Requirement], *, spark: bool) -> Iterator[Check]:
+    installed = _version(DISTRIBUTION)
+    if installed is None:
+        remedy = "install it, so that its own requirements can be checked: pip install ."
+        yield Check(DISTRIBUTION, State.MISSING, "run from a folder, not installed", remedy)
+    else:
+        yield Check(DISTRIBUTION, State.OK, installed)
+    for wanted in requirements:
+        version = _version(wanted.name)
+        span = ",".join(f"{operator}{'.'.join(map(str, limit))}" for operator, limit in wanted.limits)
+        install = _INSTALL_SPARK if wanted.extra == _SPARK else f"pip install '{wanted.name}{span}'"
+        if version is not None and satisfies(version, wanted.limits):
+            yield Check(wanted.name, State.OK, version)
+        elif wanted.extra is not None and not spark:
+            yield Check(wanted.name, State.SKIPPED, f"{version or 'not installed'}; {_ONLY_RECOVER}")
+        else:
+            yield Check(wanted.name, State.MISSING, f"{version or 'not installed'}, needed: {span or 'any'}", install)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _owner(name: str) -> Check:
+    # An editable install lists no packages of its own: then nobody else may list the name either.
+    owners = set(importlib.metadata.packages_distributions().get(name, [DISTRIBUTION]))
+    others = sorted(owners - {DISTRIBUTION})
+    if others:
+        remedy = f"use an environment of our own: pip uninstall {' '.join(others)}, then install {DISTRIBUTION} again"
+        return Check(f"import {name}", State.MISSING, f"also owned by {', '.join(others)}", remedy)
+    return Check(f"import {name}", State.OK, f"of {DISTRIBUTION} alone")
+
+
+def _one_place() -> Check:
+    places = {}
+    for name in OURS:
+        spec = importlib.util.find_spec(name)
+        places[name] = Path(spec.origin).resolve().parent.parent if spec and spec.origin else None
+    if len(set(places.values())) == 1:
+        return Check("our packages", State.OK, f"all from {places[OURS[0]]}")
+    found = ", ".join(f"{name} from {place or 'nowhere'}" for name, place in places.items())
+    return Check("our packages", State.MISSING, found, "one shadows ours: run from another folder, unset PYTHONPATH")
+
+
+def _open_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= FEWEST_FILES:
+        return Check("open files", State.OK, f"up to {'any number' if soft == resource.RLIM_INFINITY else soft}")
+    enough = hard == resource.RLIM_INFINITY or hard >= FEWEST_FILES
+    remedy = f"ulimit -n {FEWEST_FILES}" if enough else f"let root raise the hard limit of {hard}"
+    return Check("open files", State.MISSING, f"up to {soft}, needed: {FEWEST_FILES}", remedy)
+
+
+def _temporary(folder: Path) -> Check:
+    name = "temporary files"
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"bkmeta")
+            file.flush()
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Check(name, State.MISSING, f"{folder}: {error.strerror}", "point TMPDIR to a folder that can be written")
+    if free < LEAST_TEMPORARY:
+        found = f"{folder} has {free >> 20} MiB free, needed: {LEAST_TEMPORARY >> 20} MiB"
+        return Check(name, State.MISSING, found, "free space, or point TMPDIR to another disk")
+    return Check(name, State.OK, f"{folder}, {free >> 30} GiB free")
+
+
+def _java(*, spark: bool) -> Check:
+    problem = java_problem()
+    if problem is None:
+        return Check("Java", State.OK, os.environ.get("JAVA_HOME") or shutil.which("java") or "")
+    if not spark:
+        return Check("Java", State.SKIPPED, f"{problem}; {_ONLY_RECOVER}")
+    return Check("Java", State.MISSING, problem, "install Java 17 or newer, or point JAVA_HOME to it")
+
+
+def _store(connect: Callable[[], OpenStore]) -> Check:
+    try:
+        with connect() as opened:
+            name = f"store {opened.uri}"
+            if opened.store.get(opened.root) is None:
+                return Check(name, State.OK, f"answers; it has no {opened.root}")
+            layout = opened.store.get(opened.root + store.LAYOUT)
+    except BackendError as error:
+        return Check("store", State.MISSING, str(error), "start it, or mend the URI, the network or the credentials")
+    return Check(name, State.OK, f"answers; {opened.root} is there, {'with' if layout else 'without'} LAYOUT")
+
+
+@dataclass(frozen=True, slots=True)
+class _WorkerFacts:
+    """What a task says of the process that it runs in; picklable."""
+
+    distributions: tuple[str, ...]
+
+    def __call__(self, _buckets: range) -> Mapping[str, Any]:
+        return {
+            "host": platform.node(),
+            "python": platform.python_version(),
+            "versions": {name: _version(name) for name in self.distributions},
+        }
+
+
+def _session(master: str) -> list[Check]:
+    wanted = tuple(sorted({DISTRIBUTION, *(r.name for r in _requirements())}))
+    task = _WorkerFacts(wanted)
+    here = task(range(0))
+    try:
+        with session(master) as spark:
+            tasks = max(2, spark.sparkContext.defaultParallelism * 2)
+            answers = over_buckets(spark, task, [range(n, n + 1) for n in range(tasks)])
+    except Exception as error:  # noqa: BLE001 - whatever keeps Spark from running a task is what was asked for
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        remedy = "see what it says; executors need the same environment as the driver"
+        return [Check("Spark session", State.MISSING, f"{master}: {said[-1]}", remedy)]
+    hosts = sorted({answer["host"] for answer in answers})
+    found = [Check("Spark session", State.OK, f"{master} ran {len(answers)} tasks on {len(hosts)} hosts")]
+    return found + _differences(here, answers)
+
+
+def _differences(here: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> list[Check]:
+    """Compare what the tasks saw with what the driver sees."""
+    wrong = sorted(
+        {
+            f"{answer['host']}: {name} {theirs or 'missing'}, here {ours or 'missing'}"
+            for answer in answers
+            for name, theirs, ours in [
+                ("Python", answer["python"], here["python"]),
+                *((name, answer["versions"].get(name), version) for name, version in here["versions"].items()),
+            ]
+            if theirs != ours
+        }
+    )
+    if not wrong:
+        return [Check("executors", State.OK, "the same Python and packages as here")]
+    shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+    return [Check("executors", State.MISSING, shown, "give driver and executors one environment, e.g. one container")]
