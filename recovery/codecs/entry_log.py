@@ -21,7 +21,7 @@ A location is ``log id << 32 | position``; the position is that of the entry, be
 
 A log of the direct I/O logger has a header of 4096 bytes (a filler record of ledger -1, entry 0 leads from 1024 to
 4096), fills the rest of every block with 0xf0 up to a multiple of 4096, and ends in reserved zeros. What stands at 1024
-tells the two loggers apart. The default logger's file ends where its last record ends, or inside it after a crash; a log
+tells the two loggers apart. The default logger's file ends where its last record ends, or inside it after a crash; one
 of no bytes is normal (the next log is made ahead of time).
 
 Source: apache/bookkeeper 9590a97, bookie/DefaultEntryLogger, bookie/storage/directentrylogger; bookie-storage §3.
