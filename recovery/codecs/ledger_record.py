@@ -44,6 +44,7 @@ CLOSED_LINE: Final = "CLOSED"
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 _ESCAPED: Final = re.compile(r"\\([4-7][0-7]{2}|.)", re.DOTALL)
+_JAVA_ESCAPES: Final = frozenset("01234567abfnrtv\\'\"xuU")
 _I32: Final = 31
 _I64: Final = 63
 
@@ -241,9 +242,11 @@ def _decode_text(text: str, at: int, odd: Callable[[str], None]) -> LedgerMetada
 
 
 def _as_java_reads(escaped: re.Match[str]) -> str:
-    """Rewrite the two escapes that Java takes and Python's parser does not."""
+    """Rewrite the escapes that Java reads in another way than Python's parser; refuse those that Java refuses."""
     if escaped[1] == "?":
         return "?"
+    if escaped[1][0] not in _JAVA_ESCAPES:
+        raise ValueError("no such escape")
     return f"\\{int(escaped[1], 8) & 0xFF:03o}" if len(escaped[1]) == 3 else escaped[0]
 
 
