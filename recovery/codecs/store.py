@@ -229,14 +229,14 @@ def layout_of(raw: bytes | memoryview) -> Layout:
         raise FormatError(Reason.BAD_VALUE, LAYOUT, 0, f"not a layout: {text[:200]!r}")
     if lines[0] not in ("1", "2"):
         raise FormatError(Reason.BAD_VERSION, LAYOUT, 0, f"layout format {lines[0][:40]!r}")
-    if number != str(_MANAGER_VERSION):
-        raise FormatError(Reason.BAD_VERSION, LAYOUT, len(lines[0]) + 1, f"{manager[:120]} of version {number[:40]!r}")
     layout = _TYPES.get(manager)
     if lines[0] == "2":
         shade, _, name = manager.rpartition(_PACKAGE)
         layout = _FACTORIES.get(name) if not shade or shade.endswith(".") else None
     if layout is None:
         raise FormatError(Reason.BAD_VALUE, LAYOUT, len(lines[0]) + 1, f"ledger manager {manager[:120]!r}")
+    if number != str(_MANAGER_VERSION):
+        raise FormatError(Reason.BAD_VERSION, LAYOUT, len(lines[0]) + 1, f"{manager[:120]} of version {number[:40]!r}")
     return layout
 
 
