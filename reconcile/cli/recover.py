@@ -185,7 +185,8 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
         verdict = f"INVALID, the sums do not add up: {verdict}"
     code = 1 if invalid else EXIT_HELD if counts["held"] or counts["waiting"] else EXIT_UNDECIDABLE if missing else 0
     details = [
-        f"on {len(coverage['scanned'])} bookies: {counts['ledgers']} ledgers, {counts['in_store_already']} in the store",
+        f"ledgers on {len(coverage['scanned'])} bookies: {counts['ledgers']}",
+        f"of these in the store already: {counts['in_store_already']}",
         f"the plan: {counts['actions']} writes, hash {manifest['hash']}",
     ]
     if coverage["not_complete"]:
