@@ -8,8 +8,9 @@ r"""The journal of what was written to a store: one JSON object a line, each bou
     resume    binding, torn: bytes of an unfinished line that were cut off
     intent    batch, kind, writes: [seq, op, action id, key, expected version, SHA-256 of the value,
               the value that is replaced or removed (base64)]
-    done      batch, versions: one a write, null where nothing was written
-              there: places of writes whose bytes were there already; conflicts: [place, reason]
+    done      batch, versions: one a write, null where the bytes were there before; conflicts: [place, reason]
+              presumed: places that an earlier run announced: with a version they hold the bytes that were announced,
+              and only that says that the earlier run wrote them
     verified  checked, changed: keys read back before cookies, and how many of them were not as written
     end       counts
 

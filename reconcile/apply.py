@@ -1,0 +1,662 @@
+"""A plan's actions written to a store: nothing over anything, journalled before and after, read back, in phases.
+
+    phase  kinds                 before it begins
+    1      generator
+    2      ledger
+    3      node, layout
+    4      instance_id
+    5      cookie                every write of the phases before is read back once more; withheld if one differs
+
+    op            is done where                                  is written where
+    create, hold  the key has the value                          it is absent
+    replace       the key has the value                          its version, and its bytes, are the expected ones
+    remove        the key is absent                              the same
+    raise         sequential children are numbered above value   they are not
+
+Whatever else stands at a key is a conflict: it is left as it is, listed, and the run goes on with the others. Writes go
+in transactions of one kind. A run that was ended anywhere is gone on with: what its journal says is done is skipped,
+and a batch that was announced and not finished is looked at in the store.
+"""
+
+import base64
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.errors import BackendError, OutcomeUnknownError, TooLargeError, UnavailableError, VersionConflictError
+from backends.protocols import MetadataStore, Versioned, Write, parse_rights
+from reconcile.audit import Journal, Record
+from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
+from recovery.codecs import store as keys
+
+BATCH_ROWS: Final = 100
+"""Writes in a transaction: five times faster than single ones, and far below what a server takes."""
+BATCH_BYTES: Final = 256 << 10
+LISTED: Final = 100
+"""Conflicts and changed keys that a result names; all are counted, and all are in the journal."""
+COUNTER_END: Final = (1 << 31) - 2
+"""The highest number that a counter can be raised past: names are numbered by a signed 32-bit integer."""
+
+_ROUNDS: Final = 10
+"""Times that a batch is sent: each settles at least one key unless somebody makes and removes it meanwhile."""
+_PHASES: Final = {"generator": 1, "ledger": 2, "node": 3, "layout": 3, "instance_id": 4, "cookie": 5}
+_COOKIES: Final = _PHASES["cookie"]
+_CREATES: Final = frozenset({"create", "hold"})
+_CHANGES: Final = frozenset({"replace", "remove"})
+_RAISE: Final = "raise"
+_OPS: Final = (*sorted(_CREATES | _CHANGES), _RAISE)
+_WITH_VALUE: Final = ("create", "hold", "replace", _RAISE)
+
+Actions = Callable[[], Iterable[pa.Table]]
+"""Gives the plan's ACTIONS in batches sorted by seq, from the start each time that it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a plan is applied.
+
+    Attributes:
+        plan_hash: of the plan; the journal is bound to it.
+        acl: rights of created keys where an action names none; None: what the store gives.
+        accept_unfrozen: write although bookies are registered.
+        withhold_cookies: why no cookies may be written; None: they may.
+        resume: go on with the journal that is there.
+        batch_rows: writes in a transaction.
+    """
+
+    plan_hash: str
+    acl: str | None = None
+    accept_unfrozen: bool = False
+    withhold_cookies: str | None = None
+    resume: bool = False
+    batch_rows: int = BATCH_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of the actions of one kind and op; the last four add up to the first."""
+
+    planned: int
+    written: int
+    there: int
+    conflicts: int
+    withheld: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """An action that was not carried out."""
+
+    kind: str
+    op: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came of a plan.
+
+    Attributes:
+        tallies: by kind and op, earlier runs of the same journal included.
+        conflicts: the first `LISTED`; their number is in the tallies.
+        checked: keys that were read back once more after all were written.
+        changed: keys among them that no longer hold what was written, the first `LISTED`.
+        changed_count: all of them.
+        cookies_withheld: why, where they were; else empty.
+        journal: the file.
+    """
+
+    tallies: Mapping[tuple[str, str], Tally]
+    conflicts: tuple[Conflict, ...]
+    checked: int
+    changed: tuple[str, ...]
+    changed_count: int
+    cookies_withheld: str
+    journal: Path
+
+    @property
+    def exit_code(self) -> int:
+        """0: every action is done; 6: partly applied."""
+        undone = any(tally.conflicts or tally.withheld for tally in self.tallies.values())
+        return PartlyAppliedError.exit_code if undone or self.changed_count else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    seq: int
+    op: str
+    kind: str
+    id: bytes
+    key: str
+    value: bytes | None
+    acl: str | None
+    expects: int | None
+    before: bytes | None
+
+    def __repr__(self) -> str:
+        """Without the value: it may hold a password."""
+        return f"_Action({self.seq}, {self.op} {self.kind} {self.key})"
+
+    def is_done(self, held: Versioned | None) -> bool:
+        """Whether what stands at the key is what the action wants."""
+        if self.op == _RAISE:
+            return held is not None and (held.children_created or 0) > _target(self)
+        if self.op == "remove":
+            return held is None
+        return held is not None and held.value == self.value
+
+    def objection(self, held: Versioned | None) -> str | None:
+        """Return why what stands at the key forbids the write; None if it can be made."""
+        if self.op in _CREATES:
+            return None if held is None else "other bytes are there"
+        if held is None:
+            return "it is absent"
+        if held.version != self.expects:
+            return f"it has version {held.version}, not {self.expects}"
+        return None if self.before in (None, held.value) else "its bytes are not those that were to be replaced"
+
+
+_COLUMNS: Final = ("seq", "op", "kind", "id", "key", "value", "acl", "expects", "before")
+
+
+def _rows(table: pa.Table) -> Iterator[_Action]:
+    for row in zip(*(table[name].to_pylist() for name in _COLUMNS), strict=True):
+        yield _Action(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    """What a plan holds, from one reading of it."""
+
+    planned: Mapping[tuple[str, str], int]
+    fixed: tuple[_Action, ...]
+    """LAYOUT and instance ids."""
+
+    @property
+    def steps(self) -> int:
+        """Writes, and the second reading of all but cookies."""
+        return sum(n * (1 if kind == "cookie" else 2) for (kind, _), n in self.planned.items())
+
+
+def apply(
+    actions: Actions,
+    store: MetadataStore,
+    root: str,
+    journal: Path,
+    options: Options,
+    *,
+    now: Callable[[], datetime],
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Applied:
+    """Write what a plan proposes, and nothing over anything.
+
+    Args:
+        actions: the plan's.
+        store: writable.
+        root: key of the ledgers root; the actions' keys are below it.
+        journal: folder of the journal, made if it is missing.
+        options: see there.
+        now: the clock; aware.
+        progress: is told (done, of all) after each batch.
+
+    Raises:
+        PlanError: the plan is not one that can be applied; nothing was written.
+        GuardRefusedError: nothing was written.
+        JournalError: the journal belongs to something else, or cannot be written; nothing was written.
+        BackendError: the store failed before anything was written.
+        PartlyAppliedError: the store or the journal failed later.
+    """
+    survey = _survey(actions, options)
+    _guard(survey, store, root, options)
+    run = _Run(survey, store, root.rstrip("/"), options, progress)
+    binding = {"plan": options.plan_hash, "store": store.uri, "root": root, "acl": options.acl or ""}
+    with Journal.open(journal, binding, resume=options.resume, now=now, replay=run.replay) as opened:
+        try:
+            return run.carry_out(actions, opened)
+        except (BackendError, JournalError) as error:
+            if not run.begun:
+                raise
+            raise PartlyAppliedError(
+                str(opened.path), f"the run ended midway ({error})", "mend that, then run it again with --resume"
+            ) from error
+
+
+def _survey(actions: Actions, options: Options) -> _Survey:
+    """Read the plan once, and refuse what is no plan."""
+    planned: Counter[tuple[str, str]] = Counter()
+    fixed: list[_Action] = []
+    acls = {options.acl} if options.acl is not None else set()
+    seq, phase = -1, 0
+    for table in actions():
+        if not table.num_rows:
+            continue
+        _demand_order(table, seq, phase)
+        seq, phase = table["seq"][-1].as_py(), _PHASES[table["kind"][-1].as_py()]
+        _demand_fields(table)
+        acls.update(acl for acl in pc.unique(table["acl"]).to_pylist() if acl is not None)
+        for row in table.group_by(["kind", "op"]).aggregate([([], "count_all")]).to_pylist():
+            planned[row["kind"], row["op"]] += row["count_all"]
+        fixed += _rows(table.filter(pc.is_in(table["kind"], pa.array(["layout", "instance_id"]))))
+        for action in _rows(table.filter(pc.equal(table["op"], _RAISE))):
+            _target(action)
+    for acl in acls:
+        try:
+            parse_rights(acl)
+        except ValueError as error:
+            raise PlanError("rights", str(error), "write them as scheme:id:perms,…") from error
+    return _Survey(planned, tuple(fixed))
+
+
+def _demand_order(table: pa.Table, seq: int, phase: int) -> None:
+    where = pc.index_in(table["kind"], pa.array(list(_PHASES)))
+    if where.null_count:
+        _refuse(table, pc.is_null(where), "its kind is not known")
+    phases = np.array(list(_PHASES.values()))[where.to_numpy()]
+    numbers = table["seq"].to_numpy()
+    behind = (np.diff(numbers, prepend=seq) <= 0) | (np.diff(phases, prepend=phase) < 0)
+    _refuse(table, pa.array(behind), "it stands out of order")
+
+
+def _demand_fields(table: pa.Table) -> None:
+    op, kind = table["op"], table["kind"]
+    is_raise = pc.equal(op, _RAISE)
+    changes = pc.is_in(op, pa.array(sorted(_CHANGES)))
+    _refuse(table, pc.invert(pc.is_in(op, pa.array(_OPS))), "its op is not known")
+    _refuse(table, pc.and_(is_raise, pc.not_equal(kind, "generator")), "only a generator can be raised")
+    _refuse(
+        table, pc.xor(changes, pc.is_valid(table["expects"])), "it must name a version if and only if it changes one"
+    )
+    _refuse(
+        table, pc.xor(pc.is_in(op, pa.array(_WITH_VALUE)), pc.is_valid(table["value"])), "it lacks a value, or has one"
+    )
+    key = table["key"]
+    proper = pc.match_substring_regex(key, r"^(/[^/]+)+$")
+    _refuse(table, pc.invert(pc.or_(proper, pc.and_(is_raise, pc.equal(key, keys.ROOT)))), "its key is none")
+
+
+def _refuse(table: pa.Table, bad: pa.Array, problem: str) -> None:
+    found = table["key"].filter(bad)
+    if len(found):
+        raise PlanError(str(found[0].as_py()), problem, "make the plan again")
+
+
+def _target(action: _Action) -> int:
+    text = (action.value or b"").decode(errors="replace")
+    if not (text.isascii() and text.isdigit() and int(text) <= COUNTER_END):
+        raise PlanError(action.key, f"no counter can be raised past {text[:40]!r}", "make the plan again")
+    return int(text)
+
+
+def _guard(survey: _Survey, store: MetadataStore, root: str, options: Options) -> None:
+    """Refuse where writing would destroy: into a root that is in use, or that is another cluster's."""
+    base = root.rstrip("/")
+    for key, values in _by_key(survey.fixed).items():
+        if len(values) > 1:
+            raise GuardRefusedError(
+                base + key, "the plan has two values for it: the bookies are of two clusters", "recover each by itself"
+            )
+        held = store.get(base + key)
+        if held is not None and held.value not in values:
+            raise GuardRefusedError(
+                base + key, "the store has another one than the plan: it is another cluster's root", "choose its root"
+            )
+    registered = sorted(
+        {
+            name
+            for parent in (keys.AVAILABLE, keys.READ_ONLY)
+            for name in store.children(base + parent) or ()
+            if base + parent + "/" + name != base + keys.READ_ONLY
+        }
+    )
+    if registered and not options.accept_unfrozen:
+        named = ", ".join(registered[:5]) + (", …" if len(registered) > 5 else "")
+        raise GuardRefusedError(
+            base + keys.AVAILABLE,
+            f"{len(registered)} bookies are running ({named}), and delete what a partial root does not name",
+            "stop them first, or accept that: --accept-unfrozen",
+        )
+
+
+def _by_key(actions: Iterable[_Action]) -> dict[str, set[bytes | None]]:
+    found: dict[str, set[bytes | None]] = {}
+    for action in actions:
+        found.setdefault(action.key, set()).add(action.value)
+    return found
+
+
+@dataclass(slots=True)
+class _Count:
+    written: int = 0
+    there: int = 0
+    conflicts: int = 0
+    withheld: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """`version` where it was written, `conflict` where it could not be; neither: it was there."""
+
+    version: int | None = None
+    conflict: str | None = None
+
+
+class _Run:
+    """One run of a plan: what earlier runs did, and what became of each action."""
+
+    def __init__(
+        self,
+        survey: _Survey,
+        store: MetadataStore,
+        base: str,
+        options: Options,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        self.begun = False
+        self._survey = survey
+        self._store = store
+        self._base = base
+        self._options = options
+        self._progress = progress
+        self._steps = 0
+        self._counts = {group: _Count() for group in survey.planned}
+        self._conflicts: list[Conflict] = []
+        self._conflicting: set[int] = set()
+        self._batch = 0
+        # From the journal: done up to here, but for these.
+        self._finished = -1
+        self._again: set[int] = set()
+        self._announced: dict[int, tuple[str, list[tuple[int, str]]]] = {}
+        self._ours: set[int] = set()
+
+    def replay(self, record: Record) -> None:
+        """Take what an earlier run's journal says."""
+        if record.event == "intent":
+            self.begun = True
+            writes = [(int(seq), str(op)) for seq, op, *_ in record.fields["writes"]]
+            self._announced[record.fields["batch"]] = (record.fields["kind"], writes)
+            self._ours.update(seq for seq, _ in writes)
+            self._batch = record.fields["batch"] + 1
+        elif record.event == "done":
+            kind, writes = self._announced.pop(record.fields["batch"])
+            refused = {place for place, _ in record.fields["conflicts"]}
+            for place, ((seq, op), version) in enumerate(zip(writes, record.fields["versions"], strict=True)):
+                self._ours.discard(seq)
+                self._again.discard(seq)
+                if place in refused:
+                    self._again.add(seq)
+                elif (kind, op) in self._counts:
+                    self._note(kind, op, written=version is not None)
+            self._finished = max(self._finished, *(seq for seq, _ in writes))
+
+    def _note(self, kind: str, op: str, *, written: bool) -> None:
+        count = self._counts[kind, op]
+        if written:
+            count.written += 1
+        else:
+            count.there += 1
+        self._step(1)
+
+    def _step(self, steps: int) -> None:
+        self._steps += steps
+        self._progress(self._steps, self._survey.steps)
+
+    def carry_out(self, actions: Actions, journal: Journal) -> Applied:
+        """Write phase by phase; read all back; write cookies if they may be."""
+        cookies: list[_Action] = []
+
+        def before_cookies() -> Iterator[_Action]:
+            for table in actions():
+                for action in _rows(table):
+                    if _PHASES[action.kind] == _COOKIES:
+                        cookies.append(action)
+                    elif self._is_open(action):
+                        yield action
+
+        for batch in _batches(before_cookies(), self._options.batch_rows):
+            self._settle(batch, journal)
+        checked, changed, changed_count = self._read_back(actions)
+        journal.append("verified", {"checked": checked, "changed": changed_count})
+        withheld = self._why_withheld(changed_count) if cookies else ""
+        self._write_cookies(cookies, journal, withheld)
+        result = Applied(
+            tallies={
+                group: Tally(planned, count.written, count.there, count.conflicts, count.withheld)
+                for group, planned in sorted(self._survey.planned.items())
+                for count in (self._counts[group],)
+            },
+            conflicts=tuple(self._conflicts),
+            checked=checked,
+            changed=changed,
+            changed_count=changed_count,
+            cookies_withheld=withheld,
+            journal=journal.path,
+        )
+        counts = {
+            f"{kind}.{op}": [t.planned, t.written, t.there, t.conflicts, t.withheld]
+            for (kind, op), t in result.tallies.items()
+        }
+        journal.append("end", {"counts": counts, "exit_code": result.exit_code})
+        journal.sync()
+        return result
+
+    def _is_open(self, action: _Action) -> bool:
+        return action.seq > self._finished or action.seq in self._again or action.seq in self._ours
+
+    def _why_withheld(self, changed: int) -> str:
+        conflicts = sum(count.conflicts for count in self._counts.values())
+        if self._options.withhold_cookies is not None:
+            return self._options.withhold_cookies
+        if conflicts:
+            return f"{conflicts} writes were in conflict with what is in the store"
+        return f"{changed} records were not read back as they were written" if changed else ""
+
+    def _write_cookies(self, cookies: Sequence[_Action], journal: Journal, withheld: str) -> None:
+        if not withheld:
+            for batch in _batches(filter(self._is_open, cookies), self._options.batch_rows):
+                self._settle(batch, journal)
+            return
+        for action in filter(self._is_open, cookies):
+            self._counts[action.kind, action.op].withheld += 1
+            self._step(1)
+
+    def _settle(self, batch: Sequence[_Action], journal: Journal) -> None:
+        """Announce a batch, carry it out, read it back, record what became of it."""
+        held = self._held(batch) if batch[0].op in _CHANGES else {}
+        journal.append(
+            "intent",
+            {
+                "batch": self._batch,
+                "kind": batch[0].kind,
+                "writes": [_announcement(action, held.get(action.key)) for action in batch],
+            },
+        )
+        journal.sync()
+        self.begun = True
+        outcomes = {batch[0].seq: self._raise(batch[0])} if batch[0].op == _RAISE else self._write(batch, held)
+        ordered = [outcomes[action.seq] for action in batch]
+        journal.append(
+            "done",
+            {
+                "batch": self._batch,
+                "versions": [outcome.version for outcome in ordered],
+                "presumed": [i for i, action in enumerate(batch) if action.seq in self._ours],
+                "conflicts": [[i, outcome.conflict] for i, outcome in enumerate(ordered) if outcome.conflict],
+            },
+        )
+        self._batch += 1
+        for action, outcome in zip(batch, ordered, strict=True):
+            if outcome.conflict is None:
+                self._note(action.kind, action.op, written=outcome.version is not None)
+                continue
+            self._counts[action.kind, action.op].conflicts += 1
+            self._conflicting.add(action.seq)
+            self._step(1)
+            if len(self._conflicts) < LISTED:
+                self._conflicts.append(Conflict(action.kind, action.op, action.key, outcome.conflict))
+
+    def _key(self, action: _Action) -> str:
+        return self._base + action.key if action.key != keys.ROOT else self._base or "/"
+
+    def _held(self, batch: Iterable[_Action]) -> dict[str, Versioned | None]:
+        wanted = {self._key(action): action.key for action in batch}
+        return {wanted[key]: held for key, held in self._store.get_many(wanted)}
+
+    def _write(self, batch: Sequence[_Action], held: Mapping[str, Versioned | None]) -> dict[int, _Outcome]:
+        """Bring every action of a batch to its end; nothing counts as written before it was read back."""
+        outcomes: dict[int, _Outcome] = {}
+        ours = {action.seq for action in batch} & self._ours
+        seen: Mapping[str, Versioned | None] | None = held or None
+        open_actions = list(batch)
+        lost: OutcomeUnknownError | None = None
+        for _ in range(_ROUNDS):
+            if seen is not None:
+                open_actions = _sort_out(open_actions, seen, ours, outcomes)
+            if not open_actions:
+                return outcomes
+            lost, sent = None, False
+            try:
+                self._store.write([self._change(action) for action in open_actions])
+                sent = True
+            except OutcomeUnknownError as error:
+                lost = error
+            except TooLargeError as error:
+                open_actions = _too_large(open_actions, self._base, error.key, outcomes)
+                continue
+            except VersionConflictError:
+                pass  # which of them stand there already shows the reading
+            if sent or lost:
+                # Bytes that are there now and are ours were written by us: nobody else has this plan.
+                ours |= {action.seq for action in open_actions}
+            seen = self._held(open_actions)
+            if sent:
+                _sort_out(open_actions, seen, ours, outcomes, sent=True)
+                return outcomes
+        if seen is not None:
+            open_actions = _sort_out(open_actions, seen, ours, outcomes)
+        if lost is not None and open_actions:
+            raise UnavailableError(lost.store, f"{_ROUNDS} writes in a row had no answer") from lost
+        for action in open_actions:
+            outcomes[action.seq] = _Outcome(conflict="somebody changes it all the time")
+        return outcomes
+
+    def _change(self, action: _Action) -> Write:
+        acl = action.acl if action.acl is not None else self._options.acl
+        return Write(self._key(action), action.value, action.expects, acl)
+
+    def _raise(self, action: _Action) -> _Outcome:
+        """Raise a counter; a repetition costs some numbers at most."""
+        key, target = self._key(action), _target(action)
+        held = self._store.get(key)
+        if held is None:
+            try:
+                acl = action.acl if action.acl is not None else self._options.acl
+                self._store.write([Write(key, b"", None, acl)])
+            except (VersionConflictError, OutcomeUnknownError):
+                pass  # raising makes it if it is still absent
+        elif action.is_done(held):
+            return _Outcome(version=held.version if action.seq in self._ours else None)
+        reached = self._store.raise_counter(key, target)
+        held = self._store.get(key)
+        if held is None or reached <= target or not action.is_done(held):
+            return _Outcome(conflict="it did not keep the number that it was raised to")
+        return _Outcome(version=held.version)
+
+    def _read_back(self, actions: Actions) -> tuple[int, tuple[str, ...], int]:
+        """Read every key of the phases before cookies; return how many, and which are not as they must be."""
+        flying: deque[_Action] = deque()
+
+        def wanted() -> Iterator[str]:
+            for table in actions():
+                for action in _rows(table.filter(pc.not_equal(table["kind"], "cookie"))):
+                    if action.seq not in self._conflicting:
+                        flying.append(action)
+                        yield self._key(action)
+
+        checked, count = 0, 0
+        changed: list[str] = []
+        for _, held in self._store.get_many(wanted()):
+            action = flying.popleft()
+            checked += 1
+            self._step(1)
+            if not action.is_done(held):
+                count += 1
+                if len(changed) < LISTED:
+                    changed.append(action.key)
+        return checked, tuple(changed), count
+
+
+def _batches(actions: Iterable[_Action], rows: int) -> Iterator[list[_Action]]:
+    """Cut actions into transactions: of one kind, each key once; a counter is raised by itself."""
+    batch: list[_Action] = []
+    places: set[str] = set()
+    size = 0
+    for action in actions:
+        weight = len(action.value or b"") + len(action.key)
+        if batch and not (
+            len(batch) < rows
+            and size + weight <= BATCH_BYTES
+            and action.kind == batch[0].kind
+            and _manner(action) == _manner(batch[0]) != _RAISE
+            and action.key not in places
+        ):
+            yield batch
+            batch, places, size = [], set(), 0
+        batch.append(action)
+        places.add(action.key)
+        size += weight
+    if batch:
+        yield batch
+
+
+def _manner(action: _Action) -> str:
+    return _RAISE if action.op == _RAISE else "create" if action.op in _CREATES else "change"
+
+
+def _announcement(action: _Action, held: Versioned | None) -> list[object]:
+    replaced = base64.b64encode(held.value).decode() if held is not None and action.op in _CHANGES else None
+    value = None if action.value is None else hashlib.sha256(action.value).hexdigest()
+    return [action.seq, action.op, action.id.hex(), action.key, action.expects, value, replaced]
+
+
+def _sort_out(
+    batch: Iterable[_Action],
+    seen: Mapping[str, Versioned | None],
+    ours: set[int],
+    outcomes: dict[int, _Outcome],
+    *,
+    sent: bool = False,
+) -> list[_Action]:
+    """Settle what a reading settles; return the actions that can still be written."""
+    rest = []
+    for action in batch:
+        held = seen[action.key]
+        objection = None if sent else action.objection(held)
+        if action.is_done(held):
+            version = held.version if held is not None else -1
+            outcomes[action.seq] = _Outcome(version=version if action.seq in ours else None)
+        elif sent:
+            outcomes[action.seq] = _Outcome(conflict="somebody changed it right after it was written")
+        elif objection is not None:
+            outcomes[action.seq] = _Outcome(conflict=objection)
+        else:
+            rest.append(action)
+    return rest
+
+
+def _too_large(batch: list[_Action], base: str, key: str, outcomes: dict[int, _Outcome]) -> list[_Action]:
+    rest = []
+    for action in batch:
+        if base + action.key == key:
+            outcomes[action.seq] = _Outcome(conflict="it is larger than what the store takes")
+        else:
+            rest.append(action)
+    return rest
