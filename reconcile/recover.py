@@ -341,4 +341,6 @@ def _system_writes(request: Request, bookies: pa.Table, short_max: int, *, with_
             for row in bookies.select(["bookie", "complete", "cookie"]).to_pylist()
             if row["complete"] and row["cookie"] is not None
         ]
-    return writes + [write for write in wanted if write.key not in nodes]
+    # LAYOUT and instance id are always named: that binds the plan to a store that has these, or none.
+    bound = ("layout", "instance_id")
+    return writes + [write for write in wanted if write.kind in bound or write.key not in nodes]

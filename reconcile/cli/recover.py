@@ -2,10 +2,11 @@
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,13 +22,20 @@ from reconcile.cli.options import (
     store_auth,
 )
 from reconcile.cli.output import Output, Result, throttled
+from reconcile.errors import GuardRefusedError, PlanError
 from recovery.codecs import store
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.errors import InputError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from reconcile.apply import Applied
+
 EXIT_HELD = 3
 EXIT_UNDECIDABLE = 4
 _SHOWN = 10
+_TYPED = 8
 
 
 def _now() -> datetime:
@@ -200,3 +208,129 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
     following = _quoted("bkmeta", "apply", out, "--metadata", uri or "URI", "--confirm", manifest["hash"])
     facts = {name: manifest[name] for name in ("hash", "reasons", "prior")}
     return Result("recover", verdict, code, counts, coverage, details, following, {"plan": str(out), **facts})
+
+
+@click.command(
+    epilog="Example: bkmeta apply plan --metadata zk+hierarchical://zk1:2181/ledgers --confirm 3f9a…  "
+    "The hash is printed by `bkmeta recover` and `bkmeta plan show`."
+)
+@click.argument("plan", type=FOLDER)
+@click.option("--metadata", "uri", required=True, metavar="URI", help="The store to be written.")
+@click.option("--confirm", metavar="HASH", help="The plan's hash; asked for on a terminal if it is not given.")
+@click.option("--acl", metavar="SPEC", help="Rights of created keys: scheme:id:perms,… [default: the store's]")
+@click.option("--accept-unfrozen", is_flag=True, help="Write although bookies are registered in this root.")
+@click.option("--wave", type=int, help="Only this wave of a plan that was split.")
+@click.option("--journal", type=FOLDER, help="Where every write is recorded. [default: PLAN/journal]")
+@click.option("--resume", is_flag=True, help="Go on with the journal that is there.")
+@output_options
+def apply(
+    plan: Path,
+    uri: str,
+    confirm: str | None,
+    acl: str | None,
+    accept_unfrozen: bool,  # noqa: FBT001 - click's option
+    wave: int | None,
+    journal: Path | None,
+    resume: bool,  # noqa: FBT001 - click's option
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Write what PLAN proposes, and nothing over anything. WRITES to the store.
+
+    What is absent is created; what stands at a key already is left as it is and listed. Every write is journalled before
+    and after and read back; a run that was stopped is gone on with by --resume.
+    """
+    from reconcile import apply as engine  # noqa: PLC0415 - only where a plan is applied
+    from reconcile.plans import overview  # noqa: PLC0415
+
+    output = make_output(shared)
+    dataset = open_dataset(plan, "plan")
+    dataset.verify()
+    seen = overview(dataset, shown=0)
+    if seen.problems:
+        raise PlanError(str(plan), seen.problems[0], "make the plan again: it is not the one that was reviewed")
+    _demand_confirmation(dataset, seen.hash, confirm)
+    with open_store(uri, writable=True, auth=store_auth()) as opened:
+        wanted = dataset.manifest["binding"]["root"]
+        if wanted and wanted != opened.root:
+            problem = f"the plan was made for the root {wanted}"
+            raise GuardRefusedError(opened.uri, problem, "apply it there; to try it elsewhere: bkmeta rehearse")
+        withheld = "ledgers of the plan wait for a person" if dataset.manifest["binding"]["cookies_held_back"] else None
+        options = engine.Options(
+            plan_hash=seen.hash,
+            acl=acl,
+            accept_unfrozen=accept_unfrozen,
+            withhold_cookies=withheld,
+            resume=resume,
+        )
+        with output.progress("writing", "writes") as told:
+            applied = engine.apply(
+                lambda: _wave(dataset, wave),
+                opened.store,
+                opened.root,
+                journal or plan / "journal",
+                options,
+                now=_now,
+                progress=throttled(told),
+            )
+    sys.exit(output.show(_applied(applied, plan, uri, resume_with=_quoted("bkmeta", "apply", plan, "--metadata", uri))))
+
+
+def _wave(dataset: Dataset, wave: int | None) -> "Iterator[pa.Table]":
+    import pyarrow.compute as pc  # noqa: PLC0415 - 0.1 s that --help does not need
+
+    for batch in dataset.batches("actions"):
+        yield batch if wave is None else batch.filter(pc.equal(batch["wave"], wave))
+
+
+def _demand_confirmation(dataset: Dataset, plan_hash: str, confirm: str | None) -> None:
+    counts = dataset.manifest["counts"]
+    if confirm is None and sys.stdin.isatty():
+        click.echo(
+            f"{counts['restored']} records and {counts['held']} holds will be created; hash {plan_hash}", err=True
+        )
+        confirm = click.prompt("type the first 8 digits of the hash to go on", err=True)
+        if len(confirm) < _TYPED:
+            raise click.Abort
+    if confirm is None:
+        problem = "is not confirmed, and there is no terminal to ask on"
+        raise GuardRefusedError(dataset.path, problem, f"review it, then add: --confirm {plan_hash}")
+    if not plan_hash.startswith(confirm.lower()) or len(confirm) < _TYPED:
+        raise GuardRefusedError(dataset.path, "has another hash than the one confirmed", "review this plan first")
+
+
+def _applied(applied: "Applied", plan: Path, uri: str, *, resume_with: str) -> Result:
+    tallies = applied.tallies
+    created = sum(t.written for (kind, _), t in tallies.items() if kind == "ledger")
+    there = sum(t.there for (kind, _), t in tallies.items() if kind == "ledger")
+    conflicts = sum(t.conflicts for t in tallies.values())
+    verdict = f"{created} ledger records written and read back, {there} were there already"
+    if conflicts:
+        verdict += f"; {conflicts} keys hold something else and were left as they are"
+    if applied.changed_count:
+        verdict = f"{applied.changed_count} keys no longer hold what was written: somebody else writes here. {verdict}"
+    details = [
+        f"{op} {kind}: {t.written} written, {t.there} there already, {t.conflicts} conflicts, {t.withheld} withheld"
+        for (kind, op), t in sorted(tallies.items())
+    ]
+    details += [f"left as it is: {c.key} ({c.reason})" for c in applied.conflicts[:_SHOWN]]
+    details += [f"changed since: {key}" for key in applied.changed[:_SHOWN]]
+    if applied.cookies_withheld:
+        details.append(f"no cookies were written: {applied.cookies_withheld}")
+    details.append(f"every write is recorded in {applied.journal}")
+    following = _quoted("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")
+    return Result(
+        "apply",
+        verdict,
+        applied.exit_code,
+        counts={f"{op} {kind}": asdict(tally) for (kind, op), tally in sorted(tallies.items())},
+        coverage={"read_back": applied.checked, "changed": applied.changed_count},
+        details=details,
+        following=following
+        if not applied.exit_code
+        else f"look into the conflicts above, then: {resume_with} --resume",
+        facts={
+            "journal": str(applied.journal),
+            "conflicts": [asdict(conflict) for conflict in applied.conflicts],
+            "cookies_withheld": applied.cookies_withheld,
+        },
+    )
