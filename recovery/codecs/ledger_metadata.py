@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recovery.codecs.entry import master_key
 from recovery.codecs.ledger_record import (
     CLOSED_LINE,
     DIGEST_NUMBERS,
@@ -316,8 +317,4 @@ def _lists(ends: list[int], values: pa.Array, kind: pa.DataType, null: list[bool
 
 @lru_cache(maxsize=1024)
 def _key_hash(password: bytes) -> bytes:
-    return hashlib.sha256(_master_key(password)).digest()
-
-
-def _master_key(password: bytes) -> bytes:
-    return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
+    return hashlib.sha256(master_key(password)).digest()
