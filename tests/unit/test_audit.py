@@ -1,0 +1,120 @@
+"""The journal says what it was told, in order, and shows whether somebody changed it."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconcile.audit import JOURNAL, Journal, Record, Torn, scan
+from reconcile.errors import JournalError
+from tests.plans import clock
+
+BINDING = {"plan": "p"}
+
+
+def opened(folder: Path, *, resume: bool = False, **named: Any) -> Journal:
+    """Open a journal; what is replayed goes nowhere."""
+    return Journal.open(folder, BINDING, resume=resume, now=clock(), **{"replay": lambda _: None, **named})
+
+
+def written(folder: Path, lines: int = 5) -> Path:
+    """Write a journal of a few lines."""
+    with opened(folder) as journal:
+        for n in range(lines):
+            journal.append("intent", {"batch": n, "text": "ünïcode \n \0"})
+        journal.sync()
+    return folder / JOURNAL
+
+
+def test_records_come_back_in_order(tmp_path: Path) -> None:
+    """Each has its number, its time and its fields, and names the one before it."""
+    records = list(scan(written(tmp_path)))
+    assert all(isinstance(record, Record) for record in records)
+    kept = [record for record in records if isinstance(record, Record)]
+    assert [(r.number, r.event, r.fields.get("batch")) for r in kept] == [
+        (0, "begin", None), *((n + 1, "intent", n) for n in range(5)),
+    ]  # fmt: skip
+    assert [r.fields["prev"] for r in kept] == ["", *(r.hash for r in kept[:-1])]
+    assert kept[1].fields["text"] == "ünïcode \n \0"
+
+
+def test_each_line_is_json(tmp_path: Path) -> None:
+    """A person can read it with any tool."""
+    lines = written(tmp_path).read_text().splitlines()
+    assert [json.loads(line)["n"] for line in lines] == list(range(6))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_changed_byte_is_seen(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Whatever byte of it is changed, removed or added: it is altered, or torn at its very end, never believed."""
+    file = written(tmp_path_factory.mktemp("journal"))
+    raw = file.read_bytes()
+    at = data.draw(st.integers(0, len(raw) - 1))
+    other = data.draw(st.binary(max_size=2).filter(lambda b: b != raw[at : at + 1]))
+    file.write_bytes(raw[:at] + other + raw[at + 1 :])
+    try:
+        records = list(scan(file))
+    except JournalError:
+        return
+    assert all(isinstance(record, Record) for record in records[:-1])
+    assert isinstance(records[-1], Torn)
+
+
+def test_lines_that_were_swapped_or_taken_out_are_seen(tmp_path: Path) -> None:
+    """Every line agrees with itself, and yet they are not what was written."""
+    file = written(tmp_path)
+    lines = file.read_bytes().splitlines(keepends=True)
+    for order in ([0, 2, 1, 3, 4, 5], [0, 1, 3, 4, 5], [1, 2, 3], [0, 1, 1, 2]):
+        file.write_bytes(b"".join(lines[n] for n in order))
+        with pytest.raises(JournalError, match="altered"):
+            list(scan(file))
+
+
+def test_a_torn_end_is_cut_off_and_told(tmp_path: Path) -> None:
+    """What a kill or a loss of power leaves at the end is cut off; the next line follows the last whole one."""
+    file = written(tmp_path)
+    whole = file.read_bytes()
+    for end in (b'{"n":6,"prev"', bytes(300), b"{" + bytes(200) + b"\n", b"x"):
+        file.write_bytes(whole + end)
+        assert list(scan(file))[-1] == Torn(len(whole), len(end))
+        replayed: list[Record] = []
+        opened(tmp_path, resume=True, replay=replayed.append).close()
+        assert len(replayed) == 6
+        last = list(scan(file))[-1]
+        assert isinstance(last, Record)
+        assert (last.event, last.number, last.fields["torn"]) == ("resume", 6, len(end))
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    """A journal that is being written cannot be opened a second time."""
+    with opened(tmp_path), pytest.raises(JournalError, match="another process"):
+        opened(tmp_path, resume=True)
+    opened(tmp_path, resume=True).close()
+
+
+def test_no_journal_is_an_error(tmp_path: Path) -> None:
+    """A missing journal is not an empty one."""
+    with pytest.raises(JournalError, match="no journal"):
+        list(scan(tmp_path / JOURNAL))
+
+
+def test_a_full_disk_is_an_error_of_ours(tmp_path: Path) -> None:
+    """What cannot be recorded ends the run by name."""
+
+    def full(_handle: int, _data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(JournalError, match="No space left"):
+        opened(tmp_path, write=full)
+
+
+def test_a_write_in_pieces_is_whole(tmp_path: Path) -> None:
+    """An operating system that takes some bytes at a time gets them all."""
+    with opened(tmp_path, write=lambda handle, data: os.write(handle, data[:7])) as journal:
+        journal.append("end", {"counts": {}})
+    assert [record.event for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)] == ["begin", "end"]
