@@ -236,8 +236,8 @@ def apply(
 ) -> None:
     """Write what PLAN proposes, and nothing over anything. WRITES to the store.
 
-    What is absent is created; what stands at a key already is left as it is and listed. Every write is journalled before
-    and after and read back; a run that was stopped is gone on with by --resume.
+    What is absent is created; what stands at a key already is left as it is and listed. Every write is journalled
+    before and after, and read back; a run that was stopped is gone on with by --resume.
     """
     from reconcile import apply as engine  # noqa: PLC0415 - only where a plan is applied
     from reconcile.plans import overview  # noqa: PLC0415
