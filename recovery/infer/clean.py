@@ -11,8 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from recovery.infer.holdings import Holdings, Ints, Mask, group_runs, heads, numbered, rank, starts
+from recovery.infer.holdings import Holdings, Ints, Mask, heads, numbered, starts
 from recovery.infer.refusal import CODES, Refusal
+from recovery.model.groups import rank, run_counts
 
 _DOUBLINGS: Final = 64
 """Rounds of pointer jumping: more than any chain of rows that fits in memory needs."""
@@ -122,7 +123,7 @@ def _outside_pattern(held: Holdings, rows: _Rows, position: Ints) -> Mask:
     size, write = rows.ensemble[row], rows.write[row]
     phase = (position[row] - write + 1) % size
     inside = (held.first - phase) % size + held.size <= write
-    runs = group_runs(held.first, held.last, held.period)
+    runs = run_counts(held.first, held.last, held.period)
     two = (runs == 2) & ((held.last - phase) % size + held.size <= write)
     inside &= (runs == 1) | (held.period % size == 0) | two
     outside = np.zeros(len(held.row_ledger), np.bool_)

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recovery.infer.holdings import Holdings, Ints, Mask, group_runs, heads, numbered, starts
+from recovery.infer.holdings import Holdings, Ints, Mask, heads, starts
+from recovery.model.groups import KeyedGroups, from_arrow, run_counts, union
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
 MAX_ENTRY: Final = 1 << 60
@@ -183,8 +184,7 @@ def read(
     unit_of, unit_bookie = of[unit_head], of_bookie[unit_head]
     unit_strong = _any(unit[strong], len(unit_of))
 
-    record, items = _flat(copies["groups"])
-    first, last, size, period = (_ints(items.field(at)) for at in range(4))
+    record, first, last, size, period = from_arrow(copies["groups"])
     weak = ~strong[record]
     leftover = _any(of[record[weak & ~unit_strong[unit[record]]]], count)
     unlisted = _any(of[record[weak & unit_strong[unit[record]]]], count)
@@ -195,13 +195,12 @@ def read(
     broken = _any(of[record[~possible]], count)
     fragmented = np.bincount(of[record], minlength=count) > max_groups
     use = np.flatnonzero(~weak & possible & ~fragmented[of[record]])
-    grouped = (unit[record[use]], first[use], last[use], size[use], period[use])
-    grouped, too_many = _united(*grouped, unit_of, max_groups)
+    taken = KeyedGroups(unit[record[use]], first[use], last[use], size[use], period[use])
+    taken, too_many = _united(taken, unit_of, max_groups)
     fragmented |= too_many
-    group_unit = grouped[0]
-    row_unit = group_unit[starts(group_unit)]
+    row_unit = taken.key[starts(taken.key)]
     row_of = unit_of[row_unit]
-    held = Holdings.of(count, row_of, np.cumsum(heads(group_unit)) - 1, *grouped[1:])
+    held = Holdings.of(count, row_of, np.cumsum(heads(taken.key)) - 1, *taken[1:])
     idle = np.flatnonzero(unit_strong & ~_any(row_unit, len(unit_of)))
 
     incarnation = _ints(copies["incarnation"])
@@ -317,81 +316,39 @@ def _width_digest(copies: pa.Table, of: Ints, owner: Ints, entry: Ints, length: 
     return np.where(found < len(DIGESTS), found, -1)
 
 
-_Grouped = tuple[Ints, Ints, Ints, Ints, Ints]
-
-
-def _united(
-    unit: Ints, first: Ints, last: Ints, size: Ints, period: Ints, unit_of: Ints, limit: int
-) -> tuple[_Grouped, Mask]:
+def _united(groups: KeyedGroups, unit_of: Ints, limit: int) -> tuple[KeyedGroups, Mask]:
     """Sort the groups of each unit, and unite those that overlap or touch.
 
+    Args:
+        groups: with units as keys.
+        unit_of: the ledger of each unit.
+        limit: as many runs of one ledger are laid out one by one.
+
     Returns:
-        Units and groups; and which ledgers have too many runs to be laid out, whose groups are left out.
+        The groups; and which ledgers have too many runs to be laid out, whose groups are left out.
     """
-    ledgers = int(unit_of.max(initial=-1)) + 1
-    too_many = np.zeros(ledgers, np.bool_)
-    apart = np.ones(len(unit), np.bool_)
-    apart[1:] = (unit[1:] != unit[:-1]) | (first[1:] > last[:-1] + size[:-1])
-    if apart.all():
-        return (unit, first, last, size, period), too_many
-    order = np.lexsort((first, unit))
-    unit, first, last, size, period = (column[order] for column in (unit, first, last, size, period))
-    apart = np.ones(len(unit), np.bool_)
-    apart[1:] = (unit[1:] != unit[:-1]) | (first[1:] > last[:-1] + size[:-1])
+    too_many = np.zeros(int(unit_of.max(initial=-1)) + 1, np.bool_)
+    if _apart(groups).all():
+        return groups, too_many
+    order = np.lexsort((groups.first, groups.key))
+    groups = KeyedGroups(*(column[order] for column in groups))
     mixed = np.zeros(len(unit_of), np.bool_)
-    mixed[unit[~apart]] = True
-    runs = group_runs(first, last, period)
-    touched = mixed[unit]
-    total = np.bincount(unit_of[unit[touched]], weights=np.minimum(runs[touched], limit + 1), minlength=ledgers)
-    too_many |= total > limit
-    runs = np.where(touched & ~too_many[unit_of[unit]], runs, 0)
-    laid = np.repeat(np.arange(len(unit)), runs)
-    begin = first[laid] + numbered(laid) * period[laid]
-    united = _merged_runs(unit[laid], begin, begin + size[laid])
-    kept = ~touched & ~too_many[unit_of[unit]]
-    both = tuple(
-        np.append(column[kept], new) for column, new in zip((unit, first, last, size, period), united, strict=True)
-    )
-    order = np.lexsort((both[1], both[0]))
-    unit, first, last, size, period = (column[order] for column in both)
-    return (unit, first, last, size, period), too_many
+    mixed[groups.key[~_apart(groups)]] = True
+    touched = mixed[groups.key]
+    runs = run_counts(groups.first, groups.last, groups.period)
+    of = unit_of[groups.key]
+    total = np.bincount(of[touched], weights=np.minimum(runs[touched], limit + 1), minlength=len(too_many))
+    too_many = total > limit
+    laid = touched & ~too_many[of]
+    united = union(KeyedGroups(*(column[laid] for column in groups)))
+    kept = ~touched & ~too_many[of]
+    both = KeyedGroups(*(np.append(column[kept], new) for column, new in zip(groups, united, strict=True)))
+    order = np.lexsort((both.first, both.key))
+    return KeyedGroups(*(column[order] for column in both)), too_many
 
 
-def _merged_runs(unit: Ints, begin: Ints, end: Ints) -> _Grouped:
-    """Unite runs [begin, end) of each unit, and group what comes of it."""
-    order = np.lexsort((begin, unit))
-    unit, begin, end = unit[order], begin[order], end[order]
-    # Ends as small numbers, so that units can be set apart by adding: the reach so far is one accumulated maximum.
-    known, small = np.unique(end, return_inverse=True)
-    shift = (np.cumsum(heads(unit)) - 1) * (len(known) + 1)
-    reach = known[np.maximum.accumulate(small + shift) - shift] if len(unit) else end
-    new = np.ones(len(unit), np.bool_)
-    new[1:] = (unit[1:] != unit[:-1]) | (begin[1:] > reach[:-1])
-    head = np.flatnonzero(new)
-    tail = np.append(head[1:], len(unit))[: len(head)] - 1
-    unit, begin, size = unit[head], begin[head], reach[tail] - begin[head]
-    at, first, last, size, period = _regroup(unit, begin, size)
-    return unit[at], first, last, size, period
-
-
-def _regroup(key: Ints, first: Ints, size: Ints) -> _Grouped:
-    n = first.size
-    if n == 0:
-        return key, first, first, size, first
-    hard = np.ones(n, np.bool_)
-    hard[1:] = (size[1:] != size[:-1]) | (key[1:] != key[:-1])
-    step = np.zeros(n, np.int64)
-    step[1:] = first[1:] - first[:-1]
-    breaks = np.zeros(n, np.bool_)
-    breaks[2:] = step[2:] != step[1:-1]
-    breaks[1:] &= ~hard[:-1]
-    breaks &= ~hard
-    at = np.flatnonzero(breaks)
-    if at.size:
-        chain = np.r_[True, at[1:] != at[:-1] + 1]
-        place = np.arange(at.size)
-        hard[at[(place - np.maximum.accumulate(np.where(chain, place, 0))) % 2 == 0]] = True
-    head = np.flatnonzero(hard)
-    tail = np.append(head[1:], n) - 1
-    period = np.where(tail > head, step[np.minimum(head + 1, n - 1)], 0)
-    return head, first[head], first[tail], size[head], period
+def _apart(groups: KeyedGroups) -> Mask:
+    """Say which groups begin after the one before them has ended, with at least one entry between."""
+    apart = heads(groups.key)
+    apart[1:] |= groups.first[1:] > groups.last[:-1] + groups.size[:-1]
+    return apart

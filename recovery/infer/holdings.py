@@ -1,16 +1,11 @@
-"""What bookies hold of many ledgers, as flat columns that whole batches are decided on.
-
-    c(m)       = m // E * W + min(m mod E, W)        entries y in [0, m) with y mod E < W
-    a          = (p - W + 1) mod E                   phase: where the runs of position p start
-    rank(n, p) = c(n - a + E) - c(E - a)             entries of position p in [0, n)
-
-A position p holds entry e iff (p - e) mod E < W. Source: apache/bookkeeper 9590a97, RoundRobinDistributionSchedule.
-"""
+"""What bookies hold of many ledgers, as flat columns that whole batches are decided on."""
 
 from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
+
+from recovery.model.groups import run_counts
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -53,7 +48,7 @@ class Holdings:
         """Sum up rows of groups; every row has at least one."""
         head = starts(group_row)
         tail = np.append(head[1:], len(group_row))[: len(head)] - 1
-        runs = group_runs(first, last, period)
+        runs = run_counts(first, last, period)
         hi = last[tail] + size[tail] - 1
         end = np.full(ledgers, -1)
         np.maximum.at(end, row_ledger, hi)
@@ -102,20 +97,3 @@ def numbered(key: Ints) -> Ints:
     """Count the values inside each stretch of equal ones, from 0."""
     head = starts(key)
     return np.arange(len(key)) - np.repeat(head, np.diff(np.append(head, len(key))))
-
-
-def group_runs(first: Ints, last: Ints, period: Ints) -> Ints:
-    """Return how many runs each group has."""
-    return (last - first) // np.maximum(period, 1) + 1
-
-
-def c(m: Ints, ensemble: Ints, write: Ints) -> Ints:
-    """Return how many y in [0, m) have y mod E < W."""
-    counted: Ints = m // ensemble * write + np.minimum(m % ensemble, write)
-    return counted
-
-
-def rank(n: Ints, position: Ints, ensemble: Ints, write: Ints) -> Ints:
-    """Return how many entries of a position stand in [0, n)."""
-    phase = (position - write + 1) % ensemble
-    return c(n - phase + ensemble, ensemble, write) - c(ensemble - phase, ensemble, write)

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.infer import facts
-from recovery.infer.holdings import Holdings, Ints, group_runs
+from recovery.infer.holdings import Holdings, Ints
+from recovery.model.groups import run_counts
 
 FEWEST: Final = 2
 """Full-copy ledgers that a shape needs: one may be a leftover or a loss."""
@@ -198,7 +199,7 @@ def _one_bookie_explains(shapes: ShapeCounts, copies: int) -> bool:
 
 def observed_shapes(held: Holdings) -> tuple[Ints, Ints]:
     """Return E and W of each ledger that shows them: all groups of three runs or more agree; else 0 and 0."""
-    runs = group_runs(held.first, held.last, held.period)
+    runs = run_counts(held.first, held.last, held.period)
     periodic = (runs >= _PERIODIC) & (held.size < held.period) & (held.period < _LARGEST)
     shape = held.period[periodic] * _LARGEST + held.size[periodic]
     of = held.row_ledger[held.group_row[periodic]]
