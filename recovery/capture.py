@@ -117,7 +117,7 @@ def capture(
     Raises:
         InputError: no layout was named and LAYOUT names none; or the two contradict each other.
         UnavailableError: the store stopped answering; there is no catalog then.
-        AccessDeniedError: the root itself may not be read.
+        AccessDeniedError: the root itself may not be listed, or LAYOUT not read and no layout was named.
     """
     started = now()
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="capture") as pool:
@@ -202,8 +202,14 @@ class _Run:
             self._more_gaps += 1
 
     def _layout(self, named: Layout | None, *, present: bool) -> Layout:
-        held = self._store.get(self._key(LAYOUT)) if present else None
         where = self._key(LAYOUT)
+        try:
+            held = self._store.get(where) if present else None
+        except AccessDeniedError:
+            # A gap when the nodes are read; without a name there is nothing to go by.
+            if named is None:
+                raise
+            return named
         remedy = "name the cluster's layout in the store URI, e.g. zk+hierarchical://"
         if held is None:
             if named is None:
@@ -221,10 +227,10 @@ class _Run:
         return stored
 
     def _instance_id(self) -> str | None:
-        held = self._store.get(self._key(INSTANCE_ID))
         try:
+            held = self._store.get(self._key(INSTANCE_ID))
             return decode_instance_id(held.value) if held else None
-        except FormatError:
+        except (FormatError, AccessDeniedError):
             return None
 
     def _everything(self, layout: Layout, names: list[str]) -> None:

@@ -326,6 +326,16 @@ def test_a_root_that_may_not_be_listed_is_an_error(tmp_path: Path) -> None:
         run(Flawed(tree(Layout.HIERARCHICAL), denied={"/ledgers"}), tmp_path / "out")
 
 
+def test_a_refused_layout_does_not_stop_who_names_one(tmp_path: Path) -> None:
+    """Refused nodes beside the ledgers are gaps; only where nothing names the layout is the refusal an error."""
+    flawed = Flawed(tree(Layout.HIERARCHICAL), denied={"/ledgers/LAYOUT", "/ledgers/INSTANCEID"})
+    with pytest.raises(AccessDeniedError):
+        run(flawed, tmp_path / "out")
+    summary, dataset = run(flawed, tmp_path / "out", layout=Layout.HIERARCHICAL)
+    assert ledgers_of(dataset) == expected(Layout.HIERARCHICAL)
+    assert sorted(summary.gaps) == ["/INSTANCEID: access denied, not read", "/LAYOUT: access denied, not read"]
+
+
 def test_progress_ends_where_it_said(tmp_path: Path) -> None:
     """Whoever is told hears rising numbers below their estimate, and at the end that all is done."""
     told: list[tuple[int, int]] = []
