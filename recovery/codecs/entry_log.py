@@ -243,10 +243,10 @@ def scan_columns(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: It
 
 def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[_Run | Damage]:
     direct = is_direct(log)
-    known.add(_NO_LEDGER)
+    whole = True
 
     def successor(position: int) -> int | None:
-        if direct and not any(log[position : position + SIZE_FIELD]):
+        if direct and zeros_end(log, position) == len(log):
             return len(log)
         return _special_end(log, position, direct=direct) or _entry_end(log, position)
 
@@ -266,7 +266,9 @@ def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[_Run | Damage]:
             yield run
             at = behind
             continue
-        known.update(_listed(log))
+        if whole:
+            known.update(_listed(log))
+            whole = False
         if run.size and not is_proven(log, run.position[-1] - SIZE_FIELD):
             # Nothing fits behind the last record. If records begin inside it, then it is its size that is wrong.
             inside = find(log, run.position[-1] + IDS, at, known, successor)

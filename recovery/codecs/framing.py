@@ -7,8 +7,8 @@ Big-endian.
     4   n     body: int64 ledger id, int64 entry id, ... (an entry), or a special record with negative ids
 
 Nothing guards a record: there is no magic and no checksum but the entry's own digest. So behind damage a position
-counts as a record only if it is an entry whose CRC agrees, or if the ledger is known and what stands there leads over
-several more records. A false record would be invented data; one that is passed over is reported damage.
+counts as a record only if it is an entry whose CRC agrees, or if it is a special record or of a known ledger and leads
+over several more records. A false record would be invented data; one that is passed over is reported damage.
 
 Source: bookie-storage §3.3, §3.5, §6.3.
 """
@@ -28,7 +28,8 @@ IDS: Final = 16
 RECORD: Final = struct.Struct(">iqq")
 _ENTRY: Final = struct.Struct(">iqqqq")
 
-_CHUNK: Final = 1 << 20
+_CHUNKS: Final = (1 << 12, 1 << 20)
+"""Bytes looked at at a time: first and largest, since most gaps are short and some are not."""
 _CHAIN: Final = 3
 """Records that must follow one whose digest cannot be checked."""
 _WIDEST_DIGEST: Final = max(DIGEST_SIZES.values())
@@ -43,12 +44,19 @@ Successor = Callable[[int], int | None]
 
 def zeros_end(data: memoryview, at: int) -> int:
     """Return the position of the first byte from `at` on that is not zero, or the length."""
-    while at < len(data):
-        found = np.flatnonzero(np.frombuffer(data[at : at + _CHUNK], np.uint8))
+    for low, high in _chunks(at, len(data)):
+        found = np.flatnonzero(np.frombuffer(data[low:high], np.uint8))
         if found.size:
-            return at + int(found[0])
-        at += _CHUNK
+            return low + int(found[0])
     return len(data)
+
+
+def _chunks(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    size, largest = _CHUNKS
+    while start < stop:
+        end = min(start + size, stop)
+        yield start, end
+        start, size = end, min(2 * size, largest)
 
 
 def is_entry(data: memoryview, at: int) -> bool:
@@ -81,13 +89,14 @@ def find(data: memoryview, start: int, stop: int, known: Container[int], success
         data: the whole source.
         start: where to begin.
         stop: the first position that is no longer asked about.
-        known: ledger ids that a record without a provable digest may have; -1 for those of no ledger.
+        known: ledger ids that an entry without a provable digest may have.
         successor: the format's own rule, which confirms special records and padding too.
     """
     for at in _candidates(data, start, stop):
         if is_proven(data, at):
             return at
-        if RECORD.unpack_from(data, at)[1] in known and _leads_on(data, at, successor):
+        _, ledger, number = RECORD.unpack_from(data, at)
+        if (ledger in known or number < 0) and _leads_on(data, at, successor):
             return at
     return None
 
@@ -105,10 +114,9 @@ def _leads_on(data: memoryview, at: int, successor: Successor) -> bool:
 
 def _candidates(data: memoryview, start: int, stop: int) -> Iterator[int]:
     """Yield the positions that can hold a record: n of at least 16, and ids in the ranges that are searched for."""
-    stop = min(stop, len(data) - RECORD.size + 1)
-    for low in range(start, stop, _CHUNK):
-        count = min(_CHUNK, stop - low)
-        block = np.frombuffer(data[low : low + count + RECORD.size - 1], np.uint8)
+    for low, high in _chunks(start, min(stop, len(data) - RECORD.size + 1)):
+        count = high - low
+        block = np.frombuffer(data[low : high + RECORD.size - 1], np.uint8)
         ledger, number, below = block[4 : 4 + count], block[12 : 12 + count], block[13 : 13 + count]
         likely = block[:count] < 0x80
         likely &= (ledger < 0x80) | (ledger == 0xFF)

@@ -166,9 +166,10 @@ def scan(journal: bytes | memoryview, *, known: Iterable[int] = ()) -> Iterator[
                 last = None
             if isinstance(record, JournalEntry):
                 last = record
-                seen.add(record.ledger)
             elif record is not None:
                 yield record
+            if isinstance(record, Record):
+                seen.add(record.ledger)
             at = behind
             continue
         begin, damage, behind = _gap(journal, at, last, seen, successor)
@@ -225,7 +226,7 @@ def _padding_end(journal: memoryview, at: int) -> int | None:
 
 def _behind(journal: memoryview, at: int, *, padded: bool) -> int | None:
     """Return the position behind what surely stands at `at`; reserved zeros reach to the end."""
-    if not any(journal[at : at + SIZE_FIELD]):
+    if zeros_end(journal, at) == len(journal):
         return len(journal)
     record, behind = _record(journal, at, padded=padded)
     if isinstance(record, JournalEntry):
