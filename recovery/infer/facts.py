@@ -59,6 +59,7 @@ class Facts:
         copied: a header's LAC is not below its entry.
         last_length: at the last entry, -1 where no header of it was read; length: the largest of all headers.
         lengths_differ: two headers of one entry disagree.
+        lac_record: row of `lac_records` that is of the ledger, or -1.
         digest: number of `DIGESTS`, or -1; verified: every header's bytes agreed; digests_differ.
     """
 
@@ -85,6 +86,8 @@ class Facts:
     key_values: pa.Array
     lac: Ints
     explicit: Ints
+    lac_record: Ints
+    lac_records: pa.Array
     copied: Mask
     last_length: Ints
     length: Ints
@@ -220,6 +223,7 @@ def read(
     broken |= headers.pop("beyond")
     lac = np.maximum(explicit, headers.pop("header_lac"))
     digest = headers.pop("digest")
+    recorded = np.flatnonzero(_mask(pc.is_valid(copies["lac_record"])))
     return Facts(
         bucket=bucket[head].astype(np.int16),
         scope=scope[head],
@@ -243,6 +247,8 @@ def read(
         key=_fold(np.maximum, key, of, count, -1),
         key_values=key_values,
         lac=lac,
+        lac_record=_fold(np.maximum, np.arange(len(recorded)), of[recorded], count, -1),
+        lac_records=_one(copies["lac_record"]).take(pa.array(recorded)),
         explicit=explicit,
         digest=digest,
         **headers,

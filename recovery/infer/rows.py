@@ -1,0 +1,186 @@
+"""Proposals as the table RECONSTRUCTION."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.infer.facts import DIGESTS, NO_LAC, Facts
+from recovery.infer.holdings import Ints, Mask
+from recovery.infer.prior import Source
+from recovery.infer.refusal import REFUSALS
+from recovery.infer.trial import Explained, Segments
+from recovery.model import tables
+from recovery.model.metadata import State
+
+_GRADES: Final = ("unknown", "assumed", "inferred", "verified", "observed")
+_UNKNOWN, _ASSUMED, _INFERRED, _VERIFIED, _OBSERVED = range(len(_GRADES))
+_FORMAT: Final = 3
+_FORMAT_WITHOUT_PASSWORD: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """What was decided of each ledger beside its shape.
+
+    Attributes:
+        refusal: code of the reason why it is held, or 0.
+        segments: of ledgers that are restored, maybe of others.
+        assumed: which members nothing shows.
+        ack: A.
+        ack_source: where it is known from, as the place in `Source`.
+        certain_end: no entry above the last one that is held can have been acknowledged.
+        opened: a candidate password has the ledger's key.
+        verified: the digest type agreed with bytes.
+    """
+
+    refusal: Ints
+    segments: Segments
+    assumed: Mask
+    ack: Ints
+    ack_source: Ints
+    certain_end: Mask
+    opened: Mask
+    verified: Mask
+
+
+def rows(known: Facts, explained: Explained, proposals: Proposals) -> pa.Table:
+    """Return one row of RECONSTRUCTION a ledger, in the order of `known`."""
+    restored = proposals.refusal == 0
+    held, nothing, zero = ~restored, np.ones(known.count, np.bool_), np.zeros(known.count, np.int64)
+    size = np.array([*(shape.ensemble for shape in explained.shapes), 0])[explained.shape]
+    write = np.array([*(shape.write for shape in explained.shapes), 0])[explained.shape]
+    end = known.held.end
+    digest_known = known.digest >= 0
+    with_password = proposals.opened & digest_known
+    columns = {
+        "bucket": pa.array(known.bucket),
+        "scope": pa.array(known.scope),
+        "ledger": pa.array(known.ledger),
+        "class": _text(["undecided", "clean"], restored.astype(np.int64)),
+        "outcome": _text(["held", "restored"], restored.astype(np.int64)),
+        "reason": _text(["", *REFUSALS], proposals.refusal, restored),
+        "format": pa.array(np.where(with_password, _FORMAT, _FORMAT_WITHOUT_PASSWORD), pa.int8(), mask=held),
+        "state": _text([State.CLOSED], zero, held),
+        "ensemble_size": pa.array(size, pa.int32(), mask=held),
+        "write_quorum": pa.array(write, pa.int32(), mask=held),
+        "ack_quorum": pa.array(proposals.ack, pa.int32(), mask=held),
+        "last_entry": pa.array(end, mask=held),
+        "length": pa.array(known.length, mask=held),
+        "digest": _text(DIGESTS, np.maximum(known.digest, 0), held | ~digest_known),
+        "ctime": pa.array(zero, mask=nothing),
+        "key": known.key_values.take(pa.array(known.key, mask=known.keys != 1)),
+        "segments": _segment_lists(known, proposals, restored),
+        "custom": pa.nulls(known.count, tables.CUSTOM),
+        "grades": _grades(known, explained, proposals, restored),
+        "lac_low": pa.array(known.lac, mask=known.lac == NO_LAC),
+        "acked_high": pa.array(end, mask=held | ~proposals.certain_end),
+        "missing": pa.array(zero),
+        "extra": pa.array(np.where(restored, explained.extra, 0)),
+        "holders": _holders(known),
+        "alternatives": _alternatives(known, explained, restored),
+    }
+    return pa.table([columns[name] for name in tables.RECONSTRUCTION.names], schema=tables.RECONSTRUCTION)
+
+
+def _text(values: "list[str] | tuple[str, ...]", which: Ints, missing: Mask | None = None) -> pa.Array:
+    """Return a text a row, by its place in `values`."""
+    return pa.array(values, pa.string()).take(pa.array(which, mask=missing))
+
+
+def _grades(known: Facts, explained: Explained, proposals: Proposals, restored: Mask) -> pa.Array:
+    shape = np.array([*(_shape_grade(explained, n) for n in range(len(explained.shapes))), _UNKNOWN])[explained.shape]
+    quorum = np.array([*(_quorum_grade(source) for source in Source), _UNKNOWN])[proposals.ack_source]
+    # The last add confirmed is a lower bound, what all bookies hold an upper one: where they meet, the end is seen.
+    end = np.where((known.explicit == known.held.end) & proposals.certain_end, _OBSERVED, _INFERRED)
+    by_field = {
+        "ensemble_size": shape,
+        "write_quorum": shape,
+        "ack_quorum": quorum,
+        "state": np.full(known.count, _INFERRED),
+        "last_entry": end,
+        "length": end,
+        "segments": shape,
+        "digest": np.where(known.digest < 0, _UNKNOWN, np.where(proposals.verified, _VERIFIED, _INFERRED)),
+        "password": np.where(proposals.opened, _VERIFIED, _UNKNOWN),
+    }
+    unknown = np.full(known.count, _UNKNOWN)
+    fields = [_text(_GRADES, np.where(restored, by_field.get(name, unknown), _UNKNOWN)) for name in tables.GRADED]
+    return pa.StructArray.from_arrays(fields, fields=list(tables.RECONSTRUCTION.field("grades").type))
+
+
+def _shape_grade(explained: Explained, number: int) -> int:
+    if number < explained.observed:
+        return _OBSERVED
+    assumed = explained.shapes[number].source in (Source.DEFAULT_QUORUM, Source.BOOKKEEPER_DEFAULT)
+    return _ASSUMED if assumed else _INFERRED
+
+
+def _quorum_grade(source: Source) -> int:
+    return _INFERRED if source is Source.SNAPSHOT else _ASSUMED
+
+
+def _offsets(counts: "npt.NDArray[Any]") -> pa.Array:
+    return pa.array(np.append(0, np.cumsum(counts)).astype(np.int32))
+
+
+def _segment_lists(known: Facts, proposals: Proposals, restored: Mask) -> pa.Array:
+    kept = restored[proposals.segments.ledger]
+    segments = proposals.segments.where(kept)
+    assumed = proposals.assumed[np.repeat(kept, proposals.segments.size)]
+    kind = tables.RECONSTRUCTION.field("segments").type
+    item, sizes = kind.value_type, _offsets(segments.size)
+    names = known.bookies.take(pa.array(segments.members))
+    struct = pa.StructArray.from_arrays(
+        [
+            pa.array(segments.first),
+            pa.array(segments.low),
+            pa.ListArray.from_arrays(sizes, names, type=item.field("members").type),
+            pa.ListArray.from_arrays(sizes, pa.array(assumed), type=item.field("assumed").type),
+        ],
+        fields=list(item),
+    )
+    offsets = _offsets(np.bincount(segments.ledger, minlength=known.count))
+    return pa.ListArray.from_arrays(offsets, struct, type=kind, mask=pa.array(~restored))
+
+
+def _holders(known: Facts) -> pa.Array:
+    """Who holds entries; where nobody does, who has anything of the ledger."""
+    other = (known.held.end < 0)[known.any_ledger]
+    ledger = np.append(known.held.row_ledger, known.any_ledger[other])
+    bookie = np.append(known.row_bookie, known.any_bookie[other])
+    names = known.bookies.take(pa.array(bookie[np.argsort(ledger, kind="stable")]))
+    offsets = _offsets(np.bincount(ledger, minlength=known.count))
+    return pa.ListArray.from_arrays(offsets, names, type=tables.RECONSTRUCTION.field("holders").type)
+
+
+_READS_AS: Final = (
+    "the same entries; checks and repairs would count other copies",
+    "the same entries; the length up to the last one, which a writer out of order did not send last",
+)
+
+
+def _alternatives(known: Facts, explained: Explained, restored: Mask) -> pa.Array:
+    """Return the other shapes that explain a ledger as well, and the other length that a reader could be given."""
+    kept = restored[explained.other_ledger]
+    ledger, shape = explained.other_ledger[kept], explained.other_shape[kept]
+    longer = np.flatnonzero(restored & (known.last_length != known.length))
+    texts = pa.array([f"{shape.ensemble}/{shape.write}" for shape in explained.shapes], pa.string())
+    weights = np.array([*(shape.weight for shape in explained.shapes), 0.0])
+    lengths = pc.cast(pa.array(known.last_length[longer]), pa.string())
+    which = np.append(np.zeros(len(ledger), np.int64), np.ones(len(longer), np.int64))
+    ledgers = np.append(ledger, longer)
+    kind = tables.RECONSTRUCTION.field("alternatives").type
+    item = pa.StructArray.from_arrays(
+        [
+            _text(["ensemble_size/write_quorum", "length"], which),
+            pa.concat_arrays([texts.take(pa.array(shape)), lengths]),
+            _text(_READS_AS, which),
+            pa.array(np.append(weights[shape], np.zeros(len(longer)))),
+        ],
+        fields=list(kind.value_type),
+    ).take(pa.array(np.argsort(ledgers, kind="stable")))
+    return pa.ListArray.from_arrays(_offsets(np.bincount(ledgers, minlength=known.count)), item, type=kind)

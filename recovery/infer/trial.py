@@ -1,0 +1,208 @@
+"""Each ledger against the shapes that it may have; the explanation that assumes least is kept, others are listed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from recovery.infer.clean import decide
+from recovery.infer.holdings import Holdings, Ints, Mask, numbered
+from recovery.infer.prior import Hypothesis, Source, observed_shapes
+from recovery.infer.refusal import CODES, Refusal
+
+NO_SHAPE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Segments of many ledgers, sorted by ledger and first entry.
+
+    Attributes:
+        ledger, first: of each segment.
+        low: the takeovers that begin it truly happened in [low, first].
+        size: E.
+        members: bookies by number, `size` for each segment, in order of position; -1: nothing shows one.
+    """
+
+    ledger: Ints
+    first: Ints
+    low: Ints
+    size: Ints
+    members: Ints
+
+    def where(self, kept: Mask) -> "Segments":
+        """Return some segments."""
+        members = self.members[np.repeat(kept, self.size)]
+        return Segments(self.ledger[kept], self.first[kept], self.low[kept], self.size[kept], members)
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What explains each ledger.
+
+    Attributes:
+        shapes: all that were tried; the first `observed` ones are what ledgers show by themselves.
+        shape: number of each ledger's, or NO_SHAPE.
+        refusal: why none fits, by code; 0 where one does or the ledger was not tried.
+        extra: copies that the segments do not need.
+        segments: of all explained ledgers.
+        other_ledger, other_shape: shapes that explain a ledger as well, in no order.
+    """
+
+    shapes: Sequence[Hypothesis]
+    observed: int
+    shape: Ints
+    refusal: Ints
+    extra: Ints
+    segments: Segments
+    other_ledger: Ints
+    other_shape: Ints
+
+
+def explain(held: Holdings, row_bookie: Ints, bookies: int, hypotheses: Sequence[Hypothesis], tried: Mask) -> Explained:
+    """Find for each ledger the shape that explains it with the fewest extra copies, then segments, then by the prior.
+
+    A ledger that shows its shape is tried with nothing else.
+
+    Args:
+        held: what bookies hold.
+        row_bookie: the bookie of each row.
+        bookies: how many are known.
+        hypotheses: in the order of the prior.
+        tried: which ledgers to try.
+    """
+    ensemble, write = observed_shapes(held)
+    seen = np.flatnonzero(tried & (ensemble > 0))
+    pairs, which = np.unique(np.stack([ensemble[seen], write[seen]]), axis=1, return_inverse=True)
+    shapes = [Hypothesis(e, w, 1.0, Source.CLUSTER) for e, w in pairs.T.tolist()]
+    trials = _Trials(held, row_bookie)
+    fits = ensemble[seen] <= bookies
+    trials.refuse(seen[~fits], CODES[Refusal.TOO_FEW_BOOKIES])
+    trials.attempt(seen[fits], ensemble[seen][fits], write[seen][fits], which.ravel()[fits])
+    silent = tried & (ensemble == 0)
+    forms = _Forms.of(held)
+    trials.refuse(silent, forms.refusal[silent])
+    for number, hypothesis in enumerate(hypotheses, len(shapes)):
+        some = np.flatnonzero(silent & forms.allow(hypothesis))
+        if hypothesis.ensemble > bookies:
+            trials.refuse(some, CODES[Refusal.TOO_FEW_BOOKIES])
+            continue
+        each = np.ones(len(some), np.int64)
+        trials.attempt(some, each * hypothesis.ensemble, each * hypothesis.write, each * number)
+    unexplained = tried & (trials.shape == NO_SHAPE)
+    refusal = np.where(forms.whole, CODES[Refusal.UNSUPPORTED_SHAPE], trials.depth)
+    return Explained(
+        [*shapes, *hypotheses],
+        len(shapes),
+        trials.shape,
+        np.where(unexplained, refusal, 0),
+        trials.extra,
+        trials.segments(),
+        *trials.others(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """What tells cheaply that a shape cannot fit, by ledger.
+
+    Attributes:
+        end: the last entry.
+        holders: bookies that hold entries.
+        zeros: bookies that hold entry 0.
+        largest: entries of the longest run.
+        contiguous: no bookie has a gap.
+        whole: every bookie holds everything, and it is more than the striping of any write quorum would give it.
+        refusal: the reason if no shape may fit.
+    """
+
+    end: Ints
+    holders: Ints
+    zeros: Ints
+    largest: Ints
+    contiguous: Mask
+    whole: Mask
+    refusal: Ints
+
+    @classmethod
+    def of(cls, held: Holdings) -> "_Forms":
+        of, count = held.row_ledger, held.ledgers
+        holders = np.bincount(of, minlength=count)
+        largest = np.zeros(count, np.int64)
+        np.maximum.at(largest, of[held.group_row], held.size)
+        contiguous = np.bincount(of[held.hi - held.lo + 1 != held.count], minlength=count) == 0
+        zeros = np.bincount(of[held.lo == 0], minlength=count)
+        full = np.bincount(of[(held.lo == 0) & (held.hi == held.end[of])], minlength=count)
+        whole = contiguous & (full == holders) & (held.end >= holders)
+        refusal = np.where(contiguous, CODES[Refusal.TOO_FEW_POSITIONS], CODES[Refusal.HOLE])
+        return cls(held.end, holders, zeros, largest, contiguous, whole, refusal)
+
+    def allow(self, hypothesis: Hypothesis) -> Mask:
+        """Say which ledgers may have a shape at all."""
+        ensemble, write = hypothesis.ensemble, hypothesis.write
+        if write < ensemble:
+            return (self.holders >= np.minimum(ensemble, self.end + write)) & (self.largest <= write)
+        return self.contiguous & np.equal(self.zeros, ensemble)
+
+
+class _Trials:
+    """The best explanation of each ledger so far, and all others."""
+
+    def __init__(self, held: Holdings, row_bookie: Ints) -> None:
+        self._held = held
+        self._row_bookie = row_bookie
+        self._length = np.zeros(held.ledgers, np.int64)
+        self._accepted: list[tuple[Ints, Ints]] = []
+        self._parts: list[tuple[Segments, Ints]] = []
+        self.shape = np.full(held.ledgers, NO_SHAPE)
+        self.depth = np.zeros(held.ledgers, np.int64)
+        self.extra = np.zeros(held.ledgers, np.int64)
+
+    def refuse(self, ledgers: Ints | Mask, code: Ints | int) -> None:
+        """Remember the reason that came furthest."""
+        self.depth[ledgers] = np.maximum(self.depth[ledgers], code)
+
+    def attempt(self, some: Ints, ensemble: Ints, write: Ints, shape: Ints) -> None:
+        """Try one shape, with its number, on each of some ledgers, which ascend."""
+        if not len(some):
+            return
+        held, rows = self._held.pick(some)
+        decision = decide(held, ensemble, write)
+        accepted = decision.refusal == 0
+        self.refuse(some[~accepted], decision.refusal[~accepted])
+        self._accepted.append((some[accepted], shape[accepted]))
+        extra, length = decision.extra, np.bincount(decision.segment_ledger, minlength=len(some))
+        known, known_length = self.extra[some], self._length[some]
+        better = (extra < known) | ((extra == known) & (length < known_length))
+        taken = accepted & (better | (self.shape[some] == NO_SHAPE))
+        self.shape[some[taken]] = shape[taken]
+        self.extra[some[taken]] = extra[taken]
+        self._length[some[taken]] = length[taken]
+        bookie = np.append(self._row_bookie[rows], -1)[decision.members]
+        of = decision.segment_ledger
+        part = Segments(some[of], decision.first, decision.low, ensemble[of], bookie)
+        self._parts.append((part, shape[of]))
+
+    def segments(self) -> Segments:
+        """Return the segments of the best explanations."""
+        chosen = [part.where(shape == self.shape[part.ledger]) for part, shape in self._parts]
+        joined = Segments(*(_joined([getattr(part, name) for part in chosen]) for name in Segments.__slots__))
+        order = np.argsort(joined.ledger, kind="stable")
+        if np.array_equal(order, np.arange(len(order))):
+            return joined
+        begin = np.append(0, np.cumsum(joined.size))
+        size = joined.size[order]
+        cell = np.repeat(begin[order], size) + numbered(np.repeat(np.arange(len(order)), size))
+        return Segments(joined.ledger[order], joined.first[order], joined.low[order], size, joined.members[cell])
+
+    def others(self) -> tuple[Ints, Ints]:
+        """Return ledgers and shapes of the explanations that are not the best."""
+        ledger = _joined([ledger for ledger, _ in self._accepted])
+        shape = _joined([shape for _, shape in self._accepted])
+        beside = shape != self.shape[ledger]
+        return ledger[beside], shape[beside]
+
+
+def _joined(parts: Sequence[Ints]) -> Ints:
+    return np.concatenate([np.zeros(0, np.int64), *parts])
