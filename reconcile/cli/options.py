@@ -42,14 +42,14 @@ def make_output(values: dict[str, Any]) -> Output:
     return Output(as_json=values.pop("as_json"), progress=values.pop("progress"))
 
 
-def store_auth() -> tuple[str, str] | None:
+def store_auth(variable: str = AUTH_VARIABLE) -> tuple[str, str] | None:
     """Return user and password for the store, from the environment."""
-    given = os.environ.get(AUTH_VARIABLE)
+    given = os.environ.get(variable)
     if not given:
         return None
     user, colon, password = given.partition(":")
     if not colon:
-        raise InputError(AUTH_VARIABLE, "is not user:password", "set it as user:password, or unset it")
+        raise InputError(variable, "is not user:password", "set it as user:password, or unset it")
     return user, password
 
 
