@@ -10,14 +10,19 @@ Source: bookkeeper-metadata §2.4 and §2.6; Apache ZooKeeper 3.9, Stat and mult
 """
 
 import logging
+import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from kazoo import exceptions as zk
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import stat_struct
+from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id, make_digest_acl_credential
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
@@ -33,8 +38,10 @@ from backends.protocols import Rights, Versioned, Write, parents, parse_rights
 
 T = TypeVar("T")
 
-_WINDOW: Final = 1_000
-"""Reads in flight: enough to hide a round trip of some ms, few enough for the server's request queue."""
+_READS: Final = 100
+"""Keys that are read by one request: five times faster than one each."""
+_READS_IN_FLIGHT: Final = 10
+"""Enough to hide a round trip of some ms, few enough for the server's request queue."""
 _PAIRS: Final = 500
 """Children created and deleted in one transaction to raise a counter: some 60 kB of the 1 MB that a server takes."""
 _RAISES_IN_FLIGHT: Final = 8
@@ -59,6 +66,10 @@ _LOST: Final = (
 )
 _REFUSED: Final = (zk.NoAuthError, zk.AuthFailedError, zk.InvalidACLError, zk.SessionClosedRequireSaslError)
 _ROLLED_BACK: Final = (zk.RolledBackError, zk.RuntimeInconsistency)
+
+_HEADER: Final = struct.Struct(">iBi")
+_LENGTH: Final = struct.Struct(">i")
+_GET: Final = 4
 
 # kazoo logs requests at its lowest level, credentials included; what fails is raised, and needs no second line.
 _QUIET: Final = logging.getLogger(f"{__name__}.kazoo")
@@ -89,9 +100,9 @@ def digest_principal(auth: tuple[str, str]) -> str:
     return f"digest:{make_digest_acl_credential(*auth)}"
 
 
-def _versioned(value: bytes, stat: Any, acl: str | None) -> Versioned:  # noqa: ANN401  # kazoo has no types
+def _versioned(value: bytes | None, stat: Any, acl: str | None) -> Versioned:  # noqa: ANN401  # kazoo has no types
     return Versioned(
-        value=value,
+        value=value or b"",  # a node may have been created with null
         version=stat.version,
         created_txn=stat.czxid,
         changed_txn=stat.mzxid,
@@ -147,6 +158,7 @@ class ZooKeeperStore:
         self._parents: set[str] = set()
         self._parents_lock = threading.Lock()
         self._closed = False
+        self._reads_many = True
         self._behind = True
         self._client = KazooClient(
             hosts=hosts,
@@ -193,30 +205,63 @@ class ZooKeeperStore:
 
     def _get_data(self, key: str) -> Versioned | None:
         self._catch_up()
-        return self._data(key, self._send(self._client.get_async, self._at(key)))
-
-    def _data(self, key: str, answer: Any) -> Versioned | None:  # noqa: ANN401  # kazoo has no types
-        try:
-            value, stat = self._answer(key, answer)
-        except zk.NoNodeError:
-            return None
-        return _versioned(value, stat, None)
+        found = self._found_one(key, self._send(self._client.get_async, self._at(key)))
+        return None if isinstance(found, Exception) else _versioned(*found, None)
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         self._retrying(self._catch_up)
-        flying: deque[tuple[str, Any]] = deque()
-        for key in keys:
-            flying.append((key, self._send(self._client.get_async, self._at(key))))
-            if len(flying) >= _WINDOW:
-                yield self._landed(*flying.popleft())
+        flying: deque[tuple[list[str], _Asked]] = deque()
+        ask = iter(keys)
+        while chunk := list(islice(ask, _READS)):
+            flying.append((chunk, self._ask(chunk)))
+            if len(flying) >= _READS_IN_FLIGHT:
+                yield from self._landed(*flying.popleft())
         while flying:
-            yield self._landed(*flying.popleft())
+            yield from self._landed(*flying.popleft())
 
-    def _landed(self, key: str, answer: Any) -> tuple[str, Versioned | None]:  # noqa: ANN401  # kazoo has no types
+    def _ask(self, keys: Sequence[str]) -> "_Asked":
+        if not self._reads_many:
+            return _Asked(None, [self._send(self._client.get_async, self._at(key)) for key in keys])
+        answer = self._client.handler.async_result()
+        request = _Read(tuple(self._at(key).encode() for key in keys))
+        self._send(self._client._call, request, answer)  # noqa: SLF001  # as kazoo's own transactions are sent
+        return _Asked(answer, [])
+
+    def _found(self, keys: Sequence[str], asked: "_Asked") -> Sequence[tuple[bytes, Any] | Exception]:
+        """Return value and stat, or the error, of each key."""
+        if asked.together is not None:
+            try:
+                found: list[tuple[bytes, Any] | Exception] = self._answer(keys[0], asked.together)
+            except zk.UnimplementedError:
+                # A server before 3.6; it ends the session too, so what else is in flight is asked for again.
+                self._reads_many = False
+                return self._found(keys, self._ask(keys))
+            return found
+        return [self._found_one(key, answer) for key, answer in zip(keys, asked.each, strict=True)]
+
+    def _found_one(self, key: str, answer: Any) -> tuple[bytes, Any] | Exception:  # noqa: ANN401  # kazoo has no types
         try:
-            return key, self._data(key, answer)
+            value, stat = self._answer(key, answer)
+        except zk.NoNodeError as error:
+            absent: Exception = error
+            return absent
+        return value, stat
+
+    def _landed(self, keys: list[str], asked: "_Asked") -> Iterator[tuple[str, Versioned | None]]:
+        try:
+            found = self._found(keys, asked)
         except UnavailableError:
-            return key, self._retrying(self._get_data, key)
+            found = self._retrying(lambda: self._found(keys, self._ask(keys)))
+        for key, one in zip(keys, found, strict=True):
+            if isinstance(one, zk.NoNodeError):
+                yield key, None
+            elif isinstance(one, _REFUSED):
+                raise AccessDeniedError(key, type(one).__name__) from one
+            elif isinstance(one, Exception):
+                raise UnavailableError(self._uri, f"{type(one).__name__} for {key}") from one
+            else:
+                value, stat = one
+                yield key, _versioned(value, stat, None)
 
     def children(self, key: str) -> list[str] | None:
         return self._retrying(self._children, key)
@@ -398,6 +443,52 @@ class ZooKeeperStore:
         if isinstance(error, _REFUSED):
             raise AccessDeniedError(change.key, type(error).__name__) from error
         raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Answers that will come: one for all keys, or one for each."""
+
+    together: Any
+    each: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Many keys read by one request, which kazoo lacks; the server has it from 3.6 on.
+
+    request   per key: header, int32 length of the path, path, byte 0 (no watch); then a header that ends it
+    answer    per key: header, then int32 length, value, stat; or where the header's kind is -1 an int32 error code
+    header    int32 kind (4: a value and its stat), byte 1 at the end, int32 error code
+
+    Source: Apache ZooKeeper 3.9, MultiOperationRecord and MultiResponse.
+    """
+
+    type: ClassVar = 22
+    paths: tuple[bytes, ...]
+
+    def serialize(self) -> bytes:
+        """Return the request's bytes, as kazoo asks for them."""
+        reads = [_HEADER.pack(_GET, 0, -1) + _LENGTH.pack(len(path)) + path + b"\0" for path in self.paths]
+        return b"".join(reads) + _HEADER.pack(-1, 1, -1)
+
+    @staticmethod
+    def deserialize(answer: bytes, offset: int) -> list[tuple[bytes, Any] | Exception]:
+        """Return value and stat, or the error, of each key."""
+        found: list[tuple[bytes, Any] | Exception] = []
+        while True:
+            kind, done, _ = _HEADER.unpack_from(answer, offset)
+            offset += _HEADER.size
+            if done:
+                return found
+            (number,) = _LENGTH.unpack_from(answer, offset)
+            offset += _LENGTH.size
+            if kind == _GET:
+                end = offset + max(number, 0)
+                found.append((bytes(answer[offset:end]), ZnodeStat._make(stat_struct.unpack_from(answer, end))))
+                offset = end + stat_struct.size
+            else:
+                found.append(zk.EXCEPTIONS[number]())
 
 
 class _NoParentError(Exception):

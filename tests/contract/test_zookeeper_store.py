@@ -9,6 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl_credential
 
+from backends import zookeeper
 from backends.errors import AccessDeniedError, OutcomeUnknownError, UnavailableError
 from backends.protocols import Write
 from backends.registry import open_store
@@ -132,3 +133,28 @@ def test_reads_outlive_a_restart_and_writes_say_that_they_do_not_know(tmp_path: 
         store.close()
     finally:
         server.kill()
+
+
+def test_a_server_that_reads_one_key_at_a_time(
+    zookeeper_server: ZooKeeperServer, chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that does not know the request for many keys gets one for each, from then on."""
+    monkeypatch.setattr(zookeeper._Read, "type", 77)
+    store = ZooKeeperStore(zookeeper_server.hosts, chroot=chroot, session_s=4)
+    store.write([Write(f"/k/{n}", b"%d" % n) for n in range(0, 500, 2)])
+    for _ in range(2):
+        found = [(key, held and held.value) for key, held in store.get_many(f"/k/{n}" for n in range(500))]
+        assert found == [(f"/k/{n}", None if n % 2 else b"%d" % n) for n in range(500)]
+    store.close()
+
+
+def test_values_of_any_size_are_read_together(zookeeper_server: ZooKeeperServer, chroot: str) -> None:
+    """No bytes and nearly a megabyte come back in one answer as they were written, each with its own version."""
+    store = ZooKeeperStore(zookeeper_server.hosts, chroot=chroot)
+    values = {f"/{size}": bytes(size) for size in (0, 1, 999, 900_000)}
+    for key, value in values.items():
+        store.write([Write(key, value)])
+    store.write([Write("/1", b"2", 0)])
+    found = {key: held and (held.value, held.version) for key, held in store.get_many([*values, "/none"])}
+    assert found == {**{key: (value, 0) for key, value in values.items()}, "/1": (b"2", 1), "/none": None}
+    store.close()
