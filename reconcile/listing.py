@@ -1,0 +1,207 @@
+"""The ledgers that a store lists, held against those on bookies' disks: what garbage collection would delete.
+
+Names are listed, no record is read: one request for each folder, several at a time.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from backends.errors import AccessDeniedError
+from backends.protocols import MetadataStore
+from reconcile.errors import GuardRefusedError
+from recovery.codecs.store import INSTANCE_ID, LAYOUT, SCOPED, Layout, is_special, ledger_of
+from recovery.dataset import Dataset
+from recovery.model.ids import LedgerId
+
+_AT_ONCE: Final = 16
+_SHORT: Final = (2, 4)
+_LONG: Final = (3, 4, 4, 4)
+_SCOPED: Final = (4,) * 7
+_TREES: Final[dict[Layout, tuple[tuple[int, ...], ...]]] = {
+    Layout.FLAT: (),
+    Layout.LEGACY: (_SHORT,),
+    Layout.HIERARCHICAL: (_SHORT, _LONG),
+    Layout.LONGHIERARCHICAL: (_LONG,),
+    Layout.LONGLONGHIERARCHICAL: (_LONG,),
+}
+"""Lengths of the names of the inner nodes, level by level."""
+_KEYS: Final = pa.schema([pa.field("scope", pa.int64()), pa.field("ledger", pa.int64())])
+_EXAMPLES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a store lists.
+
+    Attributes:
+        ids: scope and ledger.
+        complete: whether every folder was listed.
+        denied: folders that may not be listed.
+        late: whether the time ran out.
+    """
+
+    ids: pa.Table
+    complete: bool
+    denied: tuple[str, ...] = ()
+    late: bool = False
+
+    @property
+    def ledgers(self) -> int:
+        """How many there are; at least, where the listing is not complete."""
+        return int(self.ids.num_rows)
+
+
+def list_ledgers(store: MetadataStore, root: str, layout: Layout, *, within_s: float = float("inf")) -> Listing:
+    """List the ledgers of a store, for so many seconds at most.
+
+    Raises:
+        AccessDeniedError: the root itself may not be listed.
+        UnavailableError: the store does not answer.
+    """
+    walk = _Walk(store, root, layout, time.monotonic() + within_s)
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="listing") as pool:
+        scopes, ledgers = walk.all(pool)
+    ids = pa.table([pa.array(scopes, pa.int64()), pa.array(ledgers, pa.int64())], schema=_KEYS)
+    return Listing(ids, not walk.denied and not walk.late, tuple(walk.denied), walk.late)
+
+
+class _Walk:
+    def __init__(self, store: MetadataStore, root: str, layout: Layout, until: float) -> None:
+        self._store = store
+        self._root = root
+        self._layout = layout
+        self._until = until
+        self.denied: list[str] = []
+        self.late = False
+
+    def all(self, pool: ThreadPoolExecutor) -> tuple[list[int], list[int]]:
+        """Return scope and ledger of all that are found."""
+        scopes: list[int] = []
+        ledgers: list[int] = []
+        stack: list[tuple[str, tuple[int, ...]]] = []
+        for name in self._store.children(self._root) or ():
+            tree = next((tree for tree in _TREES[self._layout] if len(name) == tree[0] and name.isdecimal()), None)
+            if f"/{name}" == SCOPED:
+                stack.append((SCOPED, _SCOPED))
+            elif tree is not None:
+                stack.append((f"/{name}", tree[1:]))
+            elif self._layout is Layout.FLAT and not is_special(name):
+                self._take(ledger_of(self._layout, f"/{name}"), scopes, ledgers)
+        stack.reverse()
+        while stack and not self.late:
+            taken = [stack.pop() for _ in range(min(_AT_ONCE, len(stack)))]
+            below = []
+            for (key, tree), names in zip(taken, pool.map(self._names, [key for key, _ in taken]), strict=True):
+                for name in names:
+                    if tree and len(name) == tree[0]:
+                        below.append((f"{key}/{name}", tree[1:]))
+                    elif not tree:
+                        self._take(ledger_of(self._layout, f"{key}/{name}"), scopes, ledgers)
+            stack += reversed(below)
+            self.late = bool(stack) and time.monotonic() > self._until
+        return scopes, ledgers
+
+    def _names(self, key: str) -> list[str]:
+        try:
+            return self._store.children(self._root + key) or []
+        except AccessDeniedError:
+            self.denied.append(key)
+            return []
+
+    @staticmethod
+    def _take(ledger: LedgerId | None, scopes: list[int], ledgers: list[int]) -> None:
+        if ledger is not None:
+            scopes.append(ledger.scope)
+            ledgers.append(ledger.ledger)
+
+
+def held_ledgers(inventories: Sequence[Dataset]) -> pa.Table:
+    """Return scope and ledger of everything that bookies hold, each once.
+
+    Raises:
+        DatasetError: an inventory is damaged.
+    """
+    found = [_KEYS.empty_table()]
+    for inventory in inventories:
+        rows = inventory.read("copies", columns=_KEYS.names)
+        found.append(rows.cast(_KEYS).group_by(_KEYS.names).aggregate([]))
+    return pa.concat_tables(found).group_by(_KEYS.names).aggregate([])
+
+
+def absent_ledgers(held: pa.Table, listing: Listing) -> pa.Table:
+    """Return those that bookies hold and the store does not list, ascending."""
+    absent: pa.Table = held.join(listing.ids, _KEYS.names, join_type="left anti")
+    return absent.sort_by([(name, "ascending") for name in _KEYS.names])
+
+
+def examples(ids: pa.Table) -> list[str]:
+    """Return some ledgers as text, the first of a table."""
+    return [str(LedgerId(row["scope"], row["ledger"])) for row in ids.slice(0, _EXAMPLES).to_pylist()]
+
+
+def instances(inventories: Sequence[Dataset]) -> Iterator[tuple[str, str | None]]:
+    """Yield each bookie of the inventories with the instance id of its cookie."""
+    for inventory in inventories:
+        for row in inventory.read("bookies", columns=["bookie", "instance_id"]).to_pylist():
+            yield row["bookie"], row["instance_id"]
+
+
+def demand_described(store: MetadataStore, root: str, inventories: Sequence[Dataset]) -> None:
+    """Refuse a thaw of a store without LAYOUT, or without INSTANCEID if bookies may belong to one.
+
+    Raises:
+        GuardRefusedError: one of them is missing.
+    """
+    needs_instance = not inventories or any(instance is not None for _, instance in instances(inventories))
+    for key in (LAYOUT, *([INSTANCE_ID] if needs_instance else [])):
+        if store.get(root + key) is None:
+            raise GuardRefusedError(root + key, "is missing: the restore has not ended", "end it with apply first")
+
+
+def demand_restored(
+    store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset], *, accept_absent: int = 0
+) -> dict[str, int | None]:
+    """Refuse a thaw after which bookies would delete what is known to have no record.
+
+    Args:
+        store: must be able to list ledgers.
+        root: of the ledgers.
+        layout: of the store.
+        inventories: of the bookies; without them nothing is known of what bookies hold.
+        accept_absent: how many ledgers without a record somebody accepts to lose.
+
+    Returns:
+        How many ledgers are listed, held (None: no inventory), and held without a record.
+
+    Raises:
+        GuardRefusedError: no ledger is listed, the listing is not whole, or ledgers of inventories are not in it.
+    """
+    listing = list_ledgers(store, root, layout)
+    held = held_ledgers(inventories) if inventories else None
+    if not listing.complete:
+        problem = f"could not be listed whole: access denied to {', '.join(listing.denied[:_EXAMPLES])}"
+        raise GuardRefusedError(root, problem, "connect as the identity of the freeze")
+    if held is None:
+        if listing.ledgers == 0:
+            raise GuardRefusedError(
+                root,
+                "lists no ledger, and thawed bookies delete every ledger that is not listed",
+                "show with --inventory DIR, for each bookie, that they hold none; else restore first",
+            )
+        return {"listed": listing.ledgers, "held": None, "absent": 0}
+    absent = absent_ledgers(held, listing)
+    if absent.num_rows and (absent.num_rows != accept_absent or listing.ledgers == 0):
+        more = ", …" if absent.num_rows > _EXAMPLES else ""
+        accept = f", or accept that they go: --accept-absent {absent.num_rows}" if listing.ledgers else ""
+        raise GuardRefusedError(
+            root,
+            f"lists {listing.ledgers} ledgers; {absent.num_rows} of the {held.num_rows} on the bookies' disks are not "
+            f"among them and would be deleted: {', '.join(examples(absent))}{more}",
+            f"restore or hold them{accept}",
+        )
+    return {"listed": listing.ledgers, "held": held.num_rows, "absent": absent.num_rows}
