@@ -17,10 +17,16 @@ from recovery import __version__
 from recovery.errors import RecoveryError
 
 COMMANDS: Final = {
+    "preflight": ("reconcile.cli.preflight:preflight", "The first ten minutes, and whether data can be deleted now."),
+    "freeze": ("reconcile.cli.freeze:freeze_command", "Make bookies' listings fail, so that none of them deletes."),
+    "thaw": ("reconcile.cli.freeze:thaw_command", "Give the bookies back what freeze took."),
     "collect": ("reconcile.cli.recover:collect", "Read one bookie's disks into an inventory."),
     "capture": ("reconcile.cli.recover:capture", "Read a metadata store into a catalog."),
     "recover": ("reconcile.cli.recover:recover", "Turn inventories into a plan that brings lost metadata back."),
+    "plan": ("reconcile.cli.plans:plan", "Read a plan, compare two, or cut one into waves."),
     "apply": ("reconcile.cli.recover:apply", "Write what a plan proposes, and nothing over anything."),
+    "inspect": ("reconcile.cli.tools:inspect", "Read one file of a bookie by itself."),
+    "doctor": ("reconcile.cli.tools:doctor", "Say whether this installation is complete."),
 }
 """Command → where it is, and its line in --help (so that --help loads none of them)."""
 

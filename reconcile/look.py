@@ -1,0 +1,632 @@
+"""One file of a bookie read alone: what kind it is, its header, what it counts and spans, and what of it is damaged.
+
+    kind               by its name                      by its first bytes
+    index file         <hex>.idx, <hex>.idx.rloc        BKLE
+    entry log          <hex>.log, and what compactions  BKLO
+                       leave of one
+    journal            <hex>.txn                        BKLG; none in version 1
+    replay mark        lastMark, lastMark.<n>           none
+    newest log id      lastId                           none
+    cookie             VERSION                          a number, then bookieHost in layouts 4 and 5
+    bookie status      BOOKIE_STATUS                    none
+    dirty marker       DIRTY                            none: no bytes
+    locations, ledgers a folder with a file CURRENT     the length of its first key
+    ledger metadata    any                              BookieMetadataFormatVersion
+
+First bytes win over a name. Payload, passwords and master keys are never shown; a key is named by the first digits of
+its SHA-256.
+
+Source: bookie-storage §1.2, and the codecs of `recovery.codecs`.
+"""
+
+import hashlib
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.errors import BackendError
+from backends.rocks import open_read_only
+from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db, ledger_metadata
+from recovery.codecs.entry_log import EntryAt
+from recovery.collect.holdings import Grouper, runs_of
+from recovery.collect.reading import Mapped, Meter
+from recovery.errors import Damage, FormatError, InputError, Reason
+from recovery.model.groups import KeyedGroups
+
+Ints = npt.NDArray[np.int64]
+
+LISTED: Final = 100
+"""Pieces of damage, ranges and ledgers that are given one by one; all are counted."""
+HASH_DIGITS: Final = 12
+"""Of the SHA-256 of a master key: enough to tell two keys apart, and nothing to guess from."""
+_HEAD: Final = 1024
+_MERGE: Final = 1 << 16
+"""Ledger ids gathered before doubles are taken out."""
+_SLICE: Final = 1 << 20
+"""Slots of an index looked at at a time."""
+_CURRENT: Final = "CURRENT"
+_BOOKIE_STATUS: Final = re.compile(r"[0-9]+,(READ_WRITE|READ_ONLY),[0-9]+(,(true|false))?")
+_LAST_ID: Final = re.compile(rb"([0-9a-fA-F]{1,8})\n?")
+_COOKIE: Final = re.compile(rb"[0-9]{1,9}\n(bookieHost:|[^\x00-\x1f]+\n[^\x00-\x1f]+\n[0-9]+\t)")
+_FOREIGN: Final = {
+    b"ZKSN": "a ZooKeeper snapshot, which this version does not read",
+    b"ZKLG": "a ZooKeeper transaction log, which this version does not read",
+    b"PAR1": "a Parquet file; name the folder of the dataset to the command that reads it",
+}
+
+
+class Kind(StrEnum):
+    """What a file is; stored in --json, so never renamed."""
+
+    INDEX = "index file"
+    LOG = "entry log"
+    JOURNAL = "journal"
+    LAST_MARK = "replay mark"
+    LAST_ID = "newest log id"
+    COOKIE = "cookie"
+    STATUS = "bookie status"
+    DIRTY = "dirty marker"
+    LOCATIONS = "locations database"
+    LEDGERS = "ledgers database"
+    METADATA = "ledger metadata"
+
+
+_NAMES: Final = (
+    (Kind.INDEX, re.compile(r"[0-9a-f]{1,16}\.idx(\.rloc)?")),
+    (Kind.LOG, re.compile(r"[0-9a-fA-F]{1,8}\.log(\.compacting|\.[0-9a-fA-F]{1,8}\.compacted)?")),
+    (Kind.JOURNAL, re.compile(r"[0-9a-f]{1,16}\.txn")),
+    (Kind.LAST_MARK, re.compile(r"lastMark(\.\d+)?")),
+    (Kind.LAST_ID, re.compile(r"lastId")),
+    (Kind.COOKIE, re.compile(r"VERSION")),
+    (Kind.STATUS, re.compile(r"BOOKIE_STATUS")),
+    (Kind.DIRTY, re.compile(r"DIRTY")),
+)
+_MAGICS: Final = (
+    (Kind.INDEX, re.compile(rb"BKLE")),
+    (Kind.LOG, re.compile(rb"BKLO")),
+    (Kind.JOURNAL, re.compile(rb"BKLG")),
+    (Kind.METADATA, re.compile(re.escape(ledger_metadata.MAGIC))),
+    (Kind.COOKIE, _COOKIE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What one file is and holds.
+
+    Attributes:
+        path: as it was given.
+        kind: what it was read as.
+        size: in bytes; of all files of a database.
+        header: what stands at its front, or all of a small file.
+        counts: what was counted.
+        first, last: the first and the last thing in it, in words.
+        ranges: what it spans, in words.
+        damage: the first `LISTED` pieces.
+        damaged: how many there are.
+        notes: what is odd and no damage.
+    """
+
+    path: Path
+    kind: Kind
+    size: int
+    header: dict[str, str]
+    counts: dict[str, int]
+    first: str
+    last: str
+    ranges: tuple[str, ...]
+    damage: tuple[Damage, ...]
+    damaged: int
+    notes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What is gathered while a file is read."""
+
+    header: dict[str, str] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    first: str = ""
+    last: str = ""
+    ranges: list[str] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    damaged: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def broken(self, found: Damage) -> None:
+        self.damaged += 1
+        if len(self.damage) < LISTED:
+            self.damage.append(found)
+
+    def refused(self, error: FormatError, base: int = 0) -> None:
+        self.broken(Damage(base + error.offset, 0, error.reason, error.detail))
+
+
+class _Ledgers:
+    """Distinct ledger ids, in memory that grows with them only."""
+
+    def __init__(self) -> None:
+        self._known: Ints = np.empty(0, np.int64)
+        self._fresh: list[int] = []
+
+    def add(self, ledger: int) -> None:
+        self._fresh.append(ledger)
+        if len(self._fresh) >= _MERGE:
+            self.all()
+
+    def merge(self, ledgers: Ints) -> None:
+        self._known = np.union1d(self._known, ledgers)
+
+    def all(self) -> Ints:
+        self._known = np.union1d(self._known, np.array(self._fresh, np.int64))
+        self._fresh.clear()
+        return self._known
+
+
+def look(path: Path) -> Looked:
+    """Read one file, or the folder of a database; nothing is written beside it.
+
+    Raises:
+        InputError: it is missing, cannot be read, or is no file of a bookie that is known.
+    """
+    remedy = "name a file of a bookie, or its locations or ledgers folder"
+    try:
+        if path.is_dir():
+            return _look_at_database(path)
+        if not path.is_file():
+            problem = "is not a regular file" if path.exists() else "no such file"
+            raise InputError(str(path), problem, remedy)
+        with Mapped(path, Meter(None, lambda _progress: None)) as content:
+            content.load()
+            kind, notes = _kind_of(path, bytes(content.view[:_HEAD]))
+            found = _Notes(notes=notes)
+            for at, length in content.unreadable:
+                found.broken(Damage(at, length, Reason.UNREADABLE, "the disk refuses; read as zeros"))
+            _READERS[kind](path, content.view, found)
+            return _result(path, kind, content.size, found)
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})", "mend the rights or the disk") from error
+
+
+def _result(path: Path, kind: Kind, size: int, found: _Notes) -> Looked:
+    return Looked(
+        path,
+        kind,
+        size,
+        found.header,
+        dict(found.counts),
+        found.first,
+        found.last,
+        tuple(found.ranges),
+        tuple(found.damage),
+        found.damaged,
+        tuple(found.notes),
+    )
+
+
+def _kind_of(path: Path, head: bytes) -> tuple[Kind, list[str]]:
+    """Tell what a file is, and what is odd about its name."""
+    named = next((kind for kind, pattern in _NAMES if pattern.fullmatch(path.name)), None)
+    marked = next((kind for kind, pattern in _MAGICS if pattern.match(head)), None)
+    if marked is not None:
+        odd = named is not None and named is not marked
+        return marked, [f"its name is that of another kind: {named}"] if odd else []
+    for magic, what in _FOREIGN.items():
+        if head.startswith(magic):
+            raise InputError(str(path), f"is {what}", "name a file of a bookie")
+    if named is not None and named not in (Kind.INDEX, Kind.LOG, Kind.COOKIE):
+        return named, []
+    if (path.parent / _CURRENT).is_file() and named in (None, Kind.LOG):
+        raise InputError(str(path), "is one file of a RocksDB", f"name its folder: {path.parent}")
+    if named is not None:
+        return named, []
+    problem = "has neither the name nor the first bytes of any file of a bookie"
+    raise InputError(str(path), problem, "give it the name that it had on the bookie")
+
+
+def _key(stored: bytes) -> str:
+    kind = entry.key_kind(stored)
+    return f"set, SHA-256 {hashlib.sha256(stored).hexdigest()[:HASH_DIGITS]}…" if kind == "set" else kind
+
+
+def _lac(raw: bytes | None) -> str:
+    if raw is None:
+        return "none"
+    try:
+        found = entry.decode_lac_record(raw)
+    except FormatError as error:
+        return f"not readable ({error.reason})"
+    agrees = entry.lac_record_agrees(raw)
+    return f"{found.lac}, {found.digest}" + (", digest agrees" if agrees else "")
+
+
+def _entry(record: memoryview, ledger: int, number: int, at: int) -> str:
+    text = f"ledger {ledger}, entry {number}, at byte {at}, {len(record)} bytes"
+    try:
+        header = entry.decode_header(record)
+    except FormatError:
+        return f"{text}, without the header of an entry"
+    proven = entry.find_digest(record)
+    digest = f"{proven[0]} agrees" if proven else "no digest agrees without a password"
+    return f"{text}, LAC {header.lac}, length {header.length}, {digest}"
+
+
+def _span(ledgers: Ints) -> list[str]:
+    """Return ids as ranges, the first few and how many more there are."""
+    if not len(ledgers):
+        return []
+    starts = np.flatnonzero(np.append(True, ledgers[1:] != ledgers[:-1] + 1))
+    ends = np.append(starts[1:], len(ledgers)) - 1
+    pairs = list(zip(ledgers[starts[:LISTED]].tolist(), ledgers[ends[:LISTED]].tolist(), strict=True))
+    shown = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
+    more = [f"and {len(starts) - LISTED} more ranges"] if len(starts) > LISTED else []
+    return ["ledgers " + ", ".join([*shown, *more])]
+
+
+def _read_index(path: Path, content: memoryview, found: _Notes) -> None:
+    name = path.name.removesuffix(".rloc")
+    ledger = int(name.removesuffix(".idx"), 16) if name.endswith(".idx") and len(name) <= 20 else None
+    if ledger is not None:
+        found.header["ledger"] = str(ledger)
+        belongs = index_file.path_of(ledger)
+        if "/".join([*path.absolute().parts[-3:-1], name]) != belongs:
+            found.notes.append(f"a bookie looks for this ledger's index at {belongs}")
+    try:
+        header = index_file.decode_header(content[: index_file.HEADER_SIZE])
+        found.header |= {
+            "version": str(header.version),
+            "master key": _key(header.master_key),
+            "fenced": "yes" if header.fenced else "no (which proves nothing)",
+            "explicit LAC": _lac(header.explicit_lac),
+        }
+    except FormatError as error:
+        found.refused(error)
+    body = content[index_file.HEADER_SIZE :]
+    torn = len(body) % index_file.SLOT
+    if torn:
+        found.broken(Damage(len(content) - torn, torn, Reason.TRUNCATED, "a slot"))
+    groups = _Ranges()
+    logs: Ints = np.empty(0, np.int64)
+    for low in range(0, len(body) // index_file.SLOT, _SLICE):
+        slots = index_file.slots(body[low * index_file.SLOT : (low + _SLICE) * index_file.SLOT])
+        taken = np.flatnonzero(slots)
+        places, entries = slots[taken], taken + low
+        found.counts.update(slots=len(slots), entries=len(taken))
+        groups.add(entries)
+        for slot in entries[places < 0].tolist():
+            where = index_file.HEADER_SIZE + slot * index_file.SLOT
+            found.broken(Damage(where, index_file.SLOT, Reason.BAD_VALUE, f"a place of no log for entry {slot}"))
+        if len(taken):
+            found.first = found.first or _place(int(entries[0]), int(places[0]))
+            found.last = _place(int(entries[-1]), int(places[-1]))
+            logs = np.union1d(logs, places[places > 0] >> 32)
+    found.ranges += groups.end()
+    _log_range(logs, found)
+
+
+class _Ranges:
+    """The first groups of ascending entries in words, and how many there are, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._grouper = Grouper()
+        self._words: list[str] = []
+        self._count = 0
+
+    def add(self, entries: Ints) -> None:
+        self._keep(self._grouper.feed(runs_of(np.zeros(len(entries), np.int64), entries)))
+
+    def _keep(self, groups: KeyedGroups) -> None:
+        left = LISTED - len(self._words)
+        for first, last, size, period in zip(*(column[:left].tolist() for column in groups[1:]), strict=True):
+            if period:
+                self._words.append(f"entries {first} to {last + size - 1}: {size} of every {period}")
+            else:
+                self._words.append(f"entries {first} to {last + size - 1}" if size > 1 else f"entry {first}")
+        self._count += len(groups.key)
+
+    def end(self) -> list[str]:
+        self._keep(self._grouper.end())
+        more = self._count - len(self._words)
+        return self._words + ([f"and {more} more ranges"] if more else [])
+
+
+def _place(number: int, location: int) -> str:
+    log_id, position = entry_log.split_location(location)
+    return f"entry {number} in log {log_id:x} at byte {position}"
+
+
+def _log_range(logs: Ints, found: _Notes) -> None:
+    distinct = np.unique(logs)
+    found.counts["logs"] = len(distinct)
+    if len(distinct):
+        shown = ", ".join(f"{log:x}" for log in distinct[:LISTED].tolist())
+        found.ranges.append(f"in logs {shown}" + (", …" if len(distinct) > LISTED else ""))
+
+
+def _read_log(path: Path, content: memoryview, found: _Notes) -> None:
+    log_id = entry_log.log_id_of(path.name)
+    if log_id is not None:
+        found.header["log id"] = f"{log_id:x}"
+    if not content:
+        found.notes.append("no bytes: made ahead of time, or its writer was killed before its first flush")
+        return
+    listed: dict[int, int] | None = None
+    try:
+        header = entry_log.decode_header(content[: entry_log.HEADER_SIZE])
+        found.header |= {
+            "version": str(header.version),
+            "written by": "the direct I/O logger" if entry_log.is_direct(content) else "the default logger",
+        }
+        if header.map_offset:
+            listed = entry_log.read_map(content, header)
+            found.header["ledgers map"] = f"at byte {header.map_offset}, {header.map_ledgers} ledgers"
+            if listed is None:
+                found.broken(Damage(header.map_offset, 0, Reason.BAD_VALUE, "the ledgers map is not valid"))
+        else:
+            found.header["ledgers map"] = "none: the log was never rotated"
+    except FormatError as error:
+        found.refused(error)
+    ledgers = _Ledgers()
+    first: EntryAt | None = None
+    last: EntryAt | None = None
+    entries = size = 0
+    for part in entry_log.scan(content):
+        if isinstance(part, Damage):
+            _tail_or_damage(part, len(content), found)
+            continue
+        first = first or part
+        last = part
+        entries += 1
+        size += part.size
+        ledgers.add(part.ledger)
+    found.counts.update(entries=entries, entry_bytes=size, ledgers=len(ledgers.all()))
+    for at, name in ((first, "first"), (last, "last")):
+        if at is not None:
+            record = content[at.position : at.position + at.size]
+            setattr(found, name, _entry(record, at.ledger, at.entry, at.position))
+    found.ranges += _span(ledgers.all())
+    if listed is not None:
+        other = sorted(set(listed) ^ set(ledgers.all().tolist()))
+        if other:
+            found.notes.append(f"the map and the records differ in {len(other)} ledgers, ledger {other[0]} first")
+
+
+def _tail_or_damage(part: Damage, size: int, found: _Notes) -> None:
+    """What a crash leaves at the very end is no damage: the journal still has it."""
+    if part.reason in (Reason.TRUNCATED, Reason.ZEROS) and part.offset + part.length >= size:
+        what = "zeros" if part.reason is Reason.ZEROS else "a record that was not finished"
+        found.notes.append(f"ends with {what}, from byte {part.offset} on: normal where it was being written")
+    else:
+        found.broken(part)
+
+
+def _read_journal(path: Path, content: memoryview, found: _Notes) -> None:
+    journal_id = journal.journal_id_of(path.name)
+    if journal_id is not None:
+        found.header["journal id"] = f"{journal_id:x}"
+    try:
+        version, header_size = journal.header_of(content)
+    except FormatError as error:
+        found.refused(error)
+        return
+    found.header |= {"version": str(version), "header": f"{header_size} bytes"}
+    ledgers = _Ledgers()
+    keys: set[str] = set()
+    ends: deque[tuple[int, str]] = deque(maxlen=1)
+    entry_bytes = 0
+    for part in journal.scan(content):
+        if isinstance(part, Damage):
+            _tail_or_damage(part, len(content), found)
+            continue
+        kind, text = _journal_record(part)
+        found.counts[kind] += 1
+        ledgers.add(part.ledger)
+        if isinstance(part, journal.JournalEntry):
+            entry_bytes += part.size
+        if isinstance(part, journal.MasterKeyRecord) and len(keys) < LISTED:
+            keys.add(_key(part.key))
+        if not found.first:
+            found.first = _entry_of(part, content) or text
+        ends.append((part.at, _entry_of(part, content) or text))
+    found.counts.update(entry_bytes=entry_bytes, ledgers=len(ledgers.all()))
+    if ends:
+        found.last = ends[-1][1]
+    if keys:
+        found.header["master keys"] = "; ".join(sorted(keys))
+    found.ranges += _span(ledgers.all())
+
+
+def _journal_record(part: journal.Record) -> tuple[str, str]:
+    match part:
+        case journal.JournalEntry():
+            return "entries", ""
+        case journal.MasterKeyRecord():
+            return "master_keys", f"master key of ledger {part.ledger}, at byte {part.at}: {_key(part.key)}"
+        case journal.FenceRecord():
+            return "fences", f"fence of ledger {part.ledger}, at byte {part.at}"
+        case journal.LacRecordAt():
+            return "explicit_lacs", f"explicit LAC of ledger {part.ledger}, at byte {part.at}: {_lac(part.raw)}"
+        case journal.UnknownRecord():
+            return "unknown", f"record of unknown kind {part.entry:#x} of ledger {part.ledger}, at byte {part.at}"
+
+
+def _entry_of(part: journal.Record, content: memoryview) -> str:
+    if not isinstance(part, journal.JournalEntry):
+        return ""
+    return _entry(content[part.at : part.at + part.size], part.ledger, part.entry, part.at)
+
+
+def _read_last_mark(_path: Path, content: memoryview, found: _Notes) -> None:
+    try:
+        mark = journal.decode_last_mark(content)
+    except FormatError as error:
+        found.refused(error)
+        return
+    found.header |= {"replay starts in": f"{mark.journal_id:x}.txn", "at byte": str(mark.offset)}
+
+
+def _read_last_id(_path: Path, content: memoryview, found: _Notes) -> None:
+    text = _LAST_ID.fullmatch(content[:_HEAD])
+    if text is None:
+        found.broken(Damage(0, len(content), Reason.BAD_VALUE, "not a log id in hex"))
+        return
+    found.header["newest log allocated"] = f"{int(text[1], 16):x}"
+
+
+def _read_cookie(_path: Path, content: memoryview, found: _Notes) -> None:
+    try:
+        read = cookie.decode(content)
+    except FormatError as error:
+        found.refused(error)
+        return
+    found.header |= {
+        "layout version": str(read.layout_version),
+        "bookie id": read.bookie_id,
+        "instance id": read.instance_id or "none",
+        "journal folders": ", ".join(read.journal_dirs),
+        "ledger folders": ", ".join(read.ledger_dirs),
+        "index folders": ", ".join(read.index_dirs) if read.index_dirs else "the ledger folders",
+    }
+
+
+def _read_status(_path: Path, content: memoryview, found: _Notes) -> None:
+    try:
+        text = bytes(content[:_HEAD]).decode("ascii").strip()
+    except UnicodeDecodeError:
+        text = ""
+    if not _BOOKIE_STATUS.fullmatch(text):
+        found.broken(Damage(0, len(content), Reason.BAD_VALUE, "not version, mode and time"))
+        return
+    found.header |= dict(zip(("version", "mode", "since (ms)", "set by hand"), text.split(","), strict=False))
+
+
+def _read_dirty(_path: Path, content: memoryview, found: _Notes) -> None:
+    found.header["says"] = "the bookie runs, or was not stopped cleanly"
+    if content:
+        found.notes.append("it has bytes, which no bookie writes")
+
+
+def _read_metadata(_path: Path, content: memoryview, found: _Notes) -> None:
+    try:
+        read = ledger_metadata.decode(content)
+    except FormatError as error:
+        found.refused(error)
+        return
+    password = {None: "none in the record", b"": "empty"}.get(read.password, "set, not shown")
+    found.header |= {
+        "format": str(read.format),
+        "state": str(read.state),
+        "E/W/A": f"{read.ensemble_size}/{read.write_quorum}/{read.ack_quorum}",
+        "last entry": "open" if read.last_entry is None else str(read.last_entry),
+        "length": "open" if read.length is None else str(read.length),
+        "digest": str(read.digest) if read.digest else "none in the record",
+        "password": password,
+        "ctime": "not stored" if read.ctime is None else str(read.ctime),
+        "custom": ", ".join(f"{key} ({len(value)} bytes)" for key, value in read.custom) or "none",
+    }
+    found.counts["segments"] = len(read.segments)
+    shown = [f"from entry {segment.first}: {', '.join(segment.members)}" for segment in read.segments[:LISTED]]
+    found.ranges += shown + ([f"and {len(read.segments) - LISTED} more"] if len(read.segments) > LISTED else [])
+    found.notes += ledger_metadata.problems(read)
+
+
+_READERS: Final[dict[Kind, Callable[[Path, memoryview, _Notes], None]]] = {
+    Kind.INDEX: _read_index,
+    Kind.LOG: _read_log,
+    Kind.JOURNAL: _read_journal,
+    Kind.LAST_MARK: _read_last_mark,
+    Kind.LAST_ID: _read_last_id,
+    Kind.COOKIE: _read_cookie,
+    Kind.STATUS: _read_status,
+    Kind.DIRTY: _read_dirty,
+    Kind.METADATA: _read_metadata,
+}
+
+
+def _look_at_database(folder: Path) -> Looked:
+    if not (folder / _CURRENT).is_file():
+        problem = "is a folder without a database"
+        raise InputError(str(folder), problem, "name one of its files, or its locations or ledgers folder")
+    found = _Notes()
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    kind = Kind.LOCATIONS if folder.name.startswith("locations") else Kind.LEDGERS
+    try:
+        with open_read_only(folder) as database:
+            if database.damage is not None:
+                found.broken(Damage(0, 0, Reason.BAD_VALUE, f"write-ahead log: {database.damage}"))
+            batches = database.items()
+            keys, values = next(batches, ([], []))
+            if not folder.name.startswith(("locations", "ledgers")) and keys:
+                kind = Kind.LOCATIONS if (len(keys[0]), len(values[0])) == (16, 8) else Kind.LEDGERS
+            read = _read_locations if kind is Kind.LOCATIONS else _read_ledgers
+            read(_chained(keys, values, batches), found)
+    except BackendError as error:
+        found.broken(Damage(0, 0, Reason.UNREADABLE, str(error)))
+    if not found.counts["rows"]:
+        found.notes.append("no rows")
+    return _result(folder, kind, size, found)
+
+
+_Rows = Iterator[tuple[list[bytes], list[bytes]]]
+
+
+def _chained(keys: list[bytes], values: list[bytes], rest: _Rows) -> _Rows:
+    yield keys, values
+    yield from rest
+
+
+def _read_locations(batches: _Rows, found: _Notes) -> None:
+    ledgers = _Ledgers()
+    logs: Ints = np.empty(0, np.int64)
+    rows = 0
+    for keys, values in batches:
+        part = ledger_db.decode_locations(keys, values)
+        for damage in part.damage:
+            found.broken(Damage(rows + damage.offset, 0, damage.reason, damage.detail))
+        rows += len(keys)
+        found.counts.update(rows=len(keys), entries=len(part.ledger))
+        if len(part.ledger):
+            ends = [f"ledger {part.ledger[n]}, {_place(int(part.entry[n]), int(part.location[n]))}" for n in (0, -1)]
+            found.first = found.first or ends[0]
+            found.last = ends[1]
+            ledgers.merge(part.ledger)
+            logs = np.union1d(logs, part.location >> 32)
+    found.counts["ledgers"] = len(ledgers.all())
+    found.ranges += _span(ledgers.all())
+    _log_range(logs, found)
+
+
+def _read_ledgers(batches: _Rows, found: _Notes) -> None:
+    ledgers = _Ledgers()
+    keys_seen: Counter[str] = Counter()
+    rows = 0
+    for keys, values in batches:
+        for key, value in zip(keys, values, strict=True):
+            rows += 1
+            try:
+                row = ledger_db.decode_ledgers_row(key, value)
+            except FormatError as error:
+                found.broken(Damage(rows - 1, 0, error.reason, error.detail))
+                continue
+            if isinstance(row, ledger_db.StorageFlags):
+                found.header["needs integrity check"] = "yes" if row.needs_integrity_check else "no"
+            elif row is None:
+                found.counts["reserved"] += 1
+            else:
+                ledgers.add(row.ledger)
+                found.counts.update(
+                    fenced=row.fenced, limbo=bool(row.limbo), rebuilt=row.rebuilt, explicit_lacs=bool(row.explicit_lac)
+                )
+                keys_seen[entry.key_kind(row.master_key)] += 1
+                text = f"ledger {row.ledger}, master key {_key(row.master_key)}, explicit LAC {_lac(row.explicit_lac)}"
+                found.first = found.first or text
+                found.last = text
+    found.counts.update(rows=rows, ledgers=len(ledgers.all()), **{f"keys_{k}": n for k, n in keys_seen.items()})
+    found.ranges += _span(ledgers.all())

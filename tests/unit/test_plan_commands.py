@@ -1,0 +1,121 @@
+"""`plan show`, `plan diff`, `plan split` as they are typed: exit codes, the JSON, and nothing secret on a screen."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
+from tests.command import run
+from tests.plan_folder import Ledger, write_plan
+
+NAMES = ("b1", "b2", "b3")
+LEDGERS = (
+    *(Ledger(n, [(0, NAMES)], last=n, length=10 * n, password=b"hunter2") for n in range(1, 20)),
+    Ledger(20, [(0, NAMES[:2])], reason="HOLE"),
+)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Dataset:
+    """A plan of 19 restored ledgers and a hold."""
+    return write_plan(tmp_path / "plan", LEDGERS)
+
+
+def test_show_says_what_would_be_written(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """Counts, phases, holds with reasons, the hash; the next command last, and no password."""
+    done = run(capsys, "plan", "show", made.path)
+    assert done.code == 0
+    assert done.out.startswith("23 writes: 19 ledgers come back, 1 are held")
+    for words in (
+        made.manifest["hash"],
+        "1 generators",
+        "19 create, 1 hold",
+        "20 (HOLE) on b1, b2",
+        "layout hierarchical",
+    ):
+        assert words in done.out
+    assert done.out.rstrip().splitlines()[-1].startswith("next: bkmeta rehearse")
+    assert "hunter2" not in done.out
+
+
+def test_show_gives_programs_the_same(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """One object with schema, verdict, exit code, counts, coverage, and the lists that people see."""
+    found = run(capsys, "plan", "show", made.path, "--first", "2", "--json").result
+    assert {"schema", "verdict", "exit_code", "counts", "coverage"} <= set(found)
+    assert found["schema"] == "bkmeta.plan-show/1"
+    assert found["hash"] == found["hash_in_manifest"] == made.manifest["hash"]
+    assert found["phases"]["ledgers"] == {"create": 19, "hold": 1}
+    assert [line["kind"] for line in found["first"]] == ["generator", "ledger"]
+    assert found["held"] == [{"ledger": "20", "reason": "HOLE", "holders": ["b1", "b2"]}]
+
+
+def test_show_fails_where_the_hash_is_not_that_of_the_files(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan that was changed after it was made is INVALID, exit code 1, and is not to be applied."""
+    folder = Path(made.path)
+    part = write_part(folder, "actions", "fewer", [made.read("actions").slice(1)], secret=True)
+    parts = {"actions": [part], **{name: made.parts(name) for name in ("findings", "reconstruction")}}
+    old = made.manifest
+    extra = {name: old[name] for name in ("hash", "counts", "reasons")}
+    write_manifest(folder, "plan", parts, binding=old["binding"], coverage=old["coverage"], secret=True, extra=extra)
+    done = run(capsys, "plan", "show", made.path)
+    assert (done.code, done.out.startswith("INVALID")) == (1, True)
+    assert "do not apply it" in done.out
+
+
+def test_a_plan_whose_file_is_cut_is_named(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """A half-copied plan is exit code 2, with the file and what to do."""
+    part = Path(made.path) / made.parts("actions")[1].file
+    part.write_bytes(part.read_bytes()[:-10])
+    done = run(capsys, "plan", "show", made.path)
+    assert (done.code, done.out) == (2, "")
+    assert part.name in done.err
+    assert "again" in done.err
+
+
+def test_diff_tells_same_from_different(made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Plans that write the same are exit code 0, others 3, with every difference counted and the first listed."""
+    same = write_plan(tmp_path / "same", LEDGERS, secrets=9)
+    assert run(capsys, "plan", "diff", made.path, same.path).code == 0
+    changed = [dataclasses.replace(ledger, length=1) for ledger in LEDGERS[:5]] + [*LEDGERS[5:19]]
+    other = write_plan(tmp_path / "other", changed)
+    done = run(capsys, "plan", "diff", made.path, other.path, "--first", "3", "--json")
+    assert done.code == 3
+    assert done.result["counts"] == {
+        "actions_a": 23, "actions_b": 22, "only_in_a": 1, "only_in_b": 0, "differing": 5
+    }  # fmt: skip
+    assert len(done.result["differences"]) == 3
+    text = run(capsys, "plan", "diff", made.path, other.path, "--first", "1").out
+    assert "and 5 more: --first 6" in text
+
+
+def test_split_makes_a_plan_that_show_accepts(
+    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The new plan has another hash, says its waves, and names the apply of the first one as the next command."""
+    done = run(capsys, "plan", "split", made.path, "--waves", "10%,rest", "--out", tmp_path / "cut", "--json")
+    assert done.code == 0
+    assert [wave["number"] for wave in done.result["waves"]] == [1, 2]
+    assert done.result["hash"] == open_dataset(tmp_path / "cut", "plan").manifest["hash"] != made.manifest["hash"]
+    shown = run(capsys, "plan", "show", tmp_path / "cut", "--json")
+    assert (shown.code, set(shown.result["waves"])) == (0, {"1", "2"})
+    again = run(capsys, "plan", "split", made.path, "--waves", "rest", "--out", tmp_path / "cut")
+    assert again.code == 2
+    assert "already holds a dataset" in again.err
+
+
+def test_shares_that_are_none_are_usage(made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cut that leaves ledgers out is refused before anything is written."""
+    done = run(capsys, "plan", "split", made.path, "--waves", "1%", "--out", tmp_path / "cut")
+    assert (done.code, (tmp_path / "cut").exists()) == (2, False)
+    assert "rest" in done.err
+
+
+@pytest.mark.parametrize(
+    "command", [["plan"], ["plan", "show"], ["plan", "diff"], ["plan", "split"], ["inspect"], ["doctor"]]
+)
+def test_help_has_an_example(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command shows how it is typed."""
+    done = run(capsys, *command, "--help")
+    assert done.code == 0
+    assert "Example: bkmeta " in done.out
