@@ -1,11 +1,10 @@
 """Where entries may stand that no inventory shows, and what that does to what is claimed.
 
-An acknowledged entry has at least A copies (A of its own ledger), so fewer than A blind bookies cannot hide one. Where
-nobody vouches for A, one blind bookie is enough.
+An acknowledged entry has at least A copies, so fewer than A blind bookies cannot hide one. Where nobody stands for A,
+or E and W are not seen, one blind bookie is enough.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +12,6 @@ import pyarrow.compute as pc
 
 from recovery.infer.facts import Facts
 from recovery.infer.holdings import Ints, Mask
-from recovery.infer.prior import Source
-
-_VOUCHED: Final = (Source.SNAPSHOT, Source.DEFAULT_QUORUM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +48,6 @@ class Blind:
             np.bincount(of[damaged[known.row_bookie]], minlength=known.count),
             np.maximum(anywhere, known.incomplete.astype(np.int64)),
         )
-
-
-def enough_to_hide(ack: Ints, source: Ints) -> Ints:
-    """Return how many blind bookies can hide an acknowledged entry.
-
-    Args:
-        ack: A of each ledger.
-        source: where each is known from, as the place in `Source`.
-    """
-    vouched = np.isin(source, [list(Source).index(source) for source in _VOUCHED])
-    return np.where(vouched, ack, 1)
 
 
 def _among(names: pa.Array, others: pa.ChunkedArray) -> Mask:

@@ -114,11 +114,13 @@ class Prior:
     Attributes:
         hypotheses: in the order in which they are tried.
         acks: (E, W) to the A that a snapshot has most often.
+        least_acks: (E, W) to the smallest A that a snapshot has.
         default: (E, W, A) as the operator says.
     """
 
     hypotheses: tuple[Hypothesis, ...]
     acks: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    least_acks: Mapping[tuple[int, int], int] = field(default_factory=dict)
     default: tuple[int, int, int] | None = None
 
     @classmethod
@@ -151,7 +153,8 @@ class Prior:
         for hypothesis in found:
             first.setdefault((hypothesis.ensemble, hypothesis.write), hypothesis)
         most = {shape: max(sorted(counts), key=counts.__getitem__) for shape, counts in acks.items()}
-        return cls(tuple(first.values()), most, default_quorum)
+        least = {shape: min(counts) for shape, counts in acks.items()}
+        return cls(tuple(first.values()), most, least, default_quorum)
 
     def ack_quorum(self, ensemble: int, write: int) -> tuple[int, Source]:
         """Return the A of a shape, and where it is from."""
@@ -162,6 +165,12 @@ class Prior:
         if not self.acks and self.default is None and (ensemble, write) == BOOKKEEPER_DEFAULT[:2]:
             return BOOKKEEPER_DEFAULT[2], Source.BOOKKEEPER_DEFAULT
         return write, Source.WRITE_QUORUM
+
+    def surely_acked(self, ensemble: int, write: int) -> int:
+        """Return how many copies an acknowledged entry has at least, as far as anybody stands for it; else 1."""
+        if (ensemble, write) in self.least_acks:
+            return self.least_acks[ensemble, write]
+        return self.default[2] if self.default is not None and self.default[:2] == (ensemble, write) else 1
 
 
 def _weighed(counts: Mapping[tuple[int, int], int], source: Source) -> Iterable[Hypothesis]:

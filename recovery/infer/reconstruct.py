@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from recovery.codecs.entry import lac_record_agrees, master_key
 from recovery.infer import facts, rows
-from recovery.infer.blind import Blind, enough_to_hide
+from recovery.infer.blind import Blind
 from recovery.infer.facts import DIGESTS, MAX_GROUPS, Facts
 from recovery.infer.fill import fill
 from recovery.infer.holdings import Ints, Mask
@@ -75,7 +75,7 @@ def reconstruct(copies: pa.Table, bookies: pa.Table, damage: pa.Table, prior: Pr
         Refusal.TOO_FEW_BOOKIES,
     )
     ack, source = _ack_quorums(explained, prior)
-    enough = enough_to_hide(ack, source)
+    enough = _enough_to_hide(explained, prior)
     _refuse(refusal, (blind.holders > 0) & (blind.holders >= enough), Refusal.DAMAGE)
     more = np.isin(refusal, [CODES[reason] for reason in NEEDS_MORE]) & (blind.bookies > 0)
     refusal[more] = CODES[Refusal.SOURCE_INCOMPLETE]
@@ -139,6 +139,13 @@ def _ack_quorums(explained: Explained, prior: Prior) -> tuple[Ints, Ints]:
     ack = np.array([*(answer for answer, _ in answers), 0])
     source = np.array([*(sources.index(source) for _, source in answers), -1])
     return ack[explained.shape], source[explained.shape]
+
+
+def _enough_to_hide(explained: Explained, prior: Prior) -> Ints:
+    """Return how many blind bookies can hide an acknowledged entry of each ledger."""
+    seen = [prior.surely_acked(shape.ensemble, shape.write) for shape in explained.shapes[: explained.observed]]
+    not_seen = len(explained.shapes) - explained.observed + 1
+    return np.array(seen + [1] * not_seen)[explained.shape]
 
 
 def _opened(known: Facts, keys: dict[bytes, bytes]) -> Mask:

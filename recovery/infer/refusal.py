@@ -23,6 +23,8 @@ class Refusal(StrEnum):
     """A bookie holds entries that no single position explains."""
     HOLE = "hole"
     """Copies are missing between others, or before them."""
+    TOO_MANY_CHANGES = "too_many_changes"
+    """A supported shape explains it only with an ensemble change every other entry: likelier it has another one."""
     RAGGED_TAIL = "ragged_tail"
     """The last entries have fewer copies than the write quorum: which of them were acknowledged is open."""
 

@@ -13,6 +13,9 @@ from recovery.infer.refusal import CODES, Refusal
 
 NO_SHAPE: Final = -1
 
+_ENTRIES_A_CHANGE: Final = 2
+"""A shape that is not seen must leave so many entries for each segment: striping looks like changes all the time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Segments:
@@ -79,7 +82,7 @@ def explain(held: Holdings, row_bookie: Ints, bookies: int, hypotheses: Sequence
     trials = _Trials(held, row_bookie)
     fits = ensemble[seen] <= bookies
     trials.refuse(seen[~fits], CODES[Refusal.TOO_FEW_BOOKIES])
-    trials.attempt(seen[fits], ensemble[seen][fits], write[seen][fits], which.ravel()[fits])
+    trials.attempt(seen[fits], ensemble[seen][fits], write[seen][fits], which.ravel()[fits], seen=True)
     silent = tried & (ensemble == 0)
     forms = _Forms.of(held)
     trials.refuse(silent, forms.refusal[silent])
@@ -163,16 +166,20 @@ class _Trials:
         """Remember the reason that came furthest."""
         self.depth[ledgers] = np.maximum(self.depth[ledgers], code)
 
-    def attempt(self, some: Ints, ensemble: Ints, write: Ints, shape: Ints) -> None:
-        """Try one shape, with its number, on each of some ledgers, which ascend."""
+    def attempt(self, some: Ints, ensemble: Ints, write: Ints, shape: Ints, *, seen: bool = False) -> None:
+        """Try one shape, with its number, on each of some ledgers, which ascend; `seen`: they show it themselves."""
         if not len(some):
             return
         held, rows = self._held.pick(some)
         decision = decide(held, ensemble, write)
+        extra, length = decision.extra, np.bincount(decision.segment_ledger, minlength=len(some))
         accepted = decision.refusal == 0
         self.refuse(some[~accepted], decision.refusal[~accepted])
+        if not seen:
+            hasty = accepted & (length > 1) & (held.end + 1 < _ENTRIES_A_CHANGE * length)
+            self.refuse(some[hasty], CODES[Refusal.TOO_MANY_CHANGES])
+            accepted &= ~hasty
         self._accepted.append((some[accepted], shape[accepted]))
-        extra, length = decision.extra, np.bincount(decision.segment_ledger, minlength=len(some))
         known, known_length = self.extra[some], self._length[some]
         better = (extra < known) | ((extra == known) & (length < known_length))
         taken = accepted & (better | (self.shape[some] == NO_SHAPE))

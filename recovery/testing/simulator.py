@@ -39,6 +39,8 @@ class Harm(StrEnum):
     """Re-replication copied a stretch to a bookie that is in no ensemble; the copies' LAC is the last entry."""
     TAIL = "tail"
     """The writer died: entries above the last acknowledged one are on some bookies of their write sets."""
+    BEHIND = "behind"
+    """The last entries were acknowledged by A bookies of their write sets, and never reached some others."""
     SWAPPED = "swapped"
     """Two bookies' disks were exchanged."""
 
@@ -89,6 +91,7 @@ class Cluster:
         changes: ensemble changes of a ledger; the more often a number stands here, the likelier.
         harms: as `changes`.
         returning: the share of changes that take a bookie back which was replaced before.
+        apart: entries between two changes, and after the last one, at least.
     """
 
     shapes: Sequence[tuple[int, int]] = tuple((e, w) for e in range(1, 8) for w in range(1, e + 1))
@@ -97,6 +100,7 @@ class Cluster:
     changes: Sequence[int] = (0, 0, 0, 1, 1, 2, 3)
     harms: Sequence[Harm] = (Harm.NONE,) * 6 + tuple(Harm)
     returning: float = 0.0
+    apart: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,8 +125,10 @@ def history(rng: Random, ledger: int, cluster: Cluster) -> History:
     left: list[str] = []
     under_way = rng.choice((0, 0, 1, 4))
     returned = False
-    count = min(rng.choice(cluster.changes), entries)
-    for start in sorted(rng.choices(range(entries), k=count)):
+    changes = sorted(rng.choices(range(entries), k=rng.choice(cluster.changes)))
+    if any(after - start < cluster.apart for start, after in pairwise([0, *changes, entries])):
+        changes = []
+    for start in changes:
         for position in rng.sample(range(ensemble), min(ensemble, rng.choice((1, 1, 2)))):
             back = [bookie for bookie in left if bookie not in members]
             again = bool(back) and rng.random() < cluster.returning
@@ -156,16 +162,18 @@ def history(rng: Random, ledger: int, cluster: Cluster) -> History:
         overhang=any(kept.values()),
         returned=returned,
     )
-    return harmed(rng, honest, rng.choice(cluster.harms))
+    return harmed(rng, honest, rng.choice(cluster.harms), cluster.names)
 
 
-def harmed(rng: Random, honest: History, harm: Harm) -> History:
-    """Do one kind of harm to what bookies hold."""
+def harmed(rng: Random, honest: History, harm: Harm, names: Sequence[str]) -> History:
+    """Do one kind of harm to what bookies hold; names: of all bookies."""
     held = {bookie: set(own) for bookie, own in honest.held.items()}
     holders = sorted(bookie for bookie, own in held.items() if own)
     victim = rng.choice(holders)
     copied: frozenset[str] = frozenset()
     entries = honest.acked + 1
+    if harm is Harm.COPIED and held.keys() >= set(names):
+        harm = Harm.NONE
     if harm is Harm.HOLE:
         held[victim].discard(rng.choice(sorted(held[victim])))
     elif harm is Harm.LOST:
@@ -173,13 +181,18 @@ def harmed(rng: Random, honest: History, harm: Harm) -> History:
     elif harm is Harm.EXTRA:
         held[victim].add(rng.randrange(entries))
     elif harm is Harm.COPIED:
-        copied = frozenset({"10.0.9.9:3181"})
-        held["10.0.9.9:3181"] = set(range(rng.randrange(entries), entries))
+        target = rng.choice([name for name in names if name not in held])
+        copied = frozenset({target})
+        held[target] = set(range(rng.randrange(entries), entries))
     elif harm is Harm.TAIL:
         # Not acknowledged: fewer than A bookies of the write set have it.
         for entry in range(entries, entries + rng.randint(1, honest.ensemble)):
             for bookie in rng.sample(honest.write_set(entry), rng.randint(0, honest.ack - 1)):
                 held[bookie].add(entry)
+    elif harm is Harm.BEHIND:
+        for entry in range(max(0, entries - rng.randint(1, honest.ensemble)), entries):
+            for bookie in rng.sample(honest.write_set(entry), rng.randint(0, honest.write - honest.ack)):
+                held[bookie].discard(entry)
     elif harm is Harm.SWAPPED and len(holders) > 1:
         other = rng.choice([bookie for bookie in holders if bookie != victim])
         held[victim], held[other] = held[other], held[victim]
