@@ -168,10 +168,10 @@ def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
     clusters: dict[str, str] = {}
     for dataset in found:
         for row in dataset.read("bookies", columns=["bookie", "instance_id"]).to_pylist():
-            other = bookies.setdefault(row["bookie"], dataset.path)
-            if other is not dataset.path:
-                problem = f"holds bookie {row['bookie']}, and so does {other}"
+            if row["bookie"] in bookies:
+                problem = f"holds bookie {row['bookie']}, and so does {bookies[row['bookie']]}"
                 raise InputError(dataset.path, problem, "give each bookie's newest inventory once")
+            bookies[row["bookie"]] = dataset.path
             if row["instance_id"] is not None:
                 clusters.setdefault(row["instance_id"], dataset.path)
     if len(clusters) > 1:

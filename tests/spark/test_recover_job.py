@@ -1,0 +1,207 @@
+"""The recover job on Spark: the same plan however the work is cut, complete, and bound to what it was made of."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from reconcile import plans, recover, report
+from reconcile.plan import Passwords
+from recovery.codecs import ledger_metadata
+from recovery.codecs.store import Layout
+from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare, sort_by_key
+from recovery.errors import DatasetError, InputError
+from recovery.model import tables
+from recovery.model.ids import BUCKETS, buckets
+from recovery.spark import bucket_ranges, over_buckets, session
+from recovery.testing import simulator
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+CLUSTER = simulator.Cluster(shapes=((3, 2), (3, 3), (4, 2)), bookies=6, lengths=(5, 20, 60, 200), changes=(0, 0, 0, 1))
+LEDGERS = 400
+
+
+@pytest.fixture(scope="module")
+def spark() -> "Iterator[SparkSession]":
+    """One session for this module."""
+    with session("local[2]") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def inventories(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, ...]:
+    """Inventories of six bookies that hold four hundred simulated ledgers."""
+    folder = tmp_path_factory.mktemp("inventories")
+    rng = Random(7)
+    histories = [simulator.history(rng, ledger, CLUSTER) for ledger in range(LEDGERS)]
+    copies = simulator.copies(histories)
+    for name in CLUSTER.names:
+        with DatasetWriter(folder / name.replace(":", "_"), "inventory", binding={}) as out:
+            out.append("copies", copies.filter(pc.equal(copies["bookie"], name)))
+            out.append("bookies", simulator.bookies([name]))
+            out.close(coverage={})
+    return recover.open_inventories([str(path) for path in sorted(folder.iterdir())])
+
+
+def request_of(inventories: tuple[Dataset, ...], live: Dataset | None = None, **changes: Any) -> recover.Request:
+    """A request with the simulator's password."""
+    values: dict[str, Any] = {
+        "inventories": inventories,
+        "live": live,
+        "snapshots": (),
+        "layout": Layout.HIERARCHICAL,
+        "root": "/ledgers",
+        "passwords": Passwords.of([simulator.PASSWORD]),
+        "expected": CLUSTER.names,
+        "default_quorum": None,
+    }
+    return recover.Request(**{**values, **changes})
+
+
+def make(request: recover.Request, out: Path, spark: "SparkSession") -> Dataset:
+    """Run the job into a new plan."""
+    prepare(out, "plan", secret=True)
+    recover.recover(request, out, spark, now=lambda: datetime(2030, 1, 1, tzinfo=UTC))
+    return open_dataset(out, "plan")
+
+
+@pytest.fixture(scope="module")
+def plan(inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """A plan for an empty store."""
+    return make(request_of(inventories), tmp_path_factory.mktemp("plan") / "p", spark)
+
+
+def test_every_ledger_ends_in_the_plan_and_the_sums_add_up(plan: Dataset) -> None:
+    """Each ledger has one row and one write: a record that Java would take, or a hold; counts are of these."""
+    counts = plan.manifest["counts"]
+    rows = plan.read("reconstruction")
+    assert sorted(rows["ledger"].to_pylist()) == list(range(LEDGERS))
+    outcomes = Counter(rows["outcome"].to_pylist())
+    assert (counts["restored"], counts["held"]) == (outcomes["restored"], outcomes["held"])
+    assert counts["restored"] > LEDGERS // 2
+    actions = plan.read("actions")
+    ledgers = actions.filter(pc.equal(actions["kind"], "ledger"))
+    assert sorted(ledgers["ledger"].to_pylist()) == list(range(LEDGERS))
+    for raw in ledgers["value"].to_pylist():
+        assert not ledger_metadata.problems(ledger_metadata.decode(raw))
+    assert plans.overview(plan, shown=0).problems == ()
+
+
+def test_the_actions_are_read_in_the_order_of_a_restore(plan: Dataset) -> None:
+    """Streamed from the parts, sequence numbers ascend over the whole plan: generator first, layout after ledgers."""
+    seqs = [seq for batch in plan.batches("actions") for seq in batch["seq"].to_pylist()]
+    assert seqs == sorted(set(seqs))
+    kinds = [kind for batch in plan.batches("actions") for kind in batch["kind"].to_pylist()]
+    assert kinds[0] == "generator"
+    assert kinds[-1] != "ledger"
+    (generator,) = plan.read("actions").filter(pc.equal(plan.read("actions")["kind"], "generator")).to_pylist()
+    assert generator["value"] == str(LEDGERS - 1).encode()
+
+
+def test_how_the_work_is_cut_changes_nothing_but_holds_random_passwords(
+    inventories: tuple[Dataset, ...],
+    plan: Dataset,
+    spark: "SparkSession",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One task or seven: the same rows, and the same writes but for the passwords of holds."""
+    monkeypatch.setattr(recover, "bucket_ranges", lambda _rows, **_: bucket_ranges(0, at_least=7))
+    other = make(request_of(inventories), tmp_path / "p", spark)
+    assert len(other.parts("reconstruction")) == 7
+    assert other.read("reconstruction").equals(plan.read("reconstruction"))
+    assert [d for d in plans.differences(plan, other) if d.fields or d.one != d.other] == []
+
+
+def test_what_the_store_has_is_not_proposed_again(
+    inventories: tuple[Dataset, ...], plan: Dataset, spark: "SparkSession", tmp_path: Path
+) -> None:
+    """With the records of every third ledger in the store, exactly the others are proposed."""
+    actions = plan.read("actions")
+    ledgers = actions.filter(pc.equal(actions["kind"], "ledger"))
+    present = ledgers.filter(pc.equal(pc.bit_wise_and(ledgers["ledger"], 3), 0))
+    columns = {
+        **{name: present[name] for name in tables.KEY_COLUMNS},
+        "raw": present["value"],
+        "version": pa.array([0] * present.num_rows),
+    }
+    parsed = ledger_metadata.decode_columns(present["value"].combine_chunks())
+    columns |= {name: parsed[name] for name in parsed.column_names}
+    missing = {f.name: pa.nulls(present.num_rows, f.type) for f in tables.CATALOG_LEDGERS if f.name not in columns}
+    with DatasetWriter(tmp_path / "live", "catalog", binding={}) as out:
+        out.append("ledgers", sort_by_key(pa.table({**columns, **missing})))
+        out.close(coverage={})
+    again = make(request_of(inventories, open_dataset(tmp_path / "live", "catalog")), tmp_path / "p", spark)
+    proposed = again.read("actions")
+    wanted = {ledger for ledger in range(LEDGERS) if ledger % 4}
+    assert set(proposed["ledger"].drop_null().to_pylist()) == wanted
+    assert again.manifest["counts"]["in_store_already"] == LEDGERS - len(wanted)
+    assert again.manifest["counts"]["disagreements"] == 0
+
+
+def test_a_bookie_that_was_not_scanned_is_in_the_coverage(
+    inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
+) -> None:
+    """An expected bookie without an inventory is named, and nothing grows more certain by its absence."""
+    less = make(request_of(inventories[1:]), tmp_path / "p", spark)
+    assert less.manifest["coverage"]["not_scanned"] == [CLUSTER.names[0]]
+    grades = pc.struct_field(less.read("reconstruction")["grades"].combine_chunks(), "last_entry")
+    assert "observed" not in grades.to_pylist()
+    assert "verified" not in grades.to_pylist()
+
+
+def test_a_task_that_meets_a_damaged_dataset_says_which(
+    spark: "SparkSession", inventories: tuple[Dataset, ...], tmp_path: Path
+) -> None:
+    """The driver raises the task's own error, with the file, not Spark's."""
+    broken = Dataset(str(tmp_path / "gone"), inventories[0].manifest)
+
+    def read(wanted: range) -> dict[str, int]:
+        return {"rows": broken.read("copies", buckets=wanted).num_rows}
+
+    with pytest.raises(DatasetError, match="gone/copies"):
+        over_buckets(spark, read, [range(BUCKETS)])
+
+
+def test_one_bookie_twice_and_two_clusters_are_refused(inventories: tuple[Dataset, ...], tmp_path: Path) -> None:
+    """Both folders are named."""
+    path = inventories[0].path
+    with pytest.raises(InputError, match="and so does"):
+        recover.open_inventories([path, path])
+    paths = []
+    for number, instance in enumerate(("one", "two")):
+        rows = simulator.bookies([f"b{number}:1"]).to_pylist()
+        with DatasetWriter(tmp_path / instance, "inventory", binding={}) as out:
+            named = [{**row, "instance_id": instance} for row in rows]
+            out.append("bookies", pa.Table.from_pylist(named, schema=tables.BOOKIES))
+            out.close(coverage={})
+        paths.append(str(tmp_path / instance))
+    with pytest.raises(InputError, match="recover one cluster at a time"):
+        recover.open_inventories(paths)
+
+
+def test_the_page_of_a_plan_names_its_verdict_and_every_reason(plan: Dataset, inventories: tuple[Dataset, ...]) -> None:
+    """One file without scripts or links to a network, with the counts that the manifest has."""
+    page = report.plan_page(plan, inventories, verdict="a verdict", made=datetime(2030, 1, 1, tzinfo=UTC))
+    assert "a verdict" in page
+    assert "<script" not in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    for reason in plan.manifest["reasons"]:
+        assert reason in page
+
+
+def test_buckets_of_the_simulator_are_the_models() -> None:
+    """What the simulator writes stands in the buckets that readers look in."""
+    rows = simulator.copies([simulator.history(Random(1), 5, CLUSTER)])
+    assert rows["bucket"].to_pylist() == buckets(rows["scope"].to_numpy(), rows["ledger"].to_numpy()).tolist()
