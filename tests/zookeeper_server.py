@@ -44,7 +44,8 @@ class ZooKeeperServer:
             self._process = subprocess.Popen(
                 [
                     "java",
-                    "-Xmx256m",
+                    "-Xmx1g",
+                    "-XX:+ExitOnOutOfMemoryError",
                     "-XX:+UseSerialGC",
                     "-Dzookeeper.forceSync=no",
                     "-cp",
