@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.infer.holdings import Holdings, Ints, Mask, heads, starts
-from recovery.model.groups import KeyedGroups, from_arrow, run_counts, union
+from recovery.infer.unite import united
+from recovery.model.groups import KeyedGroups, from_arrow
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
 MAX_ENTRY: Final = 1 << 60
@@ -199,7 +200,10 @@ def read(
     fragmented = np.bincount(of[record], minlength=count) > max_groups
     use = np.flatnonzero(~weak & possible & ~fragmented[of[record]])
     taken = KeyedGroups(unit[record[use]], first[use], last[use], size[use], period[use])
-    taken, too_many = _united(taken, unit_of, max_groups)
+    # Groups of one record are as `regroup` leaves them, unless the inventory is broken; those of several are not.
+    records = np.unique(record[use])
+    several = np.bincount(unit[records], minlength=len(unit_of)) > 1
+    taken, too_many = united(taken, several, unit_of, max_groups)
     fragmented |= too_many
     row_unit = taken.key[starts(taken.key)]
     row_of = unit_of[row_unit]
@@ -320,41 +324,3 @@ def _width_digest(copies: pa.Table, of: Ints, owner: Ints, entry: Ints, length: 
     kinds = _distinct(code, owners, count)
     found = np.where(kinds == 1, _fold(np.maximum, code, owners, count, -1), -1)
     return np.where(found < len(DIGESTS), found, -1)
-
-
-def _united(groups: KeyedGroups, unit_of: Ints, limit: int) -> tuple[KeyedGroups, Mask]:
-    """Sort the groups of each unit, and unite those that overlap or touch.
-
-    Args:
-        groups: with units as keys.
-        unit_of: the ledger of each unit.
-        limit: as many runs of one ledger are laid out one by one.
-
-    Returns:
-        The groups; and which ledgers have too many runs to be laid out, whose groups are left out.
-    """
-    too_many = np.zeros(int(unit_of.max(initial=-1)) + 1, np.bool_)
-    if _apart(groups).all():
-        return groups, too_many
-    order = np.lexsort((groups.first, groups.key))
-    groups = KeyedGroups(*(column[order] for column in groups))
-    mixed = np.zeros(len(unit_of), np.bool_)
-    mixed[groups.key[~_apart(groups)]] = True
-    touched = mixed[groups.key]
-    runs = run_counts(groups.first, groups.last, groups.period)
-    of = unit_of[groups.key]
-    total = np.bincount(of[touched], weights=np.minimum(runs[touched], limit + 1), minlength=len(too_many))
-    too_many = total > limit
-    laid = touched & ~too_many[of]
-    united = union(KeyedGroups(*(column[laid] for column in groups)))
-    kept = ~touched & ~too_many[of]
-    both = KeyedGroups(*(np.append(column[kept], new) for column, new in zip(groups, united, strict=True)))
-    order = np.lexsort((both.first, both.key))
-    return KeyedGroups(*(column[order] for column in both)), too_many
-
-
-def _apart(groups: KeyedGroups) -> Mask:
-    """Say which groups begin after the one before them has ended, with at least one entry between."""
-    apart = heads(groups.key)
-    apart[1:] |= groups.first[1:] > groups.last[:-1] + groups.size[:-1]
-    return apart
