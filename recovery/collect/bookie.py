@@ -1,0 +1,391 @@
+"""One bookie's disks into an inventory dataset.
+
+The journals are read first: whatever a running bookie flushes from them later the index then shows. Nothing is ever
+written, created or locked below the bookie's folders.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from recovery.codecs import entry_log, journal
+from recovery.collect.damage import DamageLog
+from recovery.collect.db import LEDGERS, LOCATIONS, Database, read_database
+from recovery.collect.facts import FACT_WIDTH, Interned
+from recovery.collect.folders import Disks, Folder, Place, Role, survey
+from recovery.collect.holdings import GROUP_WIDTH, Ints, joined, to_rows
+from recovery.collect.index import Found, IndexTaker
+from recovery.collect.interleaved import IndexReader, find_files
+from recovery.collect.journals import Journal, JournalFacts, find_journals, read_journals
+from recovery.collect.logs import Scanned, decimal_name, find_logs, scan_unlisted
+from recovery.collect.merge import Beside, IndexSource, Merge
+from recovery.collect.reading import Meter, Progress
+from recovery.collect.records import HEAD_WIDTH, SIZE_COLUMN, RecordFile, RecordFiles, locate
+from recovery.collect.spool import Spool
+from recovery.dataset import DatasetWriter
+from recovery.errors import InputError
+from recovery.model import tables
+from recovery.model.groups import KeyedGroups
+
+_MEGABYTE: Final = 1_000_000
+_SCOPE: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CollectOptions:
+    """What is read, and how.
+
+    Attributes:
+        ledger_dirs, index_dirs, journal_dirs: the bookie's folders, with or without their `current/`. What is in a
+            folder counts, whichever of the three names it.
+        bookie_id: whose they are; None: what their cookie says. Only needed where no cookie can be read.
+        passwords: that may have made HMACs; the empty one is always tried.
+        max_mb_s: at most so many million bytes are read in a second; None: as fast as it goes.
+        deep: every location is confirmed and every entry log gone through, not only where there is doubt.
+    """
+
+    ledger_dirs: tuple[Path, ...]
+    index_dirs: tuple[Path, ...] = ()
+    journal_dirs: tuple[Path, ...] = ()
+    bookie_id: str | None = None
+    passwords: tuple[bytes, ...] = ()
+    max_mb_s: float | None = None
+    deep: bool = False
+
+    def __repr__(self) -> str:
+        """Without the passwords: a value may land in a log."""
+        return (
+            f"CollectOptions(ledger_dirs={self.ledger_dirs}, index_dirs={self.index_dirs}, "
+            f"journal_dirs={self.journal_dirs}, bookie_id={self.bookie_id!r}, max_mb_s={self.max_mb_s}, "
+            f"deep={self.deep})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CollectSummary:
+    """What was collected.
+
+    Attributes:
+        bookie, incarnation: whose disks these are.
+        storage: interleaved (Sorted writes the same files), db, mixed or none.
+        complete: absence on this bookie may be believed.
+        dirty: the bookie runs or was killed; None: that cannot be told.
+        ledgers: on the bookie, in whatever source.
+        entries: in index or journal.
+        damaged: rows of damage.
+        hiding: some damage hides entries.
+        missing: folders of the cookie that were not given.
+        bytes_read: from the disks.
+    """
+
+    bookie: str
+    incarnation: int
+    storage: str
+    complete: bool
+    dirty: bool | None
+    ledgers: int
+    entries: int
+    damaged: int
+    hiding: bool
+    missing: tuple[str, ...]
+    bytes_read: int
+
+
+def collect(
+    options: CollectOptions, out: Path, *, now: Callable[[], datetime], progress: Callable[[Progress], None]
+) -> CollectSummary:
+    """Read one bookie's disks into an inventory dataset.
+
+    Args:
+        options: what is read, and how.
+        out: a new folder, not below one of the bookie's.
+        now: the clock, with a time zone.
+        progress: is told how far each stage is.
+
+    Raises:
+        InputError: the folders are not there, or not those of one bookie.
+        DatasetError: the dataset cannot be written.
+    """
+    started = now()
+    _demand_apart(options, out)
+    meter = Meter(None if options.max_mb_s is None else options.max_mb_s * _MEGABYTE, progress)
+    meter.begin("folders")
+    disks = survey(options.ledger_dirs, options.index_dirs, options.journal_dirs, options.bookie_id)
+    binding = {
+        "bookie": disks.bookie,
+        "incarnation": disks.incarnation,
+        "instance_id": disks.cookie.instance_id if disks.cookie else None,
+        "cookie_sha256": hashlib.sha256(disks.cookie_bytes).hexdigest() if disks.cookie_bytes else None,
+    }
+    with DatasetWriter(out, "inventory", binding=binding) as writer:
+        damage = DamageLog(writer, disks.bookie, disks.incarnation)
+        for found in disks.damage:
+            damage.add(found)
+        run = _Run(disks, options, meter, damage, out)
+        try:
+            for table in run.tables():
+                writer.append("copies", table)
+        finally:
+            run.close()
+        damage.flush()
+        row = run.row(started, now())
+        writer.append("bookies", pa.Table.from_pylist([row], schema=tables.BOOKIES))
+        writer.close(coverage=_coverage(row))
+    missing = tuple(p.name for p in disks.places if p.folder is None)
+    return CollectSummary(
+        disks.bookie,
+        disks.incarnation,
+        row["storage"],
+        row["complete"],
+        disks.dirty,
+        row["ledgers"],
+        row["entries"],
+        row["damaged"],
+        damage.hiding,
+        missing,
+        meter.read,
+    )
+
+
+def _demand_apart(options: CollectOptions, out: Path) -> None:
+    given = [*options.ledger_dirs, *options.index_dirs, *options.journal_dirs]
+    if not given:
+        raise InputError("no folder", "nothing to collect from", "name the bookie's folders or its bk_server.conf")
+    for folder in given:
+        if out.resolve().is_relative_to(folder.resolve()):
+            problem = f"is inside the bookie's folder {folder}"
+            raise InputError(str(out), problem, "name a folder elsewhere: nothing is written below a bookie's")
+
+
+def _coverage(row: Mapping[str, Any]) -> dict[str, object]:
+    names = ("bookie", "incarnation", "complete", "storage", "dirs", "ledgers", "entries", "damaged")
+    coverage: dict[str, object] = {name: row[name] for name in names}
+    return {**coverage, "started": row["started"].isoformat(), "ended": row["ended"].isoformat()}
+
+
+class _Run:
+    """One collection: its stages in their order, and what they hand to each other."""
+
+    def __init__(self, disks: Disks, options: CollectOptions, meter: Meter, damage: DamageLog, scratch: Path) -> None:
+        self._disks = disks
+        self._options = options
+        self._meter = meter
+        self._damage = damage
+        self._scratch = scratch
+        self._secrets = Interned()
+        self._spools: list[Spool] = []
+        self._journals: list[Journal] = []
+        self._journal_facts = JournalFacts()
+        self._scanned = Scanned((), -1)
+        self._sources: list[IndexSource] = []
+        self._reader = IndexReader(meter, damage, self._secrets)
+        self._takers: list[IndexTaker] = []
+        self._merge: Merge | None = None
+        self._ledger_folders = _folders(disks, Role.LEDGER)
+        self._index_folders = _folders(disks, Role.INDEX)
+        self._logs = {folder.path: find_logs(folder, damage) for folder in self._ledger_folders}
+
+    def _spool(self, width: int) -> Spool:
+        self._spools.append(Spool(width, self._scratch))
+        return self._spools[-1]
+
+    def _beside(self) -> Beside:
+        return Beside(self._spool(GROUP_WIDTH), self._spool(HEAD_WIDTH), joined([]))
+
+    def close(self) -> None:
+        """Give back the room that was taken on disk."""
+        for spool in self._spools:
+            spool.close()
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Read everything, and yield the rows of copies."""
+        journal_groups, log_groups = self._spool(GROUP_WIDTH), self._spool(GROUP_WIDTH)
+        self._read_journals(journal_groups)
+        found = Found(*(self._spool(w) for w in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
+        self._read_index(found)
+        self._scan_logs(log_groups)
+        self._meter.begin("inventory")
+        merge = Merge(
+            found,
+            journal_groups,
+            log_groups,
+            self._journal_facts,
+            self._secrets,
+            self._sources,
+            self._doubled(),
+            self._damage,
+            from_journal=self._beside(),
+            from_log=self._beside(),
+        )
+        self._merge = merge
+        merge.subtract()
+        self._read_heads([j.file for j in self._journals], journal.scan_columns, merge.from_journal)
+        self._read_heads(self._scanned.files, entry_log.scan_columns, merge.from_log)
+        yield from merge.tables(complete=self._disks.complete and not self._damage.everything)
+        self._meter.end()
+
+    def _read_journals(self, groups: Spool) -> None:
+        places = self._disks.of(Role.JOURNAL)
+        self._journals = find_journals(places, [f.path for f in self._ledger_folders], self._damage)
+        files = [j.file for j in self._journals]
+        self._meter.begin("journals", len(files), sum(f.size for f in files))
+        self._journal_facts = read_journals(self._journals, groups, self._meter, self._damage)
+        self._meter.end()
+
+    def _read_index(self, found: Found) -> None:
+        dirty = self._disks.dirty
+        unclean = dirty or (dirty is None and self._journal_facts.behind_mark)
+        every = bool(unclean or self._options.deep)
+        self._meter.begin("index")
+        folders = [folder.path for folder in self._index_folders]
+        self._sources = [IndexSource(path, is_database=False) for path in folders]
+        taker = IndexTaker(self._record_files(self._ledger_folders), found, every=every)
+        for piece in self._reader.read(find_files(folders, self._damage)):
+            taker.take(piece)
+        taker.end()
+        self._reader.tell_cut()
+        self._takers.append(taker)
+        for database, logs in self._databases():
+            taker = IndexTaker(self._record_files(logs), found, every=every)
+            self._sources.append(IndexSource(database.folder / LOCATIONS, is_database=True))
+            for piece in read_database(database, self._meter, self._damage, self._secrets):
+                taker.take(piece)
+            taker.end()
+            self._takers.append(taker)
+        self._meter.end()
+
+    def _databases(self) -> Iterator[tuple[Database, Sequence[Folder]]]:
+        """Yield the databases, with the ledger folders that their locations may lie in, the likeliest first."""
+        numbers = {place.folder.path: place.number for place in self._disks.of(Role.LEDGER) if place.folder}
+        numbers |= {place.folder.path: place.number for place in self._disks.of(Role.INDEX) if place.folder}
+        cookie = self._disks.cookie
+        of = len(cookie.ledger_dirs) if cookie else 1
+        for folder in dict.fromkeys([*self._index_folders, *self._ledger_folders]):
+            if not folder.databases:
+                continue
+            number = numbers.get(folder.path) if cookie else None
+            paired = {p.folder for p in self._disks.of(Role.LEDGER) if p.number == number or p.folder == folder}
+            logs = sorted(self._ledger_folders, key=lambda f: f not in paired)
+            yield Database(folder.path, len(self._sources), number, of), logs
+
+    def _record_files(self, folders: Sequence[Folder]) -> RecordFiles:
+        files: dict[int, list[RecordFile]] = {}
+        for folder in folders:
+            for log_id, found in self._logs[folder.path].items():
+                files.setdefault(log_id, []).extend(found)
+        return RecordFiles(files, self._meter, self._damage, self._options.passwords, decimal_name)
+
+    def _known(self) -> list[Ints]:
+        return [np.unique(np.concatenate([np.empty(0, np.int64), *taker.known])) for taker in self._takers]
+
+    def _doubled(self) -> Ints:
+        ledgers, times = np.unique(np.concatenate(self._known()), return_counts=True)
+        return ledgers[times > 1]
+
+    def _scan_logs(self, groups: Spool) -> None:
+        files = [file for logs in self._logs.values() for found in logs.values() for file in found]
+        files.sort(key=lambda file: file.path)
+        hidden = np.fromiter(self._damage.ledgers, np.int64, len(self._damage.ledgers))
+        known = np.setdiff1d(np.concatenate(self._known()), hidden)
+        self._meter.begin("logs", len(files), sum(file.size for file in files))
+
+        def take(found: KeyedGroups) -> None:
+            groups.add(to_rows(found))
+
+        deep = self._options.deep
+        self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, everything=deep)
+        self._meter.end()
+
+    def _read_heads(
+        self, files: Sequence[RecordFile], scan: Callable[[memoryview], Iterable[object]], beside: Beside
+    ) -> None:
+        if not len(beside.wanted.key):
+            return
+        ledger, entry, file, position = locate(files, scan, beside.wanted, self._meter)
+        records = RecordFiles({n: [f] for n, f in enumerate(files)}, self._meter, self._damage, self._options.passwords)
+        _, heads = records.fetch(ledger, entry, file, position)
+        beside.heads.add(heads[heads[:, SIZE_COLUMN] > 0])
+
+    def row(self, started: datetime, ended: datetime) -> dict[str, Any]:
+        """Return the row of BOOKIES; when `tables` has ended."""
+        if self._merge is None:
+            raise AssertionError("nothing was read yet")
+        disks, totals = self._disks, self._merge.totals
+        largest = max(totals.largest, self._journal_facts.largest, self._scanned.largest)
+        return {
+            "bookie": disks.bookie,
+            "incarnation": disks.incarnation,
+            "incarnation_evidence": [{"kind": kind, "value": value} for kind, value in disks.evidence],
+            "instance_id": disks.cookie.instance_id if disks.cookie else None,
+            "cookie": disks.cookie_bytes,
+            "version_files": [asdict(file) for file in disks.version_files],
+            "storage": self._storage(),
+            "mode": "disks",
+            "dirty": disks.dirty,
+            "started": started,
+            "ended": ended,
+            "complete": disks.complete and not self._damage.hiding and not totals.limbo,
+            "dirs": [self._dir(place) for place in disks.places],
+            "journals": [{"id": j.journal_id, "mark": j.mark} for j in self._journals],
+            "max_ids": [{"scope": _SCOPE, "ledger": largest}] if largest >= 0 else [],
+            "ledgers": totals.ledgers,
+            "entries": totals.entries,
+            "damaged": self._damage.count,
+        }
+
+    def _storage(self) -> str:
+        databases = any(folder.databases for folder in self._index_folders)
+        if databases:
+            return "mixed" if self._reader.bytes else "db"
+        return "interleaved" if self._reader.bytes else "none"
+
+    def _dir(self, place: Place) -> dict[str, object]:
+        folder = place.folder
+        if folder is None:
+            return {"path": place.name, "role": place.role.value, "complete": False, "bytes": 0, "unread": 0}
+        inside = [
+            status
+            for file, status in self._damage.files.items()
+            if Path(file).is_relative_to(folder.path) and _role_of(Path(file)) is place.role
+        ]
+        return {
+            "path": str(folder.path),
+            "role": place.role.value,
+            "complete": folder.readable and folder.version is not None and not any(hides for _, hides in inside),
+            "bytes": self._bytes(place.role, folder),
+            "unread": sum(unread for unread, _ in inside),
+        }
+
+    def _bytes(self, role: Role, folder: Folder) -> int:
+        match role:
+            case Role.JOURNAL:
+                return sum(j.file.size for j in self._journals if Path(j.file.path).parent == folder.path)
+            case Role.LEDGER:
+                return sum(file.size for files in self._logs.get(folder.path, {}).values() for file in files)
+            case Role.INDEX:
+                number = next((n for n, f in enumerate(self._index_folders) if f == folder), -1)
+                rows = [folder.path / name for name in (LEDGERS, LOCATIONS)] if folder.databases else []
+                return self._reader.bytes.get(number, 0) + sum(map(_folder_size, rows))
+
+
+def _folders(disks: Disks, role: Role) -> list[Folder]:
+    return [place.folder for place in disks.of(role) if place.folder is not None]
+
+
+def _folder_size(folder: Path) -> int:
+    try:
+        return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    except OSError:
+        return 0
+
+
+def _role_of(file: Path) -> Role:
+    if file.suffix == ".txn":
+        return Role.JOURNAL
+    return Role.INDEX if file.suffix in (".idx", ".rloc", "") and file.name[:8] != "lastMark" else Role.LEDGER

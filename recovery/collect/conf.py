@@ -1,0 +1,134 @@
+"""A bookie's configuration file: the folders that `bk_server.conf` names.
+
+Java properties; lists are taken apart at commas, and ``${key}`` stands for another value of the file.
+
+    key                                              default
+    journalDirectories, journalDirectory (older)     /tmp/bk-txn
+    ledgerDirectories                                /tmp/bk-data
+    indexDirectories                                 the ledger directories
+    bookieId                                         the address
+
+Source: apache/bookkeeper 9590a97, conf/ServerConfiguration; java.util.Properties for the lines, commons-configuration
+for lists and variables.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from recovery.errors import InputError
+
+_DEFAULTS: Final = {"journalDirectories": "/tmp/bk-txn", "ledgerDirectories": "/tmp/bk-data"}  # noqa: S108  # BookKeeper's
+_SEPARATOR: Final = re.compile(r"(?<!\\)((?:\\\\)*)(\s*[=:]\s*|\s+)")
+_VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_DEPTH: Final = 16
+"""Variables within variables that are followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookieConf:
+    """What `bk_server.conf` says of a bookie's folders; without `indexDirectories` there are no index folders apart."""
+
+    ledger_dirs: tuple[Path, ...]
+    index_dirs: tuple[Path, ...]
+    journal_dirs: tuple[Path, ...]
+    bookie_id: str | None
+
+
+def read_conf(path: Path) -> BookieConf:
+    """Return the folders that a `bk_server.conf` names, with BookKeeper's defaults for what it does not name.
+
+    Raises:
+        InputError: the file cannot be read, or a folder depends on a variable that it does not define.
+    """
+    remedy = "name the folders with --ledger-dir, --index-dir and --journal-dir"
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}", remedy) from error
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+    properties = parse_properties(text)
+
+    def values(*keys: str) -> list[str]:
+        try:
+            return next((found for key in keys if (found := _resolved(key, properties))), [])
+        except ValueError as error:
+            raise InputError(str(path), str(error), remedy) from error
+
+    def folders(*keys: str) -> tuple[Path, ...]:
+        return tuple(map(Path, values(*keys) or filter(None, [_DEFAULTS.get(keys[0])])))
+
+    return BookieConf(
+        folders("ledgerDirectories"),
+        folders("indexDirectories"),
+        folders("journalDirectories", "journalDirectory"),
+        next(iter(values("bookieId")), None),
+    )
+
+
+def parse_properties(text: str) -> dict[str, list[str]]:
+    """Return the values of each key of a properties file, lists taken apart at their commas, variables as they stand.
+
+    A key that stands twice has the values of both.
+    """
+    properties: dict[str, list[str]] = {}
+    for line in _logical_lines(text):
+        found = _SEPARATOR.search(line)
+        key = line[: found.end(1)] if found else line
+        value = line[found.end() :] if found else ""
+        properties.setdefault(_unescape(key), []).extend(_split(value))
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    held = ""
+    for line in re.split(r"\r\n|\n|\r", text):
+        stripped = line.lstrip(" \t\f")
+        if not held and (not stripped or stripped[0] in "#!"):
+            continue
+        held += stripped
+        if (len(held) - len(held.rstrip("\\"))) % 2:
+            held = held[:-1]
+        else:
+            yield held
+            held = ""
+    if held:
+        yield held
+
+
+def _split(value: str) -> list[str]:
+    """Take a list apart at commas that no backslash stands before, and take the escapes out."""
+    return [_unescape(part.strip()) for part in re.split(r"(?<!\\),", value)]
+
+
+def _unescape(text: str) -> str:
+    def plain(found: re.Match[str]) -> str:
+        name = found[1]
+        return chr(int(name[1:], 16)) if len(name) > 1 else _LETTERS.get(name, name)
+
+    return _ESCAPE.sub(plain, text)
+
+
+def _resolved(key: str, properties: Mapping[str, list[str]], depth: int = 0) -> list[str]:
+    """Return the values of a key with every variable replaced; one that stands for a list makes a list."""
+    if depth > _DEPTH:
+        raise ValueError(f"the variables of {key} go round in a circle")
+    values: list[str] = []
+    for value in properties.get(key, ()):
+        found = _VARIABLE.search(value)
+        if not found:
+            values.append(value)
+            continue
+        if found[1] not in properties:
+            raise ValueError(f"{key} needs {found[0]}, which the file does not define")
+        inner = ",".join(_resolved(found[1], properties, depth + 1))
+        whole = value[: found.start()] + inner + value[found.end() :]
+        values += _resolved(key, {**properties, key: _split(whole)}, depth + 1)
+    return [value for value in values if value]

@@ -1,0 +1,105 @@
+"""What of a bookie's disks could not be taken: counted, written as rows, and weighed for what it hides."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+import pyarrow as pa
+
+from recovery.dataset import DatasetWriter
+from recovery.errors import Reason
+from recovery.model import tables
+
+_BATCH: Final = 8192
+"""Rows held before they are written."""
+_SCOPE: Final = 0
+
+
+class Hides(Enum):
+    """What entries may stand in the stretch that nothing else lists."""
+
+    NOTHING = "nothing"
+    LEDGER = "ledger"
+    """Entries of the ledger that the damage names."""
+    UNLISTED = "unlisted"
+    """Ledgers that no index and no journal lists; those that one lists are not touched."""
+    EVERYTHING = "everything"
+    """Entries of any ledger: no absence on this bookie may be believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """One piece of damage where it was found.
+
+    Attributes:
+        file: path of the file or folder.
+        reason: the stored cause.
+        hides: what may stand there unseen.
+        offset, length: the stretch, if the cause has one.
+        ledger: the ledger that it belongs to, if that is known.
+        detail: for people; never holds payload or a password.
+    """
+
+    file: str
+    reason: Reason
+    hides: Hides
+    offset: int | None = None
+    length: int | None = None
+    ledger: int | None = None
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class DamageLog:
+    """Takes damage in any order, and knows at the end what may be believed.
+
+    Attributes:
+        count: rows taken.
+        hiding: some damage hides entries.
+        everything: some damage hides entries of any ledger.
+        ledgers: ledgers that damage hides entries of.
+        files: bytes passed over in each, and whether that hides entries.
+    """
+
+    writer: DatasetWriter
+    bookie: str
+    incarnation: int
+    count: int = 0
+    hiding: bool = False
+    everything: bool = False
+    ledgers: set[int] = field(default_factory=set)
+    files: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    _rows: list[dict[str, object]] = field(default_factory=list)
+
+    def add(self, found: Unread) -> None:
+        """Take one piece."""
+        hides = found.hides is not Hides.NOTHING
+        self.count += 1
+        self.hiding |= hides
+        self.everything |= found.hides is Hides.EVERYTHING
+        if found.hides is Hides.LEDGER and found.ledger is not None:
+            self.ledgers.add(found.ledger)
+        unread, hid = self.files.get(found.file, (0, False))
+        self.files[found.file] = unread + (found.length or 0), hid or hides
+        self._rows.append(
+            {
+                "bookie": self.bookie,
+                "incarnation": self.incarnation,
+                "file": found.file,
+                "offset": found.offset,
+                "length": found.length,
+                "reason": found.reason.value,
+                "scope": None if found.ledger is None else _SCOPE,
+                "ledger": found.ledger,
+                "hides_entries": hides,
+                "detail": found.detail or None,
+            }
+        )
+        if len(self._rows) >= _BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what is held to the writer."""
+        if self._rows:
+            self.writer.append("damage", pa.Table.from_pylist(self._rows, schema=tables.DAMAGE))
+            self._rows = []

@@ -1,0 +1,124 @@
+"""The index of a Db bookie: the RocksDB folders `ledgers` and `locations`, read without touching them.
+
+Ledger L belongs to ledger folder number L mod N. Its rows are in the index folder of the same number (before 4.16 in
+the ledger folder itself), and its locations name logs of that ledger folder. Rows that stand in another folder are
+taken and reported: the bookie does not find them.
+
+Source: spec bookie-storage §5.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from backends.errors import BackendError, NoSuchStoreError
+from backends.rocks import RocksReader, open_read_only
+from recovery.codecs import ledger_db
+from recovery.codecs.ledger_db import LedgerRow, StorageFlags
+from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.facts import FACT_WIDTH, NONE, Interned
+from recovery.collect.index import Piece
+from recovery.collect.reading import Meter
+from recovery.errors import FormatError, Reason
+
+LEDGERS: Final = "ledgers"
+LOCATIONS: Final = "locations"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """The two databases of one index folder.
+
+    Attributes:
+        folder: that holds both.
+        source: the number that facts are marked with.
+        number: its place among the bookie's index folders; None if that is not known.
+        of: how many there are.
+    """
+
+    folder: Path
+    source: int
+    number: int | None
+    of: int
+
+    def is_foreign(self, ledger: int) -> bool:
+        """Whether a ledger belongs to another folder."""
+        return self.number is not None and ledger_db.shard(ledger, self.of) != self.number
+
+
+def read_database(database: Database, meter: Meter, damage: DamageLog, secrets: Interned) -> Iterator[Piece]:
+    """Yield what the databases of one folder say."""
+    none = np.empty(0, np.int64)
+    with _opened(database.folder / LEDGERS, damage) as rows:
+        if rows is not None:
+            for facts in _facts(rows, database, meter, damage, secrets):
+                yield Piece(none, none, none, np.array(facts, np.int64).reshape(-1, FACT_WIDTH))
+    with _opened(database.folder / LOCATIONS, damage) as rows:
+        if rows is not None:
+            yield from _locations(rows, database, meter, damage)
+
+
+@contextmanager
+def _opened(folder: Path, damage: DamageLog) -> Iterator[RocksReader | None]:
+    """Open a database; what goes wrong, also while it is read, is damage that hides everything in it."""
+    try:
+        with open_read_only(folder) as reader:
+            if reader.damage is not None:
+                damage.add(Unread(str(folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=reader.damage))
+            yield reader
+    except NoSuchStoreError as error:
+        damage.add(Unread(str(folder), Reason.MISSING, Hides.EVERYTHING, detail=str(error)))
+    except BackendError as error:
+        damage.add(Unread(str(folder), Reason.UNREADABLE, Hides.EVERYTHING, detail=str(error)))
+
+
+def _facts(
+    rows: RocksReader, database: Database, meter: Meter, damage: DamageLog, secrets: Interned
+) -> Iterator[list[tuple[int, ...]]]:
+    file = str(rows.folder)
+    for keys, values in rows.items():
+        facts: list[tuple[int, ...]] = []
+        for key, value in zip(keys, values, strict=True):
+            try:
+                row = ledger_db.decode_ledgers_row(key, value)
+            except FormatError as error:
+                detail = f"row {key.hex()}: {error.detail}"
+                damage.add(Unread(file, error.reason, Hides.NOTHING, detail=detail))
+                continue
+            if isinstance(row, LedgerRow):
+                # A rebuild enters every ledger of every journal into every folder: in a foreign one it says nothing.
+                if not (row.rebuilt and database.is_foreign(row.ledger)):
+                    facts.append(_fact(row, database, secrets))
+            elif isinstance(row, StorageFlags) and row.needs_integrity_check:
+                detail = "the bookie's own flags say that entries may be missing (NEEDS_INTEGRITY_CHECK)"
+                damage.add(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
+        meter.took(sum(map(len, keys)) + sum(map(len, values)))
+        yield facts
+
+
+def _fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[int, ...]:
+    lac = NONE if row.explicit_lac is None else secrets.lac(row.explicit_lac)
+    return row.ledger, database.source, int(row.fenced), int(row.limbo or False), secrets.key(row.master_key), lac
+
+
+def _locations(rows: RocksReader, database: Database, meter: Meter, damage: DamageLog) -> Iterator[Piece]:
+    file = str(rows.folder)
+    facts = np.empty((0, FACT_WIDTH), np.int64)
+    told: int | None = None
+    for keys, values in rows.items():
+        found = ledger_db.decode_locations(keys, values)
+        meter.took(sum(map(len, keys)) + sum(map(len, values)))
+        for bad in found.damage:
+            damage.add(Unread(file, bad.reason, Hides.EVERYTHING, detail=bad.detail))
+        if database.number is not None:
+            foreign = np.unique(found.ledger[found.ledger % database.of != database.number])
+            for ledger in foreign.tolist():
+                if ledger != told:
+                    detail = f"belongs to folder {ledger % database.of} of {database.of}; the bookie does not find it"
+                    damage.add(Unread(file, Reason.MISPLACED, Hides.NOTHING, ledger=ledger, detail=detail))
+                told = ledger
+        yield Piece(found.ledger, found.entry, found.location, facts)

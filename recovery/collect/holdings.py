@@ -1,0 +1,178 @@
+"""What a source holds: sequence groups of many ledgers, made of pieces, and compared with what another source holds.
+
+Keys are ledger ids. Memory is bounded however many entries a ledger has: entries are laid out a slice at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.model.groups import KeyedGroups, KeyedRuns, count, group_runs, regroup, run_counts, union
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+GROUP_WIDTH: Final = len(KeyedGroups._fields)
+"""Columns of groups as a matrix."""
+_SLICE: Final = 1 << 20
+"""Runs or entries that are laid out at a time."""
+
+
+def pick(groups: KeyedGroups, rows: slice | Ints | Mask) -> KeyedGroups:
+    """Return some of the groups."""
+    return KeyedGroups(*(column[rows] for column in groups))
+
+
+def to_rows(groups: KeyedGroups) -> Ints:
+    """Return groups as a matrix, the ledger first."""
+    return np.column_stack(groups)
+
+
+def of_rows(rows: Ints) -> KeyedGroups:
+    """Return the groups of a matrix; further columns are left out."""
+    return KeyedGroups(*(np.ascontiguousarray(rows[:, n]) for n in range(GROUP_WIDTH)))
+
+
+def joined(parts: Sequence[KeyedGroups]) -> KeyedGroups:
+    """Return all parts, one behind the other."""
+    columns = zip(*(parts or (of_rows(np.empty((0, GROUP_WIDTH), np.int64)),)), strict=True)
+    return KeyedGroups(*(np.concatenate(column) for column in columns))
+
+
+def starts_of(values: Ints) -> Ints:
+    """Return where an element differs from the one before; the first does."""
+    return np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.empty(0, np.int64)
+
+
+class Grouper:
+    """Groups runs that arrive piece by piece as if they had come all at once.
+
+    A ledger's runs come together and ascending; a run may begin where the one before it ends.
+    """
+
+    def __init__(self) -> None:
+        self._open = KeyedRuns(*(np.empty(0, np.int64) for _ in range(3)))
+        self._first = 0
+
+    def feed(self, runs: KeyedRuns) -> KeyedGroups:
+        """Take runs; return the groups that nothing can be added to any more."""
+        return self._take(runs, end=False)
+
+    def end(self) -> KeyedGroups:
+        """Return what is left."""
+        return self._take(KeyedRuns(*(column[:0] for column in self._open)), end=True)
+
+    def _take(self, runs: KeyedRuns, *, end: bool) -> KeyedGroups:
+        carried = len(self._open.key)
+        every = _touching_joined(KeyedRuns(*(np.concatenate(pair) for pair in zip(self._open, runs, strict=True))))
+        # The last run may go on, so it is held back. Of the open group before it the last two runs say all that the
+        # rule asks; where the group really began is remembered.
+        ready = KeyedRuns(*(column if end else column[:-1] for column in every))
+        at, first, last, size, period = regroup(*ready)
+        if len(at) and carried > 1:
+            first[0] = self._first
+        groups = KeyedGroups(ready.key[at], first, last, size, period)
+        if end:
+            self._open = KeyedRuns(*(column[:0] for column in every))
+            return groups
+        if not len(at):
+            self._open = every
+            return groups
+        self._first = int(first[-1])
+        keep = max(int(at[-1]), len(ready.key) - 2)
+        self._open = KeyedRuns(*(column[keep:] for column in every))
+        return pick(groups, slice(-1))
+
+
+def _touching_joined(runs: KeyedRuns) -> KeyedRuns:
+    goes_on = (runs.key[1:] == runs.key[:-1]) & (runs.first[1:] == runs.first[:-1] + runs.size[:-1])
+    if not goes_on.any():
+        return runs
+    at = np.flatnonzero(np.append(True, ~goes_on))
+    return KeyedRuns(runs.key[at], runs.first[at], np.add.reduceat(runs.size, at))
+
+
+def canonical(groups: KeyedGroups) -> KeyedGroups:
+    """Return the same entries as one sorted list of groups a ledger: doubles once, neighbours joined."""
+    order = np.lexsort((groups.first, groups.key))
+    groups = pick(groups, order)
+    starts = starts_of(groups.key)
+    several = np.diff(np.append(starts, len(groups.key))) > 1
+    if not several.any():
+        return groups
+    alone = np.repeat(~several, np.diff(np.append(starts, len(groups.key))))
+    found = [pick(groups, alone)]
+    rest = pick(groups, ~alone)
+    starts = starts_of(rest.key)
+    runs = np.cumsum(np.add.reduceat(run_counts(rest.first, rest.last, rest.period), starts)) // _SLICE
+    edges = [*starts[starts_of(runs)].tolist(), len(rest.key)]
+    found.extend(union(pick(rest, slice(low, high))) for low, high in pairwise(edges))
+    every = joined(found)
+    return pick(every, np.lexsort((every.first, every.key)))
+
+
+def entries_of(groups: KeyedGroups, limit: int = _SLICE) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (ledger, entry) of every entry in the order of the groups, so many at a time."""
+    counts = count(*groups[1:])
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    for low in range(0, total, limit):
+        high = min(low + limit, total)
+        rows = slice(int(np.searchsorted(ends, low, "right")), int(np.searchsorted(ends, high)) + 1)
+        base = ends[rows] - counts[rows]
+        of = np.repeat(np.arange(rows.start, rows.stop), np.minimum(ends[rows], high) - np.maximum(base, low))
+        item = np.arange(low, high) - base[of - rows.start]
+        size = groups.size[of]
+        yield groups.key[of], groups.first[of] + item // size * groups.period[of] + item % size
+
+
+def members(groups: KeyedGroups, ledger: Ints, entry: Ints) -> Mask:
+    """Return which (ledger, entry) pairs the groups have; canonical groups, pairs in any order."""
+    low = np.searchsorted(groups.key, ledger, "left")
+    high = np.searchsorted(groups.key, ledger, "right")
+    start = low
+    if not len(groups.key):
+        return np.zeros(len(ledger), np.bool_)
+    while (seeking := low < high).any():
+        middle = (low + high) // 2
+        below = seeking & (groups.first[np.minimum(middle, len(groups.key) - 1)] <= entry)
+        low = np.where(below, middle + 1, low)
+        high = np.where(seeking & ~below, middle, high)
+    at = np.maximum(low - 1, 0)
+    behind = entry - groups.first[at]
+    in_run = np.where(groups.period[at] > 0, behind % np.maximum(groups.period[at], 1), behind)
+    return (low > start) & (in_run < groups.size[at]) & (entry - groups.last[at] < groups.size[at])
+
+
+def less(groups: KeyedGroups, without: KeyedGroups) -> KeyedGroups:
+    """Return the groups of the entries that the first has and the second has not; both canonical."""
+    shared = np.isin(groups.key, without.key)
+    if not shared.any():
+        return groups
+    grouper = Grouper()
+    found = [pick(groups, ~shared)]
+    for ledger, entry in entries_of(pick(groups, shared)):
+        kept = ~members(without, ledger, entry)
+        found.append(grouper.feed(runs_of(ledger[kept], entry[kept])))
+    found.append(grouper.end())
+    every = joined(found)
+    return pick(every, np.lexsort((every.first, every.key)))
+
+
+def runs_of(ledger: Ints, entry: Ints) -> KeyedRuns:
+    """Return the runs of entries that ascend within each ledger; a ledger's are together, doubles count once."""
+    begins = np.ones(len(entry), np.bool_)
+    np.greater(entry[1:] - entry[:-1], 1, out=begins[1:])
+    begins[1:] |= ledger[1:] != ledger[:-1]
+    at = np.flatnonzero(begins)
+    last = entry[np.append(at[1:], len(entry))[: len(at)] - 1]
+    return KeyedRuns(ledger[at], entry[at], last - entry[at] + 1)
+
+
+def to_groups(ledger: Ints, entry: Ints) -> KeyedGroups:
+    """Return the groups of pairs in any order, doubles once."""
+    order = np.lexsort((entry, ledger))
+    return group_runs(runs_of(ledger[order], entry[order]))

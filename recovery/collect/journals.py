@@ -1,0 +1,214 @@
+"""Journals: what a bookie wrote ahead, and from where it would replay.
+
+All journals that exist are read whole, also before the mark: fences and explicit LACs can be lost from the index over
+a clean stop, and entries of deleted ledgers stand only there. What stands behind the mark may be nowhere else, so a
+journal that is missing or damaged from there on hides entries of any ledger.
+
+    lastMark      the mark of the only journal folder, in every ledger folder; the largest counts
+    lastMark.N    the same for journal folder number N of several
+
+Source: spec bookie-storage §6.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from recovery.codecs import journal
+from recovery.codecs.framing import Entries
+from recovery.codecs.journal import (
+    FenceRecord,
+    LacRecordAt,
+    LastMark,
+    MasterKeyRecord,
+    MetaRecord,
+    journal_id_of,
+)
+from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.facts import explicit_lac
+from recovery.collect.folders import Place
+from recovery.collect.holdings import to_groups, to_rows
+from recovery.collect.reading import Mapped, Meter
+from recovery.collect.records import RecordFile, gathered
+from recovery.collect.spool import Spool
+from recovery.errors import Damage, FormatError, Reason
+
+_START: Final = LastMark(0, 0)
+_TORN: Final = 16 << 20
+"""More than one batch of writes: no crash cuts that much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A journal file.
+
+    Attributes:
+        file: path and size.
+        journal_id: from its name.
+        mark: where replay of it would begin; -1: behind its end, all of it was applied.
+    """
+
+    file: RecordFile
+    journal_id: int
+    mark: int
+
+
+@dataclass(slots=True)
+class JournalFacts:
+    """What special records say of ledgers, merged over all journals.
+
+    Attributes:
+        fenced: ledgers.
+        keys: the last key of each ledger that is not empty.
+        others: ledgers that had another key before.
+        lacs: the largest explicit LAC of each ledger, with its record.
+        largest: the largest ledger id of any record; -1 if there is none.
+        behind_mark: an entry stands behind a mark, as after an unclean stop.
+    """
+
+    fenced: set[int] = field(default_factory=set)
+    keys: dict[int, bytes] = field(default_factory=dict)
+    others: set[int] = field(default_factory=set)
+    lacs: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    largest: int = -1
+    behind_mark: bool = False
+
+
+def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damage: DamageLog) -> list[Journal]:
+    """Return the journals of all folders in order of folder and id, and report those that should be there."""
+    found: list[Journal] = []
+    named = sum(place.number is not None for place in places)
+    several = max(named, len(places)) > 1
+    for order, place in enumerate(places):
+        if place.folder is None or not place.folder.readable:
+            continue
+        folder = place.folder.path
+        number = order if place.number is None else place.number
+        mark = _mark(ledger_folders, f"lastMark.{number}" if several else "lastMark", damage)
+        files = _files(folder)
+        ids = {journal_id for journal_id, _ in files}
+        for low, high in _gaps(mark, sorted(ids)):
+            name = f"{low:x}.txn" + (f" to {high:x}.txn" if high > low else "")
+            detail = "replay needs it: the mark is in it or before it"
+            damage.add(Unread(str(folder / name), Reason.MISSING, Hides.EVERYTHING, detail=detail))
+        for journal_id, file in files:
+            offset = -1 if journal_id < mark.journal_id else mark.offset if journal_id == mark.journal_id else 0
+            found.append(Journal(file, journal_id, offset))
+    return found
+
+
+def _files(folder: Path) -> list[tuple[int, RecordFile]]:
+    with os.scandir(folder) as listing:
+        found = [(i, RecordFile(e.path, e.stat().st_size)) for e in listing if (i := journal_id_of(e.name)) is not None]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _gaps(mark: LastMark, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last id of each stretch that is missing from the mark's journal on; ids grow by one."""
+    if mark.journal_id == 0:
+        return
+    expected = mark.journal_id
+    for journal_id in ids:
+        if journal_id >= expected:
+            if journal_id > expected:
+                yield expected, journal_id - 1
+            expected = journal_id + 1
+    if expected == mark.journal_id:
+        yield expected, expected
+
+
+def _mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> LastMark:
+    best = _START
+    for folder in ledger_folders:
+        path = folder / name
+        try:
+            best = max(best, journal.decode_last_mark(path.read_bytes()))
+        except FileNotFoundError:
+            continue
+        except FormatError as error:
+            damage.add(Unread(str(path), error.reason, Hides.NOTHING, error.offset, detail=error.detail))
+        except OSError as error:
+            damage.add(Unread(str(path), Reason.UNREADABLE, Hides.NOTHING, detail=error.strerror or ""))
+    return best
+
+
+def read_journals(journals: Sequence[Journal], groups: Spool, meter: Meter, damage: DamageLog) -> JournalFacts:
+    """Read journals whole; their entries go to `groups`, a ledger's in pieces that may overlap."""
+    facts = JournalFacts()
+    newest = {str(Path(one.file.path).parent): one for one in journals}
+    for one in journals:
+        is_newest = newest[str(Path(one.file.path).parent)] is one
+        try:
+            with Mapped(Path(one.file.path), meter) as data:
+                data.load()
+                _read(one, data, groups, facts, damage, is_newest=is_newest)
+                for at, length in data.unreadable:
+                    damage.add(Unread(one.file.path, Reason.UNREADABLE, _hides(one, at + length), at, length))
+        except FormatError as error:
+            hides = _hides(one, one.file.size)
+            damage.add(Unread(one.file.path, error.reason, hides, error.offset, one.file.size, detail=error.detail))
+        except OSError as error:
+            hides = _hides(one, one.file.size)
+            detail = error.strerror or "cannot be read"
+            damage.add(Unread(one.file.path, Reason.UNREADABLE, hides, 0, one.file.size, detail=detail))
+        meter.took(0, 1)
+    return facts
+
+
+def _hides(one: Journal, end: int) -> Hides:
+    """What is before the mark is in the index and the logs, and hides nothing."""
+    return Hides.NOTHING if one.mark < 0 or end <= one.mark else Hides.EVERYTHING
+
+
+def _read(
+    one: Journal, data: Mapped, groups: Spool, facts: JournalFacts, damage: DamageLog, *, is_newest: bool
+) -> None:
+    for part in gathered(journal.scan_columns(data.view)):
+        if isinstance(part, Entries):
+            groups.add(to_rows(to_groups(part.ledger, part.entry)))
+            facts.largest = max(facts.largest, int(part.ledger.max(initial=-1)))
+            facts.behind_mark |= one.mark >= 0 and int(part.position.max(initial=-1)) >= one.mark
+        elif isinstance(part, Damage):
+            hides = _hides(one, part.offset + part.length)
+            if not _is_torn(part, data.size, hides, is_newest=is_newest):
+                found = Unread(one.file.path, part.reason, hides, part.offset, part.length, detail=part.detail)
+                damage.add(found)
+        else:
+            _take_special(part, one, facts, damage)
+
+
+def _is_torn(part: Damage, size: int, hides: Hides, *, is_newest: bool) -> bool:
+    """Whether it is the last record that a crash cut, which was not acknowledged."""
+    at_end = part.reason is Reason.TRUNCATED and part.offset + part.length >= size and part.length <= _TORN
+    return at_end and (is_newest or hides is Hides.NOTHING)
+
+
+def _take_special(
+    part: MetaRecord,
+    one: Journal,
+    facts: JournalFacts,
+    damage: DamageLog,
+) -> None:
+    facts.largest = max(facts.largest, part.ledger)
+    if isinstance(part, FenceRecord):
+        facts.fenced.add(part.ledger)
+    elif isinstance(part, MasterKeyRecord):
+        if facts.keys.get(part.ledger, part.key) != part.key:
+            facts.others.add(part.ledger)
+        if part.key:
+            facts.keys[part.ledger] = part.key
+    elif isinstance(part, LacRecordAt):
+        try:
+            lac = explicit_lac(part.raw, part.ledger)
+        except FormatError as error:
+            damage.add(
+                Unread(one.file.path, error.reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=error.detail)
+            )
+            return
+        if lac > facts.lacs.get(part.ledger, (-2, b""))[0]:
+            facts.lacs[part.ledger] = lac, part.raw
+    else:
+        detail = f"special record {part.entry:#x}"
+        damage.add(Unread(one.file.path, Reason.BAD_VALUE, Hides.NOTHING, part.at, ledger=part.ledger, detail=detail))

@@ -1,0 +1,179 @@
+"""Entry logs: which there are, and what those hold that may hold more than the index knows.
+
+Ids are one space for an interleaved bookie, and one for each ledger folder of a Db bookie. A log's name is its id, but
+for what a transactional compaction leaves:
+
+    3.log.compacting     being written; the old log still has everything: passed over
+    3.log.1.compacted    complete; read as log 3 where 3.log is missing
+    31.log               may be log 1f: a restart links 1f.log.1.compacted to a name made of the decimal id
+
+A log is gone through if it has no ledgers map (it was active, or a crash ended it), or if its map names a ledger that
+the index does not know.
+
+Source: spec bookie-storage §3.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from recovery.codecs import entry_log
+from recovery.codecs.entry_log import log_id_of
+from recovery.codecs.framing import Entries
+from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.folders import Folder
+from recovery.collect.holdings import Ints, to_groups
+from recovery.collect.reading import Mapped, Meter
+from recovery.collect.records import RecordFile, gathered
+from recovery.errors import Damage, FormatError, Reason
+from recovery.model.groups import KeyedGroups
+
+_COMPACTED: Final = re.compile(r"([0-9a-f]{1,8})\.log\.[0-9a-f]{1,8}\.compacted")
+
+
+def find_logs(folder: Folder, damage: DamageLog) -> dict[int, list[RecordFile]]:
+    """Return the entry logs in one ledger folder by id, those under another log's name too.
+
+    An id that is missing is also looked for under its decimal digits; whatever stands there must still be confirmed.
+    """
+    named: dict[int, RecordFile] = {}
+    inodes: dict[int, int] = {}
+    compacted: list[tuple[int, RecordFile, int]] = []
+    with os.scandir(folder.path) as listing:
+        for item in listing:
+            log_id = log_id_of(item.name)
+            half = _COMPACTED.fullmatch(item.name)
+            if log_id is None and half is None:
+                continue
+            try:
+                status = item.stat()
+            except OSError as error:
+                detail = error.strerror or "cannot be looked at"
+                damage.add(Unread(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
+                continue
+            file = RecordFile(item.path, status.st_size)
+            if log_id is not None:
+                named[log_id] = file
+                inodes[log_id] = status.st_ino
+            elif half is not None:
+                compacted.append((int(half[1], 16), file, status.st_ino))
+    found = {log_id: [file] for log_id, file in named.items()}
+    for log_id, file, inode in compacted:
+        found.setdefault(log_id, [file])
+        alias = decimal_name(log_id)
+        if alias != log_id and inodes.get(alias) == inode:
+            del found[alias]
+    return found
+
+
+def decimal_name(log_id: int) -> int:
+    """Return the id that the decimal digits of another one name."""
+    return int(str(log_id), 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What going through logs gave.
+
+    Attributes:
+        files: those that were gone through.
+        largest: the largest ledger id that a map or a record names; -1 if there is none.
+    """
+
+    files: tuple[RecordFile, ...]
+    largest: int
+
+
+def scan_unlisted(
+    files: Iterable[RecordFile],
+    known: Ints,
+    meter: Meter,
+    damage: DamageLog,
+    take: Callable[[KeyedGroups], None],
+    *,
+    everything: bool,
+) -> Scanned:
+    """Go through the logs that may hold what the index does not know.
+
+    Args:
+        files: the logs of a bookie.
+        known: ledgers whose index was read whole and holds entries; ascending.
+        meter: counts and paces the reads.
+        damage: takes what cannot be read.
+        take: is given the groups of what was found, a ledger's in any number of pieces that may overlap.
+        everything: go through all of them.
+    """
+    scanned: list[RecordFile] = []
+    largest = -1
+    for file in files:
+        try:
+            with Mapped(Path(file.path), meter) as log:
+                listed = _listed(log, file, damage)
+                if listed is not None:
+                    largest = max(largest, int(listed.max(initial=-1)))
+                    if not everything and np.isin(listed, known).all():
+                        meter.took(0, 1)
+                        continue
+                log.load()
+                scanned.append(file)
+                largest = max(largest, _scan(log, file, known, damage, take, rotated=listed is not None))
+        except OSError as error:
+            detail = error.strerror or "cannot be read"
+            damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, 0, file.size, detail=detail))
+        meter.took(0, 1)
+    return Scanned(tuple(scanned), largest)
+
+
+def _listed(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
+    """Return the ledgers of a log's map; None if it has none."""
+    if log.size < entry_log.HEADER_SIZE:
+        return None  # made ahead of time, or killed before its header was flushed
+    try:
+        log.spot(0, entry_log.HEADER_SIZE)
+        header = entry_log.decode_header(log.view[: entry_log.HEADER_SIZE])
+        if header.map_offset:
+            log.spot(header.map_offset, log.size)
+            listed = entry_log.read_map(log.view, header)
+            return None if listed is None else np.fromiter(listed, np.int64, len(listed))
+    except FormatError as error:
+        # The records do not depend on the header.
+        damage.add(Unread(file.path, error.reason, Hides.NOTHING, error.offset, 0, detail=error.detail))
+    except OSError:
+        pass  # told when the whole file is read
+    return None
+
+
+def _scan(
+    log: Mapped, file: RecordFile, known: Ints, damage: DamageLog, take: Callable[[KeyedGroups], None], *, rotated: bool
+) -> int:
+    # Behind damage the ledgers that the bookie has help to find the next record; without damage nobody needs them.
+    groups: list[KeyedGroups] = []
+    found: list[Damage] = []
+    for ledgers in (known[:0], known):
+        groups, found = [], []
+        for part in gathered(entry_log.scan_columns(log.view, known=ledgers.tolist())):
+            if isinstance(part, Entries):
+                groups.append(to_groups(part.ledger, part.entry))
+            elif isinstance(part, Damage) and (rotated or not _is_tail(part, log.size)):
+                found.append(part)
+        if not found:
+            break
+    largest = -1
+    for held in groups:
+        take(held)
+        largest = max(largest, int(held.key.max(initial=-1)))
+    for part in found:
+        damage.add(Unread(file.path, part.reason, Hides.UNLISTED, part.offset, part.length, detail=part.detail))
+    for at, length in log.unreadable:
+        damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, at, length))
+    return largest
+
+
+def _is_tail(part: Damage, size: int) -> bool:
+    """Whether it is what a crash leaves at the end of a log that was being written."""
+    return part.reason in (Reason.TRUNCATED, Reason.ZEROS) and part.offset + part.length >= size

@@ -1,0 +1,278 @@
+"""What the sources of one bookie give together: each lists what the stronger ones lack, a share of ledgers at a time.
+
+    index    confirmed in the entry logs
+    journal  what the index lacks
+    log      what neither lists: candidates, such as ledgers deleted on purpose
+
+A dangling slot names an entry that only the journal may still have; where it has not, the ledger is not complete.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from recovery.codecs import index_file
+from recovery.codecs.entry import key_kind
+from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.facts import FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned, explicit_lac
+from recovery.collect.holdings import (
+    Ints,
+    canonical,
+    joined,
+    less,
+    members,
+    of_rows,
+    pick,
+    starts_of,
+    to_groups,
+    to_rows,
+)
+from recovery.collect.index import Found
+from recovery.collect.journals import JournalFacts
+from recovery.collect.rows import NO_LAC, Known, Source, copies
+from recovery.collect.spool import SHARES, Spool, share_of
+from recovery.errors import FormatError, Reason
+from recovery.model.groups import KeyedGroups, count
+
+_KEY_RANK: Final = {"absent": 0, "empty": 1, "zero": 2, "set": 3}
+_SET: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSource:
+    """A folder of index files, or a `locations` database."""
+
+    path: Path
+    is_database: bool
+
+    def file_of(self, ledger: int) -> str:
+        """Return the file that a ledger's slots stand in."""
+        return str(self.path if self.is_database else self.path / index_file.path_of(ledger))
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over all rows.
+
+    Attributes:
+        ledgers: with at least one row.
+        entries: in index or journal.
+        largest: ledger id of a row; -1 if there is none.
+        limbo: some ledger is in limbo.
+    """
+
+    ledgers: int = 0
+    entries: int = 0
+    largest: int = -1
+    limbo: bool = False
+
+
+@dataclass(slots=True)
+class Beside:
+    """What a weaker source lists beside the stronger ones.
+
+    Attributes:
+        groups: rows of groups.
+        heads: header rows, to be filled by the caller.
+        wanted: the entries whose headers are to be read: the last of each ledger, the one before it, and entry 0.
+    """
+
+    groups: Spool
+    heads: Spool
+    wanted: KeyedGroups
+
+
+@dataclass(slots=True)
+class Merge:
+    """The merge of one bookie's sources; first `subtract`, then, when the headers are there, `tables`.
+
+    Attributes:
+        index: what the index gave.
+        journal, log: groups that these sources gave, in pieces that may overlap.
+        facts: what the journals say of ledgers.
+        secrets: the byte strings that facts name by number.
+        sources: that facts name by number.
+        doubled: ledgers that stand in several indexes, ascending.
+        damage: takes what dangles.
+        from_journal, from_log: take what these list beside the stronger sources.
+    """
+
+    index: Found
+    journal: Spool
+    log: Spool
+    facts: JournalFacts
+    secrets: Interned
+    sources: Sequence[IndexSource]
+    doubled: Ints
+    damage: DamageLog
+    from_journal: Beside
+    from_log: Beside
+    totals: Totals = field(default_factory=Totals)
+
+    def _shares(self) -> Iterator[int | None]:
+        """Yield the shares that are taken one after the other; None for all ledgers at once."""
+        found = self.index
+        if any(s.on_disk for s in (found.groups, found.heads, found.facts, found.dangling, self.journal, self.log)):
+            yield from range(SHARES)
+        else:
+            yield None
+
+    def subtract(self) -> None:
+        """Find what journal and logs list beside the index, and report what dangles."""
+        wanted: tuple[list[KeyedGroups], list[KeyedGroups]] = ([], [])
+        for share in self._shares():
+            index = self._indexed(share)
+            journal = canonical(of_rows(_rows(self.journal, share)))
+            self._report_dangling(share, index, journal)
+            more = less(journal, index)
+            log = less(less(canonical(of_rows(_rows(self.log, share))), index), journal)
+            for beside, groups, ends in zip((self.from_journal, self.from_log), (more, log), wanted, strict=True):
+                beside.groups.add(to_rows(groups))
+                ends.append(_ends(groups))
+        for beside, ends in zip((self.from_journal, self.from_log), wanted, strict=True):
+            every = joined(ends)
+            beside.wanted = pick(every, np.lexsort((every.first, every.key)))
+
+    def _indexed(self, share: int | None) -> KeyedGroups:
+        groups = of_rows(_rows(self.index.groups, share))
+        doubled = np.isin(groups.key, self.doubled)
+        if doubled.any():
+            groups = joined([pick(groups, ~doubled), canonical(pick(groups, doubled))])
+        return pick(groups, np.lexsort((groups.first, groups.key)))
+
+    def _report_dangling(self, share: int | None, index: KeyedGroups, journal: KeyedGroups) -> None:
+        dangling = less(canonical(of_rows(_rows(self.index.dangling, share))), index)
+        if not len(dangling.key):
+            return
+        facts = _rows(self.index.facts, share)
+        folders = dict(zip(facts[:, LEDGER].tolist(), facts[:, SOURCE].tolist(), strict=True))
+        lost = less(dangling, journal)
+        for groups, hides, where in (
+            (less(dangling, lost), Hides.NOTHING, "the journal has them"),
+            (lost, Hides.LEDGER, "the journal does not have them either"),
+        ):
+            starts = starts_of(groups.key)
+            if not len(starts):
+                continue
+            many = np.add.reduceat(count(*groups[1:]), starts)
+            for ledger, first, entries in zip(
+                groups.key[starts].tolist(), groups.first[starts].tolist(), many.tolist(), strict=True
+            ):
+                source = self.sources[folders.get(ledger, len(self.sources) - 1)]
+                offset = None if source.is_database else index_file.HEADER_SIZE + first * index_file.SLOT
+                detail = f"{entries} entries from {first} on are not where the index says; {where}"
+                file = source.file_of(ledger)
+                self.damage.add(Unread(file, Reason.DANGLING, hides, offset, ledger=ledger, detail=detail))
+
+    def tables(self, *, complete: bool) -> Iterator[pa.Table]:
+        """Yield the rows of all ledgers.
+
+        Args:
+            complete: nothing hides entries of all ledgers.
+        """
+        special = np.array(sorted({*self.facts.fenced, *self.facts.keys, *self.facts.lacs}), np.int64)
+        shares = share_of(special)
+        for share in self._shares():
+            index = self._indexed(share)
+            journal = of_rows(_rows(self.from_journal.groups, share))
+            log = of_rows(_rows(self.from_log.groups, share))
+            facts = _rows(self.index.facts, share)
+            in_index = np.union1d(facts[:, LEDGER], index.key)
+            said = special if share is None else special[shares == share]
+            every = np.unique(np.concatenate([in_index, journal.key, log.key, said]))
+            known, others = self._known(every, facts, said, complete=complete)
+            in_journal = np.union1d(np.union1d(journal.key, np.setdiff1d(said, in_index)), others[:, 0])
+            key = known.key.copy()
+            key[np.searchsorted(every, others[:, 0])] = others[:, 1]
+            unsure = replace(known, complete=np.zeros(len(every), np.bool_))
+            heads = [_rows(s, share) for s in (self.index.heads, self.from_journal.heads, self.from_log.heads)]
+            yield self._copies(Source.INDEX, _of(known, in_index), index, heads[0])
+            yield self._copies(Source.JOURNAL, _of(replace(known, key=key), in_journal), journal, heads[1])
+            yield self._copies(Source.LOG, _of(unsure, np.unique(log.key)), log, heads[2])
+            self.totals.ledgers += len(every)
+            self.totals.largest = max(self.totals.largest, int(every.max(initial=-1)))
+            self.totals.limbo |= bool(known.limbo.any())
+            self.totals.entries += int(count(*index[1:]).sum() + count(*journal[1:]).sum())
+
+    def _copies(self, source: Source, known: Known, groups: KeyedGroups, heads: Ints) -> pa.Table:
+        return copies(source, known, groups, heads, self.damage.bookie, self.damage.incarnation)
+
+    def _known(self, every: Ints, facts: Ints, said: Ints, *, complete: bool) -> tuple[Known, Ints]:
+        """Return what is known of ledgers, and those whose journal has another key, with its number."""
+        at = np.searchsorted(every, facts[:, LEDGER])
+        fenced, limbo = np.zeros(len(every), np.bool_), np.zeros(len(every), np.bool_)
+        np.logical_or.at(fenced, at, facts[:, FENCED] > 0)
+        np.logical_or.at(limbo, at, facts[:, LIMBO] > 0)
+        rank = np.array([*(_KEY_RANK[key_kind(k)] for k in self.secrets.keys), 0], np.int64)
+        key = np.full(len(every), NONE)
+        order = np.lexsort((-rank[facts[:, KEY]], at))
+        first = order[starts_of(at[order])]
+        key[at[first]] = facts[first, KEY]
+        lac = np.full(len(every), NO_LAC)
+        record: list[bytes | None] = [None] * len(every)
+        for n in np.flatnonzero(facts[:, LAC] != NONE).tolist():
+            raw, ledger = self.secrets.lacs[int(facts[n, LAC])], int(facts[n, LEDGER])
+            try:
+                value = explicit_lac(raw, ledger)
+            except FormatError as error:
+                file = self.sources[int(facts[n, SOURCE])].file_of(ledger)
+                self.damage.add(Unread(file, error.reason, Hides.NOTHING, ledger=ledger, detail=error.detail))
+                continue
+            if value > lac[at[n]]:
+                lac[at[n]], record[at[n]] = value, raw
+        others: list[tuple[int, int]] = []
+        for n, ledger in zip(np.searchsorted(every, said).tolist(), said.tolist(), strict=True):
+            fenced[n] |= ledger in self.facts.fenced
+            value, raw = self.facts.lacs.get(ledger, (NO_LAC, b""))
+            if value > lac[n]:
+                lac[n], record[n] = value, raw
+            written = self.facts.keys.get(ledger)
+            stored = self.secrets.keys[key[n]] if key[n] != NONE else None
+            conflict = ledger in self.facts.others
+            if written is not None:
+                kinds = _KEY_RANK[key_kind(stored)], _KEY_RANK[key_kind(written)]
+                if kinds == (_SET, _SET) and written != stored:
+                    others.append((ledger, self.secrets.key(written)))
+                    conflict = True
+                elif kinds[1] > kinds[0]:
+                    key[n] = self.secrets.key(written)
+            if conflict:
+                detail = "the journal has another master key for it: one id, two ledgers"
+                self.damage.add(Unread("journal", Reason.CONFLICT, Hides.NOTHING, ledger=ledger, detail=detail))
+        whole = ~limbo & ~np.isin(every, np.fromiter(self.damage.ledgers, np.int64, len(self.damage.ledgers)))
+        known = Known(every, whole & complete, fenced, limbo, key, self.secrets.keys, lac, record)
+        return known, np.array(others, np.int64).reshape(-1, 2)
+
+
+def _rows(spool: Spool, share: int | None) -> Ints:
+    return spool.all() if share is None else spool.share(share)
+
+
+def _of(known: Known, ledgers: Ints) -> Known:
+    """Return what is known of some of the ledgers."""
+    at = np.searchsorted(known.ledger, ledgers)
+    return Known(
+        ledgers,
+        known.complete[at],
+        known.fenced[at],
+        known.limbo[at],
+        known.key[at],
+        known.keys,
+        known.lac[at],
+        [known.lac_record[n] for n in at.tolist()],
+    )
+
+
+def _ends(groups: KeyedGroups) -> KeyedGroups:
+    """Return the last entry of each ledger, the one before it and entry 0, where the groups have them."""
+    starts = starts_of(groups.key)
+    end = np.append(starts[1:], len(groups.key))[: len(starts)] - 1
+    ledger, last = groups.key[end], groups.last[end] + groups.size[end] - 1
+    ledgers = np.concatenate([ledger, ledger, ledger])
+    entries = np.concatenate([last, last - 1, np.zeros(len(last), np.int64)])
+    held = members(groups, ledgers, entries)
+    return to_groups(ledgers[held], entries[held])

@@ -1,0 +1,171 @@
+"""Reading a bookie's files gently: at no more than a rate, with progress, and with errors of the disk as values.
+
+Files are read, not only mapped: a bad sector is an `OSError` to a read and the end of the process to a mapping. Where
+a codec wants a whole file it gets a mapping whose bytes were read just before (`Mapped.load`), so that touching them
+is safe and paced.
+"""
+
+import mmap
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+_WINDOW: Final = 8 << 20
+"""Bytes read ahead at a time: what won in measurements."""
+_BLOCK: Final = 4096
+"""Smallest stretch given up around a bad sector."""
+_STEPS: Final = 200
+"""Progress events a stage at most, roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a stage is; totals are 0 where they cannot be known before.
+
+    Attributes:
+        stage: folders, index, journals, logs, inventory.
+        files, files_total: files done.
+        bytes, bytes_total: bytes done.
+    """
+
+    stage: str
+    files: int
+    files_total: int
+    bytes: int
+    bytes_total: int
+
+
+class Meter:
+    """Counts what is read, holds it back to a rate, and tells how far it is.
+
+    The rate holds over the whole run: what was not used is not saved up for a burst.
+    """
+
+    def __init__(
+        self,
+        rate: float | None,
+        progress: Callable[[Progress], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rate = rate
+        self._progress = progress
+        self._clock = clock
+        self._sleep = sleep
+        self._due = 0.0
+        self._now = Progress("", 0, 0, 0, 0)
+        self._told = 0
+        self.read = 0
+
+    def begin(self, stage: str, files: int = 0, size: int = 0) -> None:
+        """Start a stage of so many files and bytes."""
+        self._now = Progress(stage, 0, files, 0, size)
+        self._told = 0
+        self._progress(self._now)
+
+    def took(self, size: int, files: int = 0) -> None:
+        """Count bytes that were just read and whole files that are done; wait until the rate allows more."""
+        self.read += size
+        at = self._now
+        self._now = Progress(at.stage, at.files + files, at.files_total, at.bytes + size, at.bytes_total)
+        step = max(at.bytes_total // _STEPS, _WINDOW)
+        if self._now.bytes - self._told >= step:
+            self._told = self._now.bytes
+            self._progress(self._now)
+        if self._rate is not None:
+            now = self._clock()
+            self._due = max(self._due, now) + size / self._rate
+            if self._due > now:
+                self._sleep(self._due - now)
+
+    def end(self) -> None:
+        """Tell where the stage ended."""
+        self._progress(self._now)
+
+
+class Mapped:
+    """A whole file as bytes, of which only what was asked for by `load` or `spot` may be touched.
+
+    Attributes:
+        view: the bytes.
+        size: of the file when it was opened.
+        unreadable: stretches that the disk refused, as (offset, length); `view` holds zeros there.
+    """
+
+    def __init__(self, path: Path, meter: Meter) -> None:
+        self._meter = meter
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self._fd).st_size
+        self.view = memoryview(mmap.mmap(self._fd, self.size, prot=mmap.PROT_READ) if self.size else b"")
+        self.unreadable: list[tuple[int, int]] = []
+        self._scratch = memoryview(bytearray(min(_WINDOW, self.size)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; the mapping goes when the last view of it does."""
+        os.close(self._fd)
+        self.view = memoryview(b"")
+
+    def load(self) -> None:
+        """Make the whole file safe to touch: read it once, and where the disk refuses put zeros in a private copy."""
+        at = 0
+        try:
+            while at < self.size:
+                at += self._read(self._scratch, at)
+        except OSError:
+            self._patch()
+
+    def spot(self, start: int, end: int) -> None:
+        """Make one stretch safe to touch.
+
+        Raises:
+            OSError: the disk refuses some of it.
+        """
+        at = max(start, 0)
+        while at < min(end, self.size):
+            at += self._read(self._scratch[: end - at], at)
+
+    def _read(self, into: memoryview, at: int) -> int:
+        got = os.preadv(self._fd, [into], at)
+        if got <= 0:
+            raise OSError(f"the file ends at {at}, and had {self.size} bytes when it was opened")
+        self._meter.took(got)
+        return got
+
+    def _patch(self) -> None:
+        copy = memoryview(mmap.mmap(-1, self.size))
+        at = 0
+        while at < self.size:
+            length = min(_WINDOW, self.size - at)
+            if not self._copy(copy, at, length):
+                for small in range(at, at + length, _BLOCK):
+                    cut = min(_BLOCK, at + length - small)
+                    if not self._copy(copy, small, cut):
+                        self._refused(small, cut)
+            at += length
+        self.view = copy
+
+    def _copy(self, target: memoryview, at: int, length: int) -> bool:
+        end = at + length
+        try:
+            while at < end:
+                at += self._read(target[at:end], at)
+        except OSError:
+            return False
+        return True
+
+    def _refused(self, at: int, length: int) -> None:
+        if self.unreadable and sum(self.unreadable[-1]) == at:
+            start, before = self.unreadable.pop()
+            self.unreadable.append((start, before + length))
+        else:
+            self.unreadable.append((at, length))

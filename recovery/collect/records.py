@@ -1,0 +1,275 @@
+"""Entries in entry logs and journals, read where something says that they stand.
+
+Both kinds of files frame an entry alike: int32 size, then the entry. A place is (file, position), the position being
+the entry's first byte. Reads are grouped by file and ascend in it; what stands close together is read at once.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.codecs import entry as entry_codec
+from recovery.codecs.framing import Entries
+from recovery.codecs.journal import MetaRecord
+from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.holdings import Ints, Mask, members
+from recovery.collect.reading import Mapped, Meter
+from recovery.errors import Damage, FormatError, Reason
+from recovery.model.groups import KeyedGroups
+from recovery.model.metadata import Digest
+
+_SIZE: Final = 4
+_IDS: Final = 16
+_FRONT: Final = _SIZE + _IDS
+_GAP: Final = 32 << 10
+"""Bytes that are cheaper read than jumped over."""
+_WINDOW: Final = 1 << 20
+_GUESS: Final = 4096
+"""Bytes read for an entry whose size is not known yet."""
+
+_CHUNK: Final = 1 << 18
+"""Entries gathered before they are grouped."""
+
+DIGESTS: Final = tuple(Digest)
+HEAD_WIDTH: Final = 6
+"""Columns of a header row: ledger, entry, LAC, length, size, index in DIGESTS (-1: none verified)."""
+SIZE_COLUMN: Final = 4
+DIGEST_COLUMN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFile:
+    """A file of records.
+
+    Attributes:
+        path: of the file.
+        size: when it was found.
+        misnamed: its name is another file's; what is read from it is reported once.
+    """
+
+    path: str
+    size: int
+    misnamed: bool = False
+
+
+class RecordFiles:
+    """Files by number, such as the entry logs of one id space.
+
+    Args:
+        files: a number may stand for several that are all tried.
+        meter: counts and paces the reads.
+        damage: takes what the disk refuses.
+        passwords: that may have made an HMAC.
+        other_name: the number under which a missing file may stand.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[int, Sequence[RecordFile]],
+        meter: Meter,
+        damage: DamageLog,
+        passwords: Sequence[bytes],
+        other_name: Callable[[int], int] | None = None,
+    ) -> None:
+        self._files = files
+        self._meter = meter
+        self._damage = damage
+        self._passwords = passwords
+        self._other_name = other_name
+        self._told: set[str] = set()
+        self._buffer = memoryview(bytearray(_WINDOW))
+
+    def inside(self, file: Ints, position: Ints) -> Mask:
+        """Return which places lie within a file that exists; nothing is read."""
+        if not len(file):
+            return np.empty(0, np.bool_)
+        starts = np.flatnonzero(np.append(True, file[1:] != file[:-1]))
+        sizes = [max((f.size for f in self._files.get(n, ())), default=0) for n in file[starts].tolist()]
+        size = np.repeat(np.array(sizes, np.int64), np.diff(np.append(starts, len(file))))
+        return (position >= _SIZE) & (position + _IDS <= size)
+
+    def confirm(self, ledger: Ints, entry: Ints, file: Ints, position: Ints) -> Mask:
+        """Return which entries are where they are said to be: size plausible, both ids equal."""
+        found = np.zeros(len(file), np.bool_)
+        for source, rows in self._by_file(file, position):
+            todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
+            if not len(todo):
+                continue
+            front = self._fronts(source, position[todo] - _SIZE)
+            size = front[:, :_SIZE].copy().view(">i4")[:, 0].astype(np.int64)
+            ids = front[:, _SIZE:].copy().view(">i8")
+            found[todo] = (
+                (size >= _IDS)
+                & (position[todo] + size <= source.size)
+                & (ids[:, 0] == ledger[todo])
+                & (ids[:, 1] == entry[todo])
+            )
+            if source.misnamed and found[todo].any():
+                self._tell_misnamed(source)
+        return found
+
+    def fetch(self, ledger: Ints, entry: Ints, file: Ints, position: Ints) -> tuple[Mask, Ints]:
+        """Read the headers of entries, and decide their digest types.
+
+        Returns:
+            Which are where they are said to be; and a row of HEAD_WIDTH for each, all zero where the header cannot be
+            read.
+        """
+        found = np.zeros(len(file), np.bool_)
+        heads = np.zeros((len(file), HEAD_WIDTH), np.int64)
+        for source, rows in self._by_file(file, position):
+            todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
+            for row, record in self._entries(source, todo, position[todo]):
+                if len(record) < _IDS or struct.unpack_from(">qq", record) != (int(ledger[row]), int(entry[row])):
+                    continue
+                found[row] = True
+                heads[row] = self._head(record)
+            if source.misnamed and found[todo].any():
+                self._tell_misnamed(source)
+        return found, heads
+
+    def _head(self, record: memoryview) -> tuple[int, ...]:
+        try:
+            head = entry_codec.decode_header(record)
+        except FormatError:
+            return (0,) * HEAD_WIDTH
+        proven = entry_codec.find_digest(record, self._passwords)
+        digest = -1 if proven is None else DIGESTS.index(proven[0])
+        return head.ledger, head.entry, head.lac, head.length, len(record), digest
+
+    def _by_file(self, file: Ints, position: Ints) -> Iterator[tuple[RecordFile, Ints]]:
+        """Yield each file with the rows that name it, ascending by position."""
+        if not len(file):
+            return
+        order = np.lexsort((position, file))
+        number = file[order]
+        starts = np.flatnonzero(np.append(True, number[1:] != number[:-1])).tolist()
+        for low, high in pairwise([*starts, len(order)]):
+            for source in self._candidates(int(number[low])):
+                yield source, order[low:high]
+
+    def _candidates(self, number: int) -> Sequence[RecordFile]:
+        if number in self._files or self._other_name is None or number < 0:
+            return self._files.get(number, ())
+        return [replace(f, misnamed=True) for f in self._files.get(self._other_name(number), ())]
+
+    def _fronts(self, source: RecordFile, at: Ints) -> npt.NDArray[np.uint8]:
+        """Return the first bytes of the records at ascending positions; zeros where the disk refuses."""
+        fronts = np.zeros((len(at), _FRONT), np.uint8)
+        taken = np.arange(_FRONT)
+        for low, high, start, data in self._windows(source, at, _FRONT):
+            inside = (at[low:high] - start)[:, None] + taken
+            whole = inside[:, -1] < len(data)
+            fronts[low:high][whole] = np.frombuffer(data, np.uint8)[inside[whole]]
+        return fronts
+
+    def _entries(self, source: RecordFile, rows: Ints, position: Ints) -> Iterator[tuple[int, memoryview]]:
+        for low, high, start, data in self._windows(source, position - _SIZE, _GUESS):
+            for row, at in zip(rows[low:high].tolist(), (position[low:high] - start).tolist(), strict=True):
+                if at > len(data):
+                    continue
+                (size,) = struct.unpack_from(">i", data, at - _SIZE)
+                if size < _IDS or start + at + size > source.size:
+                    continue
+                if at + size <= len(data):
+                    yield row, data[at : at + size]
+                elif (rest := self._read(source, start + at, memoryview(bytearray(size)))) is not None:
+                    yield row, rest
+
+    def _windows(self, source: RecordFile, at: Ints, need: int) -> Iterator[tuple[int, int, int, memoryview]]:
+        """Yield (first row, end row, start, bytes) of stretches that cover `need` bytes at each ascending position.
+
+        The next stretch takes the place of the bytes: use them before going on. They end early where the file does.
+        """
+        if not len(at):
+            return
+        block = np.cumsum(np.append(0, np.diff(at) > _GAP))
+        piece = (at - at[np.searchsorted(block, block)]) // (_WINDOW // 2)
+        cut = (block[1:] != block[:-1]) | (piece[1:] != piece[:-1])
+        for low, high in pairwise([0, *(np.flatnonzero(cut) + 1).tolist(), len(at)]):
+            first = int(at[low])
+            length = min(int(at[high - 1]) + need, source.size) - first
+            data = self._read(source, first, self._buffer[:length], tell=high - low == 1)
+            if data is not None:
+                yield low, high, first, data
+                continue
+            for row in range(low, high if high - low > 1 else low):
+                first = int(at[row])
+                data = self._read(source, first, self._buffer[: min(need, source.size - first)])
+                if data is not None:
+                    yield row, row + 1, first, data
+
+    def _read(self, source: RecordFile, at: int, into: memoryview, *, tell: bool = True) -> memoryview | None:
+        """Return bytes of a file; None, and damage, if the disk refuses."""
+        try:
+            fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                got = os.preadv(fd, [into], at)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if tell:
+                detail = error.strerror or "cannot be read"
+                self._damage.add(Unread(source.path, Reason.UNREADABLE, Hides.NOTHING, at, len(into), detail=detail))
+            return None
+        self._meter.took(got)
+        return into[:got]
+
+    def _tell_misnamed(self, source: RecordFile) -> None:
+        if source.path not in self._told:
+            self._told.add(source.path)
+            detail = "holds the log of another id, after a compaction that did not end; the bookie does not find it"
+            self._damage.add(Unread(source.path, Reason.MISPLACED, Hides.NOTHING, detail=detail))
+
+
+def gathered(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[Entries | MetaRecord | Damage]:
+    """Yield the same with small batches of entries made one; what is no batch comes at once."""
+    held: list[Entries] = []
+    size = 0
+    for part in parts:
+        if not isinstance(part, Entries):
+            yield part
+            continue
+        held.append(part)
+        size += len(part.ledger)
+        if size >= _CHUNK:
+            yield _joined(held)
+            held, size = [], 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: Sequence[Entries]) -> Entries:
+    return Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def locate(
+    files: Sequence[RecordFile],
+    scan: Callable[[memoryview], Iterable[object]],
+    wanted: KeyedGroups,
+    meter: Meter,
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Go through files again for the places of some entries.
+
+    Returns:
+        Ledger, entry, number of the file and position; an entry that stands several times is there several times.
+    """
+    none = np.empty(0, np.int64)
+    found = [(none, none, none, none)]
+    for number, file in enumerate(files):
+        with suppress(OSError, FormatError), Mapped(Path(file.path), meter) as data:  # told in the first pass
+            data.load()
+            for part in scan(data.view):
+                if isinstance(part, Entries):
+                    hit = np.flatnonzero(members(wanted, part.ledger, part.entry))
+                    found.append((part.ledger[hit], part.entry[hit], np.full(len(hit), number), part.position[hit]))
+    ledger, entry, at, position = (np.concatenate(column) for column in zip(*found, strict=True))
+    return ledger, entry, at, position
