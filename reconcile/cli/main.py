@@ -20,7 +20,7 @@ COMMANDS: Final = {
     "preflight": ("reconcile.cli.preflight:preflight", "The first ten minutes, and whether data can be deleted now."),
     "freeze": ("reconcile.cli.freeze:freeze_command", "Make bookies' listings fail, so that none of them deletes."),
     "thaw": ("reconcile.cli.freeze:thaw_command", "Give the bookies back what freeze took."),
-    "collect": ("reconcile.cli.recover:collect", "Read one bookie's disks into an inventory."),
+    "collect": ("reconcile.cli.collect:collect", "Read one bookie's disks into an inventory."),
     "capture": ("reconcile.cli.recover:capture", "Read a metadata store into a catalog."),
     "recover": ("reconcile.cli.recover:recover", "Turn inventories into a plan that brings lost metadata back."),
     "plan": ("reconcile.cli.plans:plan", "Read a plan, compare two, or cut one into waves."),

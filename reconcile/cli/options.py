@@ -3,8 +3,10 @@
 import base64
 import binascii
 import os
+import shlex
 import stat
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -23,6 +25,16 @@ R = TypeVar("R")
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def now() -> datetime:
+    """Return the time, with its zone: the program's only clock."""
+    return datetime.now(UTC)
+
+
+def quoted(*words: object) -> str:
+    """Return a command as a shell takes it."""
+    return " ".join(shlex.quote(str(word)) for word in words)
 
 
 def output_options(command: Callable[P, R]) -> Callable[P, R]:

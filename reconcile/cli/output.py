@@ -4,10 +4,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import click
 
@@ -37,6 +37,12 @@ class Result:
     details: Sequence[str] = ()
     following: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
+
+
+class Told(Protocol):
+    """Takes (done, of all) of a stage; a total of 0 is not known yet."""
+
+    def __call__(self, done: int, total: int, stage: str = "") -> None: ...
 
 
 class Output:
@@ -80,11 +86,12 @@ class Output:
             click.echo(f"bkmeta: {message}", err=True)
 
     @contextmanager
-    def progress(self, title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    def progress(self, title: str, unit: str) -> Iterator[Told]:
         """Give a function to be told (done, of all): a bar on a terminal, events with --progress json, else nothing."""
         if self._progress == "json":
-            yield lambda done, total: click.echo(
-                json.dumps({"event": "progress", "stage": title, "done": done, "total": total, "unit": unit}), err=True
+            yield lambda done, total, stage="": click.echo(
+                json.dumps({"event": "progress", "stage": stage or title, "done": done, "total": total, "unit": unit}),
+                err=True,
             )
         elif self._progress == "auto" and sys.stderr.isatty() and not self._json:
             from rich.console import Console  # noqa: PLC0415 - only where there is a terminal to draw on
@@ -94,21 +101,23 @@ class Output:
             console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
             with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
                 task = bar.add_task(title, total=None)
-                yield lambda done, total: bar.update(task, completed=done, total=total)
+                yield lambda done, total, stage="": bar.update(
+                    task, completed=done, total=total or None, description=f"{title} {stage}".strip()
+                )
         else:
-            yield lambda _done, _total: None
+            yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
 
 
-def throttled(report: Callable[[int, int], None], *, every: float = 0.2) -> Callable[[int, int], None]:
+def throttled(report: Told, *, every: float = 0.2) -> Told:
     """Pass on what is told at most once in so many seconds, and the end always."""
     last = float("-inf")
 
-    def told(done: int, total: int) -> None:
+    def told(done: int, total: int, stage: str = "") -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= every or done >= total:
             last = now
-            report(done, total)
+            report(done, total, stage)
 
     return told
 

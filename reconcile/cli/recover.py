@@ -1,10 +1,8 @@
 """The commands of a restore: collect, capture, recover, apply."""
 
-import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +13,10 @@ from reconcile.cli.options import (
     FILE,
     FOLDER,
     make_output,
+    now,
     output_options,
     parse_quorum,
+    quoted,
     read_names,
     read_passwords,
     store_auth,
@@ -36,14 +36,6 @@ EXIT_HELD = 3
 EXIT_UNDECIDABLE = 4
 _SHOWN = 10
 _TYPED = 8
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _quoted(*words: object) -> str:
-    return " ".join(shlex.quote(str(word)) for word in words)
 
 
 def _layout(opened: OpenStore) -> store.Layout | None:
@@ -80,7 +72,7 @@ def capture(uri: str, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click
         counts={"ledgers": ledgers, "unparsable": bad, "nodes": summary["nodes"]},
         coverage={"complete": complete, "root": summary["root"], "gaps": summary["gaps"]},
         details=[f"not read: {gap}" for gap in summary["gaps"][:_SHOWN]],
-        following=_quoted("bkmeta", "recover", "--snapshot", f"catalog://{out.resolve()}", "--inventory", "…"),
+        following=quoted("bkmeta", "recover", "--snapshot", f"catalog://{out.resolve()}", "--inventory", "…"),
         facts={"out": str(out), "layout": summary["layout"], "instance_id": summary["instance_id"]},
     )
     sys.exit(output.show(result))
@@ -93,7 +85,7 @@ def _capture(opened: OpenStore, out: Path, output: Output) -> Mapping[str, Any]:
         DatasetWriter(out, "catalog", binding={"uri": opened.uri}, secret=True) as writer,
         output.progress("reading the store", "ledgers") as told,
     ):
-        summary = run(opened.store, opened.root, _layout(opened), writer, now=_now, progress=throttled(told))
+        summary = run(opened.store, opened.root, _layout(opened), writer, now=now, progress=throttled(told))
     return {name: getattr(summary, name) for name in type(summary).__slots__}
 
 
@@ -164,7 +156,7 @@ def recover(
         default_quorum=default_quorum,
     )
     with session(master) as spark, output.progress("reconstructing", "tasks") as told:
-        recovered = job.recover(request, out, spark, now=_now, progress=throttled(told))
+        recovered = job.recover(request, out, spark, now=now, progress=throttled(told))
     sys.exit(output.show(_recovered(recovered.manifest, uri, out)))
 
 
@@ -205,7 +197,7 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
         details.append(f"the store and the bookies disagree in {counts['disagreements']} places: {out}/findings")
     if counts["in_store_not_on_bookies"]:
         details.append(f"in the store, on no bookie looked at: {counts['in_store_not_on_bookies']}")
-    following = _quoted("bkmeta", "apply", out, "--metadata", uri or "URI", "--confirm", manifest["hash"])
+    following = quoted("bkmeta", "apply", out, "--metadata", uri or "URI", "--confirm", manifest["hash"])
     facts = {name: manifest[name] for name in ("hash", "reasons", "prior")}
     return Result("recover", verdict, code, counts, coverage, details, following, {"plan": str(out), **facts})
 
@@ -269,10 +261,10 @@ def apply(
                 opened.root,
                 journal or plan / "journal",
                 options,
-                now=_now,
+                now=now,
                 progress=throttled(told),
             )
-    sys.exit(output.show(_applied(applied, plan, uri, resume_with=_quoted("bkmeta", "apply", plan, "--metadata", uri))))
+    sys.exit(output.show(_applied(applied, plan, uri, resume_with=quoted("bkmeta", "apply", plan, "--metadata", uri))))
 
 
 def _wave(dataset: Dataset, wave: int | None) -> "Iterator[pa.Table]":
@@ -317,7 +309,7 @@ def _applied(applied: "Applied", plan: Path, uri: str, *, resume_with: str) -> R
     if applied.cookies_withheld:
         details.append(f"no cookies were written: {applied.cookies_withheld}")
     details.append(f"every write is recorded in {applied.journal}")
-    following = _quoted("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")
+    following = quoted("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")
     return Result(
         "apply",
         verdict,

@@ -1,0 +1,116 @@
+"""The command that runs on a bookie's own host: collect."""
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from reconcile.cli.options import FILE, FOLDER, make_output, now, output_options, quoted, read_passwords
+from reconcile.cli.output import Result, throttled
+from recovery.errors import InputError
+
+EXIT_INCOMPLETE: Final = 4
+
+
+@click.command(epilog="Example: bkmeta collect --bookie-conf /etc/bookkeeper/bk_server.conf --out /var/tmp/inv-bk1")
+@click.option("--bookie-conf", type=FILE, help="The bookie's own bk_server.conf, which names its folders.")
+@click.option("--ledger-dir", "ledger_dirs", type=FOLDER, multiple=True, help="With or without its current/.")
+@click.option("--index-dir", "index_dirs", type=FOLDER, multiple=True, help="Where it is not the ledger folder.")
+@click.option("--journal-dir", "journal_dirs", type=FOLDER, multiple=True)
+@click.option("--bookie-id", metavar="ID", help="Only where no cookie can be read. [default: the cookie's]")
+@click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600: prove digests of type HMAC.")
+@click.option("--deep", is_flag=True, help="Confirm every location, and go through every entry log.")
+@click.option(
+    "--max-mb-s", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Read at most N MB a second."
+)
+@click.option("--out", type=FOLDER, required=True, help="A new folder for the inventory, not on the bookie's disks.")
+@output_options
+def collect(
+    bookie_conf: Path | None,
+    ledger_dirs: tuple[Path, ...],
+    index_dirs: tuple[Path, ...],
+    journal_dirs: tuple[Path, ...],
+    bookie_id: str | None,
+    passwords: Path | None,
+    deep: bool,  # noqa: FBT001 - click's option
+    max_mb_s: float | None,
+    out: Path,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Read one bookie's disks into an inventory. Nothing is written below the bookie's folders.
+
+    The bookie may be stopped, killed or running; needs neither Java nor Spark. What each folder is for is found by
+    what is in it.
+    """
+    from recovery.collect.bookie import CollectOptions  # noqa: PLC0415 - 0.5 s that --help does not need
+    from recovery.collect.bookie import collect as run  # noqa: PLC0415
+    from recovery.collect.conf import read_conf  # noqa: PLC0415
+
+    output = make_output(shared)
+    if bool(bookie_conf) == bool(ledger_dirs or index_dirs or journal_dirs):
+        raise click.UsageError("give either --bookie-conf, or the folders with --ledger-dir and the like")
+    if bookie_conf:
+        conf = read_conf(bookie_conf)
+        ledger_dirs, index_dirs, journal_dirs = conf.ledger_dirs, conf.index_dirs, conf.journal_dirs
+        bookie_id = bookie_id or conf.bookie_id
+    options = CollectOptions(
+        ledger_dirs=ledger_dirs,
+        index_dirs=index_dirs,
+        journal_dirs=journal_dirs,
+        bookie_id=bookie_id,
+        passwords=read_passwords(passwords),
+        max_mb_s=max_mb_s,
+        deep=deep,
+    )
+    with output.progress("collecting", "bytes") as told:
+        show = throttled(told)
+        found = run(
+            options,
+            out,
+            now=now,
+            progress=lambda p: show(p.bytes or p.files, p.bytes_total or p.files_total, p.stage),
+        )
+    verdict = f"bookie {found.bookie}: {found.ledgers} ledgers, {found.entries} entries"
+    verdict += ", collected completely" if found.complete else ", NOT complete: what is missing may exist"
+    details = [
+        f"storage {found.storage}; "
+        + {True: "runs or was killed", False: "stopped cleanly"}.get(found.dirty, "stop unknown"),
+        *(f"not given, though the cookie names it: {folder}" for folder in found.missing),
+    ]
+    if found.damaged:
+        hides = ", and some of it hides entries" if found.hiding else ", none of it hides an entry"
+        details.append(f"{found.damaged} places of damage{hides}: {out}/damage")
+    result = Result(
+        "collect",
+        verdict,
+        0 if found.complete else EXIT_INCOMPLETE,
+        counts={"ledgers": found.ledgers, "entries": found.entries, "damaged": found.damaged},
+        coverage={"complete": found.complete, "missing": list(found.missing), "bytes_read": found.bytes_read},
+        details=details,
+        following=quoted(
+            "bkmeta", "recover", "--inventory", out, "--inventory", "…", "--metadata", "URI", "--out", "plan"
+        ),
+        facts={
+            "bookie": found.bookie,
+            "incarnation": found.incarnation,
+            "storage": found.storage,
+            "dirty": found.dirty,
+            "hiding": found.hiding,
+            "out": str(out),
+        },
+    )
+    _write_page(out, verdict)
+    sys.exit(output.show(result))
+
+
+def _write_page(out: Path, verdict: str) -> None:
+    from reconcile.report import inventory_page  # noqa: PLC0415 - as above
+    from recovery.dataset import REPORT, open_dataset  # noqa: PLC0415
+
+    page = inventory_page(open_dataset(out, "inventory"), verdict=verdict, made=now())
+    try:
+        (out / REPORT).write_text(page, encoding="utf-8")
+    except OSError as error:
+        problem = f"cannot be written ({error.strerror}); the inventory itself is whole"
+        raise InputError(str(out / REPORT), problem, "free space; the page can be done without") from error
