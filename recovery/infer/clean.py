@@ -102,7 +102,7 @@ def _positions(held: Holdings, rows: _Rows) -> tuple[Ints, Mask]:
     end = held.end[held.row_ledger]
     whole = ~held.single | (held.last_size == write)
     position = np.where(whole, (held.last_start + write - 1) % size, (held.last_size - 1) % size)
-    short = rows.striped & ~whole
+    short = rows.striped & ~whole & (held.last_size < write)
     unclear = short & ~((held.lo == 0) & (held.hi < end))
     # Cut by the ledger's end: the start is true if nothing before it belongs to that position.
     as_first = (held.lo + write - 1) % size

@@ -47,7 +47,8 @@ class Facts:
         held: entries by (ledger, bookie), of strong rows.
         row_bookie: of each row of `held`.
         idle_ledger, idle_bookie: strong rows without entries, sorted by both.
-        any_ledger, any_bookie: all rows, sorted by both, each once.
+        holder_ledger, holder_bookie: who serves entries, be their groups possible or not; of a ledger that nobody
+            serves, all who have any row. Sorted by both.
         broken: groups or headers are impossible.
         fragmented: more groups or runs than the limit; such a ledger has no rows in `held`.
         indexed: an index or a wire answer has it.
@@ -72,8 +73,8 @@ class Facts:
     row_bookie: Ints
     idle_ledger: Ints
     idle_bookie: Ints
-    any_ledger: Ints
-    any_bookie: Ints
+    holder_ledger: Ints
+    holder_bookie: Ints
     broken: Mask
     fragmented: Mask
     indexed: Mask
@@ -208,6 +209,8 @@ def read(
     row_unit = taken.key[starts(taken.key)]
     row_of = unit_of[row_unit]
     held = Holdings.of(count, row_of, np.cumsum(heads(taken.key)) - 1, *taken[1:])
+    serving = _any(unit[record[~weak]], len(unit_of))
+    holder = serving | ~_any(unit_of[serving], count)[unit_of]
     idle = np.flatnonzero(unit_strong & ~_any(row_unit, len(unit_of)))
 
     incarnation = _ints(copies["incarnation"])
@@ -237,8 +240,8 @@ def read(
         row_bookie=unit_bookie[row_unit],
         idle_ledger=unit_of[idle],
         idle_bookie=unit_bookie[idle],
-        any_ledger=unit_of,
-        any_bookie=unit_bookie,
+        holder_ledger=unit_of[holder],
+        holder_bookie=unit_bookie[holder],
         broken=broken,
         fragmented=fragmented,
         indexed=_any(of[in_index], count),

@@ -21,11 +21,13 @@ from recovery.model.groups import run_counts
 FEWEST: Final = 2
 """Full-copy ledgers that a shape needs: one may be a leftover or a loss."""
 SHARE: Final = 0.02
-"""Share of all full-copy ledgers that a shape needs: what one bookie of a large cluster can fake is less."""
+"""Share of all full-copy ledgers that a shape needs."""
+LARGE: Final = 100
+"""So many full-copy ledgers are a large cluster: each bookie takes part in each of its shapes."""
 CHANCE: Final = 0.01
-"""A bookie that takes part in none, or in all, is blamed if that is less likely by chance."""
-SLACK: Final = 2
-"""How many times what one bookie's loss or leftovers explain still counts as explained by it."""
+"""What is less likely than this did not come by chance."""
+SLACK: Final = 1.25
+"""How many times what one bookie's loss or leftovers give, on average, is still explained by them."""
 
 BOOKKEEPER_DEFAULT: Final = (3, 2, 2)
 """What BookKeeper's client takes when nothing is said. Source: apache/bookkeeper 9590a97, BookKeeper.createLedger."""
@@ -192,18 +194,22 @@ def supported(shapes: ShapeCounts) -> list[int]:
 def _one_bookie_explains(shapes: ShapeCounts, copies: int) -> bool:
     """Whether ledgers with so many copies look like those with one more, or one less, and one odd bookie.
 
-    A wiped bookie takes part in none of them, one with leftovers in all of them. With n ledgers of m copies over B
-    bookies, some m / B of them are on that bookie.
+    A wiped bookie takes part in none of them, one with leftovers in all of them. Of ledgers of m copies on b bookies, a
+    share of m / b is on each.
     """
-    count, bookies = shapes.full[copies], len(shapes.bookies)
-    takes_part = [shapes.members.get(copies, {}).get(bookie, 0) for bookie in shapes.bookies]
-    share = min(1.0, copies / bookies) if bookies else 1.0
+    count, members = shapes.full[copies], shapes.members.get(copies, {})
     more, fewer = shapes.full.get(copies + 1, 0), shapes.full.get(copies - 1, 0)
-    lost = 0 in takes_part and bookies * (1 - share) ** count < CHANCE
-    if lost and more and count * (bookies - copies - 1) <= SLACK * more * (copies + 1):
-        return True
-    left_over = count in takes_part and bookies * share**count < CHANCE
-    return bool(left_over and fewer and count * (bookies - copies + 1) <= SLACK * fewer * (copies - 1))
+    bookies = len(shapes.bookies)
+    if more and any(bookie not in members for bookie in shapes.bookies):
+        by_chance = bookies * (1 - copies / bookies) ** count
+        large = sum(shapes.full.values()) >= LARGE
+        if (large or by_chance < CHANCE) and count * (bookies - copies - 1) <= SLACK * more * (copies + 1):
+            return True
+    active = len({bookie for taking_part in shapes.members.values() for bookie in taking_part})
+    if fewer and count in members.values():
+        by_chance = active * (copies / active) ** count
+        return by_chance < CHANCE and count * (active - copies + 1) <= SLACK * fewer * (copies - 1)
+    return False
 
 
 def observed_shapes(held: Holdings) -> tuple[Ints, Ints]:

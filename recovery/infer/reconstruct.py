@@ -110,8 +110,8 @@ def _refused_by_facts(known: Facts, blind: Blind) -> Ints:
     refusal = np.zeros(known.count, np.int64)
     for mask, reason in (
         ((known.scope == 0) & (known.ledger < 0), Refusal.ID_OUT_OF_RANGE),
-        (known.broken, Refusal.CONTRADICTION),
         (known.fragmented, Refusal.FRAGMENTED),
+        (known.broken, Refusal.CONTRADICTION),
         ((empty | ~known.indexed) & (~empty | known.leftover), Refusal.LOGS_OR_JOURNALS_ONLY),
         (known.reincarnated, Refusal.TWO_INCARNATIONS),
         (known.keys > 1, Refusal.TWO_KEYS),

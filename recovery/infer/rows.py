@@ -148,12 +148,8 @@ def _segment_lists(known: Facts, proposals: Proposals, restored: Mask) -> pa.Arr
 
 
 def _holders(known: Facts) -> pa.Array:
-    """Who holds entries; where nobody does, who has anything of the ledger."""
-    other = (known.held.end < 0)[known.any_ledger]
-    ledger = np.append(known.held.row_ledger, known.any_ledger[other])
-    bookie = np.append(known.row_bookie, known.any_bookie[other])
-    names = known.bookies.take(pa.array(bookie[np.argsort(ledger, kind="stable")]))
-    offsets = _offsets(np.bincount(ledger, minlength=known.count))
+    offsets = _offsets(np.bincount(known.holder_ledger, minlength=known.count))
+    names = known.bookies.take(pa.array(known.holder_bookie))
     return pa.ListArray.from_arrays(offsets, names, type=tables.RECONSTRUCTION.field("holders").type)
 
 

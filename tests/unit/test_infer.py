@@ -1,0 +1,358 @@
+"""Reconstruction, rule by rule: what is proposed, with which grade, and why a ledger is held."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from recovery.codecs.entry import encode_lac_record, master_key
+from recovery.infer.prior import Prior, ShapeCounts, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.refusal import REFUSALS, Refusal
+from recovery.model import tables
+from recovery.model.metadata import Digest
+from recovery.testing import simulator
+from recovery.testing.simulator import copy_row
+
+NAMES: Final = ("a:3181", "b:3181", "c:3181", "d:3181", "e:3181")
+KNOWN: Final = Prior.build(ShapeCounts(), {(3, 3, 2): 10, (3, 2, 2): 5, (1, 1, 1): 1})
+SECRET: Final = Options(passwords=(b"", simulator.PASSWORD))
+
+Row = dict[str, Any]
+
+
+def header(entry: int, **others: object) -> Row:
+    """Return one header as an ordinary writer leaves it, ten bytes an entry; other fields as given."""
+    made = {"entry": entry, "lac": entry - 1, "length": 10 * (entry + 1), "size": 46, "digest": "CRC32C"}
+    return made | others
+
+
+def row(bookie: str, entries: Iterable[int], **others: object) -> Row:
+    """Return a copy of ledger 7 whose last entry's header was read; other columns as given."""
+    own = sorted(entries)
+    return copy_row(7, bookie, own, **({"headers": [header(own[-1])] if own else []} | others))
+
+
+def striped(entries: int, size: int = 3, write: int = 2) -> list[Row]:
+    """Return the copies of an unharmed ledger."""
+    held = [[e for e in range(entries) if simulator.holds(p, e, size, write)] for p in range(size)]
+    return [row(bookie, own) for bookie, own in zip(NAMES, held, strict=False)]
+
+
+def full(copies: int = 3, entries: int = 20, **others: object) -> list[Row]:
+    """Return full copies on the first bookies."""
+    return [row(bookie, range(entries), **others) for bookie in NAMES[:copies]]
+
+
+def damage(**fields: object) -> pa.Table:
+    """Return one row of damage on the first bookie."""
+    made = {"bookie": NAMES[0], "incarnation": 1, "file": "0.log", "reason": "zeros", "hides_entries": True}
+    return pa.Table.from_pylist([made | fields], schema=tables.DAMAGE)
+
+
+def recover(
+    rows: list[Row],
+    *,
+    prior: Prior = KNOWN,
+    options: Options = SECRET,
+    harm: pa.Table | None = None,
+    names: Iterable[str] = NAMES,
+    states: Mapping[str, object] | None = None,
+) -> Row:
+    """Reconstruct the one ledger of some rows; `states`: columns that all bookies have."""
+    bookies = simulator.bookies(names).to_pylist()
+    table = pa.Table.from_pylist([bookie | dict(states or {}) for bookie in bookies], schema=tables.BOOKIES)
+    copies = pa.Table.from_pylist(rows, schema=tables.COPIES)
+    harm = tables.DAMAGE.empty_table() if harm is None else harm
+    (found,) = reconstruct(copies, table, harm, prior, options).to_pylist()
+    return dict(found)
+
+
+def test_a_striped_ledger_shows_all_but_its_ack_quorum() -> None:
+    """E, W and placement are observed; A is the snapshot's; the end is inferred, digest and password verified."""
+    found = recover(striped(30))
+    assert (found["ensemble_size"], found["write_quorum"], found["ack_quorum"]) == (3, 2, 2)
+    assert (found["class"], found["outcome"], found["reason"]) == ("clean", "restored", None)
+    assert (found["state"], found["last_entry"], found["length"], found["format"]) == ("CLOSED", 29, 300, 3)
+    assert found["segments"] == [{"first": 0, "first_low": 0, "members": list(NAMES[:3]), "assumed": [False] * 3}]
+    grades = found["grades"]
+    assert {grades[field] for field in ("ensemble_size", "write_quorum", "segments")} == {"observed"}
+    assert {grades[field] for field in ("ack_quorum", "state", "last_entry", "length")} == {"inferred"}
+    assert (grades["digest"], grades["password"]) == ("verified", "verified")
+    assert (grades["ctime"], grades["custom"]) == ("unknown", "unknown")
+    assert (found["lac_low"], found["acked_high"], found["missing"], found["extra"]) == (28, 29, 0, 0)
+    assert found["alternatives"] == []
+    assert found["holders"] == list(NAMES[:3])
+    assert found["key"] == hashlib.sha256(master_key(simulator.PASSWORD)).digest()
+
+
+def test_full_copies_are_never_called_observed() -> None:
+    """Three full copies are a 3/3 ledger if the prior supports it: inferred."""
+    found = recover(full())
+    assert (found["ensemble_size"], found["write_quorum"], found["ack_quorum"]) == (3, 3, 2)
+    assert found["grades"]["ensemble_size"] == found["grades"]["segments"] == "inferred"
+
+
+def test_what_else_would_fit_is_listed() -> None:
+    """One entry on two bookies may be 2/2, 3/2 or 4/2: the heaviest is proposed, the others are alternatives."""
+    prior = Prior.build(ShapeCounts(), {(3, 2, 2): 6, (2, 2, 1): 3, (4, 2, 1): 1})
+    found = recover([row(bookie, [0]) for bookie in NAMES[:2]], prior=prior)
+    assert (found["ensemble_size"], found["write_quorum"]) == (3, 2)
+    assert [(a["field"], a["value"], a["weight"]) for a in found["alternatives"]] == [
+        ("ensemble_size/write_quorum", "2/2", 0.3),
+        ("ensemble_size/write_quorum", "4/2", 0.1),
+    ]
+    assert found["segments"][0]["assumed"] == [False, False, True]
+
+
+def test_fewer_changes_go_before_a_heavier_shape() -> None:
+    """What one ensemble explains is not explained by a change, however common the other shape is."""
+    prior = Prior.build(ShapeCounts(), {(2, 2, 2): 9, (3, 2, 2): 1})
+    found = recover([row("a:3181", [0]), row("b:3181", [0, 1]), row("c:3181", [1])], prior=prior)
+    assert (found["ensemble_size"], len(found["segments"])) == (3, 1)
+
+
+def test_positions_without_an_entry_go_to_who_knows_the_ledger() -> None:
+    """First to bookies that know it and hold nothing, then to any that are not in the ensemble, always the same."""
+    prior = Prior.build(ShapeCounts(), {(5, 2, 2): 1})
+    rows = [row("a:3181", [0]), row("c:3181", [0]), row("e:3181", [])]
+    found = recover(rows, prior=prior)
+    (segment,) = found["segments"]
+    assert segment["members"][:3] == ["a:3181", "c:3181", "e:3181"]
+    assert sorted(segment["members"]) == list(NAMES)
+    assert segment["assumed"] == [False, False, True, True, True]
+    assert recover(rows[::-1], prior=prior) == found
+    assert found["holders"] == ["a:3181", "c:3181"]
+    assert recover(rows, prior=prior, names=NAMES[:4])["reason"] is None
+    assert recover(rows[:2], prior=prior, names=NAMES[:4])["reason"] == Refusal.TOO_FEW_BOOKIES
+
+
+def test_a_takeover_is_dated_as_far_as_it_shows() -> None:
+    """A newcomer's first entry bounds the change from above, its position's gap from below; the overhang is counted."""
+    held = [
+        [e for e in range(60) if simulator.holds(0, e, 3, 2)],
+        [e for e in range(26) if simulator.holds(1, e, 3, 2)],
+        [e for e in range(60) if simulator.holds(2, e, 3, 2)],
+        [e for e in range(22, 60) if simulator.holds(1, e, 3, 2)],
+    ]
+    found = recover([row(bookie, own) for bookie, own in zip(NAMES, held, strict=False)])
+    first, second = found["segments"]
+    assert first["members"] == ["a:3181", "b:3181", "c:3181"]
+    assert second == {"first": 22, "first_low": 22, "members": ["a:3181", "d:3181", "c:3181"], "assumed": [False] * 3}
+    assert found["extra"] == len([e for e in range(22, 26) if simulator.holds(1, e, 3, 2)])
+    held[3] = [e for e in range(23, 60) if simulator.holds(1, e, 3, 2)]
+    held[1] = [e for e in range(23) if simulator.holds(1, e, 3, 2)]
+    found = recover([row(bookie, own) for bookie, own in zip(NAMES, held, strict=False)])
+    assert (found["segments"][1]["first"], found["segments"][1]["first_low"]) == (24, 23)
+
+
+def test_a_lac_at_the_end_proves_the_end() -> None:
+    """An explicit LAC at the last entry that completely scanned bookies hold makes the end observed, else not."""
+    rows = [*full(2), row(NAMES[2], range(20), explicit_lac=19)]
+    assert recover(rows)["grades"]["last_entry"] == recover(rows)["grades"]["length"] == "observed"
+    assert recover(rows)["grades"]["state"] == "inferred"
+    rows[0]["complete"] = False
+    found = recover(rows)
+    assert (found["outcome"], found["grades"]["last_entry"], found["acked_high"]) == ("restored", "inferred", None)
+
+
+@pytest.mark.parametrize("unseen", [1, ("z:3181",)])
+def test_bookies_that_were_not_scanned_leave_the_end_open(unseen: int | tuple[str, ...]) -> None:
+    """With A = 2 one unseen bookie cannot hide an acknowledged entry of a seen shape; of an inferred one it can."""
+    options = Options(passwords=SECRET.passwords, unscanned_bookies=unseen)
+    assert recover(striped(30), options=options)["acked_high"] == 29
+    assert recover(full(), options=options)["acked_high"] is None
+    assert recover(striped(30)[:2], options=options)["reason"] == Refusal.SOURCE_INCOMPLETE
+    assert recover(striped(30)[:2])["reason"] == Refusal.TOO_FEW_POSITIONS
+
+
+def test_an_unknown_password_gives_format_1() -> None:
+    """Without the password there is no secret to store: format 1; the digest is known all the same."""
+    found = recover(striped(30), options=Options())
+    assert (found["format"], found["digest"], found["grades"]["password"]) == (1, "CRC32C", "unknown")
+
+
+def test_a_password_stored_as_key_is_the_same_key() -> None:
+    """A data-integrity copy that stored the password itself does not make two keys."""
+    rows = full()
+    rows[1]["key"] = hashlib.sha256(simulator.PASSWORD).digest()
+    assert recover(rows)["grades"]["password"] == "verified"
+    assert recover(rows, options=Options())["reason"] == Refusal.TWO_KEYS
+
+
+@pytest.mark.parametrize("kind", ["absent", "zero", "empty"])
+def test_an_unset_key_says_nothing(kind: str) -> None:
+    """One bookie with the key is enough; without any the ledger is held."""
+    rows = full(2, key_kind=kind, key=None)
+    assert recover([*rows, row(NAMES[2], range(20))])["format"] == 3
+    assert recover([*rows, row(NAMES[2], range(20), key_kind=kind, key=None)])["reason"] == Refusal.NO_KEY
+
+
+@pytest.mark.parametrize(("width", "digest"), [(20, "HMAC"), (0, "DUMMY")])
+def test_the_width_of_an_entry_tells_the_digest(width: int, digest: str) -> None:
+    """Where no type verified, the bytes that are neither header nor payload say which it is: inferred."""
+    size = 32 + width + 10
+    by_pair = [header(18, digest=None, size=size), header(19, digest=None, size=size)]
+    by_first = [header(0, digest=None, size=size), header(19, digest=None, size=size)]
+    for headers in (by_pair, by_first):
+        found = recover([row(bookie, range(20), headers=headers) for bookie in NAMES[:3]])
+        assert (found["digest"], found["grades"]["digest"], found["format"]) == (digest, "inferred", 3)
+
+
+def test_a_width_that_no_password_explains_is_not_believed() -> None:
+    """Four bytes that are not the CRC32C: unknown, and so without a password in the record."""
+    by_pair = [header(18, digest=None), header(19, digest=None)]
+    found = recover([row(bookie, range(20), headers=by_pair) for bookie in NAMES[:3]])
+    assert (found["digest"], found["grades"]["digest"], found["format"]) == (None, "unknown", 1)
+
+
+def test_a_stored_lac_verifies_an_hmac() -> None:
+    """The explicit LAC's own HMAC proves the type; one of another password does not."""
+    plain = [row(bookie, range(20), headers=[header(19, digest=None)]) for bookie in NAMES[:3]]
+    for password, grade in ((simulator.PASSWORD, "verified"), (b"another", "inferred")):
+        record = encode_lac_record(7, 12, Digest.HMAC, password)
+        rows = [plain[0] | {"explicit_lac": 12, "lac_record": record}, *plain[1:]]
+        found = recover(rows)
+        assert (found["digest"], found["grades"]["digest"], found["lac_low"]) == ("HMAC", grade, 18)
+
+
+def test_the_longest_header_gives_the_length() -> None:
+    """A writer out of order sent the last entry early: the length is the maximum, the other one an alternative."""
+    headers = [header(18, length=777), header(19)]
+    found = recover([row(bookie, range(20), headers=headers) for bookie in NAMES[:3]])
+    assert found["length"] == 777
+    assert [(a["field"], a["value"]) for a in found["alternatives"]] == [("length", "200")]
+
+
+def _changed(rows: list[Row], at: int = 0, **columns: object) -> list[Row]:
+    return [r | columns if n == at else r for n, r in enumerate(rows)]
+
+
+HELD: Final[Mapping[str, tuple[Refusal, list[Row]]]] = {
+    "no supported shape": (Refusal.UNSUPPORTED_SHAPE, full(2)),
+    "a position missing": (Refusal.TOO_FEW_POSITIONS, striped(30)[:2]),
+    "a larger ensemble than bookies": (Refusal.TOO_FEW_BOOKIES, striped(30, 7, 1)),
+    "a late newcomer": (
+        Refusal.POSITION_UNCLEAR,
+        [
+            *striped(30, 4, 3)[1:],
+            row("a:3181", [e for e in range(27) if simulator.holds(0, e, 4, 3)]),
+            row("e:3181", [28]),
+        ],
+    ),
+    "an entry that is not its own": (Refusal.UNEXPLAINED_COPIES, [*striped(30)[:2], row("c:3181", range(30))]),
+    "an entry missing": (Refusal.HOLE, [*full(2), row("c:3181", [*range(5), *range(6, 20)])]),
+    "an entry that few have": (Refusal.RAGGED_TAIL, [*full(2), row("c:3181", range(18))]),
+    "a change with every entry": (
+        Refusal.TOO_MANY_CHANGES,
+        [row("a:3181", [0]), row("b:3181", [1]), row("c:3181", [2])],
+    ),
+    "no first entry": (Refusal.NOT_FROM_ZERO, [row(bookie, range(1, 20)) for bookie in NAMES[:3]]),
+    "no header of the last entry": (Refusal.NO_LAST_HEADER, full(headers=[header(18)])),
+    "two lengths": (Refusal.LENGTHS_DIFFER, _changed(full(), headers=[header(19, length=1)])),
+    "two lengths before the end": (
+        Refusal.LENGTHS_DIFFER,
+        _changed(full(headers=[header(4), header(19)]), headers=[header(4, length=1), header(19)]),
+    ),
+    "two digest types": (Refusal.DIGESTS_DIFFER, _changed(full(), headers=[header(19, digest="CRC32")])),
+    "a copy made later": (Refusal.RE_REPLICATED, _changed(full(), headers=[header(19, lac=19)])),
+    "a header's LAC above all": (Refusal.LAC_BEYOND_END, _changed(full(), explicit_lac=20)),
+    "limbo": (Refusal.LIMBO, _changed(full(), limbo=True)),
+    "no key": (Refusal.NO_KEY, full(key_kind="absent", key=None)),
+    "two keys": (Refusal.TWO_KEYS, _changed(full(), key=b"x" * 32)),
+    "two sets of disks": (Refusal.TWO_INCARNATIONS, [*full(), row(NAMES[0], [], incarnation=2)]),
+    "entries in logs alone": (Refusal.LOG_ONLY_COPIES, [*full(), row(NAMES[0], [20], source="log")]),
+    "a bookie that deleted it": (Refusal.DELETED_SOMEWHERE, [*full(), row("d:3181", [3], source="log")]),
+    "logs only": (Refusal.LOGS_OR_JOURNALS_ONLY, full(source="log")),
+    "journals only": (Refusal.LOGS_OR_JOURNALS_ONLY, full(source="journal")),
+    "logs of what an index knows as empty": (
+        Refusal.LOGS_OR_JOURNALS_ONLY,
+        [row("a:3181", []), row("b:3181", [1], source="log")],
+    ),
+    "nothing held": (Refusal.NO_ENTRIES, [row("a:3181", [])]),
+    "impossible groups": (
+        Refusal.CONTRADICTION,
+        _changed(full(), groups=[{"first": 5, "last": 4, "size": 1, "period": 0}]),
+    ),
+    "a header of an entry above all": (Refusal.CONTRADICTION, _changed(full(), headers=[header(20)])),
+    "an id that scope 0 has not": (
+        Refusal.ID_OUT_OF_RANGE,
+        [copy_row(-7, bookie, range(20), headers=[header(19)]) for bookie in NAMES[:3]],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HELD)
+def test_what_is_not_proved_is_held_with_its_reason(case: str) -> None:
+    """Nothing is proposed, no grade claims anything, and the bookies that hold entries are all named."""
+    reason, rows = HELD[case]
+    found = recover(rows)
+    assert (found["class"], found["outcome"], found["reason"]) == ("undecided", "held", reason)
+    assert set(found["grades"].values()) == {"unknown"}
+    assert found["segments"] is found["state"] is found["format"] is found["length"] is None
+    served = {r["bookie"] for r in rows if r["groups"] and r["source"] != "log"}
+    assert set(found["holders"]) == (served or {r["bookie"] for r in rows})
+
+
+def test_every_reason_is_reached() -> None:
+    """Each refusal is shown by some test of this module, so none is dead."""
+    elsewhere = {Refusal.SOURCE_INCOMPLETE, Refusal.DAMAGE, Refusal.FRAGMENTED}
+    assert {reason for reason, _ in HELD.values()} | elsewhere == set(REFUSALS)
+
+
+def test_damage_that_names_the_ledger_holds_it() -> None:
+    """Only damage that hides entries, and only of this ledger."""
+    assert recover(full(), harm=damage(ledger=7, scope=0))["reason"] == Refusal.DAMAGE
+    assert recover(full(), harm=damage(ledger=7))["reason"] == Refusal.DAMAGE
+    assert recover(full(), harm=damage(ledger=8))["outcome"] == "restored"
+    assert recover(full(), harm=damage(ledger=7, scope=1))["outcome"] == "restored"
+    assert recover(full(), harm=damage(ledger=7, hides_entries=False))["outcome"] == "restored"
+
+
+def test_damage_of_a_bookie_matters_where_it_could_hide_an_acknowledged_entry() -> None:
+    """It holds ledgers of that bookie, unless their seen shape has an A above one that somebody stands for."""
+    assert recover(full(), harm=damage())["reason"] == Refusal.DAMAGE
+    assert recover(full(), harm=damage(bookie="e:3181"))["acked_high"] is None
+    found = recover(striped(30), harm=damage())
+    assert (found["outcome"], found["acked_high"]) == ("restored", 29)
+    nobody = Prior.build(ShapeCounts())
+    assert recover(striped(30), harm=damage(), prior=nobody)["reason"] == Refusal.DAMAGE
+
+
+def test_a_cleanly_stopped_bookie_has_nothing_in_its_journal_alone() -> None:
+    """Journal entries count as held where the bookie was killed, and as leftovers where it was stopped cleanly."""
+    rows = [*full(2), row("c:3181", range(20), source="journal")]
+    assert recover(rows)["outcome"] == "restored"
+    assert recover(rows, states={"dirty": None})["outcome"] == "restored"
+    assert recover(rows, states={"dirty": False})["reason"] == Refusal.DELETED_SOMEWHERE
+
+
+def test_a_ledger_of_very_many_groups_is_left_undecided() -> None:
+    """More groups than a task can take: held as fragmented, whatever the rest would say."""
+    rows = [row(bookie, [0, 1, 5, 9, 20]) for bookie in NAMES[:3]]
+    groups = sum(len(r["groups"]) for r in rows)
+    assert recover(rows, options=Options(max_groups=groups - 1))["reason"] == Refusal.FRAGMENTED
+    assert recover(rows, options=Options(max_groups=groups))["reason"] != Refusal.FRAGMENTED
+
+
+def test_parts_of_one_row_are_one_copy() -> None:
+    """Groups that did not fit in one row come in parts, and count together."""
+    rows = [copy_row(7, r["bookie"], range(10), part=1) | {"headers": r["headers"]} for r in full()]
+    rows += [copy_row(7, bookie, range(10, 20)) for bookie in NAMES[:3]]
+    assert recover(rows)["last_entry"] == 19
+
+
+def test_nothing_gives_nothing() -> None:
+    """Empty tables are read, counted and decided."""
+    copies, bookies, harm = (schema.empty_table() for schema in (tables.COPIES, tables.BOOKIES, tables.DAMAGE))
+    assert count_shapes(copies, bookies) == ShapeCounts()
+    found = reconstruct(copies, bookies, harm, Prior.build(ShapeCounts()), Options())
+    assert found.schema == tables.RECONSTRUCTION
+    assert found.num_rows == 0
+
+
+def test_passwords_are_not_shown() -> None:
+    """Options may land in a log."""
+    assert "hunter2" not in repr(SECRET)

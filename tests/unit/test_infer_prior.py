@@ -1,0 +1,132 @@
+"""The prior: which shapes are believed where copies are silent, in which order, and which ack quorum they have."""
+
+import pyarrow as pa
+import pytest
+
+from recovery.infer.prior import Prior, ShapeCounts, Source, count_shapes, supported
+from recovery.model import tables
+from recovery.testing import simulator
+from recovery.testing.simulator import copy_row
+
+MANY = frozenset(f"b{n}:3181" for n in range(10))
+
+
+def shapes(full: dict[int, int], members: dict[int, dict[str, int]] | None = None) -> ShapeCounts:
+    """Return counts of full copies; every bookie takes part now and then if it is not said who does."""
+    evenly = {copies: dict.fromkeys(MANY, max(1, count // 3)) for copies, count in full.items()}
+    return ShapeCounts({}, full, evenly if members is None else evenly | members, MANY)
+
+
+def of_prior(prior: Prior) -> list[tuple[int, int, Source]]:
+    """Return the order in which shapes are tried."""
+    return [(h.ensemble, h.write, h.source) for h in prior.hypotheses]
+
+
+def test_the_cluster_goes_before_a_snapshot_before_the_operators_word() -> None:
+    """Each shape stands once, at the first source that knows it; BookKeeper's default only where nothing else is."""
+    counts = ShapeCounts({(3, 2): 5}, {2: 9}, {2: {"a": 9, "b": 9}}, frozenset({"a", "b"}))
+    prior = Prior.build(counts, {(5, 3, 2): 4, (3, 2, 2): 9}, (4, 4, 3))
+    assert of_prior(prior) == [
+        (2, 2, Source.CLUSTER),
+        (3, 2, Source.CLUSTER),
+        (5, 3, Source.SNAPSHOT),
+        (4, 4, Source.DEFAULT_QUORUM),
+    ]
+    assert of_prior(Prior.build(ShapeCounts())) == [(3, 2, Source.BOOKKEEPER_DEFAULT)]
+    assert of_prior(Prior.build(ShapeCounts(), {}, (2, 2, 1))) == [(2, 2, Source.DEFAULT_QUORUM)]
+    assert [round(h.weight, 2) for h in prior.hypotheses] == [0.64, 0.36, 0.31, 0.0]
+
+
+def test_impossible_quorums_of_a_catalog_are_passed_over() -> None:
+    """A damaged record cannot make a hypothesis."""
+    assert of_prior(Prior.build(ShapeCounts(), {(2, 3, 2): 1, (3, 0, 0): 1, (3, 2, 3): 1})) == [
+        (3, 2, Source.BOOKKEEPER_DEFAULT)
+    ]
+
+
+def test_the_ack_quorum_is_the_most_frequent_stored_one() -> None:
+    """Then the operator's, for its own shape; then W, as BookKeeper reads a record without it."""
+    prior = Prior.build(ShapeCounts(), {(3, 3, 2): 9, (3, 3, 3): 1}, (4, 3, 2))
+    assert prior.ack_quorum(3, 3) == (2, Source.SNAPSHOT)
+    assert prior.ack_quorum(4, 3) == (2, Source.DEFAULT_QUORUM)
+    assert prior.ack_quorum(5, 3) == (3, Source.WRITE_QUORUM)
+    assert Prior.build(ShapeCounts()).ack_quorum(3, 2) == (2, Source.BOOKKEEPER_DEFAULT)
+    assert (prior.surely_acked(3, 3), prior.surely_acked(4, 3), prior.surely_acked(5, 3)) == (2, 2, 1)
+
+
+def test_one_leftover_or_a_few_are_no_shape() -> None:
+    """One ledger is never enough; nor is a share that one bookie's misfortune gives in a large cluster."""
+    assert supported(shapes({3: 9, 4: 1})) == [3]
+    assert supported(shapes({3: 10_000, 2: 150, 4: 3})) == [3]
+    assert supported(shapes({3: 10_000, 2: 500})) == [2, 3]
+    assert supported(shapes({1: 4, 2: 2, 3: 3})) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("bookies", [4, 10, 100])
+def test_one_wiped_bookie_does_not_make_smaller_ensembles(bookies: int) -> None:
+    """All ledgers are 3/3, one bookie lost its disks: its ledgers have two copies, and none of them is on it."""
+    rows = []
+    for ledger in range(600):
+        members = [(ledger + step) % bookies for step in (0, 1, 3 if bookies > 3 else 2)]
+        rows += [copy_row(ledger, f"b{m}:3181", range(5)) for m in members if m != 0]
+    counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(["b0:3181"]))
+    assert counts.full[2] > 0
+    assert supported(counts) == [3]
+
+
+def test_leftovers_of_one_bookie_do_not_make_larger_ensembles() -> None:
+    """A dead bookie came back with copies that others had taken over without a mark: all of them are on it."""
+    rows = []
+    for ledger in range(600):
+        members = {(ledger + step) % 10 for step in (0, 1, 3)}
+        if ledger % 10 < 3:
+            members.add(9)
+        rows += [copy_row(ledger, f"b{m}:3181", range(5)) for m in members]
+    counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
+    assert counts.full[4] > 50
+    assert supported(counts) == [3]
+
+
+def test_an_even_mixture_of_a_small_cluster_is_believed() -> None:
+    """Sizes 1, 2 and 3 on four bookies, all taking part: each is a shape, though each could be damage of another."""
+    rows = []
+    for ledger in range(300):
+        size = ledger % 3 + 1
+        rows += [copy_row(ledger, f"b{(ledger // 3 + i) % 4}:3181", range(9)) for i in range(size)]
+    counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
+    assert counts.full == {1: 100, 2: 100, 3: 100}
+    assert supported(counts) == [1, 2, 3]
+
+
+def test_only_what_no_striping_could_hide_counts() -> None:
+    """Two copies of two entries may be part of a 3/2 ledger: evidence needs more entries than copies."""
+    rows = [copy_row(1, f"b{n}:3181", range(2)) for n in range(2)]
+    rows += [copy_row(2, f"b{n}:3181", range(3)) for n in range(2)]
+    rows += [copy_row(3, f"b{n}:3181", range(3 + n)) for n in range(2)]
+    counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
+    assert counts.full == {2: 1}
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    [
+        {"limbo": True},
+        {"key": b"x" * 32},
+        {"headers": [{"entry": 8, "lac": 8, "length": 9, "size": 9, "digest": None}]},
+    ],
+)
+def test_doubtful_ledgers_do_not_count(doubt: dict[str, object]) -> None:
+    """Limbo, two keys and copies of re-replication are no evidence of how ledgers are written."""
+    rows = [copy_row(1, f"b{n}:3181", range(9)) for n in range(3)]
+    rows[0] |= doubt
+    counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
+    assert counts.full == {}
+
+
+def test_a_striped_ledger_needs_all_its_bookies_to_count() -> None:
+    """A period is seen on one bookie already; a ledger that lost the others is no evidence."""
+    held = [[e for e in range(30) if simulator.holds(p, e, 4, 2)] for p in range(4)]
+    rows = [copy_row(1, f"b{p}:3181", own) for p, own in enumerate(held)]
+    rows += [copy_row(2, f"b{p}:3181", own) for p, own in enumerate(held[:3])]
+    counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
+    assert counts.striped == {(4, 2): 1}
