@@ -22,7 +22,7 @@ EXIT_INCOMPLETE: Final = 4
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600: prove digests of type HMAC.")
 @click.option("--deep", is_flag=True, help="Confirm every location, and go through every entry log.")
 @click.option(
-    "--max-mb-s", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Read at most N MB a second."
+    "--max-mb-s", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most N MB are read in a second."
 )
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the inventory, not on the bookie's disks.")
 @output_options
@@ -73,6 +73,7 @@ def collect(
         )
     verdict = f"bookie {found.bookie}: {found.ledgers} ledgers, {found.entries} entries"
     verdict += ", collected completely" if found.complete else ", NOT complete: what is missing may exist"
+    stopped = "stop unknown" if found.dirty is None else "runs, or was killed" if found.dirty else "stopped cleanly"
     details = [
         f"storage {found.storage}; "
         + {True: "runs or was killed", False: "stopped cleanly"}.get(found.dirty, "stop unknown"),
