@@ -31,12 +31,25 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from recovery.codecs.framing import IDS, RECORD, SIZE_FIELD, Successor, find, is_entry, is_proven, zeros_end
+from recovery.codecs.framing import (
+    IDS,
+    RECORD,
+    RUN,
+    SIZE_FIELD,
+    Entries,
+    Run,
+    Successor,
+    chain,
+    find,
+    is_entry,
+    is_proven,
+    overrun,
+    zeros_end,
+)
 from recovery.errors import Damage, FormatError, Reason
 
 HEADER_SIZE: Final = 1024
@@ -53,7 +66,6 @@ _FILLER_ID: Final = 0
 _BLOCK: Final = 4096
 _FILLER: Final = _BLOCK - HEADER_SIZE - SIZE_FIELD
 _PADDING: Final = b"\xf0"
-_RUN: Final = 65_536
 _NAME: Final = re.compile(r"([0-9a-fA-F]{1,8})\.log")
 _LOCATION_LOW: Final = (1 << 32) - 1
 
@@ -88,23 +100,6 @@ class EntryAt:
     entry: int
     position: int
     size: int
-
-
-class Columns(NamedTuple):
-    """All entries of a log as arrays of equal length, in file order, and its damage."""
-
-    ledger: npt.NDArray[np.int64]
-    entry: npt.NDArray[np.int64]
-    position: npt.NDArray[np.int64]
-    size: npt.NDArray[np.int64]
-    damage: tuple[Damage, ...]
-
-
-class _Run(NamedTuple):
-    ledger: list[int]
-    entry: list[int]
-    position: list[int]
-    size: list[int]
 
 
 def decode_header(head: bytes | memoryview) -> LogHeader:
@@ -225,89 +220,55 @@ def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[i
             yield from map(EntryAt, *part)
 
 
-def scan_columns(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[int] = ()) -> Columns:
-    """Return what `scan` yields, as arrays."""
-    runs: list[_Run] = []
-    damage: list[Damage] = []
+def scan_columns(
+    log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[int] = ()
+) -> Iterator[Entries | Damage]:
+    """Yield what `scan` yields, entries as arrays of bounded length."""
     for part in _walk(memoryview(log), start, set(known)):
-        if isinstance(part, Damage):
-            damage.append(part)
-        else:
-            runs.append(part)
-    ledger, entry, position, size = (
-        np.concatenate([np.empty(0, np.int64), *(np.array(run[column], np.int64) for run in runs)])
-        for column in range(4)
-    )
-    return Columns(ledger, entry, position, size, tuple(damage))
+        yield part if isinstance(part, Damage) else part.arrays()
 
 
-def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[_Run | Damage]:
+def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[Run | Damage]:
     direct = is_direct(log)
-    whole = True
+    asked = False
 
     def successor(position: int) -> int | None:
         if direct and zeros_end(log, position) == len(log):
             return len(log)
         return _special_end(log, position, direct=direct) or _entry_end(log, position)
 
+    run = Run.empty()
     while True:
-        run, at = _chain(log, at)
+        at = chain(log, at, run)
         known.update(run.ledger)
-        if len(run.size) == _RUN:
+        if len(run.size) == RUN:
             # Keep the last one: whether its size can be trusted shows in what follows it.
-            at = run.position[-1] - SIZE_FIELD
-            yield _Run(*(column[:-1] for column in run))
+            held = run.pop()
+            yield run
+            run = held
             continue
         if at >= len(log):
             yield run
             return
+        damage: Damage | None = None
         behind = _special_end(log, at, direct=direct)
-        if behind is not None:
-            yield run
-            at = behind
-            continue
-        if whole:
-            known.update(_listed(log))
-            whole = False
-        if run.size and not is_proven(log, run.position[-1] - SIZE_FIELD):
-            # Nothing fits behind the last record. If records begin inside it, then it is its size that is wrong.
-            inside = find(log, run.position[-1] + IDS, at, known, successor)
-            if inside is not None:
-                begin = run.position[-1] - SIZE_FIELD
-                yield _Run(*(column[:-1] for column in run))
-                yield Damage(begin, inside - begin, Reason.BAD_LENGTH, "the size of a record runs over the next one")
-                at = inside
-                continue
+        if behind is None:
+            if not asked:
+                known.update(_listed(log))
+                asked = True
+            if run.size and not is_proven(log, run.last()):
+                # Nothing fits behind the last record. If records begin inside it, then it is its size that is wrong.
+                behind = find(log, run.last() + SIZE_FIELD + IDS, at, known, successor)
+            if behind is not None:
+                damage = overrun(run.pop().last(), behind)
+            else:
+                damage, behind = _gap(log, at, known, successor, direct=direct)
         yield run
-        damage, behind = _gap(log, at, known, successor, direct=direct)
         if damage is not None:
             yield damage
         if behind is None:
             return
-        at = behind
-
-
-def _chain(log: memoryview, at: int) -> tuple[_Run, int]:
-    """Return the entries that follow each other from `at` on, and where the first other thing stands."""
-    run = _Run([], [], [], [])
-    ledgers, entries, positions, sizes = (column.append for column in run)
-    unpack, end = RECORD.unpack_from, len(log)
-    last = end - RECORD.size
-    for _ in range(_RUN):
-        if at > last:
-            break
-        size, ledger, number = unpack(log, at)
-        if size < IDS or ledger < 0 or number < 0:
-            break
-        position = at + SIZE_FIELD
-        if position + size > end:
-            break
-        ledgers(ledger)
-        entries(number)
-        positions(position)
-        sizes(size)
-        at = position + size
-    return run, at
+        run, at = Run.empty(), behind
 
 
 def is_direct(log: bytes | memoryview) -> bool:

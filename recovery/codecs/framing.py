@@ -15,17 +15,21 @@ Source: bookie-storage §3.3, §3.5, §6.3.
 
 import struct
 from collections.abc import Callable, Container, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from recovery.codecs import entry
+from recovery.errors import Damage, Reason
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
 SIZE_FIELD: Final = 4
 IDS: Final = 16
 """The least that a body holds: two ids."""
 RECORD: Final = struct.Struct(">iqq")
+RUN: Final = 65_536
+"""Entries that are gathered before they are given out."""
 _ENTRY: Final = struct.Struct(">iqqqq")
 
 _CHUNKS: Final = (1 << 12, 1 << 20)
@@ -35,11 +39,76 @@ _CHAIN: Final = 3
 _WIDEST_DIGEST: Final = max(DIGEST_SIZES.values())
 _ENTRY_IDS: Final = 1 << 48
 _LENGTHS: Final = 1 << 56
+"""Entries beyond these are read where records lead to them, but reading does not start at them behind damage."""
 _CHECKED: Final = 1 << 24
 """Larger entries are not worth a digest at every position that may be one."""
 
 Successor = Callable[[int], int | None]
 """Returns the position behind the record or padding at a position, or None if none stands there."""
+
+
+class Entries(NamedTuple):
+    """Entries of a source as arrays of equal length, in its order.
+
+    `position` is that of the entry's first byte, behind the size field; `size` is the entry's.
+    """
+
+    ledger: npt.NDArray[np.int64]
+    entry: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+
+
+class Run(NamedTuple):
+    """Entries while they are gathered, as `Entries`."""
+
+    ledger: list[int]
+    entry: list[int]
+    position: list[int]
+    size: list[int]
+
+    @classmethod
+    def empty(cls) -> "Run":
+        """Return a run of no entries."""
+        return cls([], [], [], [])
+
+    def last(self) -> int:
+        """Return where the record of the last entry begins."""
+        return self.position[-1] - SIZE_FIELD
+
+    def end(self) -> int:
+        """Return the position behind the last entry."""
+        return self.position[-1] + self.size[-1]
+
+    def pop(self) -> "Run":
+        """Take the last entry out, and return it as a run of its own."""
+        return Run(*([column.pop()] for column in self))
+
+    def arrays(self) -> Entries:
+        """Return the entries as arrays."""
+        return Entries(*(np.array(column, np.int64) for column in self))
+
+
+def chain(data: memoryview, at: int, run: Run) -> int:
+    """Add the entries that follow each other from `at` on, until there are RUN; return where something else stands."""
+    ledgers, entries, positions, sizes = (column.append for column in run)
+    unpack, end = RECORD.unpack_from, len(data)
+    last = end - RECORD.size
+    for _ in range(RUN - len(run.size)):
+        if at > last:
+            break
+        size, ledger, number = unpack(data, at)
+        if size < IDS or ledger < 0 or number < 0:
+            break
+        position = at + SIZE_FIELD
+        if position + size > end:
+            break
+        ledgers(ledger)
+        entries(number)
+        positions(position)
+        sizes(size)
+        at = position + size
+    return at
 
 
 def zeros_end(data: memoryview, at: int) -> int:
@@ -99,6 +168,11 @@ def find(data: memoryview, start: int, stop: int, known: Container[int], success
         if (ledger in known or number < 0) and _leads_on(data, at, successor):
             return at
     return None
+
+
+def overrun(at: int, behind: int) -> Damage:
+    """Return the damage of a record whose size is wrong, seen by the record that begins inside it."""
+    return Damage(at, behind - at, Reason.BAD_LENGTH, "the size of a record runs over the next one")
 
 
 def _leads_on(data: memoryview, at: int, successor: Successor) -> bool:

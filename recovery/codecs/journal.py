@@ -37,8 +37,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from recovery.codecs.framing import IDS, RECORD, SIZE_FIELD, Successor, find, is_entry, is_proven, zeros_end
+from recovery.codecs.entry import HEADER_SIZE
+from recovery.codecs.framing import (
+    IDS,
+    RECORD,
+    RUN,
+    SIZE_FIELD,
+    Entries,
+    Run,
+    Successor,
+    chain,
+    find,
+    is_entry,
+    is_proven,
+    overrun,
+    zeros_end,
+)
 from recovery.errors import Damage, FormatError, Reason
+from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY
 
 MASTER_KEY_ID: Final = -0x1000
 FENCE_ID: Final = -0x2000
@@ -54,7 +70,6 @@ _PAD: Final = struct.Struct(">ii")
 _META: Final = struct.Struct(">qqi")
 _HEADER: Final = struct.Struct(">qqqq")
 _MARK: Final = struct.Struct(">qq")
-_WIDEST_DIGEST: Final = 20
 _NAME: Final = re.compile(r"([0-9a-f]{1,16})\.txn")
 
 
@@ -103,7 +118,8 @@ class UnknownRecord:
     entry: int
 
 
-Record = JournalEntry | MasterKeyRecord | FenceRecord | LacRecordAt | UnknownRecord
+MetaRecord = MasterKeyRecord | FenceRecord | LacRecordAt | UnknownRecord
+Record = JournalEntry | MetaRecord
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -148,60 +164,75 @@ def scan(journal: bytes | memoryview, *, known: Iterable[int] = ()) -> Iterator[
     Raises:
         FormatError: as `header_of`.
     """
-    journal = memoryview(journal)
+    for part in _walk(memoryview(journal), {*known}):
+        if isinstance(part, Run):
+            for ledger, entry, position, size in zip(*part, strict=True):
+                yield JournalEntry(position, size, ledger, entry)
+        else:
+            yield part
+
+
+def scan_columns(journal: bytes | memoryview, *, known: Iterable[int] = ()) -> Iterator[Entries | MetaRecord | Damage]:
+    """Yield what `scan` yields, entries as arrays of bounded length."""
+    for part in _walk(memoryview(journal), {*known}):
+        yield part.arrays() if isinstance(part, Run) else part
+
+
+def _walk(journal: memoryview, known: set[int]) -> Iterator[Run | MetaRecord | Damage]:
     version, at = header_of(journal)
     padded = version >= _PADDED
-    seen = {*known}
-    end = len(journal)
-    last: JournalEntry | None = None
 
     def successor(position: int) -> int | None:
-        return _behind(journal, position, padded=padded)
+        return _successor(journal, position, padded=padded)
 
-    while at < end:
-        record, behind = _record(journal, at, padded=padded)
+    run = Run.empty()
+    while True:
+        at = chain(journal, at, run)
+        if len(run.size) == RUN:
+            # Keep the last one: whether it can be trusted shows in what follows it.
+            held = run.pop()
+            known.update(run.ledger)
+            yield run
+            run = held
+            continue
+        behind = _padding_end(journal, at) if padded else None
         if behind is not None:
-            if last is not None:
-                yield last
-                last = None
-            if isinstance(record, JournalEntry):
-                last = record
-            elif record is not None:
-                yield record
-            if isinstance(record, Record):
-                seen.add(record.ledger)
             at = behind
             continue
-        begin, damage, behind = _gap(journal, at, last, seen, successor)
-        if last is not None and begin > last.at:
-            yield last
-        last = None
-        if damage is not None:
-            yield damage
+        known.update(run.ledger)
+        part: MetaRecord | Damage | None
+        part, behind = _meta(journal, at)
+        if part is None:
+            part, behind = _doubt(journal, at, run, known, successor) or _gap(journal, at, known, successor)
+        elif not isinstance(part, Damage):
+            known.add(part.ledger)
+        yield run
+        if part is not None:
+            yield part
         if behind is None:
             return
-        at = behind
-    if last is not None:
-        begin = last.at - SIZE_FIELD
-        cut = not is_proven(journal, begin) and _is_cut(journal, last)
-        yield Damage(begin, end - begin, Reason.TRUNCATED) if cut else last
+        run, at = Run.empty(), behind
 
 
-def _record(journal: memoryview, at: int, *, padded: bool) -> tuple[Record | Damage | None, int | None]:
-    """Return what stands at `at` (None: padding) and the position behind it; the position is None if nothing does."""
-    rest = len(journal) - at - SIZE_FIELD
-    if rest < 0:
+def _padding_end(journal: memoryview, at: int) -> int | None:
+    if at + _PAD.size > len(journal):
+        return None
+    mark, size = _PAD.unpack_from(journal, at)
+    behind: int = at + _PAD.size + size
+    if mark != _PADDING or size < 0 or behind > len(journal):
+        return None
+    return behind if bytes(journal[at + _PAD.size : behind]) == bytes(size) else None
+
+
+def _meta(journal: memoryview, at: int) -> tuple[MetaRecord | Damage | None, int | None]:
+    """Return the special record at `at` and the position behind it, or None for both."""
+    if at + RECORD.size > len(journal):
         return None, None
-    (size,) = _SIZE.unpack_from(journal, at)
-    if size < IDS or size > rest:
-        return None, _padding_end(journal, at) if padded and size == _PADDING else None
-    _, ledger, number = RECORD.unpack_from(journal, at)
-    if ledger < 0:
-        return None, None
+    size, ledger, number = RECORD.unpack_from(journal, at)
     body = at + SIZE_FIELD
     behind = body + size
-    if number >= 0:
-        return JournalEntry(body, size, ledger, number), behind
+    if size < IDS or behind > len(journal) or ledger < 0 or number >= 0:
+        return None, None
     if number == FENCE_ID:
         return FenceRecord(body, ledger), behind
     if number not in (MASTER_KEY_ID, LAC_ID):
@@ -214,57 +245,50 @@ def _record(journal: memoryview, at: int, *, padded: bool) -> tuple[Record | Dam
     return (MasterKeyRecord if number == MASTER_KEY_ID else LacRecordAt)(body, ledger, raw), behind
 
 
-def _padding_end(journal: memoryview, at: int) -> int | None:
-    if at + _PAD.size > len(journal):
-        return None
-    size: int = _PAD.unpack_from(journal, at)[1]
-    behind = at + _PAD.size + size
-    if size < 0 or behind > len(journal) or zeros_end(journal[:behind], at + _PAD.size) != behind:
-        return None
-    return behind
-
-
-def _behind(journal: memoryview, at: int, *, padded: bool) -> int | None:
+def _successor(journal: memoryview, at: int, *, padded: bool) -> int | None:
     """Return the position behind what surely stands at `at`; reserved zeros reach to the end."""
-    if zeros_end(journal, at) == len(journal):
-        return len(journal)
-    record, behind = _record(journal, at, padded=padded)
-    if isinstance(record, JournalEntry):
-        return behind if is_entry(journal, at) else None
-    return None if isinstance(record, Damage | UnknownRecord) else behind
+    if is_entry(journal, at):
+        return at + SIZE_FIELD + int(_SIZE.unpack_from(journal, at)[0])
+    part, behind = _meta(journal, at)
+    if part is not None:
+        return None if isinstance(part, Damage | UnknownRecord) else behind
+    if padded and (behind := _padding_end(journal, at)) is not None:
+        return behind
+    return len(journal) if zeros_end(journal, at) == len(journal) else None
 
 
-def _is_cut(journal: memoryview, last: JournalEntry) -> bool:
-    """Whether the last record of a journal is zero from inside its header on."""
-    if last.size <= _HEADER.size or journal[last.at + last.size - 1]:
+def _doubt(
+    journal: memoryview, at: int, run: Run, known: set[int], successor: Successor
+) -> tuple[Damage, int | None] | None:
+    """Take the last entry back if it is the one that is wrong, seen by what follows it at `at`."""
+    if not run.size or run.end() != at or at == len(journal) or is_proven(journal, run.last()):
+        return None
+    inside = find(journal, run.last() + SIZE_FIELD + IDS, at, known, successor)
+    if inside is not None:
+        return overrun(run.pop().last(), inside), inside
+    if zeros_end(journal, at) == len(journal) and _is_cut(journal[run.position[-1] : at]):
+        begin = run.pop().last()
+        return Damage(begin, len(journal) - begin, Reason.TRUNCATED), None
+    return None
+
+
+def _is_cut(record: memoryview) -> bool:
+    """Whether an entry that reserved zeros follow is zero itself from inside its header on."""
+    if len(record) <= HEADER_SIZE or record[-1]:
         return False
-    _, _, lac, length = _HEADER.unpack_from(journal, last.at)
-    if lac < -1 or length < last.size - _HEADER.size - _WIDEST_DIGEST:
-        return True
-    return zeros_end(journal[: last.at + last.size], last.at + IDS) == last.at + last.size
+    _, _, lac, length = _HEADER.unpack_from(record)
+    impossible: bool = lac < NO_ENTRY or length < len(record) - HEADER_SIZE - max(DIGEST_SIZES.values())
+    return impossible or zeros_end(record, IDS) == len(record)
 
 
-def _gap(
-    journal: memoryview, at: int, last: JournalEntry | None, known: set[int], successor: Successor
-) -> tuple[int, Damage | None, int | None]:
-    """Return from where on bytes are not taken, what is wrong there, and where the next record stands.
-
-    The first is before `at` if the record before, `last`, is wrong.
-    """
+def _gap(journal: memoryview, at: int, known: set[int], successor: Successor) -> tuple[Damage | None, int | None]:
+    """Return what is wrong at `at`, where no record stands, and where the next one does."""
     rest = len(journal) - at
     zeros = zeros_end(journal, at)
-    if last is not None and not is_proven(journal, last.at - SIZE_FIELD):
-        begin = last.at - SIZE_FIELD
-        # Nothing fits behind the last record. If records begin inside it, then it is its size that is wrong.
-        inside = find(journal, last.at + IDS, at, known, successor)
-        if inside is not None:
-            return begin, Damage(begin, inside - begin, Reason.BAD_LENGTH, "a size runs over the next record"), inside
-        if zeros == len(journal) and _is_cut(journal, last):
-            return begin, Damage(begin, len(journal) - begin, Reason.TRUNCATED), None
     if zeros == len(journal):
-        return at, None, None
-    if rest < SIZE_FIELD:
-        return at, Damage(at, rest, Reason.TRUNCATED), None
+        return None, None
+    if rest < RECORD.size and zeros - at < SIZE_FIELD:
+        return Damage(at, rest, Reason.TRUNCATED), None
     (size,) = _SIZE.unpack_from(journal, at)
     detail, cut = f"size {size}", False
     if size == 0:
@@ -278,11 +302,11 @@ def _gap(
         reason, detail = Reason.BAD_VALUE, f"ledger {ledger}, entry {number}: not of a 64-bit ledger id"
         behind = at + SIZE_FIELD + size
         if behind == len(journal) or successor(behind) is not None:
-            return at, Damage(at, behind - at, reason, detail), behind
+            return Damage(at, behind - at, reason, detail), behind
     found = find(journal, max(at + 1, zeros - SIZE_FIELD + 1), len(journal), known, successor)
     if found is None:
-        return at, Damage(at, rest, Reason.TRUNCATED if cut else reason, detail), None
-    return at, Damage(at, found - at, reason, detail), found
+        return Damage(at, rest, Reason.TRUNCATED if cut else reason, detail), None
+    return Damage(at, found - at, reason, detail), found
 
 
 def encode(records: Iterable[bytes], version: int = 6, *, alignment: int = ALIGNMENT) -> bytes:

@@ -105,6 +105,10 @@ def decode_ledgers_row(key: bytes, value: bytes) -> LedgerRow | StorageFlags | N
         data.ParseFromString(value)
     except DecodeError as error:
         raise FormatError(Reason.BAD_VALUE, "ledgers row", 0, f"ledger {ledger}: not LedgerData") from error
+    if not data.IsInitialized():
+        raise FormatError(
+            Reason.TRUNCATED, "ledgers row", len(value), f"ledger {ledger}: a required field is not there"
+        )
     return LedgerRow(
         ledger,
         data.fenced,

@@ -296,7 +296,8 @@ def _narrow(groups: KeyedGroups) -> KeyedGroups:
 def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
     """Return the groups of availability bytes, with key 0.
 
-    Runs that were sent one by one are grouped. Groups that overlap or are out of order stand for their union.
+    They are grouped anew, so runs that were sent one by one become groups; groups that overlap or are out of order
+    stand for their union. Only groups of so many runs that they are not laid out are given as they were sent.
 
     Raises:
         FormatError: another version, another length than the number of groups says, or a group that cannot be.
@@ -319,15 +320,12 @@ def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
         raise FormatError(Reason.BAD_VALUE, "availability", _HEADER.size + at * _GROUP.itemsize, detail)
     groups = KeyedGroups(np.zeros(number, np.int64), first, last, size, np.where(many, period, 0))
     begin, end = first[1:], last[:-1] + (size[:-1] - 1)
-    apart = bool(((begin > end) & (begin - end > 1)).all())
-    if apart and many.any():
+    if run_counts(first, last, groups.period).sum(dtype=np.float64) <= _MAX_RUNS + number:
+        apart = (begin > end) & (begin - end > 1)
+        return group_runs(to_runs(groups)) if apart.all() else union(groups)
+    if (begin > end).all():
         return groups
-    runs = run_counts(first, last, groups.period)
-    if runs.sum(dtype=np.float64) > _MAX_RUNS + number:
-        if bool((begin > end).all()):
-            return groups
-        raise FormatError(Reason.BAD_LENGTH, "availability", _HEADER.size, "overlapping groups of too many runs")
-    return group_runs(to_runs(groups)) if apart else union(groups)
+    raise FormatError(Reason.BAD_LENGTH, "availability", _HEADER.size, "overlapping groups of too many runs")
 
 
 # Arrow
