@@ -49,7 +49,6 @@ from reconcile.frozen import (
 )
 from recovery.codecs.store import (
     LAYOUT,
-    LOCKS,
     REPLICATION_DISABLED,
     ROOT,
     UNDERREPLICATION,
@@ -261,11 +260,12 @@ def propose_freeze(store: ControlledStore, root: str, identity: str, past: Past 
                 _demand_admin(root, key, held.acl, identity)
                 changes.append(Change(key, held.acl, after))
         elif key in MADE:
-            above = _rights(store, root, UNDERREPLICATION if key == LOCKS else ROOT, identity)
-            if above is not None and not _may("c", above.acl, identity):
-                raise _powerless(root, key, "CREATE above it", identity)
+            _demand_create(store, root, key, identity)
             changes.append(Change(key, None, closed(former, key, identity)))
-    disable = former if _rights(store, root, REPLICATION_DISABLED, identity) is None else None
+    disable = None
+    if _rights(store, root, REPLICATION_DISABLED, identity) is None:
+        _demand_create(store, root, REPLICATION_DISABLED, identity)
+        disable = former
     notes = tuple(_notes(former, identity))
     return Proposal("freeze", root, node.created_txn, identity, disable, tuple(changes), notes)
 
@@ -295,6 +295,13 @@ def _demand_admin(root: str, key: str, rights: str, identity: str) -> None:
     masked = any(right.scheme == "digest" and right.name.endswith(_MASKED) for right in parse_rights(rights))
     if masked or not _may("a", rights, identity):
         raise _powerless(root, key, "ADMIN", identity)
+
+
+def _demand_create(store: ControlledStore, root: str, key: str, identity: str) -> None:
+    above = _rights(store, root, UNDERREPLICATION, identity) if key.startswith(UNDERREPLICATION) else None
+    above = above or _rights(store, root, ROOT, identity)
+    if above is not None and not _may("c", above.acl, identity):
+        raise _powerless(root, key, "CREATE above it", identity)
 
 
 def _may(perm: str, rights: str, identity: str) -> bool:
