@@ -36,9 +36,9 @@ from typing import Final
 import numpy as np
 
 from recovery.codecs.framing import (
+    DOUBTED,
     IDS,
     RECORD,
-    RUN,
     SIZE_FIELD,
     Entries,
     Run,
@@ -46,8 +46,8 @@ from recovery.codecs.framing import (
     chain,
     find,
     is_entry,
-    is_proven,
     overrun,
+    take_unusual,
     zeros_end,
 )
 from recovery.errors import Damage, FormatError, Reason
@@ -241,28 +241,30 @@ def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[Run | Damage]:
     while True:
         at = chain(log, at, run)
         known.update(run.ledger)
-        if len(run.size) == RUN:
-            # Keep the last one: whether its size can be trusted shows in what follows it.
-            held = run.pop()
-            yield run
-            run = held
+        if run.full():
+            # Keep the last ones: whether they can be believed shows in what follows.
+            done, run = run.split(-DOUBTED)
+            yield done
             continue
         if at >= len(log):
             yield run
             return
-        damage: Damage | None = None
         behind = _special_end(log, at, direct=direct)
-        if behind is None:
-            if not asked:
-                known.update(_listed(log))
-                asked = True
-            if run.size and not is_proven(log, run.last()):
-                # Nothing fits behind the last record. If records begin inside it, then it is its size that is wrong.
-                behind = find(log, run.last() + SIZE_FIELD + IDS, at, known, successor)
-            if behind is not None:
-                damage = overrun(run.pop().last(), behind)
-            else:
-                damage, behind = _gap(log, at, known, successor, direct=direct)
+        if behind is not None:
+            at = behind
+            continue
+        if take_unusual(log, at, run, successor):
+            at = run.end()
+            continue
+        if not asked:
+            known.update(_listed(log))
+            asked = True
+        damage: Damage | None
+        if (wrong := overrun(log, at, run, known, successor)) is not None:
+            index, damage = wrong
+            run, behind = run.split(index)[0], damage.offset + damage.length
+        else:
+            damage, behind = _gap(log, at, known, successor, direct=direct)
         yield run
         if damage is not None:
             yield damage
@@ -329,7 +331,7 @@ def _gap(
     elif size > rest - SIZE_FIELD:
         reason, cut = Reason.BAD_LENGTH, True
     else:
-        reason, detail = Reason.BAD_VALUE, f"ledger {ledger}, entry {number}: not of a 64-bit ledger id"
+        reason, detail = Reason.BAD_VALUE, f"ledger {ledger}, entry {number}"
         behind = at + SIZE_FIELD + size
         if behind == len(log) or successor(behind) is not None:
             return Damage(at, behind - at, reason, detail), behind

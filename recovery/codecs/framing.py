@@ -36,10 +36,12 @@ _CHUNKS: Final = (1 << 12, 1 << 20)
 """Bytes looked at at a time: first and largest, since most gaps are short and some are not."""
 _CHAIN: Final = 3
 """Records that must follow one whose digest cannot be checked."""
+DOUBTED: Final = 16
+"""Records before damage that may be wrong themselves."""
 _WIDEST_DIGEST: Final = max(DIGEST_SIZES.values())
-_ENTRY_IDS: Final = 1 << 48
+_USUAL_IDS: Final = 1 << 48
+"""Entry ids from here on are taken only with more evidence, and reading does not start at them behind damage."""
 _LENGTHS: Final = 1 << 56
-"""Entries beyond these are read where records lead to them, but reading does not start at them behind damage."""
 _CHECKED: Final = 1 << 24
 """Larger entries are not worth a digest at every position that may be one."""
 
@@ -72,17 +74,17 @@ class Run(NamedTuple):
         """Return a run of no entries."""
         return cls([], [], [], [])
 
-    def last(self) -> int:
-        """Return where the record of the last entry begins."""
-        return self.position[-1] - SIZE_FIELD
-
     def end(self) -> int:
         """Return the position behind the last entry."""
         return self.position[-1] + self.size[-1]
 
-    def pop(self) -> "Run":
-        """Take the last entry out, and return it as a run of its own."""
-        return Run(*([column.pop()] for column in self))
+    def split(self, at: int) -> tuple["Run", "Run"]:
+        """Return the entries before and from an index on."""
+        return Run(*(column[:at] for column in self)), Run(*(column[at:] for column in self))
+
+    def full(self) -> bool:
+        """Whether it is time to give entries out."""
+        return len(self.size) >= RUN
 
     def arrays(self) -> Entries:
         """Return the entries as arrays."""
@@ -92,13 +94,13 @@ class Run(NamedTuple):
 def chain(data: memoryview, at: int, run: Run) -> int:
     """Add the entries that follow each other from `at` on, until there are RUN; return where something else stands."""
     ledgers, entries, positions, sizes = (column.append for column in run)
-    unpack, end = RECORD.unpack_from, len(data)
+    unpack, end, usual = RECORD.unpack_from, len(data), _USUAL_IDS
     last = end - RECORD.size
     for _ in range(RUN - len(run.size)):
         if at > last:
             break
         size, ledger, number = unpack(data, at)
-        if size < IDS or ledger < 0 or number < 0:
+        if size < IDS or ledger < 0 or not 0 <= number < usual:
             break
         position = at + SIZE_FIELD
         if position + size > end:
@@ -136,8 +138,8 @@ def is_entry(data: memoryview, at: int) -> bool:
     return bool(
         entry.HEADER_SIZE <= size <= len(data) - at - SIZE_FIELD
         and ledger >= 0
-        and 0 <= number < _ENTRY_IDS
-        and -1 <= lac < _ENTRY_IDS
+        and number >= 0
+        and lac >= -1
         and max(0, size - entry.HEADER_SIZE - _WIDEST_DIGEST) <= length < _LENGTHS
     )
 
@@ -170,9 +172,39 @@ def find(data: memoryview, start: int, stop: int, known: Container[int], success
     return None
 
 
-def overrun(at: int, behind: int) -> Damage:
-    """Return the damage of a record whose size is wrong, seen by the record that begins inside it."""
-    return Damage(at, behind - at, Reason.BAD_LENGTH, "the size of a record runs over the next one")
+def take_unusual(data: memoryview, at: int, run: Run, successor: Successor) -> bool:
+    """Add the entry at `at` if it is one whose id is unusually large, and it is proven or leads to the next record."""
+    if not is_entry(data, at):
+        return False
+    size, ledger, number = RECORD.unpack_from(data, at)
+    behind = at + SIZE_FIELD + size
+    if behind < len(data) and not is_proven(data, at) and successor(behind) is None:
+        return False
+    for column, value in zip(run, (ledger, number, at + SIZE_FIELD, size), strict=True):
+        column.append(value)
+    return True
+
+
+def overrun(
+    data: memoryview, at: int, run: Run, known: Container[int], successor: Successor
+) -> tuple[int, Damage] | None:
+    """Ask which of the last entries is wrong, when nothing fits at `at` behind them.
+
+    An entry with a wrong size hides the records that begin inside it, and can lead to bytes that only look like one.
+
+    Returns:
+        The index of the first entry that is not to be believed, and the damage up to the record that begins inside it;
+        None if none is.
+    """
+    first = len(run.size)
+    while first > max(0, len(run.size) - DOUBTED) and not is_proven(data, run.position[first - 1] - SIZE_FIELD):
+        first -= 1
+    for index in range(first, len(run.size)):
+        begin, end = run.position[index] - SIZE_FIELD, run.position[index] + run.size[index]
+        inside = find(data, begin + RECORD.size, min(end, at), known, successor)
+        if inside is not None:
+            return index, Damage(begin, inside - begin, Reason.BAD_LENGTH, "a size runs over the next record")
+    return None
 
 
 def _leads_on(data: memoryview, at: int, successor: Successor) -> bool:

@@ -39,9 +39,9 @@ from typing import Final
 
 from recovery.codecs.entry import HEADER_SIZE
 from recovery.codecs.framing import (
+    DOUBTED,
     IDS,
     RECORD,
-    RUN,
     SIZE_FIELD,
     Entries,
     Run,
@@ -51,6 +51,7 @@ from recovery.codecs.framing import (
     is_entry,
     is_proven,
     overrun,
+    take_unusual,
     zeros_end,
 )
 from recovery.errors import Damage, FormatError, Reason
@@ -60,6 +61,8 @@ MASTER_KEY_ID: Final = -0x1000
 FENCE_ID: Final = -0x2000
 LAC_ID: Final = -0x8000
 ALIGNMENT: Final = 512
+_LEAST_ID: Final = -0x10000
+"""Ids of special records, known or not, are not below."""
 _MAGIC: Final = b"BKLG"
 _HEADERS: Final = {2: 8, 3: 8, 4: 8, 5: 512, 6: 512}
 _PADDED: Final = 5
@@ -188,22 +191,23 @@ def _walk(journal: memoryview, known: set[int]) -> Iterator[Run | MetaRecord | D
     run = Run.empty()
     while True:
         at = chain(journal, at, run)
-        if len(run.size) == RUN:
-            # Keep the last one: whether it can be trusted shows in what follows it.
-            held = run.pop()
-            known.update(run.ledger)
-            yield run
-            run = held
+        known.update(run.ledger)
+        if run.full():
+            # Keep the last ones: whether they can be believed shows in what follows.
+            done, run = run.split(-DOUBTED)
+            yield done
             continue
         behind = _padding_end(journal, at) if padded else None
         if behind is not None:
             at = behind
             continue
-        known.update(run.ledger)
         part: MetaRecord | Damage | None
         part, behind = _meta(journal, at)
+        if part is None and take_unusual(journal, at, run, successor):
+            at = run.end()
+            continue
         if part is None:
-            part, behind = _doubt(journal, at, run, known, successor) or _gap(journal, at, known, successor)
+            run, part, behind = _broken(journal, at, run, known, successor)
         elif not isinstance(part, Damage):
             known.add(part.ledger)
         yield run
@@ -231,16 +235,18 @@ def _meta(journal: memoryview, at: int) -> tuple[MetaRecord | Damage | None, int
     size, ledger, number = RECORD.unpack_from(journal, at)
     body = at + SIZE_FIELD
     behind = body + size
-    if size < IDS or behind > len(journal) or ledger < 0 or number >= 0:
+    if size < IDS or behind > len(journal) or ledger < 0 or not _LEAST_ID <= number < 0:
         return None, None
-    if number == FENCE_ID:
+    if number == FENCE_ID and size == IDS:
         return FenceRecord(body, ledger), behind
-    if number not in (MASTER_KEY_ID, LAC_ID):
+    if number not in (MASTER_KEY_ID, FENCE_ID, LAC_ID):
         return UnknownRecord(body, ledger, number), behind
     inner = _META.unpack_from(journal, body)[2] if size >= _META.size else -1
-    if not 0 <= inner <= size - _META.size:
-        what = "master key" if number == MASTER_KEY_ID else "explicit LAC"
-        return Damage(at, behind - at, Reason.BAD_LENGTH, f"ledger {ledger}: {what} of {inner} bytes"), behind
+    if number == FENCE_ID or inner != size - _META.size:
+        what = {MASTER_KEY_ID: "master key", FENCE_ID: "fence", LAC_ID: "explicit LAC"}[number]
+        return Damage(
+            at, behind - at, Reason.BAD_LENGTH, f"ledger {ledger}: {what} in a record of {size} bytes"
+        ), behind
     raw = bytes(journal[body + _META.size : body + _META.size + inner])
     return (MasterKeyRecord if number == MASTER_KEY_ID else LacRecordAt)(body, ledger, raw), behind
 
@@ -251,25 +257,24 @@ def _successor(journal: memoryview, at: int, *, padded: bool) -> int | None:
         return at + SIZE_FIELD + int(_SIZE.unpack_from(journal, at)[0])
     part, behind = _meta(journal, at)
     if part is not None:
-        return None if isinstance(part, Damage | UnknownRecord) else behind
+        return None if isinstance(part, Damage) else behind
     if padded and (behind := _padding_end(journal, at)) is not None:
         return behind
     return len(journal) if zeros_end(journal, at) == len(journal) else None
 
 
-def _doubt(
+def _broken(
     journal: memoryview, at: int, run: Run, known: set[int], successor: Successor
-) -> tuple[Damage, int | None] | None:
-    """Take the last entry back if it is the one that is wrong, seen by what follows it at `at`."""
-    if not run.size or run.end() != at or at == len(journal) or is_proven(journal, run.last()):
-        return None
-    inside = find(journal, run.last() + SIZE_FIELD + IDS, at, known, successor)
-    if inside is not None:
-        return overrun(run.pop().last(), inside), inside
-    if zeros_end(journal, at) == len(journal) and _is_cut(journal[run.position[-1] : at]):
-        begin = run.pop().last()
-        return Damage(begin, len(journal) - begin, Reason.TRUNCATED), None
-    return None
+) -> tuple[Run, Damage | None, int | None]:
+    """Return the entries that can be believed, what is wrong at `at` or before, and where the next record stands."""
+    if at < len(journal) and (wrong := overrun(journal, at, run, known, successor)) is not None:
+        index, damage = wrong
+        return run.split(index)[0], damage, damage.offset + damage.length
+    if run.size and run.end() == at and zeros_end(journal, at) == len(journal):
+        begin = run.position[-1] - SIZE_FIELD
+        if not is_proven(journal, begin) and _is_cut(journal[run.position[-1] : at]):
+            return run.split(-1)[0], Damage(begin, len(journal) - begin, Reason.TRUNCATED), None
+    return run, *_gap(journal, at, known, successor)
 
 
 def _is_cut(record: memoryview) -> bool:
@@ -299,7 +304,7 @@ def _gap(journal: memoryview, at: int, known: set[int], successor: Successor) ->
         reason, cut = Reason.BAD_LENGTH, True
     else:
         _, ledger, number = RECORD.unpack_from(journal, at)
-        reason, detail = Reason.BAD_VALUE, f"ledger {ledger}, entry {number}: not of a 64-bit ledger id"
+        reason, detail = Reason.BAD_VALUE, f"ledger {ledger}, entry {number}"
         behind = at + SIZE_FIELD + size
         if behind == len(journal) or successor(behind) is not None:
             return Damage(at, behind - at, reason, detail), behind

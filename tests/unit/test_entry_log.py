@@ -159,3 +159,22 @@ def test_many_records_are_read_in_runs() -> None:
     found = list(entry_log.scan(bytes(log)))
     assert [(part.offset, part.length) for part in found if isinstance(part, Damage)] == [(at, 49)]
     assert len(found) == count
+
+
+@pytest.mark.parametrize("digest", [Digest.CRC32C, Digest.CRC32, Digest.HMAC, Digest.DUMMY])
+def test_no_wrong_size_hides_or_invents_an_entry(digest: Digest) -> None:
+    """Every size that one record may wrongly have, and every record: the others are read, and nothing else is.
+
+    Records without a CRC whose size leads into another one are found if others of known ledgers follow.
+    """
+    bodies = [entry.encode(EntryHeader(5, n, n - 1, 900), bytes(range(7 * n)), digest, b"pw") for n in range(9)]
+    log = entry_log.encode(bodies, with_map=False)
+    whole = [part for part in entry_log.scan(log) if isinstance(part, EntryAt)]
+    ends = {at.position + at.size for at in whole}
+    for victim in whole[:5]:
+        for size in range(-3, len(log) - 1000):
+            if victim.position + size in ends:
+                continue  # a log of fewer records, one of them with a wrong digest
+            raw = log[: victim.position - 4] + struct.pack(">i", size) + log[victim.position :]
+            found = [part for part in entry_log.scan(raw, known=[5]) if isinstance(part, EntryAt)]
+            assert [at for at in found if at.position != victim.position] == [at for at in whole if at != victim]
