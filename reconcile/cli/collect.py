@@ -75,8 +75,7 @@ def collect(
     verdict += ", collected completely" if found.complete else ", NOT complete: what is missing may exist"
     stopped = "stop unknown" if found.dirty is None else "runs, or was killed" if found.dirty else "stopped cleanly"
     details = [
-        f"storage {found.storage}; "
-        + {True: "runs or was killed", False: "stopped cleanly"}.get(found.dirty, "stop unknown"),
+        f"storage {found.storage}; {stopped}",
         *(f"not given, though the cookie names it: {folder}" for folder in found.missing),
     ]
     if found.damaged:
