@@ -1,0 +1,143 @@
+"""Ledgers of real clusters, reconstructed from their bookies' disks, against the metadata that was lost."""
+
+import base64
+import functools
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from recovery.collect import CollectOptions, collect
+from recovery.dataset import open_dataset
+from recovery.infer.prior import Prior, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.refusal import Refusal
+from tests.golden.cases import NAMES, case_dir, operator, truth
+
+CLEAN: Final = ("c01-clean-sorted", "c02-clean-interleaved", "c03-clean-db")
+
+Row = dict[str, Any]
+Recovered = Callable[[str], tuple[dict[int, Row], dict[int, Row]]]
+
+
+@pytest.fixture(scope="module")
+def recovered(tmp_path_factory: pytest.TempPathFactory) -> Recovered:
+    """Gives what is reconstructed of a case, and what was true, both by ledger; made once."""
+
+    @functools.cache
+    def made(name: str) -> tuple[dict[int, Row], dict[int, Row]]:
+        known = operator(name)
+        passwords = tuple(password.encode() for password in known["passwords"])
+        inventories = []
+        for bookie in known["bookies"]:
+            ledgers, indexes, journals = (
+                tuple(case_dir(name) / folder for folder in bookie[role] or ())
+                for role in ("ledgers", "indexes", "journals")
+            )
+            out = tmp_path_factory.mktemp("infer") / "inventory"
+            options = CollectOptions(ledgers, indexes, journals, passwords=passwords)
+            collect(options, out, now=lambda: datetime.now(UTC), progress=lambda _: None)
+            inventories.append(open_dataset(out, "inventory"))
+        copies, bookies, damage = (
+            pa.concat_tables([i.read(table) for i in inventories]) for table in ("copies", "bookies", "damage")
+        )
+        prior = Prior.build(count_shapes(copies, bookies))
+        rows = reconstruct(copies, bookies, damage, prior, Options(passwords=passwords)).to_pylist()
+        return {row["ledger"]: row for row in rows}, {ledger["ledger"]: ledger for ledger in truth(name)["ledgers"]}
+
+    return made
+
+
+def write_sets(size: int, write: int, segments: list[tuple[int, list[str]]], last: int) -> list[set[str]]:
+    """Return who has which entry, by metadata."""
+    found = []
+    for entry in range(last + 1):
+        members = next(names for first, names in reversed(segments) if first <= entry)
+        found.append({members[(entry + i) % size] for i in range(write)})
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_restored_is_what_was_lost(name: str, recovered: Recovered) -> None:
+    """Last entry, length, digest, key and every entry's bookies are the true ones; E and W where they are observed."""
+    found, true = recovered(name)
+    restored = {ledger: row for ledger, row in found.items() if row["outcome"] == "restored" and ledger in true}
+    assert restored
+    for ledger, row in restored.items():
+        was = true[ledger]
+        acked = was["writer"]["acked_last"]
+        assert row["last_entry"] >= (acked if was["last"] is None else was["last"])
+        if was["state"] == "CLOSED":
+            assert (row["last_entry"], row["length"]) == (was["last"], was["length"])
+        if was["format"] != 1:
+            assert row["digest"] == {"MAC": "HMAC"}.get(was["digest"], was["digest"])
+        assert row["grades"]["password"] == "verified"
+        seen = (row["ensemble_size"], row["write_quorum"])
+        if row["grades"]["ensemble_size"] == "observed":
+            assert seen == (was["E"], was["W"])
+        if row["extra"] == 0 and seen[1] == was["W"]:
+            ours = [(segment["first"], segment["members"]) for segment in row["segments"]]
+            theirs = [(first, members) for first, members in was["segments"]]
+            assert write_sets(*seen, ours, row["last_entry"]) == write_sets(
+                was["E"], was["W"], theirs, row["last_entry"]
+            )
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_clusters_come_back_whole(name: str, recovered: Recovered) -> None:
+    """Every ledger with an entry is restored; E and W are others only where one or two entries cannot show them."""
+    found, true = recovered(name)
+    with_entries = {ledger for ledger, was in true.items() if was["last"] >= 0}
+    assert set(found) == with_entries
+    assert {row["outcome"] for row in found.values()} == {"restored"}
+    for ledger, row in found.items():
+        was = true[ledger]
+        if (row["ensemble_size"], row["write_quorum"]) != (was["E"], was["W"]):
+            assert was["last"] < 2
+            assert f"{was['E']}/{was['W']}" in {alternative["value"] for alternative in row["alternatives"]}
+
+
+def test_ensemble_changes_are_right_or_held(recovered: Recovered) -> None:
+    """Segments that are restored begin where they did, within what the entries show; the rest has a reason."""
+    found, true = recovered("c04-ensemble-changes")
+    assert set(found) == set(true)
+    several = 0
+    for ledger, row in found.items():
+        if row["outcome"] == "held":
+            assert row["reason"]
+            assert set(row["holders"]) <= {bookie for _, members in true[ledger]["segments"] for bookie in members}
+            continue
+        starts = [first for first, _ in true[ledger]["segments"]]
+        assert len(row["segments"]) == len(starts)
+        for segment, start in zip(row["segments"], starts, strict=True):
+            assert segment["first_low"] <= start <= segment["first"]
+        several += len(starts) > 1
+    assert several
+
+
+def test_deleted_ledgers_are_seen_where_a_bookie_deleted_them(recovered: Recovered) -> None:
+    """A ledger that some bookie's index lacks and its logs have is not resurrected."""
+    found, true = recovered("c07-deletes")
+    deleted = [row for ledger, row in found.items() if ledger not in true]
+    assert Counter(row["reason"] for row in deleted)[Refusal.DELETED_SOMEWHERE] >= 8
+    assert not [row for row in found.values() if row["ledger"] in true and row["outcome"] == "held"]
+
+
+def test_copies_of_re_replication_are_held(recovered: Recovered) -> None:
+    """What was copied later is told by its LAC, not taken for an ensemble of its own."""
+    found, true = recovered("c06-rereplicated")
+    assert Counter(row["reason"] for row in found.values())[Refusal.RE_REPLICATED] > 10
+    assert set(found) <= set(true)
+
+
+def test_passwords_of_the_operator_open_what_they_made(recovered: Recovered) -> None:
+    """Each restored ledger's key is that of its true password."""
+    found, true = recovered("c01-clean-sorted")
+    keys: dict[bytes, set[bytes]] = {}
+    for ledger, row in found.items():
+        keys.setdefault(base64.b64decode(true[ledger]["password"]), set()).add(row["key"])
+    assert len(keys) > 1
+    assert all(len(values) == 1 for values in keys.values())
