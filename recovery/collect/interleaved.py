@@ -14,8 +14,11 @@ Source: spec bookie-storage §2.
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +41,11 @@ _SMALL: Final = 64 << 10
 """A file of this size or more is read block by block."""
 _BUFFER: Final = 1 << 20
 """What stays in the processor's cache."""
+_BATCH: Final = 112
+"""Files of one page and their headers that fill the buffer."""
 _BLOCK: Final = 1 << 20
+_IN_FLIGHT: Final = 16
+"""Reads that wait for a cold disk at a time."""
 _PAGES: Final = (4096, 2048, 1024, 512)
 """A bookie writes whole pages behind the header; 8192 bytes unless it is configured otherwise."""
 
@@ -65,32 +72,32 @@ def find_files(folders: Sequence[Path], damage: DamageLog) -> Iterator[IndexFile
         folders: the index folders in the bookie's order.
         damage: takes what is in the wrong place, double, or cannot be listed.
     """
-    for high in _subfolders(folders, "", damage):
-        for low in _subfolders(folders, high, damage):
-            yield from _files_in(folders, f"{high}/{low}", damage)
+    tops = dict(enumerate(map(str, folders)))
+    for high, with_high in _subfolders(tops, "", damage):
+        for low, with_low in _subfolders(with_high, high, damage):
+            yield from _files_in(with_low, f"{high}/{low}", damage)
 
 
-def _subfolders(folders: Sequence[Path], inside: str, damage: DamageLog) -> list[str]:
-    names: set[str] = set()
-    for folder in folders:
-        for item in _list(folder / inside, damage):
+def _subfolders(folders: Mapping[int, str], inside: str, damage: DamageLog) -> Iterator[tuple[str, dict[int, str]]]:
+    """Yield the name of each subfolder with its path in each folder that has it, by the folder's number."""
+    found: dict[str, dict[int, str]] = {}
+    for number, folder in folders.items():
+        for item in _list(folder, damage):
             if item.is_dir():
                 if _FOLDER.fullmatch(item.name):
-                    names.add(item.name)
+                    found.setdefault(item.name, {})[number] = item.path
             elif inside:
                 _tell_stray(item, damage)
-    return sorted(names)
+    yield from sorted(found.items())
 
 
-def _list(folder: Path, damage: DamageLog) -> list["os.DirEntry[str]"]:
+def _list(folder: str, damage: DamageLog) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as listing:
             return list(listing)
-    except FileNotFoundError:
-        return []
     except OSError as error:
         detail = error.strerror or "cannot be listed"
-        damage.add(Unread(str(folder), Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
+        damage.add(Unread(folder, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
         return []
 
 
@@ -105,11 +112,11 @@ def _tell_stray(item: "os.DirEntry[str]", damage: DamageLog) -> None:
         damage.add(Unread(item.path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
 
 
-def _files_in(folders: Sequence[Path], inside: str, damage: DamageLog) -> Iterator[IndexFile]:
+def _files_in(folders: Mapping[int, str], inside: str, damage: DamageLog) -> Iterator[IndexFile]:
     whole: dict[int, IndexFile] = {}
     copies: dict[int, IndexFile] = {}
-    for number, folder in enumerate(folders):
-        for item in _list(folder / inside, damage):
+    for number, folder in folders.items():
+        for item in _list(folder, damage):
             name = item.name
             is_copy = name.endswith(".rloc")
             ledger = ledger_of(f"{inside}/{name[:-5] if is_copy else name}")
@@ -136,7 +143,7 @@ class IndexReader:
         self._meter = meter
         self._damage = damage
         self._secrets = secrets
-        self._buffer = bytearray(_BUFFER + _SMALL)
+        self._buffers: list[bytearray] = []
         self._cut: list[tuple[IndexFile, int]] = []
         self._off_page = np.zeros(len(_PAGES), np.int64)
         self._whole = 0
@@ -144,52 +151,42 @@ class IndexReader:
 
     def read(self, files: Iterable[IndexFile]) -> Iterator[Piece]:
         """Yield what the files say. A file that cannot be read whole is damage, and gives what could be read."""
-        view = memoryview(self._buffer)
-        batch: list[IndexFile] = []
-        sizes: list[int] = []
-        at = 0
-        for file in files:
-            try:
-                fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError as error:
-                self._tell_unreadable(file, error)
-                continue
-            try:
-                # One call reads a small file: a local file system gives fewer bytes only at its end.
-                got = os.readv(fd, [view[at : at + _SMALL]])
-                if got == _SMALL:
-                    yield from self._read_large(file, fd)
-                    continue
-            except OSError as error:
-                self._tell_unreadable(file, error)
-                continue
-            finally:
-                os.close(fd)
-            batch.append(file)
-            sizes.append(got)
-            at += (got + 7) & -8
-            if at >= _BUFFER:
-                yield self._read_small(batch, sizes)
-                batch, sizes, at = [], [], 0
-        if batch:
-            yield self._read_small(batch, sizes)
+        todo = iter(files)
+        running: deque[Future[_Loaded]] = deque()
+        # Threads wait for the disk; where nothing waits they cost little.
+        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+            while True:
+                while len(running) < _IN_FLIGHT and (batch := list(islice(todo, _BATCH))):
+                    running.append(pool.submit(_load, batch, self._buffers.pop() if self._buffers else _new_buffer()))
+                if not running:
+                    return
+                loaded = running.popleft().result()
+                if loaded.rest:
+                    running.append(pool.submit(_load, loaded.rest, _new_buffer()))
+                for file, error in loaded.failed:
+                    self._tell_unreadable(file, error)
+                if loaded.files:
+                    yield self._read_small(loaded)
+                self._buffers.append(loaded.buffer)
+                for file in loaded.large:
+                    yield from self._read_large(file)
 
-    def _read_small(self, files: list[IndexFile], sizes: list[int]) -> Piece:
+    def _read_small(self, loaded: "_Loaded") -> Piece:
+        files, sizes = loaded.files, loaded.sizes
         size = np.array(sizes, np.int64)
         word = np.cumsum((size + 7) // 8)
         total = int(word[-1])
         word -= (size + 7) // 8
         ledger = np.array([f.ledger for f in files], np.int64)
         folder = np.array([f.folder for f in files], np.int64)
-        facts, good = self._headers(files, word * 8, size, ledger, folder)
-        words = np.frombuffer(self._buffer, ">i8", total)
+        facts, good = self._headers(loaded, word * 8, size, ledger, folder)
+        words = np.frombuffer(loaded.buffer, ">i8", total)
         filled = words != 0
         filled[(word[good, None] + np.arange(_HEAD_WORDS)).ravel()] = False
         filled[(word + size // 8)[size % 8 > 0]] = False
         for n in np.flatnonzero(~good).tolist():
             filled[word[n] : word[n] + (sizes[n] + 7) // 8] = False
-        for n in self._count_pages(size, good):
-            self._cut.append((files[n], sizes[n]))
+        self._cut.extend((files[n], sizes[n]) for n in self._count_pages(size, good))
         at = np.flatnonzero(filled)
         counts = np.diff(np.append(np.searchsorted(at, word), len(at)))
         self._count(folder, size)
@@ -205,11 +202,9 @@ class IndexReader:
             self.bytes[number] = self.bytes.get(number, 0) + int(size[folder == number].sum())
         self._meter.took(int(size.sum()), len(size))
 
-    def _headers(
-        self, files: list[IndexFile], begin: Ints, size: Ints, ledger: Ints, folder: Ints
-    ) -> tuple[Ints, Mask]:
-        """Return the facts of the headers that can be read, and which these are."""
-        data = np.frombuffer(self._buffer, np.uint8)
+    def _headers(self, loaded: "_Loaded", begin: Ints, size: Ints, ledger: Ints, folder: Ints) -> tuple[Ints, Mask]:
+        """Return the facts of the headers that can be read, and which files have slots behind one."""
+        files, data = loaded.files, np.frombuffer(loaded.buffer, np.uint8)
         front = data[begin[:, None] + np.arange(_SHAPE)]
         number = front.view(">i4")
         usual = (size >= _HEAD) & (number[:, 0] == _MAGIC) & (number[:, 2] == _KEY_SIZE)
@@ -222,7 +217,7 @@ class IndexReader:
         facts[:, KEY] = np.array([self._secrets.key(key.tobytes()) for key in keys], np.int64)[of]
         for n in np.flatnonzero(~usual).tolist():
             start = int(begin[n])
-            fact = self._decode(files[n], memoryview(self._buffer)[start : start + min(int(size[n]), _HEAD)])
+            fact = self._decode(files[n], memoryview(loaded.buffer)[start : start + min(int(size[n]), _HEAD)])
             if fact is not None:
                 facts[n] = fact
                 known[n] = True
@@ -248,11 +243,19 @@ class IndexReader:
         lac = NONE if header.explicit_lac is None else self._secrets.lac(header.explicit_lac)
         return file.ledger, file.folder, int(header.fenced), 0, self._secrets.key(header.master_key), lac
 
-    def _read_large(self, file: IndexFile, fd: int) -> Iterator[Piece]:
+    def _read_large(self, file: IndexFile) -> Iterator[Piece]:
+        try:
+            fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                yield from self._read_blocks(file, fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            self._tell_unreadable(file, error)
+
+    def _read_blocks(self, file: IndexFile, fd: int) -> Iterator[Piece]:
         size = os.fstat(fd).st_size
-        head = bytearray(_HEAD)
-        os.preadv(fd, [head], 0)
-        fact = self._decode(file, memoryview(head))
+        fact = self._decode(file, memoryview(os.pread(fd, _HEAD, 0)))
         if fact is None:
             return
         if self._count_pages(np.array([size]), np.ones(1, np.bool_)):
@@ -260,11 +263,11 @@ class IndexReader:
         none = np.empty(0, np.int64)
         yield Piece(none, none, none, np.array([fact], np.int64))
         read = 0
+        buffer = self._buffers.pop() if self._buffers else _new_buffer()
         for start, end in _data(fd, _HEAD, size - (size - _HEAD) % 8):
             for at in range(start, end, _BLOCK):
-                view = memoryview(self._buffer)[: min(_BLOCK, end - at)]
-                got = os.preadv(fd, [view], at)
-                words = np.frombuffer(self._buffer, ">i8", got // 8)
+                got = os.preadv(fd, [memoryview(buffer)[: min(_BLOCK, end - at)]], at)
+                words = np.frombuffer(buffer, ">i8", got // 8)
                 filled = np.flatnonzero(words)
                 self._meter.took(got)
                 read += got
@@ -274,6 +277,7 @@ class IndexReader:
                     words[filled].astype(np.int64),
                     np.empty((0, FACT_WIDTH), np.int64),
                 )
+        self._buffers.append(buffer)
         self.bytes[file.folder] = self.bytes.get(file.folder, 0) + read
         self._meter.took(0, 1)
 
@@ -302,6 +306,56 @@ class IndexReader:
                 self._damage.add(
                     Unread(file.path, Reason.TRUNCATED, Hides.LEDGER, size, ledger=file.ledger, detail=detail)
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """Small files one behind the other in a buffer, each at a multiple of eight bytes.
+
+    Attributes:
+        buffer: holds `files`, of `sizes`.
+        large: files that are read apart.
+        rest: files that found no room.
+        failed: files that cannot be read.
+    """
+
+    buffer: bytearray
+    files: list[IndexFile]
+    sizes: list[int]
+    large: list[IndexFile]
+    rest: list[IndexFile]
+    failed: list[tuple[IndexFile, OSError]]
+
+
+def _new_buffer() -> bytearray:
+    return bytearray(_BUFFER + _SMALL)
+
+
+def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:
+    loaded = _Loaded(buffer, [], [], [], [], [])
+    view = memoryview(buffer)
+    at = 0
+    for number, file in enumerate(files):
+        if at >= _BUFFER:
+            loaded.rest.extend(files[number:])
+            break
+        try:
+            fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                # One call reads a small file: a local file system gives fewer bytes only at its end.
+                got = os.readv(fd, [view[at : at + _SMALL]])
+            finally:
+                os.close(fd)
+        except OSError as error:
+            loaded.failed.append((file, error))
+            continue
+        if got == _SMALL:
+            loaded.large.append(file)
+            continue
+        loaded.files.append(file)
+        loaded.sizes.append(got)
+        at += (got + 7) & -8
+    return loaded
 
 
 def _data(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
