@@ -24,7 +24,9 @@ COMMANDS: Final = {
     "capture": ("reconcile.cli.recover:capture", "Read a metadata store into a catalog."),
     "recover": ("reconcile.cli.recover:recover", "Turn inventories into a plan that brings lost metadata back."),
     "plan": ("reconcile.cli.plans:plan", "Read a plan, compare two, or cut one into waves."),
+    "rehearse": ("reconcile.cli.verify:rehearse", "Apply a plan where it can do no harm, and read it back."),
     "apply": ("reconcile.cli.recover:apply", "Write what a plan proposes, and nothing over anything."),
+    "verify": ("reconcile.cli.verify:verify", "Read the ledgers of a plan back from bookies' disks."),
     "inspect": ("reconcile.cli.tools:inspect", "Read one file of a bookie by itself."),
     "doctor": ("reconcile.cli.tools:doctor", "Say whether this installation is complete."),
 }

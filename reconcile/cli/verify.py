@@ -1,0 +1,305 @@
+"""The commands that prove a plan: verify, and rehearse."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from reconcile.cli.options import FOLDER, make_output, now, output_options, quoted, store_auth
+from reconcile.cli.output import Output, Result, throttled
+from recovery.errors import InputError
+
+if TYPE_CHECKING:
+    from backends.protocols import MetadataStore
+    from backends.registry import OpenStore
+    from reconcile.verify import Verified
+    from recovery.collect.serving import BookieDisks
+    from recovery.dataset import Dataset
+
+EXIT_FOUND: Final = 3
+EXIT_UNDECIDABLE: Final = 4
+_SHOWN: Final = 10
+_SAMPLE: Final = "1000"
+_ALL: Final = "all"
+
+
+def _number(_context: click.Context, _parameter: click.Parameter, value: str) -> int | None:
+    """Read a number of ledgers; None is all of them."""
+    if value == _ALL:
+        return None
+    if not value.isdigit() or int(value) < 1:
+        raise click.BadParameter("write a number above 0, or all")
+    return int(value)
+
+
+def _by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, list[Path]]:
+    """Read ID=DIR, an id as often as it has folders."""
+    found: dict[str, list[Path]] = {}
+    for value in values:
+        bookie, equals, folder = value.partition("=")
+        if not (bookie and equals and folder):
+            raise click.BadParameter(f"{value!r} is not ID=DIR, e.g. bk1.example.org:3181=/mnt/bk1")
+        found.setdefault(bookie, []).append(Path(folder))
+    return found
+
+
+@contextmanager
+def _opened(disks: Mapping[str, Sequence[Path]], output: Output) -> "Iterator[dict[str, BookieDisks]]":
+    from recovery.collect.serving import open_disks  # noqa: PLC0415 - not for --help
+
+    with ExitStack() as stack:
+        found: dict[str, BookieDisks] = {}
+        with output.progress("opening disks", "bookies") as told:
+            for number, (bookie, folders) in enumerate(disks.items()):
+                found[bookie] = stack.enter_context(open_disks(bookie, folders))
+                told(number + 1, len(disks))
+        yield found
+
+
+@click.command(
+    epilog="Example: bkmeta verify plan --metadata zk+hierarchical://zk1:2181/ledgers --sample all "
+    "--disk bk1:3181=/mnt/bk1 --disk bk2:3181=/mnt/bk2"
+)
+@click.argument("plan", type=FOLDER)
+@click.option("--metadata", "uri", required=True, metavar="URI", help="The store that the plan was applied to.")
+@click.option(
+    "--sample",
+    callback=_number,
+    default=_SAMPLE,
+    show_default=True,
+    metavar="N|all",
+    help="Ledgers drawn by the plan's hash, or all.",
+)
+@click.option(
+    "--disk", "disks", multiple=True, required=True, callback=_by_bookie, metavar="ID=DIR", help="A bookie's folder."
+)
+@output_options
+def verify(plan: Path, uri: str, sample: int | None, disks: dict[str, list[Path]], **shared: Any) -> None:  # noqa: ANN401
+    """Read the ledgers of PLAN back: records from the store, entries through them from bookies' disks. Only reads.
+
+    Every entry is looked for where its bookie would serve it from, and its digest is checked with the password that
+    stands in the record. Give every folder of a bookie, or the folder that they stand in.
+    """
+    from backends.registry import open_store  # noqa: PLC0415 - not for --help
+    from recovery.dataset import open_dataset  # noqa: PLC0415
+
+    output = make_output(shared)
+    dataset = open_dataset(plan, "plan")
+    with open_store(uri, auth=store_auth()) as opened, _opened(disks, output) as bookies:
+        found = _verify(dataset, opened.store, opened.root, bookies, sample, output)
+    result = verified_result("verify", found, bookies, plan)
+    sys.exit(output.show(result))
+
+
+def _verify(
+    dataset: "Dataset",
+    store: "MetadataStore",
+    root: str,
+    bookies: "Mapping[str, BookieDisks]",
+    sample: int | None,
+    output: Output,
+) -> "Verified":
+    from reconcile.verify import verify as run  # noqa: PLC0415 - not for --help
+
+    with output.progress("reading back", "ledgers") as told:
+        return run(dataset, store, root, bookies, sample=sample, progress=throttled(told))
+
+
+def verified_result(command: str, found: "Verified", bookies: "Mapping[str, BookieDisks]", plan: Path) -> Result:
+    """Say what reading back gave."""
+    from reconcile.verify import Outcome, Stored  # noqa: PLC0415 - not for --help
+
+    outcomes = {str(outcome): found.outcomes.get(outcome, 0) for outcome in Outcome}
+    records = {str(stored): found.records.get(stored, 0) for stored in Stored}
+    holds = {str(stored): found.holds.get(stored, 0) for stored in Stored}
+    entries, copies = dict(found.entries), dict(found.copies)
+    readable, unchecked = outcomes[Outcome.READABLE], outcomes[Outcome.UNCHECKED]
+    code = EXIT_FOUND if found.wrong else EXIT_UNDECIDABLE if unchecked else 0
+    verdict = (
+        f"{readable} of {found.looked_at} ledgers are readable, every entry of them from a bookie's disks, "
+        f"{found.full} of them from every bookie that should hold it"
+    )
+    bad = {name: count for name, count in outcomes.items() if name != Outcome.READABLE and count}
+    if bad:
+        verdict = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in bad.items()) + f"; {verdict}"
+    if found.wrong > sum(bad.values()) - unchecked:
+        verdict = f"{found.wrong} ledgers or holds are not as they should be: {verdict}"
+    if not found.looked_at:
+        verdict = "no ledger was looked at" + (": the plan restores none" if not found.ledgers else "")
+    details = [f"ledgers of the plan: {found.ledgers} restored, {found.held} held"]
+    if found.seed:
+        details.append(f"looked at: {found.looked_at} ledgers, drawn with {found.seed}; the rest may differ")
+    details += [
+        f"entries: {entries.get('readable', 0)} readable of {entries.get('looked_at', 0)} looked at",
+        "copies: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(copies.items()) if count),
+    ]
+    details.append("records: " + _counted(records))
+    if found.held:
+        details.append("holds: " + _counted(holds) + "; their entries are not read, nobody can")
+    if found.longer:
+        details.append(f"{found.longer} records are longer than their entries: writers that close with adds pending")
+    details += [f"{one.ledger}: {one.outcome.replace('_', ' ')}; {one.detail}" for one in found.problems[:_SHOWN]]
+    if len(found.problems) > _SHOWN:
+        details.append("more of them with --json")
+    missing = sorted(found.without_disks.items(), key=lambda item: -item[1])
+    if missing:
+        named = ", ".join(f"{bookie} ({count} copies)" for bookie, count in missing[:_SHOWN])
+        details.append(f"no disks were given of {len(missing)} bookies: {named}")
+    for bookie, problems in list(found.incomplete.items())[:_SHOWN]:
+        details.append(f"{bookie} was not looked at whole: {problems[0] if problems else 'no cookie'}")
+    return Result(
+        command,
+        verdict,
+        code,
+        counts={
+            "ledgers": outcomes,
+            "every_copy_good": found.full,
+            "longer_than_entries": found.longer,
+            "records": records,
+            "holds": holds,
+            "entries": entries,
+            "copies": copies,
+        },
+        coverage={
+            "ledgers": found.ledgers,
+            "looked_at": found.looked_at,
+            "held": found.held,
+            "holds_looked_at": sum(found.holds.values()),
+            "sample_seed": found.seed or None,
+            "bookies": sorted(bookies),
+            "without_disks": dict(missing),
+            "incomplete": {bookie: list(problems) for bookie, problems in found.incomplete.items()},
+        },
+        details=details,
+        following=_next(code),
+        facts={
+            "plan": str(plan),
+            "problems": [{**asdict(one), "ledger": str(one.ledger)} for one in found.problems],
+        },
+    )
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count) or "none"
+
+
+def _next(code: int) -> str:
+    if code == EXIT_FOUND:
+        return "look at one of them: bkmeta explain LEDGER --inventory DIR --metadata URI --plan PLAN"
+    if code == EXIT_UNDECIDABLE:
+        return "give the disks that are missing: --disk ID=DIR"
+    return ""
+
+
+@click.command(
+    epilog="Example: bkmeta rehearse plan --metadata zk+hierarchical://zk1:2181/bkmeta-rehearsal/ledgers "
+    "--disk bk1:3181=/mnt/bk1"
+)
+@click.argument("plan", type=FOLDER)
+@click.option("--metadata", "uri", required=True, metavar="URI", help="A root that is absent, or an earlier rehearsal.")
+@click.option("--disk", "disks", multiple=True, callback=_by_bookie, metavar="ID=DIR", help="A bookie's folder.")
+@click.option(
+    "--sample",
+    callback=_number,
+    default=_SAMPLE,
+    show_default=True,
+    metavar="N|all",
+    help="Ledgers read back from disks, or all.",
+)
+@click.option("--remove", "away", is_flag=True, help="Remove the rehearsal of URI instead; only what is marked as one.")
+@output_options
+def rehearse(
+    plan: Path,
+    uri: str,
+    disks: dict[str, list[Path]],
+    sample: int | None,
+    *,
+    away: bool,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Apply PLAN where it can do no harm, and read back what was written. Writes to the root of URI and nowhere else.
+
+    The root must be absent, and is marked before anything else is written in it; or be the marked root of an earlier
+    rehearsal of the same plan, which is gone on with. It stays, to be looked at, until --remove.
+    """
+    from backends.registry import open_store  # noqa: PLC0415 - not for --help
+    from reconcile import rehearse as engine  # noqa: PLC0415
+    from recovery.dataset import open_dataset  # noqa: PLC0415
+
+    output = make_output(shared)
+    dataset = open_dataset(plan, "plan")
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_store(uri, writable=True, auth=store_auth()))
+        if away:
+            if disks:
+                raise InputError("--disk", "has no meaning with --remove", "leave one of them out")
+            with output.progress("removing", "keys") as told:
+                removed = engine.remove(opened.store, opened.root, progress=throttled(told))
+            verdict = f"{removed} keys removed: the rehearsal is gone" if removed else "there is no such root"
+            sys.exit(output.show(Result("rehearse", verdict, 0, {"removed": removed}, {"root": opened.root})))
+        bookies = stack.enter_context(_opened(disks, output))
+        result = _rehearsed(dataset, opened, bookies, sample, output, plan, uri)
+    sys.exit(output.show(result))
+
+
+def _rehearsed(
+    dataset: "Dataset",
+    opened: "OpenStore",
+    bookies: "Mapping[str, BookieDisks]",
+    sample: int | None,
+    output: Output,
+    plan: Path,
+    uri: str,
+) -> Result:
+    from reconcile import apply, rehearse  # noqa: PLC0415 - not for --help
+    from reconcile.errors import PlanError  # noqa: PLC0415
+    from reconcile.plans import overview  # noqa: PLC0415
+
+    dataset.verify()
+    seen = overview(dataset, shown=0)
+    if seen.problems:
+        raise PlanError(str(plan), seen.problems[0], "make the plan again: it is not the one that was reviewed")
+    mark = rehearse.begin(dataset, seen.hash, opened.store, opened.root, now=now)
+    journal = plan / rehearse.JOURNALS / mark.journal
+    with output.progress("writing", "writes") as told:
+        applied = apply.apply(
+            lambda: dataset.batches("actions"),
+            opened.store,
+            opened.root,
+            journal,
+            apply.Options(plan_hash=seen.hash, resume=journal.exists()),
+            now=now,
+            progress=throttled(told),
+        )
+    tallies = {f"{op} {kind}": asdict(tally) for (kind, op), tally in sorted(applied.tallies.items())}
+    written = sum(tally.written + tally.there for tally in applied.tallies.values())
+    planned = sum(tally.planned for tally in applied.tallies.values())
+    verdict = f"{written} of {planned} writes stand in {opened.root}, {applied.checked} keys read back as written"
+    if applied.changed_count:
+        verdict = f"{applied.changed_count} keys do not hold what was written. {verdict}"
+    details = [f"left as it is: {c.key} ({c.reason})" for c in applied.conflicts[:_SHOWN]]
+    details += [f"not as written: {key}" for key in applied.changed[:_SHOWN]]
+    facts: dict[str, object] = {"root": opened.root, "made": mark.made, "journal": str(applied.journal)}
+    counts: dict[str, object] = {"writes": tallies}
+    coverage: dict[str, object] = {"read_back": applied.checked, "changed": applied.changed_count}
+    code = applied.exit_code
+    if bookies:
+        read = verified_result(
+            "rehearse", _verify(dataset, opened.store, opened.root, bookies, sample, output), bookies, plan
+        )
+        verdict = f"{verdict}; {read.verdict}"
+        details += read.details
+        counts, coverage = {**counts, **read.counts}, {**coverage, **read.coverage}
+        facts = {**facts, **read.facts}
+        code = code or read.exit_code
+    else:
+        details.append("no entries were read: give the bookies' disks with --disk ID=DIR")
+    details.append(
+        f"look at it in the store; then remove it: {quoted('bkmeta', 'rehearse', plan, '--metadata', uri)} --remove"
+    )
+    following = quoted("bkmeta", "apply", plan, "--metadata", "URI", "--confirm", seen.hash)
+    return Result("rehearse", verdict, code, counts, coverage, details, following if not code else "", facts)
