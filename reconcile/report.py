@@ -3,9 +3,11 @@
 What is counted is streamed; what is shown ledger by ledger is bounded, and says how much it leaves out.
 """
 
+import logging
 import math
+import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,9 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recovery.dataset import Dataset
+from recovery.dataset import REPORT, Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
+
+logger = logging.getLogger(__name__)
 
 LEDGERS_SHOWN: Final = 60
 """Ledgers with a grid of their own; each costs the reading of a bucket of every inventory."""
@@ -218,6 +222,23 @@ def inventory_page(inventory: Dataset, *, verdict: str, made: datetime) -> str:
             hiding=hiding,
         )
     )
+
+
+def write_page(folder: Path, page: Callable[[], str]) -> None:
+    """Write the report page of a dataset beside it; a disk that refuses costs the page only, and is logged.
+
+    Args:
+        folder: the dataset's.
+        page: makes the page.
+    """
+    path = folder / REPORT
+    try:
+        # A plan's page has no passwords, but it names ledgers and their sizes: its owner's business.
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(page())
+    except OSError as error:
+        logger.warning("%s cannot be written (%s); the dataset beside it is whole", path, error.strerror)
 
 
 def _grid(row: Mapping[str, Any], inventories: Sequence[Dataset]) -> Grid:

@@ -8,7 +8,6 @@ import click
 
 from reconcile.cli.options import FILE, FOLDER, make_output, now, output_options, quoted, read_passwords
 from reconcile.cli.output import Result, throttled
-from recovery.errors import InputError
 
 EXIT_INCOMPLETE: Final = 4
 
@@ -43,9 +42,11 @@ def collect(
     The bookie may be stopped, killed or running; needs neither Java nor Spark. What each folder is for is found by
     what is in it.
     """
-    from recovery.collect.bookie import CollectOptions  # noqa: PLC0415 - 0.5 s that --help does not need
+    from reconcile.report import inventory_page, write_page  # noqa: PLC0415 - 0.5 s that --help does not need
+    from recovery.collect.bookie import CollectOptions  # noqa: PLC0415
     from recovery.collect.bookie import collect as run  # noqa: PLC0415
     from recovery.collect.conf import read_conf  # noqa: PLC0415
+    from recovery.dataset import open_dataset  # noqa: PLC0415
 
     output = make_output(shared)
     if bool(bookie_conf) == bool(ledger_dirs or index_dirs or journal_dirs):
@@ -100,17 +101,5 @@ def collect(
             "out": str(out),
         },
     )
-    _write_page(out, verdict)
+    write_page(out, lambda: inventory_page(open_dataset(out, "inventory"), verdict=verdict, made=now()))
     sys.exit(output.show(result))
-
-
-def _write_page(out: Path, verdict: str) -> None:
-    from reconcile.report import inventory_page  # noqa: PLC0415 - as above
-    from recovery.dataset import REPORT, open_dataset  # noqa: PLC0415
-
-    page = inventory_page(open_dataset(out, "inventory"), verdict=verdict, made=now())
-    try:
-        (out / REPORT).write_text(page, encoding="utf-8")
-    except OSError as error:
-        problem = f"cannot be written ({error.strerror}); the inventory itself is whole"
-        raise InputError(str(out / REPORT), problem, "free space; the page can be done without") from error

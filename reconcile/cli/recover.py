@@ -24,7 +24,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Output, Result, throttled
 from reconcile.errors import GuardRefusedError, PlanError
 from recovery.codecs import store
-from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
+from recovery.dataset import REPORT, Dataset, DatasetWriter, open_dataset, prepare
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def recover(
     """Turn inventories into a plan that brings lost ledger metadata back. Writes nothing but the plan."""
     from reconcile import recover as job  # noqa: PLC0415 - pulls in what only Spark's hosts have
     from reconcile.plan import Passwords  # noqa: PLC0415
+    from reconcile.report import plan_page, write_page  # noqa: PLC0415
     from recovery.spark import session  # noqa: PLC0415
 
     output = make_output(shared)
@@ -157,7 +158,10 @@ def recover(
     )
     with session(master) as spark, output.progress("reconstructing", "tasks") as told:
         recovered = job.recover(request, out, spark, now=now, progress=throttled(told))
-    sys.exit(output.show(_recovered(recovered.manifest, uri, out)))
+    result = _recovered(recovered.manifest, uri, out)
+    made = open_dataset(out, "plan")
+    write_page(out, lambda: plan_page(made, opened_inventories, verdict=result.verdict, made=now()))
+    sys.exit(output.show(result))
 
 
 def _catalog(uri: str) -> Dataset:
@@ -188,6 +192,7 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
         f"ledgers on {len(coverage['scanned'])} bookies: {counts['ledgers']}",
         f"of these in the store already: {counts['in_store_already']}",
         f"the plan: {counts['actions']} writes, hash {manifest['hash']}",
+        f"the report: {out / REPORT}",
     ]
     if coverage["not_complete"]:
         details.append(f"disks not read completely (these bookies get no cookie): {_some(coverage['not_complete'])}")
