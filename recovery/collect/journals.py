@@ -165,6 +165,9 @@ def _hides(one: Journal, end: int) -> Hides:
 def _read(
     one: Journal, data: Mapped, groups: Spool, facts: JournalFacts, damage: DamageLog, *, is_newest: bool
 ) -> None:
+    if data.size < one.mark:
+        detail = f"ends before the mark, {one.mark}"
+        damage.add(Unread(one.file.path, Reason.TRUNCATED, Hides.EVERYTHING, data.size, detail=detail))
     for part in gathered(journal.scan_columns(data.view)):
         if isinstance(part, Entries):
             groups.add(to_rows(to_groups(part.ledger, part.entry)))
