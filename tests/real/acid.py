@@ -20,6 +20,17 @@ from tests.real.cluster import Cluster, ClusterError, bookies_of, encoded
 PROGRAM: Final = Path(sys.executable).with_name("bkmeta")
 FIELDS: Final = ("E", "W", "A", "state", "last", "length", "digest", "password", "custom", "ctime")
 SEGMENT_FIELDS: Final = ("segments_exact", "segments_equivalent", "segments_readable")
+GRADED: Final = {
+    "E": "ensemble_size",
+    "W": "write_quorum",
+    "A": "ack_quorum",
+    "state": "state",
+    "last": "last_entry",
+    "length": "length",
+    "digest": "digest",
+    "segments_equivalent": "segments",
+}
+"""Judged fields that a reconstruction grades, and its names for them. (Even a verified password may stay unwritten.)"""
 
 
 @dataclass(slots=True)
@@ -86,6 +97,15 @@ class Judgement:
     def back(self) -> int:
         """Ledgers that are readable, or kept by a hold without a loss."""
         return self.ledgers.readable + self.ledgers.held_intact
+
+    def overstated(self, plan: Mapping[int, Mapping[str, Any]]) -> dict[tuple[int, str], str]:
+        """Return the grades of a reconstruction that say seen of what is not true, by ledger and field."""
+        grades = {
+            (ledger, name): plan[ledger]["grades"][column]
+            for name, column in GRADED.items()
+            for ledger in self.unequal(name)
+        }
+        return {place: grade for place, grade in grades.items() if grade in ("observed", "verified")}
 
     def unequal(self, name: str) -> set[int]:
         """Return the ledgers that a field is not equal for."""
