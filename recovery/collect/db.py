@@ -8,7 +8,6 @@ Source: spec bookie-storage §5.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from backends.errors import BackendError, NoSuchStoreError
-from backends.rocks import RocksReader, open_read_only
+from backends.rocks import open_read_only
 from recovery.codecs import ledger_db
 from recovery.codecs.ledger_db import LedgerRow, StorageFlags
 from recovery.collect.damage import DamageLog, Hides, Unread
@@ -53,23 +52,21 @@ class Database:
 def read_database(database: Database, meter: Meter, damage: DamageLog, secrets: Interned) -> Iterator[Piece]:
     """Yield what the databases of one folder say."""
     none = np.empty(0, np.int64)
-    with _opened(database.folder / LEDGERS, damage) as rows:
-        if rows is not None:
-            for facts in _facts(rows, database, meter, damage, secrets):
-                yield Piece(none, none, none, np.array(facts, np.int64).reshape(-1, FACT_WIDTH))
-    with _opened(database.folder / LOCATIONS, damage) as rows:
-        if rows is not None:
-            yield from _locations(rows, database, meter, damage)
+    for rows in _read(database.folder / LEDGERS, meter, damage):
+        facts = _facts(rows, database, damage, secrets)
+        yield Piece(none, none, none, np.array(facts, np.int64).reshape(-1, FACT_WIDTH))
+    yield from _locations(database, meter, damage)
 
 
-@contextmanager
-def _opened(folder: Path, damage: DamageLog) -> Iterator[RocksReader | None]:
-    """Open a database; what goes wrong, also while it is read, is damage that hides everything in it."""
+def _read(folder: Path, meter: Meter, damage: DamageLog) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Yield keys and values of a database; what goes wrong is damage that hides everything behind it."""
     try:
         with open_read_only(folder) as reader:
             if reader.damage is not None:
                 damage.add(Unread(str(folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=reader.damage))
-            yield reader
+            for keys, values in reader.items():
+                meter.took(sum(map(len, keys)) + sum(map(len, values)))
+                yield keys, values
     except NoSuchStoreError as error:
         damage.add(Unread(str(folder), Reason.MISSING, Hides.EVERYTHING, detail=str(error)))
     except BackendError as error:
@@ -77,27 +74,24 @@ def _opened(folder: Path, damage: DamageLog) -> Iterator[RocksReader | None]:
 
 
 def _facts(
-    rows: RocksReader, database: Database, meter: Meter, damage: DamageLog, secrets: Interned
-) -> Iterator[list[tuple[int, ...]]]:
-    file = str(rows.folder)
-    for keys, values in rows.items():
-        facts: list[tuple[int, ...]] = []
-        for key, value in zip(keys, values, strict=True):
-            try:
-                row = ledger_db.decode_ledgers_row(key, value)
-            except FormatError as error:
-                detail = f"row {key.hex()}: {error.detail}"
-                damage.add(Unread(file, error.reason, Hides.NOTHING, detail=detail))
-                continue
-            if isinstance(row, LedgerRow):
-                # A rebuild enters every ledger of every journal into every folder: in a foreign one it says nothing.
-                if not (row.rebuilt and database.is_foreign(row.ledger)):
-                    facts.append(_fact(row, database, secrets))
-            elif isinstance(row, StorageFlags) and row.needs_integrity_check:
-                detail = "the bookie's own flags say that entries may be missing (NEEDS_INTEGRITY_CHECK)"
-                damage.add(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
-        meter.took(sum(map(len, keys)) + sum(map(len, values)))
-        yield facts
+    rows: tuple[list[bytes], list[bytes]], database: Database, damage: DamageLog, secrets: Interned
+) -> list[tuple[int, ...]]:
+    file = str(database.folder / LEDGERS)
+    facts: list[tuple[int, ...]] = []
+    for key, value in zip(*rows, strict=True):
+        try:
+            row = ledger_db.decode_ledgers_row(key, value)
+        except FormatError as error:
+            damage.add(Unread(file, error.reason, Hides.NOTHING, detail=f"row {key.hex()}: {error.detail}"))
+            continue
+        if isinstance(row, LedgerRow):
+            # A rebuild enters every ledger of every journal into every folder: in a foreign one it says nothing.
+            if not (row.rebuilt and database.is_foreign(row.ledger)):
+                facts.append(_fact(row, database, secrets))
+        elif isinstance(row, StorageFlags) and row.needs_integrity_check:
+            detail = "the bookie's own flags say that entries may be missing (NEEDS_INTEGRITY_CHECK)"
+            damage.add(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
+    return facts
 
 
 def _fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[int, ...]:
@@ -105,20 +99,17 @@ def _fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[int, .
     return row.ledger, database.source, int(row.fenced), int(row.limbo or False), secrets.key(row.master_key), lac
 
 
-def _locations(rows: RocksReader, database: Database, meter: Meter, damage: DamageLog) -> Iterator[Piece]:
-    file = str(rows.folder)
-    facts = np.empty((0, FACT_WIDTH), np.int64)
+def _locations(database: Database, meter: Meter, damage: DamageLog) -> Iterator[Piece]:
+    folder = database.folder / LOCATIONS
     told: int | None = None
-    for keys, values in rows.items():
+    for keys, values in _read(folder, meter, damage):
         found = ledger_db.decode_locations(keys, values)
-        meter.took(sum(map(len, keys)) + sum(map(len, values)))
         for bad in found.damage:
-            damage.add(Unread(file, bad.reason, Hides.EVERYTHING, detail=bad.detail))
+            damage.add(Unread(str(folder), bad.reason, Hides.EVERYTHING, detail=bad.detail))
         if database.number is not None:
-            foreign = np.unique(found.ledger[found.ledger % database.of != database.number])
-            for ledger in foreign.tolist():
+            for ledger in np.unique(found.ledger[found.ledger % database.of != database.number]).tolist():
                 if ledger != told:
                     detail = f"belongs to folder {ledger % database.of} of {database.of}; the bookie does not find it"
-                    damage.add(Unread(file, Reason.MISPLACED, Hides.NOTHING, ledger=ledger, detail=detail))
+                    damage.add(Unread(str(folder), Reason.MISPLACED, Hides.NOTHING, ledger=ledger, detail=detail))
                 told = ledger
-        yield Piece(found.ledger, found.entry, found.location, facts)
+        yield Piece(found.ledger, found.entry, found.location, np.empty((0, FACT_WIDTH), np.int64))
