@@ -1,0 +1,78 @@
+"""The command: `python -m benchmarks [ROW…] [--ledgers N] [--rounds 5] [--growth] [--data DIR]`."""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from benchmarks.data import default_home
+from benchmarks.measure import RunFailedError
+from benchmarks.pairs import Result, growth, in_turns, table
+from benchmarks.rows import ROWS, Place, Row
+
+_GROWTH: Final = (10_000, 100_000, 1_000_000)
+_FEWEST: Final = 5
+"""Rounds that a figure needs."""
+
+
+def _parsed() -> argparse.Namespace:
+    epilog = "rows:\n" + "\n".join(f"  {row.name:12} {row.compares}; goal {row.goal:g}" for row in ROWS)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Times stages beside the floor that nothing can go below, in turns; lower ratios are better.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [row.name for row in ROWS]
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(names)}; all if none is named")
+    parser.add_argument("--ledgers", type=int, default=100_000, metavar="N", help="default 100,000")
+    parser.add_argument("--rounds", type=int, default=_FEWEST, metavar="N", help=f"that count; {_FEWEST} at least")
+    sizes = ", ".join(f"{size:,}" for size in _GROWTH)
+    parser.add_argument("--growth", action="store_true", help=f"also how time and memory grow: {sizes} ledgers")
+    parser.add_argument("--data", type=Path, default=default_home(), metavar="DIR", help="keeps the data that is made")
+    found = parser.parse_args()
+    unknown = sorted({*found.rows} - {*names})
+    if unknown:
+        parser.error(f"no row is called {', '.join(unknown)}; there are {', '.join(names)}")
+    if found.ledgers < 1 or found.rounds < _FEWEST:
+        parser.error(f"--ledgers must be at least 1, --rounds at least {_FEWEST}")
+    return found
+
+
+def _measured(row: Row, home: Path, ledgers: int, rounds: int) -> Result:
+    with (
+        tempfile.TemporaryDirectory(prefix="bkmeta-bench-", dir=home) as scratch,
+        row.open(Place(home, Path(scratch), ledgers)) as contestants,
+    ):
+        result = in_turns(contestants, ledgers, rounds)
+    print(f"\n{row.name}, {ledgers:,} ledgers, {rounds} rounds in turns; goal {row.goal:g}")
+    print(f"  {row.compares}")
+    for line in table(result):
+        print(f"  {line}")
+    sys.stdout.flush()
+    return result
+
+
+def main() -> None:
+    """Run the rows that were asked for, and print what they came to."""
+    given = _parsed()
+    given.data.mkdir(parents=True, exist_ok=True)
+    print(f"{len(os.sched_getaffinity(0))} cores")
+    for row in ROWS:
+        if given.rows and row.name not in given.rows:
+            continue
+        sizes = _GROWTH if given.growth else (given.ledgers,)
+        results = [_measured(row, given.data, size, given.rounds) for size in sizes]
+        if given.growth:
+            print(f"\n{row.name}, growth")
+            for line in growth(results):
+                print(f"  {line}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except RunFailedError as error:
+        sys.exit(f"benchmarks: {error}")

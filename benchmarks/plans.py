@@ -1,0 +1,53 @@
+"""A plan that creates the records of made-up ledgers, and the same writes for a client that is not ours.
+
+records.bin   every write in the plan's order: int32 size and key, int32 size and value; big-endian
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from benchmarks.inventories import bookie_row, copies
+from benchmarks.ledgers import BOOKIES, CHUNK, PASSWORD, chunk
+from reconcile import plan
+from reconcile.plan import Passwords
+from recovery.codecs.store import Layout
+from recovery.dataset import Part, sort_by_key, write_manifest, write_part
+from recovery.infer.prior import Prior, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.model import tables
+
+RECORDS: Final = "records.bin"
+LAYOUT: Final = Layout.HIERARCHICAL
+_SIZE: Final = struct.Struct(">i")
+
+
+def write(folder: Path, ledgers: int) -> None:
+    """Write a plan of so many creates, and its records."""
+    passwords = Passwords.of([PASSWORD])
+    found = []
+    for number in range(-(-ledgers // CHUNK)):
+        _, rows = copies(chunk(number, ledgers))
+        bookies = pa.concat_tables([bookie_row(name, 0, 0, 0) for name in BOOKIES])
+        prior = Prior.build(count_shapes(rows, bookies))
+        options = Options(passwords=passwords.values)
+        found.append(reconstruct(rows, bookies, tables.DAMAGE.empty_table(), prior, options))
+    every = sort_by_key(pa.concat_tables(found))
+    secrets = bytes(plan.HOLD_PASSWORD_SIZE * every.num_rows)
+    actions = plan.ledger_actions(every, LAYOUT, passwords, secrets)
+    parts: dict[str, list[Part]] = {"actions": [write_part(folder, "actions", "buckets", [actions], secret=True)]}
+    for name in ("findings", "reconstruction"):
+        parts[name] = [write_part(folder, name, "buckets", [tables.PLAN[name].empty_table()], secret=True)]
+    write_manifest(folder, "plan", parts, binding={}, coverage={}, secret=True)
+    with (folder / RECORDS).open("wb") as sink:
+        for key, value in _writes(actions):
+            sink.write(_SIZE.pack(len(key)) + key + _SIZE.pack(len(value)) + value)
+
+
+def _writes(actions: pa.Table) -> Iterator[tuple[bytes, bytes]]:
+    for batch in actions.select(["key", "value"]).to_batches(max_chunksize=CHUNK):
+        keys, values = (batch.column(at).to_pylist() for at in range(2))
+        yield from ((key.encode(), value) for key, value in zip(keys, values, strict=True))

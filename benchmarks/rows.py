@@ -1,0 +1,139 @@
+"""The rows: each names a stage, the floor that it is compared with, and how both are run."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from backends.protocols import Write
+from backends.zookeeper import ZooKeeperStore
+from benchmarks import inventories, plans
+from benchmarks.data import kept
+from benchmarks.ledgers import INSTANCE
+from benchmarks.measure import Cost, RunFailedError, python, run, staying
+from benchmarks.pairs import Contestant
+from benchmarks.zookeeper import BATCH, BATCHES, READS, client, server
+from recovery.codecs import store
+
+_STAGES: Final = "benchmarks.stages"
+_ROOT: Final = "/ledgers"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row works.
+
+    Attributes:
+        home: of data that is kept.
+        scratch: of what stages write; empty before, removed afterwards.
+        ledgers: how many.
+    """
+
+    home: Path
+    scratch: Path
+    ledgers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A stage and its floor.
+
+    Attributes:
+        name: on the command line.
+        goal: the ratio to stay at or below.
+        compares: what with what, in one line.
+        open: makes ready; gives the contestants, the stage first and the floor last.
+    """
+
+    name: str
+    goal: float
+    compares: str
+    open: Callable[[Place], AbstractContextManager[dict[str, Contestant]]]
+
+
+def _whole(place: Place, cost: Cost) -> Cost:
+    """See that a run did all of its work."""
+    if cost.said.get("ledgers") != place.ledgers:
+        raise RunFailedError(f"{place.ledgers} ledgers were there, and the run says {dict(cost.said)}")
+    return cost
+
+
+@contextmanager
+def _reconstruct(place: Place) -> Iterator[dict[str, Contestant]]:
+    folder = kept(place.home, inventories.write, place.ledgers)
+    with ExitStack() as stack:
+        product = stack.enter_context(staying(python(_STAGES, "recover", folder, place.scratch / "plan")))
+        floor = stack.enter_context(staying(python(_STAGES, "pass-through", folder)))
+        yield {
+            "recover": lambda: _whole(place, product.run()),
+            "inference, one core": lambda: _whole(place, run(python(_STAGES, "infer", folder))),
+            "Spark, pass-through": floor.run,
+        }
+
+
+@contextmanager
+def _apply(place: Place) -> Iterator[dict[str, Contestant]]:
+    plan = kept(place.home, plans.write, place.ledgers)
+    java = client(place.home)
+    with server() as hosts:
+
+        def product() -> Cost:
+            run([*java, "delete", hosts, _ROOT])
+            journal = place.scratch / "journal"
+            shutil.rmtree(journal, ignore_errors=True)
+            return _whole(place, run(python(_STAGES, "apply", plan, f"zk://{hosts}{_ROOT}", _ROOT, journal)))
+
+        def floor() -> Cost:
+            run([*java, "delete", hosts, _ROOT])
+            records = str(plan / plans.RECORDS)
+            return _whole(place, run([*java, "create", hosts, _ROOT, records, str(BATCH), str(BATCHES)]))
+
+        yield {"apply": product, "Java, asynchronous": floor}
+
+
+@contextmanager
+def _capture(place: Place) -> Iterator[dict[str, Contestant]]:
+    plan = kept(place.home, plans.write, place.ledgers)
+    java = client(place.home)
+    with server() as hosts:
+        run([*java, "create", hosts, _ROOT, str(plan / plans.RECORDS), str(BATCH), str(BATCHES)])
+        held = ZooKeeperStore(hosts)
+        nodes = {store.LAYOUT: store.layout_bytes(plans.LAYOUT), store.INSTANCE_ID: INSTANCE.encode()}
+        held.write([Write(_ROOT + key, value) for key, value in nodes.items()])
+        held.close()
+        out = place.scratch / "catalog"
+
+        def product() -> Cost:
+            shutil.rmtree(out, ignore_errors=True)
+            return _whole(place, run(python(_STAGES, "capture", f"zk://{hosts}{_ROOT}", out)))
+
+        yield {
+            "capture": product,
+            "Java, asynchronous": lambda: _whole(place, run([*java, "read", hosts, _ROOT, str(READS)])),
+        }
+
+
+ROWS: Final = (
+    Row(
+        "reconstruct",
+        1.5,
+        "`recover` of three copies a ledger, inventories to plan, against Spark that reads the same files, hands every "
+        "row to Python and back, and drops it; both sessions run already",
+        _reconstruct,
+    ),
+    Row(
+        "apply",
+        1.0,
+        "every ledger's record created, journalled and read back twice, against Java's asynchronous client that "
+        f"creates the same in transactions of {BATCH}, {BATCHES} in flight",
+        _apply,
+    ),
+    Row(
+        "capture",
+        1.6,
+        f"a live ZooKeeper to a catalog, against Java's asynchronous client that reads the same, {READS:,} in flight",
+        _capture,
+    ),
+)

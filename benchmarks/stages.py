@@ -1,0 +1,175 @@
+"""Stages of the product, and floors that need Spark, as programs: each prints what it took as JSON.
+
+    capture URI OUT                 a store into a catalog
+    apply PLAN URI ROOT JOURNAL     a plan into a store
+    infer INVENTORIES               nothing but `reconstruct`, on one core, copies read beforehand
+    index FOLDER                    nothing but the index files of one bookie, into groups that are thrown away
+    recover INVENTORIES OUT         stays: `recover` once for each line that it is given
+    pass-through INVENTORIES        stays: Spark reads the same files and hands every row to Python and back
+
+`seconds` is the work alone, without the start of the interpreter, imports and the Spark session.
+"""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from benchmarks.ledgers import BOOKIES, PASSWORD
+from benchmarks.plans import LAYOUT
+from recovery.dataset import Dataset, DatasetWriter, open_dataset
+
+MASTER: Final = "local[2]"
+_BATCH_ROWS: Final = "65536"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _timed(work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    began = time.perf_counter()
+    said = work()
+    return {"seconds": time.perf_counter() - began, **said}
+
+
+def _inventories(folder: str) -> list[str]:
+    return [str(path) for path in sorted(Path(folder).iterdir())]
+
+
+def capture(uri: str, out: str) -> dict[str, Any]:
+    """Capture a store."""
+    from backends.registry import open_store  # noqa: PLC0415 - what other stages do not need is not in their memory
+    from recovery.capture import capture as run  # noqa: PLC0415
+
+    def work() -> Mapping[str, Any]:
+        with (
+            open_store(uri) as opened,
+            DatasetWriter(Path(out), "catalog", binding={"uri": uri}, secret=True) as writer,
+        ):
+            summary = run(opened.store, opened.root, LAYOUT, writer, now=_now)
+        return {"ledgers": summary.ledgers, "complete": summary.complete}
+
+    return _timed(work)
+
+
+def apply(plan: str, uri: str, root: str, journal: str) -> dict[str, Any]:
+    """Apply a plan."""
+    from backends.registry import open_store  # noqa: PLC0415
+    from reconcile import apply as engine  # noqa: PLC0415
+
+    dataset = open_dataset(plan, "plan")
+
+    def work() -> Mapping[str, Any]:
+        options = engine.Options(plan_hash="benchmark")
+        with open_store(uri, writable=True) as opened:
+            found = engine.apply(
+                lambda: dataset.batches("actions"), opened.store, root, Path(journal), options, now=_now
+            )
+        return {"ledgers": sum(t.written for t in found.tallies.values()), "code": found.exit_code}
+
+    return _timed(work)
+
+
+def infer(folder: str) -> dict[str, Any]:
+    """Reconstruct every ledger, in as many pieces as `recover` would cut."""
+    from recovery.infer.prior import Prior, count_shapes  # noqa: PLC0415
+    from recovery.infer.reconstruct import Options, reconstruct  # noqa: PLC0415
+    from recovery.spark import bucket_ranges  # noqa: PLC0415
+
+    pa.set_cpu_count(1)
+    inventories = [open_dataset(path, "inventory") for path in _inventories(folder)]
+    bookies, damage = (pa.concat_tables([i.read(name) for i in inventories]) for name in ("bookies", "damage"))
+    options = Options(passwords=(PASSWORD,))
+    prior: Prior | None = None
+    seconds, ledgers = 0.0, 0
+    for buckets in bucket_ranges(sum(i.rows("copies") for i in inventories)):
+        copies = pa.concat_tables([i.read("copies", buckets=buckets) for i in inventories])
+        prior = prior or Prior.build(count_shapes(copies, bookies))
+        began = time.perf_counter()
+        ledgers += reconstruct(copies, bookies, damage, prior, options).num_rows
+        seconds += time.perf_counter() - began
+    return {"seconds": seconds, "ledgers": ledgers}
+
+
+@contextmanager
+def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Make a plan of inventories, for a store that is empty."""
+    from reconcile.plan import Passwords  # noqa: PLC0415
+    from reconcile.recover import Request, open_inventories  # noqa: PLC0415
+    from reconcile.recover import recover as run  # noqa: PLC0415
+    from recovery.dataset import prepare  # noqa: PLC0415
+    from recovery.spark import session  # noqa: PLC0415
+
+    with session(MASTER) as spark:
+
+        def once() -> dict[str, Any]:
+            shutil.rmtree(out, ignore_errors=True)
+
+            def work() -> Mapping[str, Any]:
+                found: tuple[Dataset, ...] = open_inventories(_inventories(folder))
+                request = Request(found, None, (), LAYOUT, "/ledgers", Passwords.of([PASSWORD]), BOOKIES, None)
+                prepare(Path(out), "plan", secret=True)
+                return {"counts": run(request, Path(out), spark, now=_now).counts}
+
+            said = _timed(work)
+            return {"ledgers": said["counts"]["restored"], **said}
+
+        yield once
+
+
+@contextmanager
+def pass_through(folder: str) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Read the copies of all inventories with Spark, hand them through Python, and drop them."""
+    from recovery.spark import session  # noqa: PLC0415
+
+    files = [str(path) for inventory in _inventories(folder) for path in Path(inventory, "copies").iterdir()]
+
+    def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    with session(MASTER, settings={"spark.sql.execution.arrow.maxRecordsPerBatch": _BATCH_ROWS}) as spark:
+
+        def once() -> dict[str, Any]:
+            def work() -> Mapping[str, Any]:
+                rows = spark.read.parquet(*files)
+                rows.mapInArrow(same, rows.schema).write.format("noop").mode("overwrite").save()
+                return {}
+
+            return _timed(work)
+
+        yield once
+
+
+_ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {"capture": capture, "apply": apply, "infer": infer}
+_STAYING: Final[Mapping[str, Callable[..., AbstractContextManager[Callable[[], dict[str, Any]]]]]] = {
+    "recover": recover,
+    "pass-through": pass_through,
+}
+
+
+def _say(said: Mapping[str, Any]) -> None:
+    print(json.dumps(said), flush=True)
+
+
+def main() -> None:
+    """Run the stage that the arguments name."""
+    name, *arguments = sys.argv[1:]
+    if name in _ENDING:
+        _say(_ENDING[name](*arguments))
+        return
+    with _STAYING[name](*arguments) as once:
+        _say({"ready": True})
+        for _ in sys.stdin:
+            _say(once())
+
+
+if __name__ == "__main__":
+    main()
