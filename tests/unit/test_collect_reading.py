@@ -1,0 +1,163 @@
+"""Reading gently: the rate that holds, what is told on the way, disks that refuse."""
+
+import errno
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from recovery.collect import CollectOptions, Progress, collect
+from recovery.collect.reading import Mapped, Meter
+from recovery.dataset import open_dataset
+from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal
+from tests.unit.collecting import look
+
+BLOCK = 4096
+
+
+class Clock:
+    """Time that passes only by sleeping, or as work is said to take."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        assert seconds > 0
+        self.now += seconds
+
+
+def test_no_stretch_of_time_sees_more_than_the_rate() -> None:
+    """Whatever sizes are read: at most rate x time plus one read; a pause is not saved up for a burst."""
+    clock = Clock()
+    meter = Meter(1000, lambda _: None, clock=lambda: clock.now, sleep=clock.sleep)
+    taken: list[tuple[float, int]] = []
+    for size in (10, 500, 5000, 1, 1, 700):
+        taken.append((clock.now, size))
+        meter.took(size)
+    clock.now += 3600
+    for size in (800, 800, 800):
+        taken.append((clock.now, size))
+        meter.took(size)
+    for start in range(len(taken)):
+        for end in range(start + 1, len(taken)):
+            waited = taken[end][0] - taken[start][0]
+            assert sum(size for _, size in taken[start:end]) <= waited * 1000 + 1e-6
+
+
+def test_without_a_rate_nothing_waits() -> None:
+    """The clock is not even looked at."""
+
+    def never() -> float:
+        raise AssertionError
+
+    Meter(None, lambda _: None, clock=never).took(1 << 40)
+
+
+def test_a_slow_collection_takes_its_time(tmp_path: Path) -> None:
+    """A real one, paced: the bytes that it says it read do not exceed rate x time by more than what is in flight."""
+    made = make_bookie(tmp_path, {ledger: range(50) for ledger in range(20)})
+    options = CollectOptions(made.ledger_dirs, (), made.journal_dirs, max_mb_s=1)
+    begun = datetime.now(UTC)
+    summary = collect(options, tmp_path / "out", now=lambda: datetime.now(UTC), progress=lambda _: None)
+    took = (datetime.now(UTC) - begun).total_seconds()
+    assert summary.bytes_read > 200_000
+    assert took >= summary.bytes_read / 1_000_000 * 0.9
+
+
+def test_progress_goes_through_the_stages_and_only_forward(tmp_path: Path) -> None:
+    """Every stage begins, grows and ends; totals that are known are reached."""
+    made = make_bookie(tmp_path, {5: [0, 1]})
+    write_journal(made, 0x100, [record(5, 2)])
+    told: list[Progress] = []
+    options = CollectOptions(made.ledger_dirs, (), made.journal_dirs)
+    collect(options, tmp_path / "out", now=lambda: datetime.now(UTC), progress=told.append)
+    stages = list(dict.fromkeys(one.stage for one in told))
+    assert stages == ["folders", "journals", "index", "logs", "inventory"]
+    for stage in stages:
+        of_stage = [one for one in told if one.stage == stage]
+        assert [one.bytes for one in of_stage] == sorted(one.bytes for one in of_stage)
+    for stage in ("journals", "logs"):
+        last = [one for one in told if one.stage == stage][-1]
+        assert last.files == last.files_total == 1
+        assert last.bytes >= last.bytes_total > 0
+
+
+class BadDisk:
+    """Refuses to read some stretches of a file, as a disk with bad sectors does."""
+
+    def __init__(self, path: Path, bad: Sequence[range]) -> None:
+        self._read = os.preadv
+        self._path = path
+        self._bad = bad
+
+    def preadv(self, fd: int, buffers: Sequence[memoryview], at: int) -> int:
+        """Stands for os.preadv."""
+        size = sum(len(buffer) for buffer in buffers)
+        if Path(f"/proc/self/fd/{fd}").readlink() == self._path:
+            for bad in self._bad:
+                if at < bad.stop and at + size > bad.start:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return self._read(fd, buffers, at)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> BookieDir:
+    """A bookie whose log goes over many blocks."""
+    return make_bookie(tmp_path / "bookie", {5: range(300), 6: range(300)})
+
+
+def test_what_a_disk_refuses_is_zeros_in_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the blocks that cannot be read are lost, and they are told."""
+    path = tmp_path / "file"
+    raw = os.urandom(10 * BLOCK)
+    path.write_bytes(raw)
+    disk = BadDisk(path, [range(3 * BLOCK + 5, 3 * BLOCK + 6), range(7 * BLOCK, 9 * BLOCK)])
+    monkeypatch.setattr(os, "preadv", disk.preadv)
+    with Mapped(path, Meter(None, lambda _: None)) as file:
+        file.load()
+        assert file.unreadable == [(3 * BLOCK, BLOCK), (7 * BLOCK, 2 * BLOCK)]
+        expected = bytearray(raw)
+        for at, length in file.unreadable:
+            expected[at : at + length] = bytes(length)
+        assert bytes(file.view) == expected
+
+
+def test_bad_sectors_of_a_log_cost_what_is_on_them(
+    made: BookieDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan goes on behind them; where entries cannot be read, the run goes on and says so."""
+    disk = BadDisk(made.log(), [range(2 * BLOCK, 3 * BLOCK)])
+    monkeypatch.setattr(os, "preadv", disk.preadv)
+    seen = look(made, tmp_path, deep=True)
+    held = seen.entries("index", 5) + seen.entries("index", 6)
+    assert 450 < len(held) < 600
+    assert ("unreadable", None, True) in seen.reasons()
+    assert {("dangling", 5, True), ("dangling", 6, True)} & seen.reasons()
+    assert not seen.bookie["complete"]
+    assert [folder["unread"] > 0 for folder in seen.bookie["dirs"] if folder["role"] == "ledger"] == [True]
+
+
+def test_a_last_entry_on_a_bad_sector_is_not_held(
+    made: BookieDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before it counts; nothing hangs."""
+    size = made.log().stat().st_size
+    disk = BadDisk(made.log(), [range(size - 60, size)])
+    monkeypatch.setattr(os, "preadv", disk.preadv)
+    seen = look(made, tmp_path)
+    assert max(seen.entries("index", 6)) < 299
+    assert max(seen.entries("index", 5)) == 299
+    assert not seen.bookie["complete"]
+
+
+def test_a_file_that_grows_or_goes_is_no_reason_to_stop(made: BookieDir, tmp_path: Path) -> None:
+    """A log that is a link to nowhere: its entries dangle, the rest is read."""
+    made.log().rename(tmp_path / "moved")
+    made.log().symlink_to(tmp_path / "nowhere")
+    seen = look(made, tmp_path)
+    assert ("unreadable", None, True) in seen.reasons()
+    assert {("dangling", 5, True), ("dangling", 6, True)} <= seen.reasons()
+    assert open_dataset(tmp_path / "inventory", "inventory").rows("copies") == 2
