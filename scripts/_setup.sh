@@ -42,6 +42,12 @@ want_python() {
 
 java_major() { java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1; }
 
+want_java_runtime() {
+  local major
+  major=$(java_major || true)
+  [ "${major:-0}" -ge 17 ] || want default-jre-headless "Java 17 or later, for Spark and for ZooKeeper"
+}
+
 want_java() {
   local major
   major=$(java_major || true)
