@@ -1,0 +1,207 @@
+"""The command for the first ten minutes: preflight."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from backends.errors import UnavailableError
+from reconcile.cli.options import AUTH_VARIABLE, FILE, make_output, output_options, store_auth
+from reconcile.cli.output import Result
+
+if TYPE_CHECKING:
+    from reconcile.preflight import Report
+
+FIRST_TEN_MINUTES: Final = (
+    (
+        "Suspend whatever acts on its own: operators, Helm jobs, init containers, liveness probes.",
+        "They initialise clusters again.",
+    ),
+    (
+        "On each bookie: kill -STOP. Never kill -CONT, and no clean stop:",
+        "both commit deletes that are pending.",
+    ),
+    (
+        "Copy dataDir and dataLogDir of EVERY ZooKeeper server. Do not restart those servers:",
+        "a restart, or autopurge, destroys good snapshots.",
+    ),
+    ("Take a snapshot of the bookies' volumes.",),
+    (
+        "Then kill -KILL the bookies. Where journalWriteData=false, ask somebody who knows first:",
+        "entries may be in memory only.",
+    ),
+    ("Never run metaformat. Never run initnewcluster.",),
+)
+"""What to do so that nothing more is lost, in this order; true whatever the store says."""
+LEDGERS_ONLY: Final = "This brings ledgers back, not topics: the upper layer's own records come from ZooKeeper's files."
+
+EXIT_FOUND: Final = 3
+EXIT_UNDECIDABLE: Final = 4
+_ANSWER_S: Final = 5.0
+_PATIENCE_S: Final = 10.0
+_ASKED_AT_ONCE: Final = 16
+_LAYOUTS_TO_FREEZE: Final = ("hierarchical", "longhierarchical")
+_COLLECT: Final = "on each bookie's host: bkmeta collect --bookie-conf bk_server.conf --out inventory/BOOKIE"
+
+
+@click.command(
+    epilog="Example: bkmeta preflight --metadata zk+hierarchical://zk1:2181/ledgers --inventory inv/bk1 "
+    "--inventory inv/bk2 --bookie-conf bk1/bk_server.conf --http bk2:8080"
+)
+@click.option("--metadata", "uri", metavar="URI", help="The store, named as in bk_server.conf.")
+@click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="What one bookie holds; of each bookie.")
+@click.option("--bookie-conf", "confs", multiple=True, type=FILE, help="A bookie's configuration file.")
+@click.option("--http", "addresses", multiple=True, metavar="HOST:PORT", help="A bookie's HTTP admin API.")
+@output_options
+def preflight(
+    uri: str | None,
+    inventories: tuple[str, ...],
+    confs: tuple[Path, ...],
+    addresses: tuple[str, ...],
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Say what to do in the first ten minutes, then whether data can be deleted right now. Reads only.
+
+    The first part is printed before anything is connected to. The second needs --metadata, and says the more the
+    more of the bookies' inventories it is given.
+    """
+    # With --json people still read it, and programs get stdout for themselves.
+    _print_first_ten_minutes(to_stderr=bool(shared["as_json"]))
+    output = make_output(shared)
+    if uri is None:
+        more = "bkmeta preflight --metadata URI --inventory DIR … says whether data can be deleted right now"
+        sys.exit(output.show(_result("the store was not looked at: --metadata was not given", 0, following=more)))
+    sys.exit(output.show(_examined(uri, inventories, confs, addresses)))
+
+
+def _print_first_ten_minutes(*, to_stderr: bool) -> None:
+    click.echo("THE FIRST TEN MINUTES, so that nothing more is lost:", err=to_stderr)
+    for number, lines in enumerate(FIRST_TEN_MINUTES, 1):
+        for at, line in enumerate(lines):
+            click.echo(f"  {number}. {line}" if at == 0 else f"     {line}", err=to_stderr)
+    click.echo(f"  {LEDGERS_ONLY}\n", err=to_stderr)
+    (sys.stderr if to_stderr else sys.stdout).flush()
+
+
+def _result(verdict: str, code: int, *, following: str, **more: Any) -> Result:  # noqa: ANN401 - Result's fields
+    facts = {
+        "first_ten_minutes": [" ".join(lines) for lines in FIRST_TEN_MINUTES],
+        "next": following,
+        **more.pop("facts", {}),
+    }
+    return Result("preflight", verdict, code, following=following, facts=facts, **more)
+
+
+def _examined(uri: str, inventories: Sequence[str], confs: Sequence[Path], addresses: Sequence[str]) -> Result:
+    # All after the first ten minutes are printed: pyarrow alone takes longer than printing them.
+    from backends.registry import open_store, parse_store_uri  # noqa: PLC0415
+    from reconcile import preflight as engine  # noqa: PLC0415
+    from reconcile import settings  # noqa: PLC0415
+    from recovery.codecs.store import Layout  # noqa: PLC0415
+    from recovery.dataset import open_dataset  # noqa: PLC0415
+
+    parse_store_uri(uri)
+    opened_inventories = [open_dataset(path, "inventory") for path in inventories]
+    with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="http") as pool:
+        asked = pool.map(settings.ask, addresses)
+        known = [*(settings.read_file(path) for path in confs), *asked]
+    try:
+        with open_store(uri, auth=store_auth(), session_s=_ANSWER_S, patience_s=_PATIENCE_S) as opened:
+            named = Layout(opened.layout_hint) if opened.layout_hint else None
+            report = engine.examine(opened.store, opened.root, named, opened_inventories, known, now=datetime.now(UTC))
+    except UnavailableError as error:
+        return _result(
+            f"UNDECIDED: {error}. While bookies cannot list it either they delete nothing; one that comes back empty "
+            "makes them delete everything",
+            EXIT_UNDECIDABLE,
+            following="stop the bookies before anybody starts the store again: kill -STOP",
+            coverage={"store": "not available"},
+        )
+    return _said(report, uri, inventories)
+
+
+def _said(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
+    worst = report.level.value
+    first = report.findings[0]
+    text = first.text
+    if worst == "ok":
+        text = next(finding.text for finding in report.findings if finding.subject == "ledgers")
+    code = EXIT_FOUND if worst in ("critical", "warning") else EXIT_UNDECIDABLE if report.undecided else 0
+    rest = [finding for finding in report.findings if finding.text != text]
+    details = [
+        finding.text if finding.level == "ok" else f"{finding.level.upper()}: {finding.text}" for finding in rest
+    ]
+    details += [f"not read: settings from {one.source} ({one.problem})" for one in report.unread]
+    if worst in ("critical", "warning") and report.bookies:
+        details += ["", "stop the bookies in this order, kill -STOP each, before anything else is tried:"]
+        details += [f"  {number}. {line}" for number, line in enumerate(_stop_order(report), 1)]
+    return _result(
+        f"{worst.upper()}: {text}",
+        code,
+        counts=dict(report.counts),
+        coverage={
+            "listed_whole": report.listed_whole,
+            "compared_with": report.compared,
+            "not_compared_with": report.not_compared,
+            "settings_unread": [asdict(one) for one in report.unread],
+        },
+        details=details,
+        following=_following(report, uri, inventories),
+        facts={
+            "level": worst,
+            "root": report.root,
+            "layout": report.layout,
+            "findings": [{"level": f.level, "subject": f.subject, "text": f.text} for f in report.findings],
+            "bookies": [
+                {
+                    "id": bookie.id,
+                    "registered": bookie.registered,
+                    "inventory": bookie.inventory,
+                    "gc_wait_ms": bookie.wait_ms,
+                    "settings": asdict(bookie.settings) if bookie.settings else None,
+                }
+                for bookie in report.bookies
+            ],
+            "freeze": None
+            if report.freeze is None
+            else {
+                "state": report.freeze.state,
+                "open": report.freeze.open,
+                "identity": report.freeze.identity,
+                "replication_disabled": report.freeze.replication_disabled,
+            },
+            "auditor": report.auditor,
+        },
+    )
+
+
+def _stop_order(report: "Report") -> list[str]:
+    from reconcile.preflight import stop_order  # noqa: PLC0415 - pyarrow
+
+    return stop_order(report.bookies)
+
+
+def _following(report: "Report", uri: str, inventories: Sequence[str]) -> str:
+    frozen = report.freeze is not None and report.freeze.frozen
+    given = [word for path in inventories for word in ("--inventory", path)]
+    lacking = report.level == "critical" or bool(report.counts.get("ledgers_absent"))
+    if report.level == "critical" and not frozen:
+        if report.root == "present" and report.layout in _LAYOUTS_TO_FREEZE:
+            return f"{AUTH_VARIABLE}=bkmeta:SECRET {shlex.join(['bkmeta', 'freeze', '--metadata', uri])}"
+        return "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then " + _COLLECT
+    if not inventories:
+        again = shlex.join(["bkmeta", "preflight", "--metadata", uri])
+        return f"{_COLLECT}; then {again} --inventory inventory/BOOKIE …"
+    if report.not_compared:
+        return f"{_COLLECT}; not looked at yet: {', '.join(report.not_compared[:5])}"
+    if lacking:
+        return shlex.join(["bkmeta", "recover", *given, "--metadata", uri, "--out", "plan"])
+    return (
+        shlex.join(["bkmeta", "capture", "--metadata", uri, "--out", "catalog"]) + "  (daily: the cheapest insurance)"
+    )
