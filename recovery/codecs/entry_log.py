@@ -37,14 +37,11 @@ import numpy as np
 
 from recovery.codecs.framing import (
     DOUBTED,
-    IDS,
-    RECORD,
     SIZE_FIELD,
     Entries,
     Run,
-    Successor,
     chain,
-    find,
+    gap,
     is_entry,
     overrun,
     take_unusual,
@@ -253,7 +250,7 @@ def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[Run | Damage]:
         if behind is not None:
             at = behind
             continue
-        if take_unusual(log, at, run, successor):
+        if take_unusual(log, at, run, known, successor):
             at = run.end()
             continue
         if not asked:
@@ -263,8 +260,10 @@ def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[Run | Damage]:
         if (wrong := overrun(log, at, run, known, successor)) is not None:
             index, damage = wrong
             run, behind = run.split(index)[0], damage.offset + damage.length
+        elif direct and zeros_end(log, at) == len(log):
+            damage, behind = None, None
         else:
-            damage, behind = _gap(log, at, known, successor, direct=direct)
+            damage, behind = gap(log, at, known, successor)
         yield run
         if damage is not None:
             yield damage
@@ -310,32 +309,3 @@ def _special_end(log: memoryview, at: int, *, direct: bool) -> int | None:
 
 def _entry_end(log: memoryview, at: int) -> int | None:
     return at + SIZE_FIELD + _SIZE.unpack_from(log, at)[0] if is_entry(log, at) else None
-
-
-def _gap(
-    log: memoryview, at: int, known: set[int], successor: Successor, *, direct: bool
-) -> tuple[Damage | None, int | None]:
-    """Return what is wrong at `at`, where no record stands, and where the next one does."""
-    rest = len(log) - at
-    zeros = zeros_end(log, at)
-    if zeros == len(log):
-        return (None if direct else Damage(at, rest, Reason.ZEROS)), None
-    if rest < RECORD.size:
-        return Damage(at, rest, Reason.TRUNCATED), None
-    size, ledger, number = RECORD.unpack_from(log, at)
-    detail, cut = f"size {size}", False
-    if size == 0:
-        reason = Reason.ZEROS
-    elif size < IDS:
-        reason = Reason.BAD_LENGTH
-    elif size > rest - SIZE_FIELD:
-        reason, cut = Reason.BAD_LENGTH, True
-    else:
-        reason, detail = Reason.BAD_VALUE, f"ledger {ledger}, entry {number}"
-        behind = at + SIZE_FIELD + size
-        if behind == len(log) or successor(behind) is not None:
-            return Damage(at, behind - at, reason, detail), behind
-    found = find(log, max(at + 1, zeros - SIZE_FIELD + 1), len(log), known, successor)
-    if found is None:
-        return Damage(at, rest, Reason.TRUNCATED if cut else reason, detail), None
-    return Damage(at, found - at, reason, detail), found

@@ -94,13 +94,13 @@ class Run(NamedTuple):
 def chain(data: memoryview, at: int, run: Run) -> int:
     """Add the entries that follow each other from `at` on, until there are RUN; return where something else stands."""
     ledgers, entries, positions, sizes = (column.append for column in run)
-    unpack, end, usual = RECORD.unpack_from, len(data), _USUAL_IDS
+    unpack, end, least, usual = RECORD.unpack_from, len(data), entry.HEADER_SIZE, _USUAL_IDS
     last = end - RECORD.size
     for _ in range(RUN - len(run.size)):
         if at > last:
             break
         size, ledger, number = unpack(data, at)
-        if size < IDS or ledger < 0 or not 0 <= number < usual:
+        if size < least or ledger < 0 or not 0 <= number < usual:
             break
         position = at + SIZE_FIELD
         if position + size > end:
@@ -172,13 +172,16 @@ def find(data: memoryview, start: int, stop: int, known: Container[int], success
     return None
 
 
-def take_unusual(data: memoryview, at: int, run: Run, successor: Successor) -> bool:
-    """Add the entry at `at` if it is one whose id is unusually large, and it is proven or leads to the next record."""
+def take_unusual(data: memoryview, at: int, run: Run, known: Container[int], successor: Successor) -> bool:
+    """Add the entry at `at` if it is one with an unusually large id.
+
+    Its ledger must be known, its CRC right, or another record or the end of the source behind it.
+    """
     if not is_entry(data, at):
         return False
     size, ledger, number = RECORD.unpack_from(data, at)
     behind = at + SIZE_FIELD + size
-    if behind < len(data) and not is_proven(data, at) and successor(behind) is None:
+    if ledger not in known and behind < len(data) and not is_proven(data, at) and successor(behind) is None:
         return False
     for column, value in zip(run, (ledger, number, at + SIZE_FIELD, size), strict=True):
         column.append(value)
@@ -205,6 +208,41 @@ def overrun(
         if inside is not None:
             return index, Damage(begin, inside - begin, Reason.BAD_LENGTH, "a size runs over the next record")
     return None
+
+
+def gap(
+    data: memoryview, at: int, known: Container[int], successor: Successor, *, cut: bool = False
+) -> tuple[Damage, int | None]:
+    """Return what is wrong at `at`, where no record stands, and where the next one does.
+
+    Args:
+        data: the whole source.
+        at: behind the last record.
+        known: as for `find`.
+        successor: as for `find`.
+        cut: what stands there runs past the end of the source; a record that does is seen here.
+    """
+    rest = len(data) - at
+    zeros = zeros_end(data, at)
+    if zeros == len(data):
+        return Damage(at, rest, Reason.ZEROS), None
+    if rest < RECORD.size:
+        return Damage(at, rest, Reason.TRUNCATED), None
+    size, ledger, number = RECORD.unpack_from(data, at)
+    behind = at + SIZE_FIELD + size
+    detail = f"size {size}, ledger {ledger}, entry {number}"
+    if size == 0:
+        reason, detail = Reason.ZEROS, ""
+    elif size < IDS or behind > len(data):
+        reason, detail, cut = Reason.BAD_LENGTH, f"size {size}", cut or size >= IDS
+    else:
+        reason = Reason.BAD_LENGTH if size < entry.HEADER_SIZE and min(ledger, number) >= 0 else Reason.BAD_VALUE
+        if behind == len(data) or successor(behind) is not None:
+            return Damage(at, behind - at, reason, detail), behind
+    found = find(data, max(at + 1, zeros - SIZE_FIELD + 1), len(data), known, successor)
+    if found is None:
+        return Damage(at, rest, Reason.TRUNCATED if cut else reason, detail), None
+    return Damage(at, found - at, reason, detail), found
 
 
 def _leads_on(data: memoryview, at: int, successor: Successor) -> bool:

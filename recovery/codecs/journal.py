@@ -47,7 +47,7 @@ from recovery.codecs.framing import (
     Run,
     Successor,
     chain,
-    find,
+    gap,
     is_entry,
     is_proven,
     overrun,
@@ -155,8 +155,8 @@ def scan(journal: bytes | memoryview, *, known: Iterable[int] = ()) -> Iterator[
     - Reserved zeros up to the end of the file, or the end of the file itself, are its normal end: nothing is yielded.
     - A last record that runs past the end of the file, or is zero from inside its header on, was cut by a crash: one
       Damage TRUNCATED up to the end of the file. Nothing of it was acknowledged.
-    - A record that was cut inside its payload, with reserved zeros behind, cannot be told from a whole one here: check
-      the digest of the last entry.
+    - An entry that was cut inside its payload, with reserved zeros behind, cannot be told from a whole one here, nor
+      one that is nothing but a header: check the digest of the last entry.
 
     All other Damage lies before records that were found again (zeros in the middle included), or hides what was not.
 
@@ -203,7 +203,7 @@ def _walk(journal: memoryview, known: set[int]) -> Iterator[Run | MetaRecord | D
             continue
         part: MetaRecord | Damage | None
         part, behind = _meta(journal, at)
-        if part is None and take_unusual(journal, at, run, successor):
+        if part is None and take_unusual(journal, at, run, known, successor):
             at = run.end()
             continue
         if part is None:
@@ -270,11 +270,15 @@ def _broken(
     if at < len(journal) and (wrong := overrun(journal, at, run, known, successor)) is not None:
         index, damage = wrong
         return run.split(index)[0], damage, damage.offset + damage.length
-    if run.size and run.end() == at and zeros_end(journal, at) == len(journal):
+    rest = len(journal) - at
+    if zeros_end(journal, at) < len(journal):
+        padding = bytes(journal[at : at + SIZE_FIELD]) == _SIZE.pack(_PADDING) and rest < _PAD.size + ALIGNMENT
+        return run, *gap(journal, at, known, successor, cut=padding)
+    if run.size and run.end() == at:
         begin = run.position[-1] - SIZE_FIELD
         if not is_proven(journal, begin) and _is_cut(journal[run.position[-1] : at]):
             return run.split(-1)[0], Damage(begin, len(journal) - begin, Reason.TRUNCATED), None
-    return run, *_gap(journal, at, known, successor)
+    return run, None, None
 
 
 def _is_cut(record: memoryview) -> bool:
@@ -284,34 +288,6 @@ def _is_cut(record: memoryview) -> bool:
     _, _, lac, length = _HEADER.unpack_from(record)
     impossible: bool = lac < NO_ENTRY or length < len(record) - HEADER_SIZE - max(DIGEST_SIZES.values())
     return impossible or zeros_end(record, IDS) == len(record)
-
-
-def _gap(journal: memoryview, at: int, known: set[int], successor: Successor) -> tuple[Damage | None, int | None]:
-    """Return what is wrong at `at`, where no record stands, and where the next one does."""
-    rest = len(journal) - at
-    zeros = zeros_end(journal, at)
-    if zeros == len(journal):
-        return None, None
-    if rest < RECORD.size and zeros - at < SIZE_FIELD:
-        return Damage(at, rest, Reason.TRUNCATED), None
-    (size,) = _SIZE.unpack_from(journal, at)
-    detail, cut = f"size {size}", False
-    if size == 0:
-        reason = Reason.ZEROS
-    elif size < IDS:
-        reason, cut = Reason.BAD_LENGTH, size == _PADDING and rest < _PAD.size + ALIGNMENT
-    elif size > rest - SIZE_FIELD:
-        reason, cut = Reason.BAD_LENGTH, True
-    else:
-        _, ledger, number = RECORD.unpack_from(journal, at)
-        reason, detail = Reason.BAD_VALUE, f"ledger {ledger}, entry {number}"
-        behind = at + SIZE_FIELD + size
-        if behind == len(journal) or successor(behind) is not None:
-            return Damage(at, behind - at, reason, detail), behind
-    found = find(journal, max(at + 1, zeros - SIZE_FIELD + 1), len(journal), known, successor)
-    if found is None:
-        return Damage(at, rest, Reason.TRUNCATED if cut else reason, detail), None
-    return Damage(at, found - at, reason, detail), found
 
 
 def encode(records: Iterable[bytes], version: int = 6, *, alignment: int = ALIGNMENT) -> bytes:

@@ -8,6 +8,8 @@ from recovery.model.metadata import Digest
 
 LEDGERS = st.one_of(st.integers(0, 5), st.integers(0, (1 << 63) - 1))
 IDS = st.one_of(st.integers(0, 300), st.integers(0, (1 << 63) - 1))
+USUAL = st.one_of(st.integers(0, 300), st.integers(0, (1 << 48) - 1))
+"""Entry ids as clients give them; larger ones need more evidence where a source is damaged."""
 PASSWORDS = st.sampled_from([b"", b"secret"])
 
 
