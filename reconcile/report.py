@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.reasons import in_words
 from recovery.dataset import REPORT, Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -170,6 +171,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
         if len(restored) < LEDGERS_SHOWN:
             restored += batch.filter(back).slice(0, LEDGERS_SHOWN - len(restored)).to_pylist()
     rows = [*shown, *restored[: max(0, LEDGERS_SHOWN - len(shown))]]
+    rows.sort(key=lambda row: (row["outcome"] == "restored", LedgerId(row["scope"], row["ledger"])))
     damage, hiding = _damage(inventories)
     manifest = plan.manifest
     return (
@@ -181,7 +183,8 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             manifest=manifest,
             counts=manifest["counts"],
             coverage=manifest["coverage"],
-            reasons=bars(manifest["reasons"]),
+            reasons=bars({f"{reason}: {in_words(reason)}": n for reason, n in manifest["reasons"].items()}),
+        in_words=in_words,
             grades=[(name, sorted(counter.items(), key=lambda i: -i[1])) for name, counter in grades.items()],
             sizes=sizes.bars(),
             damage=bars(damage),

@@ -23,6 +23,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Output, Result, throttled
 from reconcile.errors import GuardRefusedError, PlanError
+from reconcile.reasons import in_words
 from recovery.codecs import store
 from recovery.dataset import REPORT, Dataset, DatasetWriter, open_dataset, prepare
 from recovery.errors import InputError
@@ -197,7 +198,7 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
     if coverage["not_complete"]:
         details.append(f"disks not read completely (these bookies get no cookie): {_some(coverage['not_complete'])}")
     reasons = sorted(manifest["reasons"].items(), key=lambda reason: -reason[1])
-    details += [f"held, {reason}: {count}" for reason, count in reasons]
+    details += [f"held: {count}, {in_words(reason)} ({reason})" for reason, count in reasons]
     if counts["disagreements"]:
         details.append(f"the store and the bookies disagree in {counts['disagreements']} places: {out}/findings")
     if counts["in_store_not_on_bookies"]:

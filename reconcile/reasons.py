@@ -1,0 +1,115 @@
+"""Why a ledger is not restored, in words, and what would settle it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from recovery.infer.refusal import Refusal
+
+REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
+    Refusal.UNSUPPORTED_SHAPE: (
+        "nothing in this cluster, a snapshot or the options has an ensemble of this form",
+        "an earlier catalog (--snapshot) or the cluster's quorums (--default-quorum)",
+    ),
+    Refusal.TOO_FEW_POSITIONS: (
+        "fewer bookies hold entries than positions of the ensemble must have received some",
+        "the inventories of the bookies that were not looked at",
+    ),
+    Refusal.TOO_FEW_BOOKIES: (
+        "the ensemble needs more distinct bookies than are known",
+        "the ids of all bookies (--expect-bookies), or an earlier catalog",
+    ),
+    Refusal.POSITION_UNCLEAR: (
+        "a bookie holds so little that its position in the ensemble cannot be told",
+        "an earlier catalog; or a person's choice between the positions",
+    ),
+    Refusal.UNEXPLAINED_COPIES: (
+        "a bookie holds entries that no single position explains",
+        "an earlier catalog; or a person who knows what moved copies between bookies",
+    ),
+    Refusal.HOLE: (
+        "copies are missing between others, or before them",
+        "the bookie that has them: its disks, or the wiped bookie's old ones",
+    ),
+    Refusal.TOO_MANY_CHANGES: (
+        "a known shape explains it only with an ensemble change every other entry, so it likely has another shape",
+        "the cluster's quorums (--default-quorum), or an earlier catalog",
+    ),
+    Refusal.RAGGED_TAIL: (
+        "the last entries have fewer copies than the write quorum: which of them were acknowledged is open",
+        "a person's choice of the last entry, or an upper layer that knows it",
+    ),
+    Refusal.SOURCE_INCOMPLETE: (
+        "copies are missing, and a bookie that may have them was not looked at, or not completely",
+        "the complete inventory of every bookie",
+    ),
+    Refusal.NOT_FROM_ZERO: ("no bookie holds entry 0", "the bookie that has the ledger's beginning"),
+    Refusal.NO_LAST_HEADER: (
+        "the header of the last entry was not read, so the length is not known",
+        "the entry log that holds it: collect that bookie again",
+    ),
+    Refusal.LENGTHS_DIFFER: (
+        "copies of one entry disagree in the length up to it: two histories under one id",
+        "a person who chooses the history",
+    ),
+    Refusal.DIGESTS_DIFFER: (
+        "entries have two digest types: two histories under one id",
+        "a person who chooses the history",
+    ),
+    Refusal.RE_REPLICATED: (
+        "an entry is not newer than its own last add confirmed: a copy that re-replication made later",
+        "an earlier catalog; or a person's choice",
+    ),
+    Refusal.LAC_BEYOND_END: (
+        "an entry above all that is held was acknowledged: entries are lost",
+        "the bookie that has them; or a person who accepts their loss",
+    ),
+    Refusal.DAMAGE: (
+        "damage hides entries of this ledger, or may",
+        "an undamaged copy of those disks",
+    ),
+    Refusal.LIMBO: (
+        "a bookie does not know itself whether it lost entries of this ledger",
+        "that bookie's own integrity check, or its old disks",
+    ),
+    Refusal.NO_KEY: (
+        "no bookie knows the master key: nothing shows that these are copies of one ledger",
+        "a bookie whose index or journal has the key",
+    ),
+    Refusal.TWO_KEYS: ("two master keys: two histories under one id", "a person who chooses the history"),
+    Refusal.TWO_INCARNATIONS: (
+        "one bookie id stands for two sets of disks that both have this ledger",
+        "the inventory of the right set only",
+    ),
+    Refusal.LOG_ONLY_COPIES: (
+        "a bookie has entries in its logs that its index lacks: it would not serve them",
+        "a rebuild of that bookie's index, then its inventory anew",
+    ),
+    Refusal.DELETED_SOMEWHERE: (
+        "a bookie has the ledger in its logs or old journals, and not in its index: possibly deleted there",
+        "references or tombstones that say whether it was deleted",
+    ),
+    Refusal.LOGS_OR_JOURNALS_ONLY: (
+        "no index has the ledger, only logs or journals: possibly deleted",
+        "references or tombstones that say whether it was deleted",
+    ),
+    Refusal.NO_ENTRIES: (
+        "bookies know the ledger, and none holds an entry of it",
+        "an earlier catalog, or an upper layer that knows that it was empty",
+    ),
+    Refusal.FRAGMENTED: (
+        "its entries are in more pieces than a task can take",
+        "a person; nothing is lost while it is held",
+    ),
+    Refusal.CONTRADICTION: (
+        "the inventory contradicts itself",
+        "the bookie collected again; if it stays, report it",
+    ),
+    Refusal.ID_OUT_OF_RANGE: ("an id that no store can name", "a person: no BookKeeper could have made it"),
+}
+"""Refusal → what it means, and what would settle it."""
+
+
+def in_words(reason: str) -> str:
+    """Return what a stored reason means; itself where this version does not know it."""
+    known = reason in set(Refusal)
+    return REASONS[Refusal(reason)][0] if known else reason
