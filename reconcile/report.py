@@ -261,7 +261,7 @@ def _grid(row: Mapping[str, Any], inventories: Sequence[Dataset]) -> Grid:
             copy["source"],
             index * _ROW,
             [_run(group, scale) for group in copy["groups"][:GROUPS_DRAWN]],
-            copy["bookie"] in named,
+            not named or copy["bookie"] in named,
         )
         for index, copy in enumerate(sorted(found, key=lambda c: (c["bookie"], c["source"])))
     ]
