@@ -480,7 +480,9 @@ class _Look:
     def _frozen(self, state: frozen.FreezeState) -> None:
         match state.state:
             case frozen.State.FROZEN:
-                self._say(Level.OK, "freeze", f"frozen, by {state.identity or 'nobody that could thaw it'}")
+                # Without the hash of its password, which is nobody's to see who looks only.
+                who = (state.identity or "").rpartition(":")[0] or "nobody who could thaw it"
+                self._say(Level.OK, "freeze", f"frozen, by {who}")
             case frozen.State.PARTLY:
                 self._say(Level.WARNING, "freeze", f"frozen only in part: {'; '.join(state.open)}")
             case frozen.State.THAWED:

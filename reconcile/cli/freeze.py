@@ -114,7 +114,9 @@ def thaw_command(
     auth = _identity(uri)
     opened_inventories = [open_dataset(path, "inventory") for path in inventories]
     with open_store(uri, writable=True, auth=auth) as opened:
-        run = _Run(opened, auth, journal or _folder(uri), uri)
+        again = [word for path in inventories for word in ("--inventory", path)]
+        again += ["--accept-absent", str(accept_absent)] if accept_absent else []
+        run = _Run(opened, auth, journal or _folder(uri), uri, again)
         past = freeze.read_past(run.folder, run.root)
         if past is None:
             problem = "holds no journal of a freeze, which alone knows the former rights"
@@ -137,7 +139,9 @@ def thaw_command(
 class _Run:
     """One run of either command on an open store."""
 
-    def __init__(self, opened: OpenStore, auth: tuple[str, str], folder: Path, uri: str) -> None:
+    def __init__(
+        self, opened: OpenStore, auth: tuple[str, str], folder: Path, uri: str, arguments: Sequence[str] = ()
+    ) -> None:
         from backends.zookeeper import digest_principal  # noqa: PLC0415 - kazoo, only where a store is opened
 
         if not isinstance(opened.store, ControlledStore):
@@ -147,6 +151,7 @@ class _Run:
         self.identity = digest_principal(auth)
         self.folder = folder
         self._uri = uri
+        self._arguments = arguments
 
     def make(
         self,
@@ -180,7 +185,7 @@ class _Run:
         verdict = f"nothing was changed: {proposal.kind} waits for its hash"
         if given is not None:
             verdict = f"nothing was changed: what was confirmed ({given[:12]}) is not what would be done now"
-        words = ["bkmeta", proposal.kind, "--metadata", self._uri, "--journal", str(self.folder)]
+        words = ["bkmeta", proposal.kind, "--metadata", self._uri, "--journal", str(self.folder), *self._arguments]
         return Result(
             proposal.kind,
             verdict,
@@ -268,6 +273,7 @@ class _Run:
     def ended(self, was_frozen: bool, counts: Mapping[str, int | None]) -> Result:  # noqa: FBT001
         """Say what the rights are now."""
         state = frozen.is_frozen(self.store, self.root)
+        compared = counts.get("held") is not None
         verdict, code = "thawed: the rights are what they were before the freeze", 0
         if not was_frozen:
             verdict = "nothing to do: the journal holds no freeze that is in force"
@@ -276,7 +282,7 @@ class _Run:
             code = EXIT_UNSAFE
         details = [
             "replication is still disabled" if state.replication_disabled else "replication is enabled",
-            *([] if counts.get("held") else ["not compared with what bookies hold: no --inventory was given"]),
+            *([] if compared else ["not compared with what bookies hold: no --inventory was given"]),
             f"not seen: {_AFTER_THAW}",
             "not known to this version: holds that are not resolved, losses that were accepted; see the plan's report",
         ]
@@ -285,7 +291,7 @@ class _Run:
             verdict,
             code,
             counts=dict(counts),
-            coverage={"compared_with_inventories": bool(counts.get("held"))},
+            coverage={"compared_with_inventories": compared},
             details=details,
             following="when all is verified, enable replication by hand: bookkeeper shell autorecovery -enable",
             facts={"root": self.root, "state": str(state.state), "journal": str(self.folder)},

@@ -24,8 +24,8 @@ FIRST_TEN_MINUTES: Final = (
         "They initialise clusters again.",
     ),
     (
-        "On each bookie: kill -STOP. Never kill -CONT, and no clean stop:",
-        "both commit deletes that are pending.",
+        "On each bookie: kill -STOP. Never kill -CONT, after which it goes on deleting, and no clean",
+        "stop, which commits deletes that are pending.",
     ),
     (
         "Copy dataDir and dataLogDir of EVERY ZooKeeper server. Do not restart those servers:",
@@ -138,7 +138,7 @@ def _said(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
         finding.text if finding.level == "ok" else f"{finding.level.upper()}: {finding.text}" for finding in rest
     ]
     details += [f"not read: settings from {one.source} ({one.problem})" for one in report.unread]
-    if worst in ("critical", "warning") and report.bookies:
+    if worst == "critical" and report.bookies:
         details += ["", "stop the bookies in this order, kill -STOP each, before anything else is tried:"]
         details += [f"  {number}. {line}" for number, line in enumerate(_stop_order(report), 1)]
     return _result(
@@ -173,7 +173,6 @@ def _said(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
             else {
                 "state": report.freeze.state,
                 "open": report.freeze.open,
-                "identity": report.freeze.identity,
                 "replication_disabled": report.freeze.replication_disabled,
             },
             "auditor": report.auditor,
