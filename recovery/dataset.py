@@ -20,6 +20,7 @@ A plan's folder also holds `store/`: the catalog of the store that it was compar
 Reading goes through `pyarrow.fs`: a path is a local path or a URI that it knows.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -32,12 +33,11 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from recovery import __version__
-from recovery.errors import DatasetError
+from recovery.errors import DatasetError, DiskError
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
 
@@ -79,8 +79,15 @@ def sort_by_key(table: pa.Table) -> pa.Table:
     return table.take(order)
 
 
-def _disk_error(path: Path, error: OSError) -> DatasetError:
-    return DatasetError(str(path), f"cannot be written ({error.strerror})", "free space or choose another --out")
+_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
+def disk_error(path: Path, error: OSError) -> DatasetError:
+    """Return what an error of writing there means: the disk's fault, or that of who named the place."""
+    problem = f"cannot be written ({error.strerror or error})"
+    if error.errno in _DISK:
+        return DiskError(str(path), problem, "free space or choose another --out, then run it again")
+    return DatasetError(str(path), problem, "choose another --out")
 
 
 def _slices(table: pa.Table) -> Iterator[pa.Table]:
@@ -133,7 +140,7 @@ def write_part(folder: Path, table_name: str, part: str, batches: Iterable[pa.Ta
         temporary.replace(target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise _disk_error(target, error) from error
+        raise disk_error(target, error) from error
     return Part(f"{table_name}/{part}.parquet", rows, size, digest, low, high)
 
 
@@ -177,7 +184,7 @@ def write_manifest(
         finally:
             os.close(directory)
     except OSError as error:
-        raise _disk_error(folder / MANIFEST, error) from error
+        raise disk_error(folder / MANIFEST, error) from error
     return manifest
 
 
@@ -201,7 +208,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
             else:
                 entry.unlink()
     except OSError as error:
-        raise _disk_error(folder, error) from error
+        raise disk_error(folder, error) from error
 
 
 class DatasetWriter:
@@ -256,6 +263,8 @@ class DatasetWriter:
             return
         if self._buffers[name]:
             self._spill(name)
+        import pyarrow.dataset as pads  # noqa: PLC0415 - see _scan
+
         runs = pads.dataset([str(p) for p in self._runs[name]], schema=schema, format="parquet")
         if not _is_keyed(schema):
             for batch in runs.to_batches(batch_size=_ROW_GROUP):
@@ -263,7 +272,7 @@ class DatasetWriter:
             return
         step = BUCKETS // _MERGE_STEPS
         for low in range(0, BUCKETS, step):
-            wanted = (pads.field("bucket") >= low) & (pads.field("bucket") < low + step)
+            wanted = (pc.field("bucket") >= low) & (pc.field("bucket") < low + step)
             yield sort_by_key(runs.to_table(filter=wanted))
 
     def close(self, *, coverage: Mapping[str, object], extra: Mapping[str, object] | None = None) -> dict[str, Any]:
@@ -304,7 +313,10 @@ class Dataset:
         """Return how many rows a table has, without reading it."""
         return sum(p.rows for p in self.parts(name))
 
-    def _scan(self, name: str, files: list[str]) -> pads.Dataset:
+    def _scan(self, name: str, files: list[str]) -> Any:  # noqa: ANN401 - a pyarrow dataset
+        # Imports pandas where that is installed, which takes longer than all else that a small command does.
+        import pyarrow.dataset as pads  # noqa: PLC0415
+
         system, root = _file_system(self.path)
         checked = pads.ParquetFileFormat(
             default_fragment_scan_options=pads.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -325,7 +337,7 @@ class Dataset:
             return pa.schema([schema.field(n) for n in names]).empty_table()
         keep = None
         if buckets is not None:
-            keep = (pads.field("bucket") >= buckets.start) & (pads.field("bucket") < buckets.stop)
+            keep = (pc.field("bucket") >= buckets.start) & (pc.field("bucket") < buckets.stop)
         try:
             found: pa.Table = self._scan(name, [p.file for p in wanted]).to_table(columns=names, filter=keep)
         except (OSError, pa.ArrowException) as error:

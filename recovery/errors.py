@@ -3,7 +3,9 @@
     RecoveryError
       FormatError     bytes at a known place are not what their format says
       DatasetError    a dataset folder is missing, half written, of a newer schema, or altered
+        DiskError     the disk is full, or failed while a dataset was written
       InputError      what the operator named cannot be used as it is
+      SparkError      Spark failed while it worked
 
 Damage is data, not an exception: a scan that goes on yields `Damage`; only what makes the whole source useless raises.
 """
@@ -107,6 +109,27 @@ class DatasetError(RecoveryError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}; {self.remedy}"
+
+
+class DiskError(DatasetError):
+    """The disk is full, or failed while a dataset was written; without its manifest that is not a dataset yet."""
+
+
+class SparkError(RecoveryError):
+    """Spark failed while it worked.
+
+    Attributes:
+        problem: what it said.
+        remedy: what to do next.
+    """
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem, remedy)
+        self.problem = problem
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"Spark failed: {self.problem}; {self.remedy}"
 
 
 class InputError(RecoveryError):

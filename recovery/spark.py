@@ -4,6 +4,7 @@ A task is a bucket range: it opens the same range of every dataset, so nothing i
 as part files of its own. Only one small JSON object a task comes back to the driver.
 """
 
+import importlib.util
 import itertools
 import json
 import os
@@ -12,14 +13,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from recovery.errors import DatasetError, InputError
+from recovery.errors import DatasetError, InputError, SparkError
 from recovery.model.ids import BUCKETS
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ ROWS_PER_TASK: Final = 250_000
 _LOG_SETTINGS: Final = "log4j2-quiet.properties"
 _OLDEST_JAVA: Final = 17
 _BROKEN: Final = "dataset error"
+_INSTALL: Final = "install it: pip install 'bkmeta[spark]'"
+_AGAIN: Final = "run it again, into the same folder: what was begun there is cleared first"
+_SAID_LINES: Final = 3
+_SAID_CHARACTERS: Final = 300
 
 
 def bucket_ranges(rows: int, *, at_least: int = 1, rows_per_task: int = ROWS_PER_TASK) -> list[range]:
@@ -67,18 +73,16 @@ def session(master: str, *, memory: str = "2g", settings: Mapping[str, str] | No
         settings: Spark properties that win over ours.
 
     Raises:
-        InputError: no pyspark, or no Java that it can use.
+        InputError: no pyspark, no Java that it can use, or a master that does not answer.
     """
+    demand_spark()
     try:
         # 0.5 s, and not installed on bookies: only where a session is wanted.
         from py4j.protocol import Py4JError  # noqa: PLC0415
         from pyspark.errors import PySparkException  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ImportError as error:
-        raise InputError("this command", "needs PySpark", "install it: pip install 'bkmeta[spark]'") from error
-    problem = java_problem()
-    if problem:
-        raise InputError("Spark", problem, "install Java 17 or newer, or point JAVA_HOME to it")
+        raise InputError("PySpark", f"is not whole ({error})", _INSTALL) from error
     # Workers of local masters inherit the environment: they must find these packages when run from a checkout, too.
     root = str(Path(__file__).resolve().parent.parent)
     quiet = Path(__file__).with_name(_LOG_SETTINGS)
@@ -102,12 +106,35 @@ def session(master: str, *, memory: str = "2g", settings: Mapping[str, str] | No
             with _environment(PYTHONPATH=python_path, PYSPARK_PYTHON=sys.executable), _stderr_into(log.fileno()):
                 spark = builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
-            said = Path(log.name).read_text(errors="replace").strip().splitlines()[-3:]
-            raise InputError("Spark", f"does not start ({error})", "\n".join(["it said:", *said])) from error
+            said = _said(Path(log.name).read_text(errors="replace")) or _said(str(error))
+            raise InputError("Spark", f"does not start with master {master!r}", f"it said: {said}") from error
         try:
             yield spark
         finally:
-            spark.stop()
+            # A session whose Java process is gone cannot be stopped; why it is gone was said where it was missed.
+            with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):
+                warnings.simplefilter("ignore", RuntimeWarning)
+                spark.stop()
+
+
+def demand_spark() -> None:
+    """See that a session could be started, without starting one.
+
+    Raises:
+        InputError: no pyspark, or no Java that it can use.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise InputError("this command", "needs PySpark", _INSTALL)
+    problem = java_problem()
+    if problem:
+        raise InputError("Spark", problem, "install Java 17 or newer, or point JAVA_HOME to it")
+
+
+def _said(text: str) -> str:
+    """Return what of a log or a message is for people: its last lines that are not of a stack."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("at ", "... ", "Driver stacktrace", "Caused by"))]
+    return " / ".join(told[-_SAID_LINES:])[:_SAID_CHARACTERS]
 
 
 @contextmanager
@@ -155,7 +182,11 @@ def over_buckets(
 
     Raises:
         DatasetError: the first that a task raised.
+        SparkError: Spark itself failed, or its Java process ended.
     """
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - as in session
+    from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
+
     edges = [(r.start, r.stop) for r in ranges]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -168,12 +199,18 @@ def over_buckets(
                     answer = json.dumps({_BROKEN: [error.path, error.problem, error.remedy]})
                 yield pa.RecordBatch.from_pydict({"range": [index], "answer": [answer]})
 
-    frame = spark.range(0, len(edges), 1, len(edges)).mapInArrow(run, "range long, answer string")
     ended = threading.Event()
     watcher = threading.Thread(target=_watch, args=(spark, ended, done, len(edges)), daemon=True)
     watcher.start()
     try:
+        frame = spark.range(0, len(edges), 1, len(edges)).mapInArrow(run, "range long, answer string")
         found = {row["range"]: json.loads(row["answer"]) for row in frame.collect()}
+    except PythonException:
+        raise  # a bug in a task keeps its traceback
+    except (PySparkException, Py4JJavaError) as error:
+        raise SparkError(_said(str(error).partition("Driver stacktrace")[0]), _AGAIN) from error
+    except (Py4JError, OSError, EOFError) as error:
+        raise SparkError("its Java process ended", _AGAIN) from error
     finally:
         ended.set()
         watcher.join()
@@ -185,7 +222,10 @@ def over_buckets(
 
 
 def _watch(spark: "SparkSession", ended: threading.Event, done: Callable[[int, int], None], tasks: int) -> None:
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - as in session
+
     tracker = spark.sparkContext.statusTracker()
-    while not ended.wait(0.5):
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        done(sum(stage.numCompletedTasks for stage in stages if stage), tasks)
+    with suppress(Py4JError, OSError):  # that Spark is gone is said by the job
+        while not ended.wait(0.5):
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            done(sum(stage.numCompletedTasks for stage in stages if stage), tasks)

@@ -12,13 +12,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from recovery.dataset import disk_error
 from recovery.model.ids import BUCKETS, buckets
 
 Rows = npt.NDArray[np.int64]
 
 SHARES: Final = 64
 """Parts that the ledgers fall into, by bucket, so that one part fits in memory."""
-_HELD_BYTES: Final = 32 << 20
+_HELD_BYTES: Final = 8 << 20
 """Kept in memory before rows are set aside."""
 _ITEM: Final = 8
 
@@ -43,11 +44,6 @@ class Spool:
         self._end = 0
         self.count = 0
 
-    @property
-    def on_disk(self) -> bool:
-        """Whether rows were set aside, so that all of them at once may be too many."""
-        return bool(self._runs)
-
     def add(self, rows: Rows) -> None:
         """Take rows."""
         if not len(rows):
@@ -56,22 +52,28 @@ class Spool:
         self._rows.append(rows)
         self._bytes += rows.nbytes
         if self._bytes > self._limit:
-            self._set_aside()
+            self.set_aside()
 
-    def _set_aside(self) -> None:
+    def set_aside(self) -> None:
+        """Move what is in memory to the disk, sorted by share."""
+        if not self._rows:
+            return
         rows = np.concatenate(self._rows)
         share = share_of(rows[:, 0])
         order = np.argsort(share, kind="stable")
         bounds = np.searchsorted(share[order], np.arange(SHARES + 1))
-        if self._file is None:
-            with tempfile.TemporaryFile(dir=self._folder) as file:
-                self._file = os.dup(file.fileno())
         data = memoryview(rows[order].tobytes())
         at = self._end
-        while data:
-            written = os.pwrite(self._file, data, at)
-            at += written
-            data = data[written:]
+        try:
+            if self._file is None:
+                with tempfile.TemporaryFile(dir=self._folder) as file:
+                    self._file = os.dup(file.fileno())
+            while data:
+                written = os.pwrite(self._file, data, at)
+                at += written
+                data = data[written:]
+        except OSError as error:
+            raise disk_error(self._folder, error) from error
         self._runs.append((self._end, bounds))
         self._end = at
         self._rows = []
