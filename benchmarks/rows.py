@@ -1,15 +1,17 @@
 """The rows: each names a stage, the floor that it is compared with, and how both are run."""
 
+import shlex
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
-from benchmarks import inventories, plans
+from benchmarks import bookie_folder, inventories, plans
 from benchmarks.data import kept
 from benchmarks.ledgers import INSTANCE
 from benchmarks.measure import Cost, RunFailedError, python, run, staying
@@ -58,6 +60,34 @@ def _whole(place: Place, cost: Cost) -> Cost:
     if cost.said.get("ledgers") != place.ledgers:
         raise RunFailedError(f"{place.ledgers} ledgers were there, and the run says {dict(cost.said)}")
     return cost
+
+
+@contextmanager
+def _index(place: Place) -> Iterator[dict[str, Contestant]]:
+    folder = kept(place.home, bookie_folder.write, place.ledgers)
+    current = folder / bookie_folder.LEDGERS / "current"
+    out = place.scratch / "inventory"
+    folders = ["--ledger-dir", folder / bookie_folder.LEDGERS, "--journal-dir", folder / bookie_folder.JOURNAL]
+    # `-c` instead of the installed program: it also runs where the checkout is not installed.
+    program = [sys.executable, "-c", "from reconcile.cli.main import main; main()"]
+    collect = [*program, "collect", *map(str, folders), "--out", str(out), "--progress", "none", "--json"]
+    cat = f"find {shlex.quote(str(current))} -name '*.idx' -print0 | xargs -0 -P2 -n500 cat > /dev/null"
+
+    def product() -> Cost:
+        shutil.rmtree(out, ignore_errors=True)
+        cost = run(collect)
+        found = {"ledgers": cost.said["counts"]["ledgers"], "code": cost.said["exit_code"]}
+        return _whole(place, replace(cost, said=found))
+
+    def alone() -> Cost:
+        shutil.rmtree(out, ignore_errors=True)
+        return _whole(place, run(python(_STAGES, "index", current, out)))
+
+    yield {
+        "collect": product,
+        "index reading alone": alone,
+        "find | xargs -P2 cat": lambda: run(["bash", "-c", cat]),
+    }
 
 
 @contextmanager
@@ -116,6 +146,13 @@ def _capture(place: Place) -> Iterator[dict[str, Contestant]]:
 
 
 ROWS: Final = (
+    Row(
+        "index",
+        0.6,
+        "`bkmeta collect` of a bookie with a small index file a ledger, as a whole command: index files, a header read "
+        "in the entry log for each ledger, the inventory written; against cat of the same index files, two at a time",
+        _index,
+    ),
     Row(
         "reconstruct",
         1.5,

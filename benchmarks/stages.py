@@ -3,7 +3,7 @@
     capture URI OUT                 a store into a catalog
     apply PLAN URI ROOT JOURNAL     a plan into a store
     infer INVENTORIES               nothing but `reconstruct`, on one core, copies read beforehand
-    index FOLDER                    nothing but the index files of one bookie, into groups that are thrown away
+    index FOLDER SCRATCH            nothing but the index files of one bookie, into groups that are thrown away
     recover INVENTORIES OUT         stays: `recover` once for each line that it is given
     pass-through INVENTORIES        stays: Spark reads the same files and hands every row to Python and back
 
@@ -99,6 +99,29 @@ def infer(folder: str) -> dict[str, Any]:
     return {"seconds": seconds, "ledgers": ledgers}
 
 
+def index(folder: str, scratch: str) -> dict[str, Any]:
+    """Read the index files of a bookie: no entry log is looked at, and nothing is written."""
+    from recovery.collect.damage import DamageLog  # noqa: PLC0415
+    from recovery.collect.facts import Interned  # noqa: PLC0415
+    from recovery.collect.holdings import Grouper, runs_of  # noqa: PLC0415
+    from recovery.collect.interleaved import IndexReader, find_files  # noqa: PLC0415
+    from recovery.collect.reading import Meter  # noqa: PLC0415
+
+    def work() -> Mapping[str, Any]:
+        ledgers = 0
+        with DatasetWriter(Path(scratch), "inventory", binding={}) as writer:
+            damage = DamageLog(writer, BOOKIES[0], 0)
+            reader = IndexReader(Meter(None, lambda _progress: None), damage, Interned())
+            grouper = Grouper()
+            for piece in reader.read(find_files([Path(folder)], damage)):
+                grouper.feed(runs_of(piece.ledger, piece.entry))
+                ledgers += len(piece.facts)
+            grouper.end()
+        return {"ledgers": ledgers}
+
+    return _timed(work)
+
+
 @contextmanager
 def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """Make a plan of inventories, for a store that is empty."""
@@ -148,7 +171,12 @@ def pass_through(folder: str) -> Iterator[Callable[[], dict[str, Any]]]:
         yield once
 
 
-_ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {"capture": capture, "apply": apply, "infer": infer}
+_ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
+    "capture": capture,
+    "apply": apply,
+    "infer": infer,
+    "index": index,
+}
 _STAYING: Final[Mapping[str, Callable[..., AbstractContextManager[Callable[[], dict[str, Any]]]]]] = {
     "recover": recover,
     "pass-through": pass_through,

@@ -1,0 +1,161 @@
+"""Benchmarks: what they make is what the product takes, and their figures are what they say."""
+
+import itertools
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks import bookie_folder, inventories, plans
+from benchmarks.data import kept
+from benchmarks.ledgers import BOOKIES, ENSEMBLE, PASSWORD, WRITE, chunk, groups, stays
+from benchmarks.measure import Cost, RunFailedError, python, run, staying
+from benchmarks.pairs import in_turns, table
+from recovery.dataset import open_dataset
+from recovery.infer.prior import Prior, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.model import tables
+from recovery.model.groups import group_entries
+
+LEDGERS = 250
+
+
+def test_groups_are_those_of_the_entries() -> None:
+    """The closed form of a stay's groups is what grouping its entries one by one gives."""
+    made = stays(chunk(0, LEDGERS))
+    short = np.flatnonzero(made.high - made.low < 500)
+    position, low, high = made.position[short], made.low[short], made.high[short]
+    found, last = groups(position, low, high)
+    pairs = [
+        (stay, entry)
+        for stay, (p, a, b) in enumerate(zip(position.tolist(), low.tolist(), high.tolist(), strict=True))
+        for entry in range(a, b)
+        if (p - entry) % ENSEMBLE < WRITE
+    ]
+    key, entry = np.array(pairs, np.int64).T
+    expected = group_entries(entry, key)
+    assert len(short) > LEDGERS
+    assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert last.tolist() == [max(e for _, e in own) for _, own in itertools.groupby(pairs, key=lambda pair: pair[0])]
+
+
+def test_the_clean_path_accepts_made_up_inventories(tmp_path: Path) -> None:
+    """Every ledger is restored, with the segments that it was made with."""
+    inventories.write(tmp_path, LEDGERS)
+    found = [open_dataset(folder, "inventory") for folder in sorted(tmp_path.iterdir())]
+    copies, bookies = (pa.concat_tables([one.read(name) for one in found]) for name in ("copies", "bookies"))
+    prior = Prior.build(count_shapes(copies, bookies))
+    rows = reconstruct(copies, bookies, tables.DAMAGE.empty_table(), prior, Options(passwords=(PASSWORD,)))
+    made = chunk(0, LEDGERS)
+    restored = {row["ledger"]: row for row in rows.to_pylist() if row["outcome"] == "restored"}
+    assert sorted(restored) == made.ledger.tolist()
+    for at, ledger in enumerate(made.ledger.tolist()):
+        row = restored[ledger]
+        assert row["last_entry"] == made.entries[at] - 1
+        assert row["format"] == 3
+        found_segments = [(segment["first"], tuple(segment["members"])) for segment in row["segments"]]
+        assert [members for _, members in found_segments] == [members for _, members in made.segments(at)]
+        for segment, (first, _) in zip(row["segments"], made.segments(at), strict=True):
+            assert segment["first_low"] <= first <= segment["first"]
+    assert sum(1 for row in restored.values() if len(row["segments"]) == 2) == -(-LEDGERS // 100)
+
+
+def test_a_plan_and_the_records_of_its_peer_are_the_same(tmp_path: Path) -> None:
+    """Java's client is given the keys and values that the plan creates, in its order."""
+    plans.write(tmp_path, LEDGERS)
+    actions = open_dataset(tmp_path, "plan").read("actions")
+    raw, at = (tmp_path / plans.RECORDS).read_bytes(), 0
+    fields = []
+    while at < len(raw):
+        (size,) = struct.unpack_from(">i", raw, at)
+        fields.append(raw[at + 4 : at + 4 + size])
+        at += 4 + size
+    assert fields[::2] == [key.encode() for key in actions["key"].to_pylist()]
+    assert fields[1::2] == actions["value"].to_pylist()
+    assert set(actions["op"].to_pylist()) == {"create"}
+    assert actions.num_rows == LEDGERS
+
+
+def test_a_made_up_bookie_is_collected_completely(tmp_path: Path) -> None:
+    """Nothing of the folder is damage, every ledger is there, and every last entry's header was read."""
+    bookie_folder.write(tmp_path / "bookie", LEDGERS)
+    folders = [tmp_path / "bookie" / name for name in (bookie_folder.LEDGERS, bookie_folder.JOURNAL)]
+    program = "from reconcile.cli.main import main; main()"
+    options = ["--ledger-dir", folders[0], "--journal-dir", folders[1], "--out", tmp_path / "inventory"]
+    cost = run([sys.executable, "-c", program, "collect", *map(str, options), "--json"])
+    assert cost.said["coverage"]["complete"]
+    assert cost.said["counts"]["damaged"] == 0
+    rows = open_dataset(tmp_path / "inventory", "inventory").read("copies").to_pylist()
+    assert sorted(row["ledger"] for row in rows) == list(range(LEDGERS))
+    assert all([header["entry"] for header in row["headers"]] == [row["last"]] for row in rows)
+    assert all(row["bookie"] == BOOKIES[0] for row in rows)
+
+
+def test_data_is_made_once(tmp_path: Path) -> None:
+    """Asked for again it is the same folder; what was left unfinished is made anew."""
+    (tmp_path / "inventories-20-unfinished").mkdir()
+    folder = kept(tmp_path, inventories.write, 20)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert kept(tmp_path, inventories.write, 20) == folder
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_run_costs_what_it_and_its_children_take() -> None:
+    """CPU and memory of a command are its own, whatever the process that measures has taken."""
+    ballast = bytearray(200 << 20)
+    small = run([sys.executable, "-S", "-c", "pass"])
+    large = run(["bash", "-c", f"{sys.executable} -S -c 'bytearray(60 << 20)'; true"])
+    assert small.peaks[""] < len(ballast) // 4
+    assert 60 << 20 < large.peaks[""] < 110 << 20
+    assert run([sys.executable, "-S", "-c", "print('{\"seconds\": 7}')"]).seconds == 7
+
+
+def test_a_run_that_fails_is_no_figure() -> None:
+    """The error says how the command ended and what it said."""
+    with pytest.raises(RunFailedError, match=r"ended with 3:\nbad"):
+        run(["bash", "-c", "echo bad >&2; exit 3"])
+
+
+def test_a_staying_program_is_measured_run_by_run() -> None:
+    """Each run has its own peak and its own CPU, those of processes below included."""
+    program = (
+        "import json, sys\n"
+        "say = lambda said: print(json.dumps(said), flush=True)\n"
+        "say({})\n"
+        "for number, _ in enumerate(sys.stdin):\n"
+        "    bytearray((80 >> 3 * number) << 20)\n"
+        "    sum(range(3_000_000))\n"
+        "    say({'seconds': number})\n"
+    )
+    with staying([sys.executable, "-S", "-c", program]) as stays_on:
+        first, second = stays_on.run(), stays_on.run()
+        assert (first.seconds, second.seconds) == (0, 1)
+        assert first.peaks["python"] - second.peaks["python"] > 40 << 20
+        assert second.cpu_s > 0
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    """The ratio is the median of those of each round, and the round before them does not count."""
+    stage, floor = iter([9.0, 1.0, 8.0, 3.0]), iter([1.0, 1.0, 2.0, 1.0])
+    result = in_turns(
+        {"stage": lambda: Cost(next(stage), 1.0, {"": 1 << 20}, {}), "floor": lambda: Cost(next(floor), 2.0, {}, {})},
+        1000,
+        3,
+    )
+    assert result.ratios("stage") == [1.0, 4.0, 3.0]
+    line = next(line for line in table(result) if line.startswith("stage "))
+    assert line.split() == ["stage", "1.00", "3.00", "333", "3.00", "1.00", "0.50", "1"]
+
+
+def test_the_command_says_what_it_has() -> None:
+    """Its help names every row; a row that is none is refused."""
+    said = subprocess.run(python("benchmarks", "--help"), capture_output=True, text=True, check=True).stdout
+    assert all(f"\n  {name} " in said for name in ("index", "reconstruct", "apply", "capture"))
+    refused = subprocess.run(python("benchmarks", "nothing"), capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "no row is called nothing" in refused.stderr
