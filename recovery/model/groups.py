@@ -178,8 +178,19 @@ def _lay(runs: KeyedRuns, weight: Ints | int) -> tuple[npt.NDArray[np.uint64], I
     position = np.concatenate([begin, begin + runs.size.astype(np.uint64)])
     key = np.concatenate([runs.key, runs.key])
     change = np.concatenate([np.broadcast_to(weight, runs.size.shape), np.broadcast_to(-weight, runs.size.shape)])
-    order = np.lexsort((position, key))
+    order = _sorted(key, position)
     return position[order], key[order], change[order], order
+
+
+def _sorted(key: Ints, position: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+    """Return the order by (key, position)."""
+    if not len(key):
+        return np.empty(0, np.intp)
+    low, span = int(key.min()), int(position.max()) + 1
+    if (int(key.max()) - low + 1) * span <= 1 << 64:
+        # One number for both: parts that are sorted already, as groups are, are then merged rather than sorted.
+        return np.argsort((key - low).astype(np.uint64) * np.uint64(span) + position, kind="stable")
+    return np.lexsort((position, key))
 
 
 def _covered(position: npt.NDArray[np.uint64], key: Ints, inside: npt.NDArray[np.bool_]) -> KeyedRuns:

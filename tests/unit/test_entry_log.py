@@ -13,7 +13,7 @@ from recovery.model.metadata import Digest
 
 def record(ledger: int, number: int, digest: Digest = Digest.CRC32C) -> bytes:
     """Return an entry."""
-    return entry.encode(EntryHeader(ledger, number, number - 1, 9 * number + 9), b"some text", digest, b"pw")
+    return entry.encode(EntryHeader(ledger, number, number - 1, 9), b"some text", digest, b"pw")
 
 
 BODIES = [record(5, 0), record(7, 0), record(5, 1)]
@@ -71,6 +71,8 @@ def replaced(place: slice, new: bytes) -> bytes:
         (struct.pack(">i", 45) + b"\xa3" + BODIES[1][1:], Reason.BAD_VALUE),
         (struct.pack(">iqq", 45, 7, -5) + BODIES[1][16:], Reason.BAD_VALUE),
         (struct.pack(">iqq", 45, -1, -3) + BODIES[1][16:], Reason.BAD_VALUE),
+        (struct.pack(">iqq", 31, 7, 3) + bytes(29), Reason.BAD_LENGTH),
+        (struct.pack(">iqqqq", 45, 7, 1 << 60, -2, 9) + bytes(13), Reason.BAD_VALUE),
     ],
 )
 def test_damage_in_the_middle_is_one_gap_with_its_reason(new: bytes, reason: Reason) -> None:
@@ -79,6 +81,22 @@ def test_damage_in_the_middle_is_one_gap_with_its_reason(new: bytes, reason: Rea
     assert (first, last) == (ENTRIES[0], ENTRIES[2])
     assert isinstance(gap, Damage)
     assert (gap.offset, gap.length, gap.reason) == (SECOND.start, 49, reason)
+
+
+def test_a_record_too_short_for_an_entry_is_damage() -> None:
+    """Nobody could read an entry without a header; where its frame is right, only it is not taken."""
+    log = entry_log.encode([BODIES[0], BODIES[1][:20], BODIES[2]], with_map=False)
+    first, damage, last = entry_log.scan(log)
+    assert damage == Damage(1073, 24, Reason.BAD_LENGTH, "size 20, ledger 7, entry 0")
+    assert [part.ledger for part in (first, last) if isinstance(part, EntryAt)] == [5, 5]
+
+
+def test_an_unusually_large_entry_id_is_read() -> None:
+    """A client may choose any id; one that nothing else supports is still read where records lead to it."""
+    numbers = [0, 1 << 48, (1 << 63) - 1, 2]
+    for digest in Digest:
+        log = entry_log.encode([record(5, number, digest) for number in numbers], with_map=False)
+        assert [part.entry for part in entry_log.scan(log) if isinstance(part, EntryAt)] == numbers
 
 
 def test_several_gaps_are_several_damages() -> None:
