@@ -15,6 +15,9 @@ from recovery.infer.holdings import Holdings, Ints, Mask, heads, numbered, start
 from recovery.infer.refusal import CODES, Refusal
 from recovery.model.groups import rank, run_counts
 
+ENTRIES_A_SEGMENT: Final = 2
+"""A shape that is not seen must leave so many: striping looks like a change with every entry to one with W = E."""
+
 _DOUBLINGS: Final = 64
 """Rounds of pointer jumping: more than any chain of rows that fits in memory needs."""
 
@@ -37,6 +40,11 @@ class Decision:
     first: Ints
     low: Ints
     members: Ints
+
+    def hasty(self, end: Ints) -> Mask:
+        """Say which ledgers have more segments than a shape that is not seen may give; end: their last entries."""
+        segments = np.bincount(self.segment_ledger, minlength=len(end))
+        return (segments > 1) & (end + 1 < ENTRIES_A_SEGMENT * segments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,8 +202,7 @@ def read(
     use = np.flatnonzero(~weak & possible & ~fragmented[of[record]])
     taken = KeyedGroups(unit[record[use]], first[use], last[use], size[use], period[use])
     # Groups of one record are as `regroup` leaves them, unless the inventory is broken; those of several are not.
-    records = np.unique(record[use])
-    several = np.bincount(unit[records], minlength=len(unit_of)) > 1
+    several = np.bincount(unit[_any(record[use], len(unit))], minlength=len(unit_of)) > 1
     taken, too_many = united(taken, several, unit_of, max_groups)
     fragmented |= too_many
     row_unit = taken.key[starts(taken.key)]
@@ -279,25 +278,25 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
     owner = of[record]
     entry, lac, length, size = (_ints(items.field(at)) for at in range(4))
     at_end = np.flatnonzero(entry == end[owner])
-    earlier = np.flatnonzero(entry != end[owner])
-    differ = _fold(np.minimum, length[at_end], owner[at_end], count, 1 << 62)
-    last_length = _fold(np.maximum, length[at_end], owner[at_end], count, -1)
-    lengths_differ = (last_length >= 0) & (differ != last_length)
-    order = earlier[np.lexsort((length[earlier], entry[earlier], owner[earlier]))]
-    same = (owner[order][1:] == owner[order][:-1]) & (entry[order][1:] == entry[order][:-1])
-    lengths_differ[owner[order][1:][same & (length[order][1:] != length[order][:-1])]] = True
+    order = _order(owner, entry)
+    mine, one, total = owner[order], entry[order], length[order]
+    differ = ~heads(mine, one)
+    differ[1:] &= total[1:] != total[:-1]
 
     named = _ints(pc.index_in(items.field(4), value_set=pa.array(DIGESTS, pa.string())), -1)
     kinds = _distinct(named, owner, count)
     digest = np.where(kinds == 1, _fold(np.maximum, named, owner, count, -1), -1)
     every = ~_any(owner[named < 0], count)
-    by_width = _width_digest(copies, of, owner, entry, length, size, count)
+    # Only where nothing verified: the types differ in the bytes that they take.
+    wanted = kinds == 0
+    order = order[wanted[mine]]
+    by_width = _width_digest(copies, of, wanted, owner[order], entry[order], length[order], size[order])
     return {
         "header_lac": _fold(np.maximum, lac, owner, count, NO_LAC),
         "copied": _any(owner[lac >= entry], count),
-        "last_length": last_length,
+        "last_length": _fold(np.maximum, length[at_end], owner[at_end], count, -1),
         "length": _fold(np.maximum, length, owner, count, -1),
-        "lengths_differ": lengths_differ,
+        "lengths_differ": _any(mine[differ], count),
         "digest": np.where(kinds == 0, by_width, digest),
         "verified": (kinds == 1) & every,
         "digests_differ": kinds > 1,
@@ -305,25 +304,33 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
     }
 
 
-def _width_digest(copies: pa.Table, of: Ints, owner: Ints, entry: Ints, length: Ints, size: Ints, count: int) -> Ints:
-    """Tell the digest type of each ledger by the bytes that it takes, where all places that show it agree; else -1.
+def _order(owner: Ints, value: Ints) -> Ints:
+    """Return the places sorted by owner, then by value."""
+    low, high = int(value.min(initial=0)), int(value.max(initial=0))
+    span = high - low + 1
+    if span * (int(owner.max(initial=0)) + 1) >= 1 << 63:
+        return np.lexsort((value, owner))
+    # One key sorts several times faster than two.
+    return np.argsort(owner * span + (value - low))
 
-    Only HMAC and DUMMY: a CRC needs no password, so one that did not verify is not believed.
+
+def _width_digest(copies: pa.Table, of: Ints, wanted: Mask, owner: Ints, entry: Ints, length: Ints, size: Ints) -> Ints:
+    """Tell the digest type of each wanted ledger by the bytes that it takes, where all places agree; else -1.
+
+    Only HMAC and DUMMY: a CRC needs no password, so one that did not verify is not believed. Headers are those of
+    wanted ledgers, sorted by ledger and entry.
     """
-    order = np.lexsort((entry, owner))
-    o, e, total = owner[order], entry[order], length[order]
-    payload = np.full(len(order), -1)
-    payload[1:] = np.where((o[1:] == o[:-1]) & (e[1:] == e[:-1] + 1), total[1:] - total[:-1], -1)
-    payload = np.where(e == 0, total, payload)
+    payload = np.where(entry == 0, length, -1)
+    follows = (owner[1:] == owner[:-1]) & (entry[1:] == entry[:-1] + 1)
+    payload[1:] = np.where(follows, length[1:] - length[:-1], payload[1:])
     shown = np.flatnonzero(payload >= 0)
-    width = size[order][shown] - _ENTRY_HEADER - payload[shown]
     records = _ints(pc.binary_length(copies["lac_record"]), -1)
-    stored = np.flatnonzero(records >= 0)
-    widths = np.append(width, records[stored] - _LAC_RECORD)
-    owners = np.append(o[shown], of[stored])
+    stored = np.flatnonzero((records >= 0) & wanted[of])
+    widths = np.append(size[shown] - _ENTRY_HEADER - payload[shown], records[stored] - _LAC_RECORD)
+    owners = np.append(owner[shown], of[stored])
     code = np.full(len(widths), len(DIGESTS))
     for digest in (Digest.HMAC, Digest.DUMMY):
         code[widths == DIGEST_SIZES[digest]] = DIGESTS.index(digest)
-    kinds = _distinct(code, owners, count)
-    found = np.where(kinds == 1, _fold(np.maximum, code, owners, count, -1), -1)
+    kinds = _distinct(code, owners, len(wanted))
+    found = np.where(kinds == 1, _fold(np.maximum, code, owners, len(wanted), -1), -1)
     return np.where(found < len(DIGESTS), found, -1)

@@ -1,14 +1,18 @@
 """What bookies hold of many ledgers, as flat columns that whole batches are decided on."""
 
 from dataclasses import dataclass, fields
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from recovery.model.groups import run_counts
+from recovery.model.groups import KeyedGroups, run_counts, to_runs
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+_FEW_GAPS: Final = 256
+"""Gaps of a ledger that may be bookies that came and went: more are something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,7 @@ class Holdings:
 
     Attributes:
         ledgers: how many there are; a ledger is a number below it, and may have no row.
-        end: of each ledger, the highest entry that any row holds; -1 without a row.
+        end: the highest entry of each ledger that any row holds; -1 without a row.
         row_ledger: ascending.
         lo, hi, count: of each row, its first and last entry, and how many it holds.
         last_start, last_size: of each row's last run.
@@ -72,6 +76,24 @@ class Holdings:
         grouped = {name: getattr(self, name)[groups] for name in _GROUP_FIELDS}
         grouped["group_row"] = new_row[grouped["group_row"]]
         return Holdings(ledgers=len(ledgers), end=self.end[ledgers], **picked, **grouped), rows
+
+    def few_runs(self) -> Mask:
+        """Say which ledgers have few enough runs to be taken one by one."""
+        runs = run_counts(self.first, self.last, self.period)
+        counted = np.bincount(self.row_ledger[self.group_row], weights=runs, minlength=self.ledgers)
+        return counted - np.bincount(self.row_ledger, minlength=self.ledgers) <= _FEW_GAPS
+
+    def stays(self) -> "tuple[Holdings, Ints]":
+        """Return a row for each run instead of each bookie, and the row that each comes from.
+
+        Where all positions hold everything, a gap is a time in which the bookie was in no ensemble.
+        """
+        runs = to_runs(KeyedGroups(self.group_row, self.first, self.last, self.size, self.period))
+        if len(runs.key) == len(self.row_ledger):
+            return self, runs.key
+        single, number = np.zeros(len(runs.key), np.int64), np.arange(len(runs.key))
+        of = self.row_ledger[runs.key]
+        return Holdings.of(self.ledgers, of, number, runs.first, runs.first, runs.size, single), runs.key
 
 
 _NAMES = [field.name for field in fields(Holdings)]

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.infer import facts
-from recovery.infer.holdings import Holdings, Ints
+from recovery.infer.clean import decide
+from recovery.infer.holdings import Holdings, Ints, Mask
 from recovery.model.groups import run_counts
 
 FEWEST: Final = 2
@@ -34,7 +35,7 @@ BOOKKEEPER_DEFAULT: Final = (3, 2, 2)
 
 _PERIODIC: Final = 3
 """Runs that a group needs to show a period: two have one by chance."""
-_LARGEST: Final = 1 << 20
+LARGEST: Final = 1 << 20
 """Ensembles are smaller; both numbers of a shape fit in one."""
 
 
@@ -55,8 +56,8 @@ class ShapeCounts:
 
     Attributes:
         striped: (E, W), W < E, to ledgers.
-        full: how many bookies hold all of a ledger and nobody holds a part, to ledgers.
-        members: the same number, to the bookies that are among them, each with in how many.
+        full: how many copies all entries of a ledger have, each without gaps or after the other, to ledgers.
+        members: the same number, to the bookies that take part, each with in how many ledgers.
         bookies: all that were seen.
     """
 
@@ -131,6 +132,8 @@ class Prior:
         shapes: ShapeCounts,
         catalog_counts: Mapping[tuple[int, int, int], int] | None = None,
         default_quorum: tuple[int, int, int] | None = None,
+        *,
+        unscanned: Iterable[str] = (),
     ) -> "Prior":
         """Order what is known: this cluster's own ledgers, a snapshot, the operator's word, else BookKeeper's default.
 
@@ -138,7 +141,9 @@ class Prior:
             shapes: counted on copies.
             catalog_counts: (E, W, A) of stored metadata, to ledgers.
             default_quorum: (E, W, A).
+            unscanned: members of the cluster that no inventory is of: what one of them would hold is missing in all.
         """
+        shapes += ShapeCounts(bookies=frozenset(unscanned))
         stored: Counter[tuple[int, int]] = Counter()
         acks: dict[tuple[int, int], Counter[int]] = {}
         for (ensemble, write, ack), count in (catalog_counts or {}).items():
@@ -215,21 +220,22 @@ def _one_bookie_explains(shapes: ShapeCounts, copies: int) -> bool:
 def observed_shapes(held: Holdings) -> tuple[Ints, Ints]:
     """Return E and W of each ledger that shows them: all groups of three runs or more agree; else 0 and 0."""
     runs = run_counts(held.first, held.last, held.period)
-    periodic = (runs >= _PERIODIC) & (held.size < held.period) & (held.period < _LARGEST)
-    shape = held.period[periodic] * _LARGEST + held.size[periodic]
+    periodic = (runs >= _PERIODIC) & (held.size < held.period) & (held.period < LARGEST)
+    shape = held.period[periodic] * LARGEST + held.size[periodic]
     of = held.row_ledger[held.group_row[periodic]]
     least, most = np.full(held.ledgers, 1 << 62), np.full(held.ledgers, -1)
     np.minimum.at(least, of, shape)
     np.maximum.at(most, of, shape)
     agreed = least == most
-    return np.where(agreed, most // _LARGEST, 0), np.where(agreed, most % _LARGEST, 0)
+    return np.where(agreed, most // LARGEST, 0), np.where(agreed, most % LARGEST, 0)
 
 
 def count_shapes(copies: pa.Table, bookies: pa.Table) -> ShapeCounts:
     """Count the shapes that ledgers show by themselves.
 
     Only ledgers of one key, that no bookie is in doubt about, and without copies of re-replication. A striped one
-    counts if at least E bookies hold it; one with full copies if it is longer than any write quorum could hide.
+    counts if at least E bookies hold it; one with full copies if it is longer than any write quorum could hide, and
+    every entry has as many copies as the first.
 
     Args:
         copies: COPIES, in any order.
@@ -242,22 +248,35 @@ def count_shapes(copies: pa.Table, bookies: pa.Table) -> ShapeCounts:
     holders = np.bincount(held.row_ledger, minlength=known.count)
     ensemble, write = observed_shapes(held)
     striped = sound & (ensemble > 0) & (ensemble <= holders)
-    shapes, counts = np.unique(np.stack([ensemble[striped], write[striped]]), axis=1, return_counts=True)
-    whole_row = (held.lo == 0) & (held.hi == held.end[held.row_ledger]) & (held.count == held.hi + 1)
-    whole = np.bincount(held.row_ledger, weights=whole_row, minlength=known.count) == holders
-    full = sound & whole & (holders > 0) & (known.held.end >= holders)
-    copies_of, ledgers = np.unique(holders[full], return_counts=True)
-    member = full[held.row_ledger]
-    pairs, taken = np.unique(
-        np.stack([holders[held.row_ledger[member]], known.row_bookie[member]]), axis=1, return_counts=True
-    )
+    shapes, counts = np.unique(ensemble[striped] * LARGEST + write[striped], return_counts=True)
+    size = _full_copies(held, sound & (ensemble == 0))
+    sizes, ledgers = np.unique(size[size > 0], return_counts=True)
+    member = size[held.row_ledger] > 0
     names = known.bookies.to_pylist()
+    pairs, taken = np.unique(size[held.row_ledger[member]] * len(names) + known.row_bookie[member], return_counts=True)
     members: dict[int, dict[str, int]] = {}
-    for number, bookie, count in zip(pairs[0].tolist(), pairs[1].tolist(), taken.tolist(), strict=True):
-        members.setdefault(number, {})[names[bookie]] = count
+    for pair, count in zip(pairs.tolist(), taken.tolist(), strict=True):
+        members.setdefault(pair // len(names), {})[names[pair % len(names)]] = count
     return ShapeCounts(
-        {(e, w): n for e, w, n in zip(shapes[0].tolist(), shapes[1].tolist(), counts.tolist(), strict=True)},
-        dict(zip(copies_of.tolist(), ledgers.tolist(), strict=True)),
+        {divmod(shape, LARGEST): n for shape, n in zip(shapes.tolist(), counts.tolist(), strict=True)},
+        dict(zip(sizes.tolist(), ledgers.tolist(), strict=True)),
         members,
         frozenset(names),
     )
+
+
+def _full_copies(held: Holdings, candidates: Mask) -> Ints:
+    """Return how many copies each entry of a ledger has, where all have as many and no striping could hide; else 0."""
+    of = held.row_ledger
+    first = np.bincount(of[held.lo == 0], minlength=held.ledgers)
+    parts = np.bincount(of[(held.lo > 0) | (held.hi < held.end[of])], minlength=held.ledgers)
+    possible = candidates & (first > 0) & (held.end >= first) & held.few_runs()
+    gaps = np.bincount(of[held.hi - held.lo + 1 != held.count], minlength=held.ledgers)
+    whole = possible & (parts == 0) & (gaps == 0)
+    changed = np.flatnonzero(possible & ~whole)
+    stays = held.pick(changed)[0].stays()[0]
+    decision = decide(stays, first[changed], first[changed])
+    exact = (decision.refusal == 0) & (decision.extra == 0) & ~decision.hasty(stays.end)
+    found = np.where(whole, first, 0)
+    found[changed[exact]] = first[changed[exact]]
+    return found

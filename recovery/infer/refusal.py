@@ -13,6 +13,8 @@ class Refusal(StrEnum):
 
     UNSUPPORTED_SHAPE = "unsupported_shape"
     """Nothing in this cluster, a snapshot or the options supports an ensemble of this form."""
+    TOO_MANY_CHANGES = "too_many_changes"
+    """A supported shape explains it only with an ensemble change every other entry: likelier it has another one."""
     TOO_FEW_POSITIONS = "too_few_positions"
     """Fewer bookies hold entries than positions must have received some."""
     TOO_FEW_BOOKIES = "too_few_bookies"
@@ -23,8 +25,6 @@ class Refusal(StrEnum):
     """A bookie holds entries that no single position explains."""
     HOLE = "hole"
     """Copies are missing between others, or before them."""
-    TOO_MANY_CHANGES = "too_many_changes"
-    """A supported shape explains it only with an ensemble change every other entry: likelier it has another one."""
     RAGGED_TAIL = "ragged_tail"
     """The last entries have fewer copies than the write quorum: which of them were acknowledged is open."""
 
@@ -72,5 +72,13 @@ REFUSALS: Final = tuple(Refusal)
 CODES: Final = {refusal: at + 1 for at, refusal in enumerate(REFUSALS)}
 """Small numbers for columns, in the order of depth; 0: not refused."""
 
-NEEDS_MORE: Final = frozenset({Refusal.TOO_FEW_POSITIONS, Refusal.HOLE, Refusal.RAGGED_TAIL, Refusal.NOT_FROM_ZERO})
+NEEDS_MORE: Final = frozenset(
+    {
+        Refusal.UNSUPPORTED_SHAPE,
+        Refusal.TOO_FEW_POSITIONS,
+        Refusal.HOLE,
+        Refusal.RAGGED_TAIL,
+        Refusal.NOT_FROM_ZERO,
+    }
+)
 """Reasons that another bookie's entries could take away."""

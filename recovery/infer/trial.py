@@ -8,13 +8,10 @@ import numpy as np
 
 from recovery.infer.clean import decide
 from recovery.infer.holdings import Holdings, Ints, Mask, numbered
-from recovery.infer.prior import Hypothesis, Source, observed_shapes
+from recovery.infer.prior import LARGEST, Hypothesis, Source, observed_shapes
 from recovery.infer.refusal import CODES, Refusal
 
 NO_SHAPE: Final = -1
-
-_ENTRIES_A_CHANGE: Final = 2
-"""A shape that is not seen must leave so many entries for each segment: striping looks like changes all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +74,12 @@ def explain(held: Holdings, row_bookie: Ints, bookies: int, hypotheses: Sequence
     """
     ensemble, write = observed_shapes(held)
     seen = np.flatnonzero(tried & (ensemble > 0))
-    pairs, which = np.unique(np.stack([ensemble[seen], write[seen]]), axis=1, return_inverse=True)
-    shapes = [Hypothesis(e, w, 1.0, Source.CLUSTER) for e, w in pairs.T.tolist()]
+    pairs, which = np.unique(ensemble[seen] * LARGEST + write[seen], return_inverse=True)
+    shapes = [Hypothesis(pair // LARGEST, pair % LARGEST, 1.0, Source.CLUSTER) for pair in pairs.tolist()]
     trials = _Trials(held, row_bookie)
     fits = ensemble[seen] <= bookies
     trials.refuse(seen[~fits], CODES[Refusal.TOO_FEW_BOOKIES])
-    trials.attempt(seen[fits], ensemble[seen][fits], write[seen][fits], which.ravel()[fits], seen=True)
+    trials.attempt(seen[fits], ensemble[seen][fits], write[seen][fits], which[fits], seen=True)
     silent = tried & (ensemble == 0)
     forms = _Forms.of(held)
     trials.refuse(silent, forms.refusal[silent])
@@ -115,7 +112,7 @@ class _Forms:
         holders: bookies that hold entries.
         zeros: bookies that hold entry 0.
         largest: entries of the longest run.
-        contiguous: no bookie has a gap.
+        few_runs: so few gaps that bookies may have come and gone.
         whole: every bookie holds everything, and it is more than the striping of any write quorum would give it.
         refusal: the reason if no shape may fit.
     """
@@ -124,7 +121,7 @@ class _Forms:
     holders: Ints
     zeros: Ints
     largest: Ints
-    contiguous: Mask
+    few_runs: Mask
     whole: Mask
     refusal: Ints
 
@@ -134,19 +131,19 @@ class _Forms:
         holders = np.bincount(of, minlength=count)
         largest = np.zeros(count, np.int64)
         np.maximum.at(largest, of[held.group_row], held.size)
-        contiguous = np.bincount(of[held.hi - held.lo + 1 != held.count], minlength=count) == 0
+        gaps = np.bincount(of[held.hi - held.lo + 1 != held.count], minlength=count)
         zeros = np.bincount(of[held.lo == 0], minlength=count)
         full = np.bincount(of[(held.lo == 0) & (held.hi == held.end[of])], minlength=count)
-        whole = contiguous & (full == holders) & (held.end >= holders)
-        refusal = np.where(contiguous, CODES[Refusal.TOO_FEW_POSITIONS], CODES[Refusal.HOLE])
-        return cls(held.end, holders, zeros, largest, contiguous, whole, refusal)
+        whole = (gaps == 0) & (full == holders) & (held.end >= holders)
+        refusal = np.where(gaps > 0, CODES[Refusal.HOLE], CODES[Refusal.TOO_FEW_POSITIONS])
+        return cls(held.end, holders, zeros, largest, held.few_runs(), whole, refusal)
 
     def allow(self, hypothesis: Hypothesis) -> Mask:
         """Say which ledgers may have a shape at all."""
         ensemble, write = hypothesis.ensemble, hypothesis.write
         if write < ensemble:
             return (self.holders >= np.minimum(ensemble, self.end + write)) & (self.largest <= write)
-        return self.contiguous & np.equal(self.zeros, ensemble)
+        return self.few_runs & np.equal(self.zeros, ensemble)
 
 
 class _Trials:
@@ -171,12 +168,15 @@ class _Trials:
         if not len(some):
             return
         held, rows = self._held.pick(some)
+        if (ensemble == write).all():
+            held, stay_of = held.stays()
+            rows = rows[stay_of]
         decision = decide(held, ensemble, write)
         extra, length = decision.extra, np.bincount(decision.segment_ledger, minlength=len(some))
         accepted = decision.refusal == 0
         self.refuse(some[~accepted], decision.refusal[~accepted])
         if not seen:
-            hasty = accepted & (length > 1) & (held.end + 1 < _ENTRIES_A_CHANGE * length)
+            hasty = accepted & decision.hasty(held.end)
             self.refuse(some[hasty], CODES[Refusal.TOO_MANY_CHANGES])
             accepted &= ~hasty
         self._accepted.append((some[accepted], shape[accepted]))

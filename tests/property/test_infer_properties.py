@@ -145,8 +145,9 @@ def test_an_unharmed_ledger_with_changes_far_apart_is_restored(seed: int, shape:
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 1 << 32), st.integers(1, 7))
 def test_any_changes_without_overhang_are_restored_where_all_have_all(seed: int, size: int) -> None:
-    """With W = E, changes may come as fast as every fourth entry: each entry's true copies are named."""
-    cluster = Cluster(shapes=[(size, size)], harms=CLEAN, lengths=(20, 60), apart=4)
+    """With W = E, changes may come every fourth entry and bookies come back: each entry's true copies are named."""
+    changes = (1, 2, 3, 4)
+    cluster = Cluster([(size, size)], harms=CLEAN, lengths=(20, 60), changes=changes, apart=4, returning=0.5)
     histories = [past for past in lives(seed, 40, cluster) if not past.overhang]
     renumbered = [
         History(n, p.ensemble, p.write, p.ack, p.acked, p.segments, p.held, payloads=p.payloads)
