@@ -36,6 +36,7 @@ from backends.protocols import MetadataStore, Versioned, Write, parse_rights
 from reconcile.audit import Journal, Record
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
 from recovery.codecs import store as keys
+from recovery.errors import RecoveryError
 
 BATCH_ROWS: Final = 100
 """Writes in a transaction: five times faster than single ones, and far below what a server takes."""
@@ -213,7 +214,7 @@ def apply(
         GuardRefusedError: nothing was written.
         JournalError: the journal belongs to something else, or cannot be written; nothing was written.
         BackendError: the store failed before anything was written.
-        PartlyAppliedError: the store or the journal failed later.
+        PartlyAppliedError: the store, the journal or the plan's files failed later.
     """
     survey = _survey(actions, options)
     _guard(survey, store, root, options)
@@ -222,7 +223,7 @@ def apply(
     with Journal.open(journal, binding, resume=options.resume, now=now, replay=run.replay) as opened:
         try:
             return run.carry_out(actions, opened)
-        except (BackendError, JournalError) as error:
+        except (BackendError, JournalError, RecoveryError) as error:
             if not run.begun:
                 raise
             raise PartlyAppliedError(

@@ -32,7 +32,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
-from reconcile.errors import JournalError
+from reconcile.errors import JournalDiskError, JournalError
 
 JOURNAL: Final = "journal.jsonl"
 _HASH: Final = b',"hash":"'
@@ -151,9 +151,13 @@ class Journal:
         Raises:
             JournalError: in use, altered, of another binding, or there though `resume` was not said.
         """
-        folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
         path = folder / JOURNAL
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _FILE_MODE)
+        except OSError as error:
+            problem = f"cannot be opened ({error.strerror})"
+            raise JournalError(str(path), problem, "name another folder with --journal") from error
         journal = cls(path, handle, now, write)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,7 +219,7 @@ class Journal:
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> JournalError:
-        return JournalError(str(self.path), f"cannot be written ({error.strerror})", "mend that, then --resume")
+        return JournalDiskError(str(self.path), f"cannot be written ({error.strerror})", "mend that, then --resume")
 
     def close(self) -> None:
         """Release the file."""

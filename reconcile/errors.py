@@ -3,6 +3,7 @@
 ReconcileError          1
   PlanError             2  a plan cannot be applied as it is
   JournalError          2  a journal cannot be gone on with, or was altered
+    JournalDiskError    1  a journal cannot be written: its disk is full, or failed
   GuardRefusedError     5  a guard refused; nothing was written
   PartlyAppliedError    6  stopped midway; resume
 """
@@ -51,6 +52,12 @@ class JournalError(_RemediedError):
     """
 
     exit_code = 2
+
+
+class JournalDiskError(JournalError):
+    """The disk of a journal is full, or failed: nothing is written to a store that is not announced there first."""
+
+    exit_code = 1
 
 
 class GuardRefusedError(_RemediedError):

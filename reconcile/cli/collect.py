@@ -2,21 +2,29 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
+from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FILE, FOLDER, make_output, now, output_options, quoted, read_passwords
-from reconcile.cli.output import Result, throttled
-
-EXIT_INCOMPLETE: Final = 4
+from reconcile.cli.output import Result, broken_off, throttled
 
 
-@click.command(epilog="Example: bkmeta collect --bookie-conf /etc/bookkeeper/bk_server.conf --out /var/tmp/inv-bk1")
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "the bookie was collected completely",
+        Exit.FAILED: "the disk of --out is full, or the tool failed",
+        Exit.USAGE: "folders, ids or files that cannot be used",
+        Exit.UNDECIDABLE: "collected, but not completely: what was not read may exist",
+    },
+    epilog="Example: bkmeta collect --bookie-conf /etc/bookkeeper/bk_server.conf --out /var/tmp/inv-bk1",
+)
 @click.option("--bookie-conf", type=FILE, help="The bookie's own bk_server.conf, which names its folders.")
 @click.option("--ledger-dir", "ledger_dirs", type=FOLDER, multiple=True, help="With or without its current/.")
 @click.option("--index-dir", "index_dirs", type=FOLDER, multiple=True, help="Where it is not the ledger folder.")
-@click.option("--journal-dir", "journal_dirs", type=FOLDER, multiple=True)
+@click.option("--journal-dir", "journal_dirs", type=FOLDER, multiple=True, help="With or without its current/.")
 @click.option("--bookie-id", metavar="ID", help="Only where no cookie can be read. [default: the cookie's]")
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600: prove digests of type HMAC.")
 @click.option("--deep", is_flag=True, help="Confirm every location, and go through every entry log.")
@@ -42,11 +50,9 @@ def collect(
     The bookie may be stopped, killed or running; needs neither Java nor Spark. What each folder is for is found by
     what is in it.
     """
-    from reconcile.report import inventory_page, write_page  # noqa: PLC0415 - 0.5 s that --help does not need
-    from recovery.collect.bookie import CollectOptions  # noqa: PLC0415
+    from recovery.collect.bookie import CollectOptions  # noqa: PLC0415 - 0.5 s that --help does not need
     from recovery.collect.bookie import collect as run  # noqa: PLC0415
     from recovery.collect.conf import read_conf  # noqa: PLC0415
-    from recovery.dataset import open_dataset  # noqa: PLC0415
 
     output = make_output(shared)
     if bool(bookie_conf) == bool(ledger_dirs or index_dirs or journal_dirs):
@@ -64,7 +70,8 @@ def collect(
         max_mb_s=max_mb_s,
         deep=deep,
     )
-    with output.progress("collecting", "bytes") as told:
+    again = f"{out} is not an inventory yet: run the same command again"
+    with broken_off(again), output.progress("collecting", "bytes") as told:
         show = throttled(told)
         found = run(
             options,
@@ -85,7 +92,7 @@ def collect(
     result = Result(
         "collect",
         verdict,
-        0 if found.complete else EXIT_INCOMPLETE,
+        Exit.DONE if found.complete else Exit.UNDECIDABLE,
         counts={"ledgers": found.ledgers, "entries": found.entries, "damaged": found.damaged},
         coverage={"complete": found.complete, "missing": list(found.missing), "bytes_read": found.bytes_read},
         details=details,
@@ -101,5 +108,13 @@ def collect(
             "out": str(out),
         },
     )
-    write_page(out, lambda: inventory_page(open_dataset(out, "inventory"), verdict=verdict, made=now()))
+    _write_page(out, verdict)
     sys.exit(output.show(result))
+
+
+def _write_page(out: Path, verdict: str) -> None:
+    from reconcile.report import inventory_page, write_page  # noqa: PLC0415 - not before there is something to report
+    from recovery.dataset import open_dataset  # noqa: PLC0415
+
+    with broken_off(f"the inventory {out} is whole, its report is not"):
+        write_page(out, lambda: inventory_page(open_dataset(out, "inventory"), verdict=verdict, made=now()))

@@ -2,19 +2,24 @@
 
 import importlib
 import os
+import shlex
 import signal
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
 import click
 
-from backends.errors import BackendError, UnsupportedStoreError
+from backends.errors import AccessDeniedError, BackendError, UnavailableError, UnsupportedStoreError
+from reconcile.cli.command import Exit
+from reconcile.cli.options import AUTH_VARIABLE
 from reconcile.cli.output import Output
 from reconcile.errors import ReconcileError
 from recovery import __version__
-from recovery.errors import RecoveryError
+from recovery.errors import DiskError, RecoveryError, SparkError
 
 COMMANDS: Final = {
     "preflight": ("reconcile.cli.preflight:preflight", "The first ten minutes, and whether data can be deleted now."),
@@ -23,6 +28,7 @@ COMMANDS: Final = {
     "collect": ("reconcile.cli.collect:collect", "Read one bookie's disks into an inventory."),
     "capture": ("reconcile.cli.recover:capture", "Read a metadata store into a catalog."),
     "recover": ("reconcile.cli.recover:recover", "Turn inventories into a plan that brings lost metadata back."),
+    "explain": ("reconcile.cli.explain:explain", "Say everything that is known of one ledger."),
     "plan": ("reconcile.cli.plans:plan", "Read a plan, compare two, or cut one into waves."),
     "rehearse": ("reconcile.cli.verify:rehearse", "Apply a plan where it can do no harm, and read it back."),
     "apply": ("reconcile.cli.recover:apply", "Write what a plan proposes, and nothing over anything."),
@@ -32,10 +38,15 @@ COMMANDS: Final = {
 }
 """Command → where it is, and its line in --help (so that --help loads none of them)."""
 
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
-EXIT_TERMINATED: Final = 143
+DEBUG_VARIABLE: Final = "BKMETA_DEBUG"
+"""Environment variable: where it is set, every error is followed by its traceback."""
+
+_FAILURES: Final = (DiskError, SparkError)
+"""Errors of `recovery` that are nobody's input."""
+_REMEDIES: Final = (
+    (UnavailableError, "see that its servers run, and that the address is right"),
+    (AccessDeniedError, f"name who may: {AUTH_VARIABLE}=user:password"),
+)
 
 
 class _Commands(click.Group):
@@ -77,19 +88,19 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code that an error stands for (docs/operations/exit-codes.md)."""
-    if isinstance(error, ReconcileError):
-        return int(error.exit_code)
-    if isinstance(error, RecoveryError | UnsupportedStoreError):
-        return EXIT_USAGE
-    if isinstance(error, BackendError):
-        return EXIT_FAILED
-    if isinstance(error, click.ClickException):
-        return error.exit_code
-    if isinstance(error, KeyboardInterrupt | click.Abort):
-        return EXIT_INTERRUPTED
-    if isinstance(error, _TerminatedError):
-        return EXIT_TERMINATED
-    return EXIT_FAILED
+    match error:
+        case ReconcileError() | click.ClickException():
+            return int(error.exit_code)
+        case UnsupportedStoreError():
+            return Exit.USAGE
+        case RecoveryError():
+            return Exit.FAILED if isinstance(error, _FAILURES) else Exit.USAGE
+        case KeyboardInterrupt() | click.Abort():
+            return Exit.INTERRUPTED
+        case _TerminatedError():
+            return Exit.TERMINATED
+        case _:
+            return Exit.FAILED
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -98,20 +109,56 @@ def main(arguments: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         code = program.main(given, prog_name="bkmeta", standalone_mode=False)
-    except (RecoveryError, ReconcileError, BackendError) as error:
-        code = exit_code_of(error)
-        Output.failure(str(error), code, as_json="--json" in given)
-    except click.ClickException as error:
-        code = error.exit_code
-        if "--json" in given:
-            Output.failure(error.format_message(), code, as_json=True)
-        else:
+    except (Exception, KeyboardInterrupt, _TerminatedError) as error:  # noqa: BLE001 - every error ends here
+        code = _ended_by(error, given)
+    sys.exit(code if isinstance(code, int) else Exit.DONE)
+
+
+def _ended_by(error: BaseException, given: Sequence[str]) -> int:
+    if isinstance(error, click.Abort) and error.__cause__ is not None:
+        error = error.__cause__
+    code = exit_code_of(error)
+    as_json = "--json" in given
+    if code in (Exit.INTERRUPTED, Exit.TERMINATED):
+        # Whoever asks twice wants no more words.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if os.environ.get(DEBUG_VARIABLE):
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    match error:
+        case BrokenPipeError():
+            # Whoever read our output went away; what they read was right.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return code
+        case click.UsageError() if not as_json:
             error.show()
-    except (KeyboardInterrupt, click.Abort, _TerminatedError) as error:
-        code = exit_code_of(error)
-        Output.failure("stopped before the end; nothing that was finished is lost", code, as_json="--json" in given)
-    except BrokenPipeError:
-        # Whoever read our output went away; what they read was right.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_FAILED
-    sys.exit(code if isinstance(code, int) else 0)
+            return code
+        case click.ClickException():
+            message = error.format_message()
+        case RecoveryError() | ReconcileError() | BackendError():
+            message = "; ".join([str(error), *(remedy for kind, remedy in _REMEDIES if isinstance(error, kind))])
+        case KeyboardInterrupt() | click.Abort() | _TerminatedError():
+            message = "; ".join(["stopped before the end", *getattr(error, "__notes__", ())])
+        case _:
+            message = "; ".join([_unforeseen(error, given), *getattr(error, "__notes__", ())])
+    Output.failure(message, code, as_json=as_json)
+    return code
+
+
+def _unforeseen(error: BaseException, given: Sequence[str]) -> str:
+    """Keep what is needed to mend the program, and say where; what an error says may be secret, so it stays there."""
+    named = type(error).__name__
+    if isinstance(error, OSError):
+        named = f"{error.filename or named}: {error.strerror or 'the system refused'}"
+    try:
+        kept, path = tempfile.mkstemp(prefix="bkmeta-error-", suffix=".txt")
+        with os.fdopen(kept, "w", encoding="utf-8") as file:
+            file.write(f"bkmeta {__version__}, Python {sys.version}\n{shlex.join(['bkmeta', *given])}\n\n")
+            file.writelines(traceback.format_exception(error))
+    except OSError:
+        where = f"set {DEBUG_VARIABLE}=1 to see where"
+    else:
+        where = f"where it happened stands in {path}"
+    if isinstance(error, OSError):
+        return f"{named}; mend that and run it again; {where}"
+    return f"a fault of this program ({named}); {where}: please report it"

@@ -5,15 +5,19 @@ import binascii
 import os
 import shlex
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import click
 
 from reconcile.cli.output import Output
 from recovery.errors import InputError
+
+if TYPE_CHECKING:
+    from backends.registry import OpenStore
 
 AUTH_VARIABLE: Final = "BKMETA_ZK_AUTH"
 """Environment variable with ``user:password`` for ZooKeeper's digest scheme; secrets never stand on a command line."""
@@ -63,6 +67,22 @@ def store_auth(variable: str = AUTH_VARIABLE) -> tuple[str, str] | None:
     if not colon:
         raise InputError(variable, "is not user:password", "set it as user:password, or unset it")
     return user, password
+
+
+@contextmanager
+def connected(uri: str, output: Output, *, writable: bool = False) -> "Iterator[OpenStore]":
+    """Give the store of a URI, opened as whom the environment names, and close it afterwards.
+
+    Raises:
+        UnsupportedStoreError: the URI is malformed, or of a store that is not read.
+        UnavailableError: it does not answer.
+    """
+    from backends.registry import open_store  # noqa: PLC0415 - kazoo, only where a store is opened
+
+    with output.progress("connecting to the store", "stores"):
+        opened = open_store(uri, writable=writable, auth=store_auth())
+    with opened:
+        yield opened
 
 
 def read_passwords(path: Path | None) -> tuple[bytes, ...]:

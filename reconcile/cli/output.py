@@ -2,16 +2,21 @@
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, TextIO
 
 import click
 
+from reconcile.cli.command import Exit
+
 SCHEMA_VERSION: Final = 1
+"""Of every object; raised when a key goes or changes its meaning (docs/operations/json.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,9 @@ class Result:
     details: Sequence[str] = ()
     following: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
+
+
+_COLOURS: Final[Mapping[int, str]] = {Exit.DONE: "green", Exit.FOUND: "yellow", Exit.UNDECIDABLE: "yellow"}
 
 
 class Told(Protocol):
@@ -68,10 +76,10 @@ class Output:
                 )
             )
             return result.exit_code
-        colour = {0: "green", 3: "yellow", 4: "yellow"}.get(result.exit_code, "red")
-        click.echo(_styled(result.verdict, colour))
+        colour = _COLOURS.get(result.exit_code, "red")
+        click.echo(_styled(_fitted(result.verdict, sys.stdout), colour))
         for line in result.details:
-            click.echo(f"  {line}" if line else "")
+            click.echo(_fitted(f"  {line}", sys.stdout) if line else "")
         if result.following:
             click.echo(f"\nnext: {result.following}")
         return result.exit_code
@@ -83,7 +91,7 @@ class Output:
             body = {"schema": f"bkmeta.error/{SCHEMA_VERSION}", "verdict": message, "exit_code": exit_code}
             click.echo(json.dumps({**body, "counts": {}, "coverage": {}}))
         else:
-            click.echo(f"bkmeta: {message}", err=True)
+            click.echo(_fitted(f"bkmeta: {message}", sys.stderr), err=True)
 
     @contextmanager
     def progress(self, title: str, unit: str) -> Iterator[Told]:
@@ -98,7 +106,7 @@ class Output:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-            console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
+            console = Console(stderr=True, no_color=_is_plain())
             with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
                 task = bar.add_task(title, total=None)
                 yield lambda done, total, stage="": bar.update(
@@ -108,19 +116,51 @@ class Output:
             yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
 
 
+@contextmanager
+def broken_off(remedy: str) -> Iterator[None]:
+    """Say what to do where what happens inside is stopped, or fails without a remedy of its own."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(remedy)
+        raise
+
+
 def throttled(report: Told, *, every: float = 0.2) -> Told:
-    """Pass on what is told at most once in so many seconds, and the end always."""
+    """Pass on what is told at most once in so many seconds, and the beginning and end of a stage always."""
     last = float("-inf")
+    now_in: str | None = None
 
     def told(done: int, total: int, stage: str = "") -> None:
-        nonlocal last
+        nonlocal last, now_in
         now = time.monotonic()
-        if now - last >= every or done >= total:
-            last = now
+        if now - last >= every or stage != now_in or done >= total > 0:
+            last, now_in = now, stage
             report(done, total, stage)
 
     return told
 
 
+def _is_plain() -> bool:
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
 def _styled(text: str, colour: str) -> str:
-    return text if "NO_COLOR" in os.environ else click.style(text, fg=colour, bold=True)
+    # click takes the codes out again where stdout is not a terminal.
+    return text if _is_plain() else click.style(text, fg=colour, bold=True)
+
+
+def _fitted(text: str, stream: TextIO) -> str:
+    """Wrap lines that are longer than the terminal, below where they began; in a pipe they stay whole."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    fitted = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        if len(line) > width:
+            line = textwrap.fill(  # noqa: PLW2901 - the same line, fitted
+                line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            )
+        fitted.append(line)
+    return "\n".join(fitted)

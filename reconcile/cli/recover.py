@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backends.registry import OpenStore, open_store
+from backends.registry import OpenStore, parse_store_uri
+from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FILE,
     FOLDER,
+    connected,
     make_output,
     now,
     output_options,
@@ -19,9 +21,8 @@ from reconcile.cli.options import (
     quoted,
     read_names,
     read_passwords,
-    store_auth,
 )
-from reconcile.cli.output import Output, Result, throttled
+from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.reasons import in_words
 from recovery.codecs import store
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
     from reconcile.apply import Applied
 
-EXIT_HELD = 3
-EXIT_UNDECIDABLE = 4
 _SHOWN = 10
 _TYPED = 8
 
@@ -49,7 +48,15 @@ def _some(names: list[str]) -> str:
 
 
 @click.command(
-    epilog="Example: BKMETA_ZK_AUTH=me:secret bkmeta capture --metadata zk+hierarchical://zk1:2181/ledgers --out cat"
+    cls=Command,
+    exits={
+        Exit.DONE: "the whole store was read",
+        Exit.FAILED: "the store did not answer, or the disk of --out is full",
+        Exit.USAGE: "a URI, a layout or a folder that cannot be used",
+        Exit.FOUND: "there is no ledgers root: the catalog is empty",
+        Exit.UNDECIDABLE: "parts of the store could not be read; the catalog says which",
+    },
+    epilog="Example: BKMETA_ZK_AUTH=me:secret bkmeta capture --metadata zk+hierarchical://zk1:2181/ledgers --out cat",
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the catalog; it will hold passwords.")
@@ -60,16 +67,16 @@ def capture(uri: str, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click
     Run daily it is the cheapest insurance there is: `recover --snapshot catalog:///DIR` takes it.
     """
     output = make_output(shared)
-    with open_store(uri, auth=store_auth()) as opened:
+    with broken_off(f"{out} is not a catalog yet: run the same command again"), connected(uri, output) as opened:
         summary = _capture(opened, out, output)
-    complete = bool(summary["complete"])
+    complete, present = bool(summary["complete"]), summary["root"] == "present"
     ledgers, bad = summary["ledgers"], summary["unparsable"]
-    found = f"{ledgers} ledgers captured" if summary["root"] == "present" else "the ledgers root does not exist"
+    found = f"{ledgers} ledgers captured" if present else "the ledgers root does not exist"
     verdict = found if complete else f"{found}, but not all of the store could be read"
     result = Result(
         "capture",
         verdict + (f"; {bad} records cannot be parsed" if bad else ""),
-        0 if complete else EXIT_UNDECIDABLE,
+        Exit.UNDECIDABLE if not complete else Exit.DONE if present else Exit.FOUND,
         counts={"ledgers": ledgers, "unparsable": bad, "nodes": summary["nodes"]},
         coverage={"complete": complete, "root": summary["root"], "gaps": summary["gaps"]},
         details=[f"not read: {gap}" for gap in summary["gaps"][:_SHOWN]],
@@ -91,8 +98,16 @@ def _capture(opened: OpenStore, out: Path, output: Output) -> Mapping[str, Any]:
 
 
 @click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "all lost ledgers come back",
+        Exit.FAILED: "the store did not answer, Spark failed, a disk is full, or the sums do not add up (INVALID)",
+        Exit.USAGE: "inventories, URIs or files that cannot be used; no Java, no Spark",
+        Exit.FOUND: "some ledgers are held, or wait for a person",
+        Exit.UNDECIDABLE: "bookies that were expected were not looked at",
+    },
     epilog="Example: bkmeta recover --inventory inv/bk1 --inventory inv/bk2 --inventory inv/bk3 "
-    "--metadata zk+hierarchical://zk1:2181/ledgers --expect-bookies bookies.txt --passwords pw.txt --out plan"
+    "--metadata zk+hierarchical://zk1:2181/ledgers --expect-bookies bookies.txt --passwords pw.txt --out plan",
 )
 @click.option("--inventory", "inventories", multiple=True, required=True, metavar="DIR", help="One bookie's inventory.")
 @click.option("--metadata", "uri", metavar="URI", help="The store to be repaired: what it lacks is proposed.")
@@ -124,45 +139,49 @@ def recover(
     from reconcile import recover as job  # noqa: PLC0415 - pulls in what only Spark's hosts have
     from reconcile.plan import Passwords  # noqa: PLC0415
     from reconcile.report import plan_page, write_page  # noqa: PLC0415
-    from recovery.spark import session  # noqa: PLC0415
+    from recovery.spark import demand_spark, session  # noqa: PLC0415
 
     output = make_output(shared)
+    if (uri is None) == (layout is None):
+        raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
+    if uri is not None:
+        parse_store_uri(uri)
+    demand_spark()
     candidates = Passwords.of(read_passwords(passwords))
     expected = read_names(expect_bookies) if expect_bookies else None
     opened_inventories = job.open_inventories(inventories)
     opened_snapshots = tuple(_catalog(snapshot) for snapshot in snapshots)
     prepare(out, "plan", secret=True)
-    live: Dataset | None = None
-    root = ""
-    if uri is not None:
-        with open_store(uri, auth=store_auth()) as opened:
-            summary = _capture(opened, out / "store", output)
-            root = opened.root
-        target = store.Layout(summary["layout"])
-        live = open_dataset(out / "store", "catalog")
-        if not summary["complete"]:
-            problem = f"could not be read whole ({summary['gaps'][0]})"
-            raise InputError(uri, problem, "a record that was not seen would be taken for lost: mend the access first")
-    elif layout is not None:
-        target = store.Layout(layout)
-    else:
-        raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
-    request = job.Request(
-        inventories=opened_inventories,
-        live=live,
-        snapshots=opened_snapshots,
-        layout=target,
-        root=root,
-        passwords=candidates,
-        expected=expected,
-        default_quorum=default_quorum,
-    )
-    with session(master) as spark, output.progress("reconstructing", "tasks") as told:
-        recovered = job.recover(request, out, spark, now=now, progress=throttled(told))
+    with broken_off(f"{out} is not a plan yet: run the same command again"):
+        live, root, target = _live(uri, out, output) if uri else (None, "", store.Layout(str(layout)))
+        request = job.Request(
+            inventories=opened_inventories,
+            live=live,
+            snapshots=opened_snapshots,
+            layout=target,
+            root=root,
+            passwords=candidates,
+            expected=expected,
+            default_quorum=default_quorum,
+        )
+        with session(master) as spark, output.progress("reconstructing", "tasks") as told:
+            recovered = job.recover(request, out, spark, now=now, progress=throttled(told))
     result = _recovered(recovered.manifest, uri, out)
     made = open_dataset(out, "plan")
-    write_page(out, lambda: plan_page(made, opened_inventories, verdict=result.verdict, made=now()))
+    with broken_off(f"the plan {out} is whole, its report is not"):
+        write_page(out, lambda: plan_page(made, opened_inventories, verdict=result.verdict, made=now()))
     sys.exit(output.show(result))
+
+
+def _live(uri: str, out: Path, output: Output) -> tuple[Dataset, str, store.Layout]:
+    """Capture the store that is to be repaired, beside the plan; return it with its root and its layout."""
+    with connected(uri, output) as opened:
+        summary = _capture(opened, out / "store", output)
+        root = opened.root
+    if not summary["complete"]:
+        problem = f"could not be read whole ({summary['gaps'][0]})"
+        raise InputError(uri, problem, "a record that was not seen would be taken for lost: mend the access first")
+    return open_dataset(out / "store", "catalog"), root, store.Layout(summary["layout"])
 
 
 def _catalog(uri: str) -> Dataset:
@@ -188,7 +207,13 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
         verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
     if invalid:
         verdict = f"INVALID, the sums do not add up: {verdict}"
-    code = 1 if invalid else EXIT_HELD if counts["held"] or counts["waiting"] else EXIT_UNDECIDABLE if missing else 0
+    code = Exit.DONE
+    if invalid:
+        code = Exit.FAILED
+    elif counts["held"] or counts["waiting"]:
+        code = Exit.FOUND
+    elif missing:
+        code = Exit.UNDECIDABLE
     details = [
         f"ledgers on {len(coverage['scanned'])} bookies: {counts['ledgers']}",
         f"of these in the store already: {counts['in_store_already']}",
@@ -209,15 +234,23 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
 
 
 @click.command(
-    epilog="Example: bkmeta apply plan --metadata zk+hierarchical://zk1:2181/ledgers --confirm 3f9a…  "
-    "The hash is printed by `bkmeta recover` and `bkmeta plan show`."
+    cls=Command,
+    exits={
+        Exit.DONE: "all was written and read back",
+        Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
+        Exit.USAGE: "a plan, a journal or a URI that cannot be used",
+        Exit.REFUSED: "a guard refused: not confirmed, another cluster's root, bookies that are running",
+        Exit.PARTLY: "stopped midway, or keys were left as they are: run it again with --resume",
+    },
+    epilog="Example: bkmeta apply plan --metadata zk+hierarchical://zk1:2181/ledgers --confirm 3f9a61c07b2e\n\n"
+    "The hash is printed by `bkmeta recover` and `bkmeta plan show`; its first 8 digits are enough.",
 )
 @click.argument("plan", type=FOLDER)
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store to be written.")
 @click.option("--confirm", metavar="HASH", help="The plan's hash; asked for on a terminal if it is not given.")
 @click.option("--acl", metavar="SPEC", help="Rights of created keys: scheme:id:perms,… [default: the store's]")
 @click.option("--accept-unfrozen", is_flag=True, help="Write although bookies are registered in this root.")
-@click.option("--wave", type=int, help="Only this wave of a plan that was split.")
+@click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave of a plan that was split.")
 @click.option("--journal", type=FOLDER, help="Where every write is recorded. [default: PLAN/journal]")
 @click.option("--resume", is_flag=True, help="Go on with the journal that is there.")
 @output_options
@@ -246,8 +279,16 @@ def apply(
     seen = overview(dataset, shown=0)
     if seen.problems:
         raise PlanError(str(plan), seen.problems[0], "make the plan again: it is not the one that was reviewed")
+    if wave is not None and wave not in seen.waves:
+        raise PlanError(
+            str(plan), f"has no wave {wave}", "see its waves: bkmeta plan show; bkmeta plan split makes some"
+        )
+    parse_store_uri(uri)
     _demand_confirmation(dataset, seen.hash, confirm)
-    with open_store(uri, writable=True, auth=store_auth()) as opened:
+    folder = journal or plan / "journal"
+    again = quoted("bkmeta", "apply", plan, "--metadata", uri)
+    stopped = broken_off(f"what was written is recorded in {folder}, go on: {again} --resume")
+    with stopped, connected(uri, output, writable=True) as opened:
         wanted = dataset.manifest["binding"]["root"]
         if wanted and wanted != opened.root:
             problem = f"the plan was made for the root {wanted}"
@@ -265,12 +306,12 @@ def apply(
                 lambda: _wave(dataset, wave),
                 opened.store,
                 opened.root,
-                journal or plan / "journal",
+                folder,
                 options,
                 now=now,
                 progress=throttled(told),
             )
-    sys.exit(output.show(_applied(applied, plan, uri, resume_with=quoted("bkmeta", "apply", plan, "--metadata", uri))))
+    sys.exit(output.show(_applied(applied, plan, uri, again)))
 
 
 def _wave(dataset: Dataset, wave: int | None) -> "Iterator[pa.Table]":
@@ -296,7 +337,7 @@ def _demand_confirmation(dataset: Dataset, plan_hash: str, confirm: str | None) 
         raise GuardRefusedError(dataset.path, "has another hash than the one confirmed", "review this plan first")
 
 
-def _applied(applied: "Applied", plan: Path, uri: str, *, resume_with: str) -> Result:
+def _applied(applied: "Applied", plan: Path, uri: str, again: str) -> Result:
     tallies = applied.tallies
     created = sum(t.written for (kind, _), t in tallies.items() if kind == "ledger")
     there = sum(t.there for (kind, _), t in tallies.items() if kind == "ledger")
@@ -323,9 +364,7 @@ def _applied(applied: "Applied", plan: Path, uri: str, *, resume_with: str) -> R
         counts={f"{op} {kind}": asdict(tally) for (kind, op), tally in sorted(tallies.items())},
         coverage={"read_back": applied.checked, "changed": applied.changed_count},
         details=details,
-        following=following
-        if not applied.exit_code
-        else f"look into the conflicts above, then: {resume_with} --resume",
+        following=following if not applied.exit_code else f"look into the conflicts above, then: {again} --resume",
         facts={
             "journal": str(applied.journal),
             "conflicts": [asdict(conflict) for conflict in applied.conflicts],

@@ -1,0 +1,51 @@
+"""What every command of the program is: a click command that declares its exit codes."""
+
+import inspect
+import textwrap
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+import click
+
+
+class Exit(IntEnum):
+    """How a command ended; what each means for a command stands with the command."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    FOUND = 3
+    UNDECIDABLE = 4
+    REFUSED = 5
+    PARTLY = 6
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class Command(click.Command):
+    """A command with its exit codes; its help ends with them, and with an example that can be copied.
+
+    Args:
+        exits: what each code that the command can end with means; any command can be interrupted and terminated.
+        attributes: as click's, of which the epilog is ``Example: `` and a command line, and perhaps a paragraph more.
+    """
+
+    def __init__(self, *arguments: Any, exits: Mapping[Exit, str], **attributes: Any) -> None:  # noqa: ANN401 - click's
+        super().__init__(*arguments, **attributes)
+        self.exits = exits
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the exit codes, and the example with each of its lines but the last continued for a shell."""
+        del ctx
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code.value), text) for code, text in self.exits.items()])
+        example, _, more = inspect.cleandoc(self.epilog or "").partition("\n\n")
+        lines = textwrap.wrap(
+            example, formatter.width - 2, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        )
+        formatter.write_paragraph()
+        formatter.write(" \\\n".join(lines) + "\n")
+        if more:
+            formatter.write_paragraph()
+            formatter.write_text(more)
