@@ -31,6 +31,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
@@ -74,9 +75,8 @@ def sort_by_key(table: pa.Table) -> pa.Table:
     """Return the rows ordered by (bucket, scope, ledger), equal keys in the order they came in."""
     if table.num_rows < 2:
         return table
-    keys = table.select(list(tables.KEY_COLUMNS)).append_column("at", pa.array(range(table.num_rows), pa.int64()))
-    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in (*tables.KEY_COLUMNS, "at")])
-    return table.take(order)
+    order = np.lexsort([table[name].to_numpy() for name in reversed(tables.KEY_COLUMNS)])
+    return table.take(pa.array(order))
 
 
 _DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -225,6 +225,8 @@ class DatasetWriter:
         self._secret = secret
         self._buffers: dict[str, list[pa.Table]] = {name: [] for name in tables.KINDS[kind]}
         self._runs: dict[str, list[Path]] = {name: [] for name in tables.KINDS[kind]}
+        self._bytes: dict[str, int] = dict.fromkeys(tables.KINDS[kind], 0)
+        self._waiting: dict[str, int] = dict.fromkeys(tables.KINDS[kind], 0)
         self.rows: dict[str, int] = dict.fromkeys(tables.KINDS[kind], 0)
         prepare(path, kind, secret=secret)
 
@@ -239,10 +241,13 @@ class DatasetWriter:
     def append(self, name: str, rows: pa.Table) -> None:
         """Take rows of a table; their columns must be the schema's, by name and type."""
         schema = tables.KINDS[self._kind][name]
-        self._buffers[name].append(rows.select(schema.names).cast(schema))
-        self.rows[name] += rows.num_rows
-        held = self._buffers[name]
-        if sum(t.nbytes for t in held) > _SPILL_BYTES or sum(t.num_rows for t in held) > _SPILL_ROWS:
+        taken = rows.select(schema.names).cast(schema)
+        self._buffers[name].append(taken)
+        self.rows[name] += taken.num_rows
+        # Counted as they come: asking every buffered table anew is quadratic in their number.
+        self._bytes[name] += taken.nbytes
+        self._waiting[name] += taken.num_rows
+        if self._bytes[name] > _SPILL_BYTES or self._waiting[name] > _SPILL_ROWS:
             self._spill(name)
 
     def _spill(self, name: str) -> None:
@@ -250,6 +255,7 @@ class DatasetWriter:
         write_part(self._path, _SPILL, run, [self._buffered(name)], secret=self._secret)
         self._runs[name].append(self._path / _SPILL / f"{run}.parquet")
         self._buffers[name] = []
+        self._bytes[name] = self._waiting[name] = 0
 
     def _buffered(self, name: str) -> pa.Table:
         schema = tables.KINDS[self._kind][name]
