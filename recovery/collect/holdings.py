@@ -50,7 +50,7 @@ def starts_of(values: Ints) -> Ints:
 class Grouper:
     """Groups runs that arrive piece by piece as if they had come all at once.
 
-    A ledger's runs come together and ascending; a run may begin where the one before it ends.
+    A ledger's runs come together and ascending; the first of a piece may begin where the one before it ended.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,8 @@ class Grouper:
 
     def _take(self, runs: KeyedRuns, *, end: bool) -> KeyedGroups:
         carried = len(self._open.key)
-        every = _touching_joined(KeyedRuns(*(np.concatenate(pair) for pair in zip(self._open, runs, strict=True))))
+        every = KeyedRuns(*(np.concatenate(pair) for pair in zip(self._open, runs, strict=True)))
+        every = _joined_at(every, carried)
         # The last run may go on, so it is held back. Of the open group before it the last two runs say all that the
         # rule asks; where the group really began is remembered.
         ready = KeyedRuns(*(column if end else column[:-1] for column in every))
@@ -87,12 +88,15 @@ class Grouper:
         return pick(groups, slice(-1))
 
 
-def _touching_joined(runs: KeyedRuns) -> KeyedRuns:
-    goes_on = (runs.key[1:] == runs.key[:-1]) & (runs.first[1:] == runs.first[:-1] + runs.size[:-1])
-    if not goes_on.any():
+def _joined_at(runs: KeyedRuns, at: int) -> KeyedRuns:
+    """Return the runs with the one at a place added to the one before it, if it goes on there."""
+    if not 0 < at < len(runs.key):
         return runs
-    at = np.flatnonzero(np.append(True, ~goes_on))
-    return KeyedRuns(runs.key[at], runs.first[at], np.add.reduceat(runs.size, at))
+    key, first, size = runs
+    if key[at] != key[at - 1] or first[at] != first[at - 1] + size[at - 1]:
+        return runs
+    size[at - 1] += size[at]
+    return KeyedRuns(np.delete(key, at), np.delete(first, at), np.delete(size, at))
 
 
 def canonical(groups: KeyedGroups) -> KeyedGroups:

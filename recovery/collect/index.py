@@ -19,7 +19,7 @@ from recovery.collect.holdings import Grouper, Ints, Mask, runs_of, starts_of, t
 from recovery.collect.records import DIGEST_COLUMN, SIZE_COLUMN, RecordFiles
 from recovery.collect.spool import Spool
 
-_BATCH: Final = 1 << 20
+_BATCH: Final = 1 << 19
 """Slots that are confirmed at a time: enough ledgers that reads ascend through each log."""
 _KEPT: Final = 1 << 16
 """Slots of a ledger larger than a batch that wait for its next piece, so that its end is never judged by a few."""

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,7 @@ from recovery.errors import FormatError, Reason
 
 _FOLDER: Final = re.compile(r"[0-9a-f]{1,2}")
 _INDEX: Final = re.compile(r"([0-9a-f]{1,16})\.idx(\.rloc)?")
+_COPY: Final = ".rloc"
 _HEAD: Final = index_file.HEADER_SIZE
 _HEAD_WORDS: Final = _HEAD // 8
 _SMALL: Final = 64 << 10
@@ -45,7 +46,11 @@ _BATCH: Final = 112
 """Files of one page and their headers that fill the buffer."""
 _BLOCK: Final = 1 << 20
 _IN_FLIGHT: Final = 16
-"""Reads that wait for a cold disk at a time."""
+"""Batches that wait for a cold disk at a time; threads cost more than they give where nothing waits."""
+_SLOW: Final = 200e-6
+"""Seconds a file that tell a cold disk; from the page cache it takes a tenth."""
+_SLOW_BATCHES: Final = 128
+"""After so many, one batch is timed alone again."""
 _PAGES: Final = (4096, 2048, 1024, 512)
 """A bookie writes whole pages behind the header; 8192 bytes unless it is configured otherwise."""
 
@@ -82,54 +87,80 @@ def _subfolders(folders: Mapping[int, str], inside: str, damage: DamageLog) -> I
     """Yield the name of each subfolder with its path in each folder that has it, by the folder's number."""
     found: dict[str, dict[int, str]] = {}
     for number, folder in folders.items():
-        for item in _list(folder, damage):
-            if item.is_dir():
-                if _FOLDER.fullmatch(item.name):
-                    found.setdefault(item.name, {})[number] = item.path
-            elif inside:
-                _tell_stray(item, damage)
+        try:
+            with os.scandir(folder) as listing:
+                for item in listing:
+                    if item.is_dir():
+                        if _FOLDER.fullmatch(item.name):
+                            found.setdefault(item.name, {})[number] = item.path
+                    elif inside:
+                        _tell_stray(item.path, item.name, damage)
+        except OSError as error:
+            _tell_unlisted(folder, error, damage)
     yield from sorted(found.items())
 
 
-def _list(folder: str, damage: DamageLog) -> list["os.DirEntry[str]"]:
-    try:
-        with os.scandir(folder) as listing:
-            return list(listing)
-    except OSError as error:
-        detail = error.strerror or "cannot be listed"
-        damage.add(Unread(folder, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
-        return []
+def _tell_unlisted(folder: str, error: OSError, damage: DamageLog) -> None:
+    detail = error.strerror or "cannot be listed"
+    damage.add(Unread(folder, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
 
 
-def _tell_stray(item: "os.DirEntry[str]", damage: DamageLog) -> None:
-    found = _INDEX.fullmatch(item.name)
+def _tell_stray(path: str, name: str, damage: DamageLog) -> None:
+    found = _INDEX.fullmatch(name)
     if found is None:
-        damage.add(Unread(item.path, Reason.UNKNOWN_FILE, Hides.NOTHING))
+        damage.add(Unread(path, Reason.UNKNOWN_FILE, Hides.NOTHING))
         return
     ledger = int(found[1], 16)
     if ledger < 1 << 63:
         detail = f"the bookie looks for it at {index_file.path_of(ledger)}"
-        damage.add(Unread(item.path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
+        damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
 
 
 def _files_in(folders: Mapping[int, str], inside: str, damage: DamageLog) -> Iterator[IndexFile]:
     whole: dict[int, IndexFile] = {}
     copies: dict[int, IndexFile] = {}
     for number, folder in folders.items():
-        for item in _list(folder, damage):
-            name = item.name
-            is_copy = name.endswith(".rloc")
-            ledger = ledger_of(f"{inside}/{name[:-5] if is_copy else name}")
+        try:
+            names = os.listdir(folder)  # noqa: PTH208  # names alone, of up to 65,536 folders
+        except OSError as error:
+            _tell_unlisted(folder, error, damage)
+            continue
+        for name in names:
+            path = f"{folder}/{name}"
+            is_copy = name.endswith(_COPY)
+            ledger = ledger_of(f"{inside}/{name.removesuffix(_COPY)}")
             if ledger is None:
-                _tell_stray(item, damage)
-                continue
-            target = copies if is_copy else whole
-            if ledger in target and not is_copy:
+                _tell_stray(path, name, damage)
+            elif is_copy:
+                copies.setdefault(ledger, IndexFile(path, ledger, number))
+            elif ledger in whole:
                 detail = f"the bookie takes {whole[ledger].path}"
-                damage.add(Unread(item.path, Reason.CONFLICT, Hides.LEDGER, ledger=ledger, detail=detail))
-            target.setdefault(ledger, IndexFile(item.path, ledger, number))
+                damage.add(Unread(path, Reason.CONFLICT, Hides.LEDGER, ledger=ledger, detail=detail))
+            else:
+                whole[ledger] = IndexFile(path, ledger, number)
     yield from whole.values()
-    yield from (file for ledger, file in copies.items() if ledger not in whole)
+    for ledger, file in copies.items():
+        if ledger not in whole:
+            yield file
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """Small files one behind the other in a buffer, each at a multiple of eight bytes.
+
+    Attributes:
+        buffer: holds `files`, of `sizes`.
+        large: files that are read apart.
+        rest: files that found no room.
+        failed: files that cannot be read.
+    """
+
+    buffer: bytearray
+    files: list[IndexFile]
+    sizes: list[int]
+    large: list[IndexFile]
+    rest: list[IndexFile]
+    failed: list[tuple[IndexFile, OSError]]
 
 
 class IndexReader:
@@ -151,27 +182,40 @@ class IndexReader:
 
     def read(self, files: Iterable[IndexFile]) -> Iterator[Piece]:
         """Yield what the files say. A file that cannot be read whole is damage, and gives what could be read."""
-        todo = iter(files)
+        for loaded in self._loads(iter(files)):
+            for file, error in loaded.failed:
+                self._tell_unreadable(file, error)
+            if loaded.files:
+                yield self._read_small(loaded)
+            self._buffers.append(loaded.buffer)
+            for file in loaded.large:
+                yield from self._read_large(file)
+
+    def _loads(self, todo: Iterator[IndexFile]) -> Iterator[_Loaded]:
+        """Load batches one by one while that is quick, else several at a time: a cold disk is slow by waiting."""
         running: deque[Future[_Loaded]] = deque()
-        # Threads wait for the disk; where nothing waits they cost little.
+        slow = 0
         with ThreadPoolExecutor(_IN_FLIGHT) as pool:
             while True:
-                while len(running) < _IN_FLIGHT and (batch := list(islice(todo, _BATCH))):
-                    running.append(pool.submit(_load, batch, self._buffers.pop() if self._buffers else _new_buffer()))
-                if not running:
+                while slow and len(running) < _IN_FLIGHT and (batch := list(islice(todo, _BATCH))):
+                    running.append(pool.submit(_load, batch, self._buffer()))
+                    slow -= 1
+                if running:
+                    loaded = running.popleft().result()
+                elif batch := list(islice(todo, _BATCH)):
+                    begun = self._meter.clock()
+                    loaded = _load(batch, self._buffer())
+                    slow = _SLOW_BATCHES if self._meter.clock() - begun > _SLOW * len(batch) else 0
+                else:
                     return
-                loaded = running.popleft().result()
+                yield loaded
                 if loaded.rest:
-                    running.append(pool.submit(_load, loaded.rest, _new_buffer()))
-                for file, error in loaded.failed:
-                    self._tell_unreadable(file, error)
-                if loaded.files:
-                    yield self._read_small(loaded)
-                self._buffers.append(loaded.buffer)
-                for file in loaded.large:
-                    yield from self._read_large(file)
+                    todo = chain(loaded.rest, todo)
 
-    def _read_small(self, loaded: "_Loaded") -> Piece:
+    def _buffer(self) -> bytearray:
+        return self._buffers.pop() if self._buffers else bytearray(_BUFFER + _SMALL)
+
+    def _read_small(self, loaded: _Loaded) -> Piece:
         files, sizes = loaded.files, loaded.sizes
         size = np.array(sizes, np.int64)
         word = np.cumsum((size + 7) // 8)
@@ -202,7 +246,7 @@ class IndexReader:
             self.bytes[number] = self.bytes.get(number, 0) + int(size[folder == number].sum())
         self._meter.took(int(size.sum()), len(size))
 
-    def _headers(self, loaded: "_Loaded", begin: Ints, size: Ints, ledger: Ints, folder: Ints) -> tuple[Ints, Mask]:
+    def _headers(self, loaded: _Loaded, begin: Ints, size: Ints, ledger: Ints, folder: Ints) -> tuple[Ints, Mask]:
         """Return the facts of the headers that can be read, and which files have slots behind one."""
         files, data = loaded.files, np.frombuffer(loaded.buffer, np.uint8)
         front = data[begin[:, None] + np.arange(_SHAPE)]
@@ -263,7 +307,7 @@ class IndexReader:
         none = np.empty(0, np.int64)
         yield Piece(none, none, none, np.array([fact], np.int64))
         read = 0
-        buffer = self._buffers.pop() if self._buffers else _new_buffer()
+        buffer = self._buffer()
         for start, end in _data(fd, _HEAD, size - (size - _HEAD) % 8):
             for at in range(start, end, _BLOCK):
                 got = os.preadv(fd, [memoryview(buffer)[: min(_BLOCK, end - at)]], at)
@@ -306,29 +350,6 @@ class IndexReader:
                 self._damage.add(
                     Unread(file.path, Reason.TRUNCATED, Hides.LEDGER, size, ledger=file.ledger, detail=detail)
                 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """Small files one behind the other in a buffer, each at a multiple of eight bytes.
-
-    Attributes:
-        buffer: holds `files`, of `sizes`.
-        large: files that are read apart.
-        rest: files that found no room.
-        failed: files that cannot be read.
-    """
-
-    buffer: bytearray
-    files: list[IndexFile]
-    sizes: list[int]
-    large: list[IndexFile]
-    rest: list[IndexFile]
-    failed: list[tuple[IndexFile, OSError]]
-
-
-def _new_buffer() -> bytearray:
-    return bytearray(_BUFFER + _SMALL)
 
 
 def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:

@@ -171,6 +171,7 @@ def _read(
     for part in gathered(journal.scan_columns(data.view)):
         if isinstance(part, Entries):
             groups.add(to_rows(to_groups(part.ledger, part.entry)))
+            data.done(int(part.position.max(initial=0)))
             facts.largest = max(facts.largest, int(part.ledger.max(initial=-1)))
             facts.behind_mark |= one.mark >= 0 and int(part.position.max(initial=-1)) >= one.mark
         elif isinstance(part, Damage):

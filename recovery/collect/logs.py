@@ -159,6 +159,7 @@ def _scan(
         for part in gathered(entry_log.scan_columns(log.view, known=ledgers.tolist())):
             if isinstance(part, Entries):
                 groups.append(to_groups(part.ledger, part.entry))
+                log.done(int(part.position.max(initial=0)))
             elif isinstance(part, Damage) and (rotated or not _is_tail(part, log.size)):
                 found.append(part)
         if not found:

@@ -40,6 +40,8 @@ from recovery.model.groups import KeyedGroups, count
 
 _KEY_RANK: Final = {"absent": 0, "empty": 1, "zero": 2, "set": 3}
 _SET: Final = 3
+_FEW: Final = 1 << 17
+"""Rows of a spool that are merged at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +116,15 @@ class Merge:
     totals: Totals = field(default_factory=Totals)
 
     def _shares(self) -> Iterator[int | None]:
-        """Yield the shares that are taken one after the other; None for all ledgers at once."""
+        """Yield the shares that are taken one after the other; None for all ledgers at once, where they are few."""
         found = self.index
-        if any(s.on_disk for s in (found.groups, found.heads, found.facts, found.dangling, self.journal, self.log)):
-            yield from range(SHARES)
-        else:
+        spools = (found.groups, found.heads, found.facts, found.dangling, self.journal, self.log)
+        if max(spool.count for spool in spools) <= _FEW:
             yield None
+            return
+        for spool in (*spools, *(s for b in (self.from_journal, self.from_log) for s in (b.groups, b.heads))):
+            spool.set_aside()
+        yield from range(SHARES)
 
     def subtract(self) -> None:
         """Find what journal and logs list beside the index, and report what dangles."""

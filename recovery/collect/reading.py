@@ -42,6 +42,10 @@ class Meter:
     """Counts what is read, holds it back to a rate, and tells how far it is.
 
     The rate holds over the whole run: what was not used is not saved up for a burst.
+
+    Attributes:
+        clock: seconds that only grow.
+        read: bytes so far.
     """
 
     def __init__(
@@ -54,7 +58,7 @@ class Meter:
     ) -> None:
         self._rate = rate
         self._progress = progress
-        self._clock = clock
+        self.clock = clock
         self._sleep = sleep
         self._due = 0.0
         self._now = Progress("", 0, 0, 0, 0)
@@ -77,7 +81,7 @@ class Meter:
             self._told = self._now.bytes
             self._progress(self._now)
         if self._rate is not None:
-            now = self._clock()
+            now = self.clock()
             self._due = max(self._due, now) + size / self._rate
             if self._due > now:
                 self._sleep(self._due - now)
@@ -100,8 +104,10 @@ class Mapped:
         self._meter = meter
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
-        self.view = memoryview(mmap.mmap(self._fd, self.size, prot=mmap.PROT_READ) if self.size else b"")
+        self._map = mmap.mmap(self._fd, self.size, prot=mmap.PROT_READ) if self.size else None
+        self.view = memoryview(self._map or b"")
         self.unreadable: list[tuple[int, int]] = []
+        self._let_go = 0
         self._scratch = memoryview(bytearray(min(_WINDOW, self.size)))
 
     def __enter__(self) -> Self:
@@ -113,7 +119,7 @@ class Mapped:
     def close(self) -> None:
         """Let go of the file; the mapping goes when the last view of it does."""
         os.close(self._fd)
-        self.view = memoryview(b"")
+        self.view, self._map = memoryview(b""), None
 
     def load(self) -> None:
         """Make the whole file safe to touch: read it once, and where the disk refuses put zeros in a private copy."""
@@ -134,6 +140,12 @@ class Mapped:
         while at < min(end, self.size):
             at += self._read(self._scratch[: end - at], at)
 
+    def done(self, end: int) -> None:
+        """Let go of the memory before a position; it can still be touched."""
+        if self._map is not None and end - self._let_go >= _WINDOW:
+            start, self._let_go = self._let_go, end - end % mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_DONTNEED, start, self._let_go - start)
+
     def _read(self, into: memoryview, at: int) -> int:
         got = os.preadv(self._fd, [into], at)
         if got <= 0:
@@ -152,7 +164,7 @@ class Mapped:
                     if not self._copy(copy, small, cut):
                         self._refused(small, cut)
             at += length
-        self.view = copy
+        self.view, self._map = copy, None
 
     def _copy(self, target: memoryview, at: int, length: int) -> bool:
         end = at + length

@@ -270,6 +270,7 @@ def locate(
             for part in scan(data.view):
                 if isinstance(part, Entries):
                     hit = np.flatnonzero(members(wanted, part.ledger, part.entry))
+                    data.done(int(part.position.max(initial=0)))
                     found.append((part.ledger[hit], part.entry[hit], np.full(len(hit), number), part.position[hit]))
     ledger, entry, at, position = (np.concatenate(column) for column in zip(*found, strict=True))
     return ledger, entry, at, position
