@@ -13,10 +13,10 @@ class Refusal(StrEnum):
 
     UNSUPPORTED_SHAPE = "unsupported_shape"
     """Nothing in this cluster, a snapshot or the options supports an ensemble of this form."""
-    TOO_MANY_CHANGES = "too_many_changes"
-    """A supported shape explains it only with an ensemble change every other entry: likelier it has another one."""
     TOO_FEW_POSITIONS = "too_few_positions"
     """Fewer bookies hold entries than positions must have received some."""
+    TOO_MANY_CHANGES = "too_many_changes"
+    """A supported shape explains it only with an ensemble change every other entry: likelier it has another one."""
     TOO_FEW_BOOKIES = "too_few_bookies"
     """The ensemble needs more distinct bookies than are known."""
     POSITION_UNCLEAR = "position_unclear"

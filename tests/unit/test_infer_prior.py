@@ -1,5 +1,7 @@
 """The prior: which shapes are believed where copies are silent, in which order, and which ack quorum they have."""
 
+from random import Random
+
 import pyarrow as pa
 import pytest
 
@@ -130,3 +132,25 @@ def test_a_striped_ledger_needs_all_its_bookies_to_count() -> None:
     rows += [copy_row(2, f"b{p}:3181", own) for p, own in enumerate(held[:3])]
     counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
     assert counts.striped == {(4, 2): 1}
+
+
+def test_a_bookie_that_was_not_scanned_is_like_a_wiped_one() -> None:
+    """What is missing on a known member does not make smaller ensembles; where nobody knows of it, it does."""
+    rows, rng = [], Random(1)
+    for ledger in range(600):
+        members = rng.sample(range(10), 3)
+        rows += [copy_row(ledger, f"b{m}:3181", range(5)) for m in members if m != 0]
+    counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
+    assert [h.ensemble for h in Prior.build(counts, unscanned=["b0:3181"]).hypotheses] == [3]
+    assert [h.ensemble for h in Prior.build(counts).hypotheses] == [3, 2]
+
+
+def test_changes_with_as_many_copies_throughout_are_evidence() -> None:
+    """Every entry has two copies, whoever holds them; a ledger where one has one or three says nothing."""
+    exact = [(0, range(20)), (1, range(10)), (2, range(10, 20))]
+    short = [(0, range(20)), (1, range(10)), (2, range(11, 20))]
+    more = [(0, range(20)), (1, range(11)), (2, range(10, 20))]
+    rows = [copy_row(n, f"b{b}:3181", own) for n, held in enumerate((exact, short, more)) for b, own in held]
+    counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
+    assert counts.full == {2: 1}
+    assert set(counts.members[2]) == {"b0:3181", "b1:3181", "b2:3181"}
