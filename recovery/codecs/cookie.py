@@ -27,6 +27,10 @@ from recovery.errors import FormatError, Reason
 
 _RAW_LAYOUT: Final = 3
 _LAYOUT: Final = re.compile(r"[0-9]{1,9}")
+_ESCAPE: Final = re.compile(r"\\(?:[0-7]{3}|.)", re.DOTALL)
+_NO_ESCAPE: Final = re.compile(r"\\(?:[4-7][0-7]{2}|[^0-7abfnrtvxuU\\'\"])", re.DOTALL)
+_JAVA_ESCAPES: Final = {r"\007": r"\a", r"\010": r"\b", r"\013": r"\v", r"\014": r"\f"}
+"""What Java writes where Python writes octal digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,11 @@ def _decode_lines(text: str) -> Cookie:
 
 
 def _decode_text(layout: int, text: str) -> Cookie:
+    if any(_NO_ESCAPE.match(escape[0]) for escape in _ESCAPE.finditer(text)):
+        raise FormatError(Reason.BAD_VALUE, "cookie", 2, "an escape that is none")
     try:
         message = text_format.Parse(text, CookieFormat(), allow_unknown_field=True)
-    except text_format.ParseError as error:
+    except (text_format.ParseError, ValueError, RecursionError) as error:
         raise FormatError(Reason.BAD_VALUE, "cookie", 2, f"not CookieFormat as text: {error}") from error
     if not message.IsInitialized():
         raise FormatError(Reason.TRUNCATED, "cookie", len(text), "a required field is not there")
@@ -129,7 +135,8 @@ def encode(cookie: Cookie) -> bytes:
         message.instanceId = cookie.instance_id.encode()
     if cookie.index_dirs is not None:
         message.indexDirs = _joined(cookie.index_dirs).encode()
-    return f"{cookie.layout_version}\n{text_format.MessageToString(message)}".encode()
+    text = _ESCAPE.sub(lambda found: _JAVA_ESCAPES.get(found[0], found[0]), text_format.MessageToString(message))
+    return f"{cookie.layout_version}\n{text}".encode()
 
 
 def _joined(folders: tuple[str, ...]) -> str:

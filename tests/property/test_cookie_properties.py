@@ -26,6 +26,7 @@ COOKIES = st.one_of(
     ),
 )
 REAL = bookie_files.cookies("c09")[0].read_bytes()
+ESCAPED = st.text("\\01478dxuUnNt?'\"\n", max_size=12).map(lambda text: REAL.replace(b"journal", text.encode(), 1))
 OLD = cookie.encode(Cookie(3, "10.0.0.1:3181", ("/j",), ("/d1", "/d2")))
 
 
@@ -36,7 +37,10 @@ def test_a_cookie_comes_back(value: Cookie) -> None:
     assert cookie.decode(cookie.encode(value)) == value
 
 
-@given(st.one_of(st.binary(max_size=80), st.binary(max_size=80).map(b"5\n".__add__), mangled(REAL), mangled(OLD)))
+@given(
+    st.one_of(st.binary(max_size=80), st.binary(max_size=80).map(b"5\n".__add__), mangled(REAL), mangled(OLD), ESCAPED)
+)
+@example(b"5\nbookieHost: '\\?'")
 @example(b"")
 @example(b"2")
 @example(b"5\n")

@@ -40,6 +40,9 @@ ledgerDirs: "1\t/\303\251"
     assert cookie.encode(value) == raw
     assert cookie.decode(raw) == value
     assert cookie.decode(raw.replace(rb"\303\251", "é".encode())) == value
+    odd = Cookie(5, "a", ("/\a\b\v\f\n\x01\\007",), ("/d",))
+    assert rb'journalDir: "/\a\b\v\f\n\001\\007"' in cookie.encode(odd)
+    assert cookie.decode(cookie.encode(odd)) == odd
 
 
 def test_a_later_layout_is_read_as_the_last_known() -> None:
@@ -62,6 +65,10 @@ def test_a_later_layout_is_read_as_the_last_known() -> None:
         (TEXT[:18], Reason.TRUNCATED),
         (TEXT.replace(b"1\\t", b"one\\t"), Reason.BAD_LENGTH),
         (TEXT.replace(b'"a"', b'"\\377"'), Reason.BAD_VALUE),
+        (TEXT.replace(b'"a"', b'"\\777"'), Reason.BAD_VALUE),
+        (TEXT.replace(b'"a"', b'"\\d"'), Reason.BAD_VALUE),
+        (TEXT.replace(b'"a"', b'"\\xg"'), Reason.BAD_VALUE),
+        (TEXT + b"x {" * 5000, Reason.BAD_VALUE),
     ],
 )
 def test_a_cookie_that_is_none_is_refused(raw: bytes, reason: Reason) -> None:
