@@ -197,7 +197,8 @@ def _folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -> list[F
     for role, path in given:
         if not path.is_dir():
             problem = "is not a folder" if path.exists() else "no such folder"
-            raise InputError(str(path), problem, "mount it, or name the other folders without it: it is then reported as missing")
+            remedy = "mount it, or name the other folders without it: it is then reported as missing"
+            raise InputError(str(path), problem, remedy)
         at = path / _CURRENT if (path / _CURRENT).is_dir() else path
         status = at.stat()
         key = (status.st_dev, status.st_ino)
