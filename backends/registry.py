@@ -22,7 +22,6 @@ from typing import Final, Self
 
 from backends.errors import ReadOnlyStoreError, UnsupportedStoreError
 from backends.protocols import ControlledStore, MetadataStore, Rights, Versioned, Write
-from backends.zookeeper import ZooKeeperStore
 
 _LAYOUTS: Final = {
     "zk": None,
@@ -212,6 +211,8 @@ def open_store(
         UnsupportedStoreError: malformed, or of a store that is not read.
         UnavailableError: it does not answer.
     """
+    from backends.zookeeper import ZooKeeperStore  # noqa: PLC0415 - its client, only where one is wanted
+
     address = parse_store_uri(uri)
     store = ZooKeeperStore(address.hosts, auth=auth, session_s=session_s, patience_s=patience_s)
     return OpenStore(store if writable else ReadOnlyControlledStore(store), address.root, address.layout_hint, uri)

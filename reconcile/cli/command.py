@@ -1,7 +1,7 @@
 """What every command of the program is: a click command that declares its exit codes."""
 
 import inspect
-import textwrap
+import re
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
@@ -41,11 +41,19 @@ class Command(click.Command):
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code.value), text) for code, text in self.exits.items()])
         example, _, more = inspect.cleandoc(self.epilog or "").partition("\n\n")
-        lines = textwrap.wrap(
-            example, formatter.width - 2, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
-        )
         formatter.write_paragraph()
-        formatter.write(" \\\n".join(lines) + "\n")
+        formatter.write(" \\\n    ".join(_lines(example, formatter.width - 6)) + "\n")
         if more:
             formatter.write_paragraph()
             formatter.write_text(more)
+
+
+def _lines(line: str, width: int) -> list[str]:
+    """Cut a command line between its options."""
+    lines: list[str] = []
+    for part in re.split(r" (?=--)", line):
+        if lines and len(lines[-1]) + 1 + len(part) <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part)
+    return lines

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -25,21 +25,19 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.reasons import in_words
-from recovery.codecs import store
-from recovery.dataset import REPORT, Dataset, DatasetWriter, open_dataset, prepare
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from reconcile.apply import Applied
+    from recovery.codecs.store import Layout
+    from recovery.dataset import Dataset
 
-_SHOWN = 10
-_TYPED = 8
-
-
-def _layout(opened: OpenStore) -> store.Layout | None:
-    return store.Layout(opened.layout_hint) if opened.layout_hint else None
+LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical")
+"""`recovery.codecs.store.Layout`, for --help without the libraries that it needs."""
+_SHOWN: Final = 10
+_TYPED: Final = 8
 
 
 def _some(names: list[str]) -> str:
@@ -87,13 +85,16 @@ def capture(uri: str, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click
 
 
 def _capture(opened: OpenStore, out: Path, output: Output) -> Mapping[str, Any]:
-    from recovery.capture import capture as run  # noqa: PLC0415 - only where a store is read
+    from recovery.capture import capture as run  # noqa: PLC0415 - not for --help
+    from recovery.codecs.store import Layout  # noqa: PLC0415
+    from recovery.dataset import DatasetWriter  # noqa: PLC0415
 
+    named = Layout(opened.layout_hint) if opened.layout_hint else None
     with (
         DatasetWriter(out, "catalog", binding={"uri": opened.uri}, secret=True) as writer,
         output.progress("reading the store", "ledgers") as told,
     ):
-        summary = run(opened.store, opened.root, _layout(opened), writer, now=now, progress=throttled(told))
+        summary = run(opened.store, opened.root, named, writer, now=now, progress=throttled(told))
     return {name: getattr(summary, name) for name in type(summary).__slots__}
 
 
@@ -113,7 +114,7 @@ def _capture(opened: OpenStore, out: Path, output: Output) -> Mapping[str, Any]:
 @click.option("--metadata", "uri", metavar="URI", help="The store to be repaired: what it lacks is proposed.")
 @click.option(
     "--layout",
-    type=click.Choice([str(layout) for layout in store.Layout]),
+    type=click.Choice(LAYOUTS),
     help="Of the store to be written, where --metadata is not given.",
 )
 @click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="An earlier catalog: catalog:///DIR.")
@@ -136,9 +137,11 @@ def recover(
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Turn inventories into a plan that brings lost ledger metadata back. Writes nothing but the plan."""
-    from reconcile import recover as job  # noqa: PLC0415 - pulls in what only Spark's hosts have
+    from reconcile import recover as job  # noqa: PLC0415 - not for --help
     from reconcile.plan import Passwords  # noqa: PLC0415
     from reconcile.report import plan_page, write_page  # noqa: PLC0415
+    from recovery.codecs.store import Layout  # noqa: PLC0415
+    from recovery.dataset import open_dataset, prepare  # noqa: PLC0415
     from recovery.spark import demand_spark, session  # noqa: PLC0415
 
     output = make_output(shared)
@@ -153,7 +156,7 @@ def recover(
     opened_snapshots = tuple(_catalog(snapshot) for snapshot in snapshots)
     prepare(out, "plan", secret=True)
     with broken_off(f"{out} is not a plan yet: run the same command again"):
-        live, root, target = _live(uri, out, output) if uri else (None, "", store.Layout(str(layout)))
+        live, root, target = _live(uri, out, output) if uri else (None, "", Layout(str(layout)))
         request = job.Request(
             inventories=opened_inventories,
             live=live,
@@ -173,18 +176,23 @@ def recover(
     sys.exit(output.show(result))
 
 
-def _live(uri: str, out: Path, output: Output) -> tuple[Dataset, str, store.Layout]:
+def _live(uri: str, out: Path, output: Output) -> "tuple[Dataset, str, Layout]":
     """Capture the store that is to be repaired, beside the plan; return it with its root and its layout."""
+    from recovery.codecs.store import Layout  # noqa: PLC0415 - not for --help
+    from recovery.dataset import open_dataset  # noqa: PLC0415
+
     with connected(uri, output) as opened:
         summary = _capture(opened, out / "store", output)
         root = opened.root
     if not summary["complete"]:
         problem = f"could not be read whole ({summary['gaps'][0]})"
         raise InputError(uri, problem, "a record that was not seen would be taken for lost: mend the access first")
-    return open_dataset(out / "store", "catalog"), root, store.Layout(summary["layout"])
+    return open_dataset(out / "store", "catalog"), root, Layout(summary["layout"])
 
 
-def _catalog(uri: str) -> Dataset:
+def _catalog(uri: str) -> "Dataset":
+    from recovery.dataset import open_dataset  # noqa: PLC0415 - not for --help
+
     scheme, slashes, path = uri.partition("://")
     if not slashes or scheme != "catalog":
         raise InputError(uri, "is not a snapshot that can be read here", "make a catalog first: bkmeta capture")
@@ -192,6 +200,8 @@ def _catalog(uri: str) -> Dataset:
 
 
 def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Result:
+    from recovery.dataset import REPORT  # noqa: PLC0415 - not for --help
+
     counts, coverage = manifest["counts"], manifest["coverage"]
     settled = counts["restored"] + counts["held"] + counts["waiting"] + counts["deleted"]
     invalid = settled + counts["in_store_already"] != counts["ledgers"]
@@ -270,8 +280,9 @@ def apply(
     What is absent is created; what stands at a key already is left as it is and listed. Every write is journalled
     before and after, and read back; a run that was stopped is gone on with by --resume.
     """
-    from reconcile import apply as engine  # noqa: PLC0415 - only where a plan is applied
+    from reconcile import apply as engine  # noqa: PLC0415 - not for --help
     from reconcile.plans import overview  # noqa: PLC0415
+    from recovery.dataset import open_dataset  # noqa: PLC0415
 
     output = make_output(shared)
     dataset = open_dataset(plan, "plan")
@@ -314,14 +325,14 @@ def apply(
     sys.exit(output.show(_applied(applied, plan, uri, again)))
 
 
-def _wave(dataset: Dataset, wave: int | None) -> "Iterator[pa.Table]":
+def _wave(dataset: "Dataset", wave: int | None) -> "Iterator[pa.Table]":
     import pyarrow.compute as pc  # noqa: PLC0415 - 0.1 s that --help does not need
 
     for batch in dataset.batches("actions"):
         yield batch if wave is None else batch.filter(pc.equal(batch["wave"], wave))
 
 
-def _demand_confirmation(dataset: Dataset, plan_hash: str, confirm: str | None) -> None:
+def _demand_confirmation(dataset: "Dataset", plan_hash: str, confirm: str | None) -> None:
     counts = dataset.manifest["counts"]
     if confirm is None and sys.stdin.isatty():
         click.echo(
