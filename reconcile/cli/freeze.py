@@ -15,6 +15,7 @@ from backends.errors import UnavailableError
 from backends.protocols import ControlledStore
 from backends.registry import OpenStore, open_store, parse_store_uri
 from reconcile import audit, freeze, frozen, listing
+from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import AUTH_VARIABLE, FOLDER, make_output, output_options, store_auth
 from reconcile.cli.output import Result
 from reconcile.errors import GuardRefusedError
@@ -24,9 +25,6 @@ from recovery.errors import InputError
 
 BOOKIE_AUTH_VARIABLE: Final = "BKMETA_ZK_BOOKIE_AUTH"
 """Environment variable with ``user:password`` of the bookies' digest identity, for the proof."""
-EXIT_UNSAFE: Final = 3
-EXIT_UNDECIDABLE: Final = 4
-EXIT_REFUSED: Final = 5
 _TYPED: Final = 8
 """Digits of the hash that count as having read it."""
 _SERVER_PATIENCE_S: Final = 5.0
@@ -57,6 +55,16 @@ def _now() -> datetime:
 
 @click.command(
     name="freeze",
+    cls=Command,
+    exits={
+        Exit.DONE: "frozen: every server named was seen to refuse",
+        Exit.FAILED: "the store did not answer",
+        Exit.USAGE: "a URI, an identity or a journal that cannot be used",
+        Exit.FOUND: "NOT frozen: a server or a principal was let pass",
+        Exit.UNDECIDABLE: "the rights are taken, but not every server or principal could be tried",
+        Exit.REFUSED: "nothing was changed: not confirmed, or a guard refused",
+        Exit.PARTLY: "stopped midway: run the same command again",
+    },
     epilog=f"Example: {AUTH_VARIABLE}=bkmeta:secret bkmeta freeze --metadata zk+hierarchical://zk1:2181/ledgers",
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
@@ -85,6 +93,15 @@ def freeze_command(uri: str, confirm: str | None, journal: Path | None, **shared
 
 @click.command(
     name="thaw",
+    cls=Command,
+    exits={
+        Exit.DONE: "the rights are what they were before the freeze",
+        Exit.FAILED: "the store did not answer",
+        Exit.USAGE: "a URI, an identity or a journal that cannot be used",
+        Exit.FOUND: "STILL frozen: by somebody else's freeze",
+        Exit.REFUSED: "nothing was changed: not confirmed, or what is there now would be deleted",
+        Exit.PARTLY: "stopped midway: run the same command again",
+    },
     epilog=f"Example: {AUTH_VARIABLE}=bkmeta:secret bkmeta thaw --metadata zk+hierarchical://zk1:2181/ledgers "
     "--inventory inv/bk1 --inventory inv/bk2",
 )
@@ -189,7 +206,7 @@ class _Run:
         return Result(
             proposal.kind,
             verdict,
-            EXIT_REFUSED,
+            Exit.REFUSED,
             counts={"changes": len(proposal.changes), **counts},
             details=_lines(proposal),
             following=shlex.join([*words, "--confirm", proposal.hash]),
@@ -237,7 +254,7 @@ class _Run:
                 "not_stopped": GOES_ON,
             },
             details=details,
-            following="stop every bookie: kill -STOP" if code == EXIT_UNSAFE else collect,
+            following="stop every bookie: kill -STOP" if code == Exit.FOUND else collect,
             facts={
                 **self._facts(left),
                 "state": str(state.state),
@@ -279,7 +296,7 @@ class _Run:
             verdict = "nothing to do: the journal holds no freeze that is in force"
         if state.frozen:
             verdict = f"STILL FROZEN by {state.identity or 'nobody known'}: this journal is not of that freeze"
-            code = EXIT_UNSAFE
+            code = Exit.FOUND
         details = [
             "replication is still disabled" if state.replication_disabled else "replication is enabled",
             *([] if compared else ["not compared with what bookies hold: no --inventory was given"]),
@@ -314,15 +331,15 @@ def _judged(
         if trial.proof.allowed:
             why = "it ignores rights (skipACL), or the principal is its super user"
             let = f"{trial.server} let {trial.principal} {trial.proof.allowed[0]}"
-            return f"NOT FROZEN: {let}: {why}", EXIT_UNSAFE
+            return f"NOT FROZEN: {let}: {why}", Exit.FOUND
     if not state.frozen:
-        return f"NOT FROZEN: {'; '.join([*state.open, *state.unknown])}", EXIT_UNSAFE
+        return f"NOT FROZEN: {'; '.join([*state.open, *state.unknown])}", Exit.FOUND
     unseen = [f"{server} did not answer" for server in silent]
     unseen += [f"{trial.server}: {what}" for trial in trials for what in trial.proof.failed]
     if unseen:
-        return f"the rights are taken, but not every server was seen to refuse: {'; '.join(unseen)}", EXIT_UNDECIDABLE
+        return f"the rights are taken, but not every server was seen to refuse: {'; '.join(unseen)}", Exit.UNDECIDABLE
     if untried:
-        return f"the rights are taken, but nobody could be tried as {', '.join(untried)}", EXIT_UNDECIDABLE
+        return f"the rights are taken, but nobody could be tried as {', '.join(untried)}", Exit.UNDECIDABLE
     refused = sum(len(trial.proof.refused) for trial in trials)
     servers = len({trial.server for trial in trials})
     return f"frozen: every server named ({servers}) refused all {refused} attempts without our identity", 0

@@ -8,11 +8,10 @@ from typing import Any, Final
 
 import click
 
+from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
 
-EXIT_INVALID: Final = 1
-EXIT_DIFFERENT: Final = 3
 _SHOWN: Final = 10
 _HASH: Final = 12
 """Digits of a hash that a line for people shows where the whole one stands elsewhere."""
@@ -23,7 +22,15 @@ def plan() -> None:
     """Read a plan, compare two, or cut one into waves. No store is touched."""
 
 
-@plan.command(epilog="Example: bkmeta plan show plan --first 20")
+@plan.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "the plan is whole",
+        Exit.FAILED: "INVALID: it is not what its hash was made of",
+        Exit.USAGE: "no plan, or not a whole one",
+    },
+    epilog="Example: bkmeta plan show plan --first 20",
+)
 @click.argument("path", metavar="PLAN", type=FOLDER)
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Lines of each list.")
 @output_options
@@ -66,7 +73,7 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     result = Result(
         "plan-show",
         verdict,
-        EXIT_INVALID if found.problems else 0,
+        Exit.FAILED if found.problems else 0,
         counts={**counts, "writes": total, "altered": found.altered},
         coverage=coverage,
         details=details,
@@ -105,7 +112,15 @@ def _coverage(coverage: dict[str, Any]) -> list[str]:
     return lines
 
 
-@plan.command(epilog="Example: bkmeta plan diff plan-monday plan-tuesday")
+@plan.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "both write the same",
+        Exit.USAGE: "no plan, or not a whole one",
+        Exit.FOUND: "they write differently",
+    },
+    epilog="Example: bkmeta plan diff plan-monday plan-tuesday",
+)
 @click.argument("one", metavar="A", type=FOLDER)
 @click.argument("other", metavar="B", type=FOLDER)
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Differences listed.")
@@ -139,7 +154,7 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
     result = Result(
         "plan-diff",
         verdict,
-        EXIT_DIFFERENT if total else 0,
+        Exit.FOUND if total else 0,
         counts={**sizes, **counts},
         coverage={"a": left.manifest["coverage"], "b": right.manifest["coverage"]},
         details=details,
@@ -160,7 +175,15 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
     sys.exit(output.show(result))
 
 
-@plan.command(epilog="Example: bkmeta plan split plan --waves 1%,10%,rest --out plan-in-waves")
+@plan.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "the new plan was written",
+        Exit.FAILED: "the disk of --out is full",
+        Exit.USAGE: "a plan, shares or a folder that cannot be used",
+    },
+    epilog="Example: bkmeta plan split plan --waves 1%,10%,rest --out plan-in-waves",
+)
 @click.argument("path", metavar="PLAN", type=FOLDER)
 @click.option(
     "--waves", "spec", required=True, metavar="SPEC", help="Shares of the ledgers, in order, e.g. 1%,10%,rest."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from backends.errors import UnavailableError
+from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import AUTH_VARIABLE, FILE, make_output, output_options, store_auth
 from reconcile.cli.output import Result
 
@@ -41,8 +42,6 @@ FIRST_TEN_MINUTES: Final = (
 """What to do so that nothing more is lost, in this order; true whatever the store says."""
 LEDGERS_ONLY: Final = "This brings ledgers back, not topics: the upper layer's own records come from ZooKeeper's files."
 
-EXIT_FOUND: Final = 3
-EXIT_UNDECIDABLE: Final = 4
 _ANSWER_S: Final = 5.0
 _PATIENCE_S: Final = 10.0
 _ASKED_AT_ONCE: Final = 16
@@ -51,8 +50,16 @@ _COLLECT: Final = "on each bookie's host: bkmeta collect --bookie-conf bk_server
 
 
 @click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "nothing found that could delete data now; or no store was named",
+        Exit.FAILED: "the store refused, or the tool failed",
+        Exit.USAGE: "a URI, inventories or files that cannot be used",
+        Exit.FOUND: "data can be deleted now, or something is not as it should be",
+        Exit.UNDECIDABLE: "the store did not answer, or could not be looked at whole",
+    },
     epilog="Example: bkmeta preflight --metadata zk+hierarchical://zk1:2181/ledgers --inventory inv/bk1 "
-    "--inventory inv/bk2 --bookie-conf bk1/bk_server.conf --http bk2:8080"
+    "--inventory inv/bk2 --bookie-conf bk1/bk_server.conf --http bk2:8080",
 )
 @click.option("--metadata", "uri", metavar="URI", help="The store, named as in bk_server.conf.")
 @click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="What one bookie holds; of each bookie.")
@@ -119,7 +126,7 @@ def _examined(uri: str, inventories: Sequence[str], confs: Sequence[Path], addre
         return _result(
             f"UNDECIDED: {error}. While bookies cannot list it either they delete nothing; one that comes back empty "
             "makes them delete everything",
-            EXIT_UNDECIDABLE,
+            Exit.UNDECIDABLE,
             following="stop the bookies before anybody starts the store again: kill -STOP",
             coverage={"store": "not available"},
         )
@@ -132,7 +139,7 @@ def _said(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
     text = first.text
     if worst == "ok":
         text = next(finding.text for finding in report.findings if finding.subject == "ledgers")
-    code = EXIT_FOUND if worst in ("critical", "warning") else EXIT_UNDECIDABLE if report.undecided else 0
+    code = Exit.FOUND if worst in ("critical", "warning") else Exit.UNDECIDABLE if report.undecided else 0
     rest = [finding for finding in report.findings if finding.text != text]
     details = [
         finding.text if finding.level == "ok" else f"{finding.level.upper()}: {finding.text}" for finding in rest

@@ -8,19 +8,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import make_output, output_options, store_auth
 from reconcile.cli.output import Result, throttled
 
 if TYPE_CHECKING:
     from backends.registry import OpenStore
 
-EXIT_FOUND: Final = 3
 _WIDTH: Final = 22
 _PATIENCE_S: Final = 10.0
 """How long a store may take to answer before it counts as unreachable."""
 
 
-@click.command(epilog="Example: bkmeta inspect /mnt/bk1/ledgers/current/1f.log")
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "read to its end, no damage",
+        Exit.USAGE: "no such file, or no file of a bookie",
+        Exit.FOUND: "damage; the rest was read",
+    },
+    epilog="Example: bkmeta inspect /mnt/bk1/ledgers/current/1f.log",
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @output_options
 def inspect(file: Path, **shared: Any) -> None:  # noqa: ANN401 - click's options
@@ -50,7 +58,7 @@ def inspect(file: Path, **shared: Any) -> None:  # noqa: ANN401 - click's option
     result = Result(
         "inspect",
         verdict,
-        EXIT_FOUND if found.damaged else 0,
+        Exit.FOUND if found.damaged else 0,
         counts={**found.counts, "damaged": found.damaged},
         coverage={"file": str(file), "bytes": found.size, "complete": True},
         details=details,
@@ -74,7 +82,15 @@ def _counted(count: int, plural: str) -> str:
     return f"{count} {words}"
 
 
-@click.command(epilog="Example: bkmeta doctor --spark --metadata zk+hierarchical://zk1:2181/ledgers")
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "everything that was looked at is there",
+        Exit.USAGE: "options or a URI that cannot be used",
+        Exit.FOUND: "something is missing or wrong",
+    },
+    epilog="Example: bkmeta doctor --spark --metadata zk+hierarchical://zk1:2181/ledgers",
+)
 @click.option("--metadata", "uri", metavar="URI", help="A store that must be reachable from here.")
 @click.option("--master", default="local[2]", show_default=True, help="Spark's master, for --spark.")
 @click.option("--spark", "session", is_flag=True, help="Start a session there, and compare its executors with here.")
@@ -108,7 +124,7 @@ def doctor(uri: str | None, master: str, *, session: bool, without: bool, **shar
     result = Result(
         "doctor",
         verdict,
-        EXIT_FOUND if missing else 0,
+        Exit.FOUND if missing else 0,
         counts={**counts, "checks": len(checks)},
         coverage={"spark_session": session, "store": uri is not None, "not_looked_at": skipped},
         details=details,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, now, output_options, quoted, store_auth
 from reconcile.cli.output import Output, Result, throttled
 from recovery.errors import InputError
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from recovery.collect.serving import BookieDisks
     from recovery.dataset import Dataset
 
-EXIT_FOUND: Final = 3
-EXIT_UNDECIDABLE: Final = 4
 _SHOWN: Final = 10
 _SAMPLE: Final = "1000"
 _ALL: Final = "all"
@@ -61,8 +60,16 @@ def _opened(disks: Mapping[str, Sequence[Path]], output: Output) -> "Iterator[di
 
 
 @click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "every ledger that was looked at is as it should be",
+        Exit.FAILED: "the store did not answer, or the tool failed",
+        Exit.USAGE: "a plan, a URI or folders that cannot be used",
+        Exit.FOUND: "ledgers or holds are not as they should be",
+        Exit.UNDECIDABLE: "some could not be looked at: disks are missing",
+    },
     epilog="Example: bkmeta verify plan --metadata zk+hierarchical://zk1:2181/ledgers --sample all "
-    "--disk bk1:3181=/mnt/bk1 --disk bk2:3181=/mnt/bk2"
+    "--disk bk1:3181=/mnt/bk1 --disk bk2:3181=/mnt/bk2",
 )
 @click.argument("plan", type=FOLDER)
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store that the plan was applied to.")
@@ -118,7 +125,7 @@ def verified_result(command: str, found: "Verified", bookies: "Mapping[str, Book
     holds = {str(stored): found.holds.get(stored, 0) for stored in Stored}
     entries, copies = dict(found.entries), dict(found.copies)
     readable, unchecked = outcomes[Outcome.READABLE], outcomes[Outcome.UNCHECKED]
-    code = EXIT_FOUND if found.wrong else EXIT_UNDECIDABLE if unchecked else 0
+    code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked else 0
     verdict = (
         f"{readable} of {found.looked_at} ledgers are readable, every entry of them from a bookie's disks, "
         f"{found.full} of them from every bookie that should hold it"
@@ -188,16 +195,26 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def _next(code: int) -> str:
-    if code == EXIT_FOUND:
+    if code == Exit.FOUND:
         return "look at one of them: bkmeta explain LEDGER --inventory DIR --metadata URI --plan PLAN"
-    if code == EXIT_UNDECIDABLE:
+    if code == Exit.UNDECIDABLE:
         return "give the disks that are missing: --disk ID=DIR"
     return ""
 
 
 @click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "all was written and read back as planned; or the rehearsal is removed",
+        Exit.FAILED: "the store did not answer, or the tool failed",
+        Exit.USAGE: "a plan, a URI or folders that cannot be used",
+        Exit.FOUND: "ledgers or holds are not as they should be",
+        Exit.UNDECIDABLE: "some could not be looked at: disks are missing",
+        Exit.REFUSED: "the root is not absent and not marked as a rehearsal of this plan",
+        Exit.PARTLY: "stopped midway, or keys were left as they are: run it again",
+    },
     epilog="Example: bkmeta rehearse plan --metadata zk+hierarchical://zk1:2181/bkmeta-rehearsal/ledgers "
-    "--disk bk1:3181=/mnt/bk1"
+    "--disk bk1:3181=/mnt/bk1",
 )
 @click.argument("plan", type=FOLDER)
 @click.option("--metadata", "uri", required=True, metavar="URI", help="A root that is absent, or an earlier rehearsal.")
