@@ -33,7 +33,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.protocols import MetadataStore
-from reconcile.plans import ranges_of
 from recovery.codecs import entry, ledger_metadata
 from recovery.collect.serving import BookieDisks
 from recovery.dataset import Dataset
@@ -41,6 +40,7 @@ from recovery.errors import FormatError
 from recovery.model.groups import group_entries
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata, State
+from recovery.spark import bucket_ranges
 
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int32]
@@ -266,7 +266,7 @@ class _Run:
     def _count(self) -> tuple[int, int]:
         """Return how many ledgers the plan restores, and how many it holds."""
         counts = [0, 0]
-        for buckets in ranges_of(self._dataset)[1:]:
+        for buckets in bucket_ranges(self._dataset.rows("actions")):
             ops = self._dataset.read("actions", buckets=buckets, columns=["op"])
             for number, mask in enumerate(_masks(ops)):
                 counts[number] += int(mask.sum())
@@ -278,7 +278,7 @@ class _Run:
         """Yield batches of (action, stored bytes) of what was drawn."""
         names = ["scope", "ledger", "op", "kind", "key", "value"]
         passed = [0, 0]
-        for buckets in ranges_of(self._dataset)[1:]:
+        for buckets in bucket_ranges(self._dataset.rows("actions")):
             actions = self._dataset.read("actions", buckets=buckets, columns=names)
             keep = np.zeros(actions.num_rows, np.bool_)
             for number, (mask, chosen) in enumerate(zip(_masks(actions), (restored, held), strict=True)):

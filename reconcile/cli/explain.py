@@ -1,0 +1,263 @@
+"""The command that says everything about one ledger."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import (
+    FILE,
+    FOLDER,
+    make_output,
+    output_options,
+    parse_quorum,
+    quoted,
+    read_names,
+    read_passwords,
+    store_auth,
+)
+from reconcile.cli.output import Result
+
+if TYPE_CHECKING:
+    from reconcile.evidence import Field
+    from reconcile.explain import Copy, Explanation, Stored
+    from recovery.model.ids import LedgerId
+
+CODES: Final = {"settled": Exit.DONE, "open": Exit.FOUND, "undecided": Exit.UNDECIDABLE}
+"""Exit code of each standing."""
+_CATALOG: Final = "catalog"
+_WIDTH: Final = 16
+_VALUE: Final = 18
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "it comes back, or is in the store and nothing disagrees",
+        Exit.FAILED: "the store did not answer, or the tool failed",
+        Exit.USAGE: "an id, a URI or datasets that cannot be used",
+        Exit.FOUND: "it is held, something disagrees, or nothing knows it and all was looked at",
+        Exit.UNDECIDABLE: "nothing knows it, and not everything was looked at",
+    },
+    epilog="Example: bkmeta explain 12345 --inventory inv/bk1 --inventory inv/bk2 --plan plan",
+)
+@click.argument("ledger")
+@click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="One bookie's inventory.")
+@click.option("--metadata", "uri", metavar="URI", help="The store, or a capture of it: catalog:///DIR.")
+@click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="An earlier catalog: catalog:///DIR.")
+@click.option("--plan", type=FOLDER, help="A plan; what it says of the ledger is explained, not made anew.")
+@click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
+@click.option("--expect-bookies", type=FILE, help="Ids of all bookies of the cluster, one a line.")
+@click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
+@output_options
+def explain(
+    ledger: str,
+    inventories: tuple[str, ...],
+    uri: str | None,
+    snapshots: tuple[str, ...],
+    plan: Path | None,
+    passwords: Path | None,
+    expect_bookies: Path | None,
+    default_quorum: tuple[int, int, int] | None,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Say what is known of one LEDGER: who holds what, what follows from it, what the store and a plan have.
+
+    LEDGER is a number, scope:number, or a qualified name of 32 hex digits. No Spark is needed, and nothing is written.
+    """
+    from reconcile.evidence import Knowledge  # noqa: PLC0415 - not for --help
+    from reconcile.explain import explain as run  # noqa: PLC0415
+    from reconcile.plan import Passwords  # noqa: PLC0415
+    from reconcile.recover import open_inventories  # noqa: PLC0415
+    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from recovery.model import ids  # noqa: PLC0415
+
+    output = make_output(shared)
+    try:
+        named = ids.parse(ledger)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write 123, scope:123 or 32 hex digits", param_hint="LEDGER") from error
+    if not (inventories or uri or snapshots or plan):
+        raise click.UsageError("give at least one of --inventory, --metadata, --snapshot, --plan")
+    opened = open_inventories(inventories)
+    stored = [_catalog(snapshot, named) for snapshot in snapshots]
+    if uri is not None:
+        stored.insert(0, _catalog(uri, named) if uri.startswith(_CATALOG) else _live(uri, named))
+    knowledge = Knowledge(
+        passwords=Passwords.of(read_passwords(passwords)).values,
+        expected=read_names(expect_bookies) if expect_bookies else None,
+        default_quorum=default_quorum,
+    )
+    found = run(
+        named,
+        opened,
+        stored,
+        open_dataset(plan, "plan") if plan else None,
+        knowledge,
+        has_store=uri is not None,
+    )
+    sys.exit(output.show(_result(found, uri, plan)))
+
+
+def _live(uri: str, ledger: "LedgerId") -> "Stored":
+    """Read the ledger's record, and who has a cookie, from a store."""
+    from backends.registry import open_store  # noqa: PLC0415 - not for --help
+    from reconcile.explain import Stored, stored_row  # noqa: PLC0415
+    from recovery.codecs import store  # noqa: PLC0415
+    from recovery.errors import InputError  # noqa: PLC0415
+    from recovery.model import tables  # noqa: PLC0415
+
+    with open_store(uri, auth=store_auth()) as opened:
+        held = opened.store.get(opened.root + store.LAYOUT)
+        if opened.layout_hint:
+            layout = store.Layout(opened.layout_hint)
+        elif held is not None:
+            layout = store.layout_of(held.value)
+        else:
+            problem = "neither the URI nor the store names a layout"
+            raise InputError(uri, problem, "name the cluster's layout, e.g. zk+hierarchical://")
+        try:
+            key = opened.root + store.ledger_key(layout, ledger)
+        except ValueError as error:
+            raise InputError(str(ledger), str(error), "name a ledger that the layout has a place for") from error
+        record = opened.store.get(key)
+        members = tuple(opened.store.children(opened.root + store.COOKIES) or ())
+    row = tables.CATALOG_LEDGERS.empty_table()
+    if record is not None:
+        row = stored_row(record, ledger)
+    return Stored(uri, row, (), members, complete=True)
+
+
+def _catalog(uri: str, ledger: "LedgerId") -> "Stored":
+    """Read the ledger's record, its history, and who has a cookie, from a catalog."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - not for --help
+
+    from reconcile.explain import Stored, only  # noqa: PLC0415
+    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from recovery.errors import InputError  # noqa: PLC0415
+
+    scheme, slashes, path = uri.partition("://")
+    if not slashes or scheme != _CATALOG:
+        raise InputError(uri, "is not a catalog", "name it as catalog:///DIR; make one with bkmeta capture")
+    catalog = open_dataset(path, "catalog")
+    nodes = catalog.read("nodes", columns=["path", "kind"])
+    cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
+    history = []
+    for row in only(catalog, "history", ledger).to_pylist():
+        when = row["at"].isoformat(timespec="seconds") if row["at"] else f"transaction {row['txn']}"
+        history.append(f"{when}: {row['op']} ({uri})")
+    return Stored(
+        uri,
+        only(catalog, "ledgers", ledger),
+        tuple(history),
+        tuple(path.rsplit("/", 1)[-1] for path in cookies),
+        complete=bool(catalog.manifest["coverage"].get("complete")),
+    )
+
+
+def _result(found: "Explanation", uri: str | None, plan: Path | None) -> Result:
+    return Result(
+        "explain",
+        found.verdict,
+        CODES[found.standing],
+        counts={
+            "copies": len(found.copies),
+            "entries_held": sum(copy.entries for copy in found.copies),
+            "disagreements": len(found.disagreements),
+            "actions": len(found.actions),
+            "damage": len(found.damage),
+        },
+        coverage=found.coverage,
+        details=list(_details(found)),
+        following=_next(found, uri, plan),
+        facts={
+            "ledger": str(found.ledger),
+            "qualified_name": found.ledger.qualified_name,
+            "standing": str(found.standing),
+            "outcome": found.outcome,
+            "reason": found.reason,
+            "settled_by": found.settles,
+            "reconstruction": {"from": found.origin, "fields": [asdict(one) for one in found.fields]},
+            "alternatives": list(found.alternatives),
+            "timeline": list(found.timeline),
+            "copies": [asdict(copy) for copy in found.copies],
+            "grid": list(found.grid),
+            "stored": found.stored,
+            "disagreements": list(found.disagreements),
+            "planned": list(found.actions),
+            "damage": list(found.damage),
+        },
+    )
+
+
+def _details(found: "Explanation") -> Iterator[str]:
+    if found.settles:
+        yield f"what would settle it: {found.settles}"
+    yield from _block("who holds what", [line for copy in found.copies for line in _copy(copy)])
+    yield from _block("entries by bookie (# all, - some, ! none, + not asked for, . nothing)", found.grid)
+    yield from _block(f"the record that follows ({found.origin})", [_field(one) for one in found.fields])
+    yield from _block("other readings that fit", found.alternatives)
+    yield from _block("timeline", found.timeline)
+    yield from _block("the store's record", _pairs(found.stored or {}))
+    yield from _block("disagreements", found.disagreements)
+    yield from _block("the plan writes", found.actions)
+    yield from _block("damage that names it", found.damage)
+    yield from _block("looked at", list(_coverage(found.coverage)))
+
+
+def _block(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield ""
+        yield f"{title}:"
+        yield from (f"  {line}" for line in lines)
+
+
+def _pairs(values: Mapping[str, str]) -> list[str]:
+    return [f"{name:<{_WIDTH}} {value}" for name, value in values.items()]
+
+
+def _field(one: "Field") -> str:
+    # What is long is in the timeline, line by line.
+    value = one.value if len(one.value) <= _VALUE else "see the timeline"
+    return f"{one.name:<{_WIDTH}} {value:<{_VALUE}} {one.grade:<9}" + one.evidence
+
+
+def _copy(copy: "Copy") -> Iterator[str]:
+    held = f", {copy.entries} in all: {', '.join(copy.ranges)}" if copy.ranges else ", no entries"
+    said = [f"{copy.bookie} ({copy.source}){held}"]
+    said += ["fenced"] if copy.fenced else []
+    said += ["in limbo"] if copy.limbo else []
+    said += ["" if copy.complete else "not looked at completely"]
+    said += [f"key {copy.key}"]
+    said += [] if copy.explicit_lac is None else [f"explicit LAC {copy.explicit_lac}"]
+    yield "; ".join(filter(None, said))
+    yield from (f"  {header}" for header in copy.headers)
+
+
+def _coverage(coverage: Mapping[str, Any]) -> Iterator[str]:
+    bookies = coverage["bookies_looked_at"]
+    yield f"bookies: {', '.join(bookies) if bookies else 'none'}"
+    for key, text in (
+        ("not_scanned", "known, and not looked at"),
+        ("not_complete", "not looked at completely"),
+        ("stores", "stores and catalogs"),
+        ("stores_with_gaps", "of these not read whole"),
+    ):
+        if coverage[key]:
+            yield f"{text}: {', '.join(coverage[key])}"
+    if not coverage["members_known_from"]:
+        yield "nothing says which bookies the cluster has: others may hold this ledger"
+
+
+def _next(found: "Explanation", uri: str | None, plan: Path | None) -> str:
+    if found.actions and plan is not None:
+        return quoted("bkmeta", "plan", "show", plan)
+    if found.standing == "undecided":
+        return "give the inventories that are missing with --inventory, and --expect-bookies"
+    if found.outcome and plan is None and not found.stored:
+        return quoted("bkmeta", "recover", "--inventory", "…", "--metadata", uri or "URI", "--out", "plan")
+    return ""

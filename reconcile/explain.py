@@ -1,0 +1,474 @@
+"""One ledger, from every side that was given: who holds what, what follows from it, what the store and a plan say."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.protocols import Versioned
+from reconcile.evidence import HASH_DIGITS, Field, Knowledge, Shapes, alternatives, changes, fields
+from reconcile.grid import Segment, grid
+from reconcile.plan import HOLD_MARK
+from reconcile.reasons import REASONS
+from reconcile.rules import diff
+from recovery.codecs import ledger_metadata
+from recovery.dataset import Dataset
+from recovery.infer.prior import Prior, ShapeCounts, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.refusal import Refusal
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import LedgerMetadata, State
+from recovery.spark import bucket_ranges
+
+PRIOR_ROWS: Final = 500_000
+"""Rows of copies that the prior is counted on; larger clusters are sampled by buckets, this ledger's among them."""
+LISTED: Final = 12
+"""Ranges of a copy, headers, and pieces of damage that are given one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a store or a catalog has of the ledger.
+
+    Attributes:
+        source: its address.
+        row: CATALOG_LEDGERS, one row or none.
+        history: what happened to the record, as text, oldest first.
+        members: bookies that have a cookie there.
+        complete: whether all of the source was read.
+    """
+
+    source: str
+    row: pa.Table
+    history: tuple[str, ...]
+    members: tuple[str, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What one bookie shows of the ledger in one of its sources."""
+
+    bookie: str
+    source: str
+    entries: int
+    ranges: tuple[str, ...]
+    complete: bool
+    fenced: bool
+    limbo: bool
+    key: str
+    explicit_lac: int | None
+    headers: tuple[str, ...]
+
+
+class Standing(StrEnum):
+    """What is to be said of a ledger in a word; stored in --json, so never renamed."""
+
+    SETTLED = "settled"
+    """It is in the store and nothing disagrees, or it comes back."""
+    OPEN = "open"
+    """Something is wrong, waits, or nothing knows it though everything was looked at."""
+    UNDECIDED = "undecided"
+    """Something does not know it, and not everything was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything that is known of one ledger.
+
+    Attributes:
+        ledger: which.
+        verdict: in a sentence.
+        standing: whether there is something to be done about it.
+        outcome: of the reconstruction; empty where there is none.
+        origin: what the reconstruction is from.
+        reason: why it is not restored, in words; empty where it is.
+        settles: what would settle that.
+        copies: who holds what.
+        fields: of the proposed record.
+        timeline: what happened when, as far as anything shows it.
+        alternatives: other readings, in words.
+        grid: lines.
+        stored: what the store's record says, without its password; None: it has none, or none was looked at.
+        disagreements: between the store and the bookies.
+        actions: what the plan does.
+        damage: of bookies' disks that names the ledger.
+        coverage: what was looked at, and what was not.
+    """
+
+    ledger: LedgerId
+    verdict: str
+    standing: Standing
+    outcome: str
+    origin: str
+    reason: str
+    settles: str
+    copies: tuple[Copy, ...]
+    fields: tuple[Field, ...]
+    timeline: tuple[str, ...]
+    alternatives: tuple[str, ...]
+    grid: tuple[str, ...]
+    stored: Mapping[str, str] | None
+    disagreements: tuple[str, ...]
+    actions: tuple[str, ...]
+    damage: tuple[str, ...]
+    coverage: Mapping[str, Any]
+
+
+def explain(
+    ledger: LedgerId,
+    inventories: Sequence[Dataset],
+    stored: Sequence[Stored],
+    plan: Dataset | None,
+    knowledge: Knowledge,
+    *,
+    has_store: bool,
+) -> Explanation:
+    """Say what is known of one ledger.
+
+    Args:
+        ledger: which.
+        inventories: of different bookies of one cluster.
+        stored: what a store and earlier catalogs have of it.
+        plan: a plan that may have an action for it.
+        knowledge: what the operator knows.
+        has_store: the first of `stored` is the store, or its capture.
+
+    Raises:
+        DatasetError: a file is gone or damaged.
+    """
+    copies = pa.concat_tables([tables.COPIES.empty_table(), *(only(i, "copies", ledger) for i in inventories)])
+    bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in inventories)])
+    coverage = _coverage(bookies, stored, plan, knowledge)
+    row, origin, shapes = _reconstruction(ledger, inventories, copies, bookies, plan, knowledge, coverage)
+    live = stored[0] if has_store else None
+    record = _record(live.row) if live else None
+    disagreements = _disagreements(row, live, looked_at=bool(inventories))
+    actions, findings = _planned(plan, ledger)
+    segments = _proposed(row, record)
+    shown = tuple(_copies(copies))
+    explained = Explanation(
+        ledger=ledger,
+        verdict="",
+        standing=Standing.OPEN,
+        outcome=row["outcome"] if row else "",
+        origin=origin,
+        reason=_why(row)[0],
+        settles=_why(row)[1],
+        copies=shown,
+        fields=tuple(fields(row, copies, knowledge, shapes)),
+        timeline=tuple(_timeline(row, stored)),
+        alternatives=tuple(alternatives(row)),
+        grid=tuple(grid(copies, segments)),
+        stored=_shown(live, record),
+        disagreements=(*disagreements, *findings),
+        actions=actions,
+        damage=tuple(_damage(inventories, ledger)),
+        coverage=coverage,
+    )
+    elsewhere = any(one.row.num_rows for one in stored if one is not live)
+    verdict, standing = _verdict(explained, row, live, record, elsewhere=elsewhere)
+    return replace(explained, verdict=verdict, standing=standing)
+
+
+def only(dataset: Dataset, table: str, ledger: LedgerId) -> pa.Table:
+    """Return one ledger's rows of a table; only its bucket is read."""
+    rows = dataset.read(table, buckets=range(ledger.bucket, ledger.bucket + 1))
+    return rows.filter(_is(rows, ledger))
+
+
+def _is(rows: pa.Table, ledger: LedgerId) -> Any:  # noqa: ANN401 - an Arrow column
+    return pc.and_(pc.equal(rows["scope"], ledger.scope), pc.equal(rows["ledger"], ledger.ledger))
+
+
+# What is known, and from whom
+
+
+def _coverage(
+    bookies: pa.Table, stored: Sequence[Stored], plan: Dataset | None, knowledge: Knowledge
+) -> dict[str, Any]:
+    scanned = {row["bookie"]: row["complete"] for row in bookies.select(["bookie", "complete"]).to_pylist()}
+    known_from = ["expected by the operator"] if knowledge.expected is not None else []
+    members = set(knowledge.expected or ())
+    for one in stored:
+        if one.members:
+            known_from.append(f"with a cookie in {one.source}")
+            members.update(one.members)
+    planned = dict(plan.manifest["coverage"]) if plan is not None else {}
+    if not scanned and planned:
+        # Without inventories the plan's own coverage is what its rows rest on.
+        scanned = dict.fromkeys(planned.get("complete", ()), True) | dict.fromkeys(
+            planned.get("not_complete", ()), False
+        )
+        known_from += planned.get("members_known_from", ())
+        members.update(planned.get("not_scanned", ()))
+    not_scanned = sorted(members - set(scanned))
+    not_complete = sorted(name for name, complete in scanned.items() if not complete)
+    gaps = [one.source for one in stored if not one.complete]
+    return {
+        "bookies_looked_at": sorted(scanned),
+        "not_scanned": not_scanned,
+        "not_complete": not_complete,
+        "members_known_from": known_from,
+        "stores": [one.source for one in stored],
+        "stores_with_gaps": gaps,
+        "plan": None if plan is None else plan.path,
+        "may_exist_elsewhere": bool(not scanned or not known_from or not_scanned or not_complete or gaps),
+    }
+
+
+def _reconstruction(
+    ledger: LedgerId,
+    inventories: Sequence[Dataset],
+    copies: pa.Table,
+    bookies: pa.Table,
+    plan: Dataset | None,
+    knowledge: Knowledge,
+    coverage: Mapping[str, Any],
+) -> tuple[Mapping[str, Any] | None, str, Shapes]:
+    """Return the row of RECONSTRUCTION, the plan's if it has one, where it is from, and the prior that was used."""
+    if plan is not None:
+        rows = only(plan, "reconstruction", ledger).to_pylist()
+        if rows:
+            return rows[0], f"from the plan {plan.path}", plan.manifest.get("prior", ())
+    if not copies.num_rows:
+        return None, "", ()
+    damage = pa.concat_tables([i.read("damage") for i in inventories])
+    prior, counted = _prior(ledger, inventories, bookies, knowledge)
+    options = Options(passwords=knowledge.passwords, unscanned_bookies=tuple(coverage["not_scanned"]))
+    (row,) = reconstruct(copies, bookies, damage, prior, options).to_pylist()
+    return row, f"made now; shapes counted on {counted}", [asdict(shape) for shape in prior.hypotheses]
+
+
+def _prior(
+    ledger: LedgerId, inventories: Sequence[Dataset], bookies: pa.Table, knowledge: Knowledge
+) -> tuple[Prior, str]:
+    rows = sum(inventory.rows("copies") for inventory in inventories)
+    ranges = bucket_ranges(rows)
+    step = max(1, -(-rows // PRIOR_ROWS))
+    own = next(n for n, buckets in enumerate(ranges) if ledger.bucket in buckets)
+    sampled = ranges[own % step :: step]
+    shapes = ShapeCounts()
+    for part in sampled:
+        copies = pa.concat_tables([i.read("copies", buckets=part) for i in inventories])
+        shapes += count_shapes(copies, bookies)
+    prior = Prior.build(shapes, {}, knowledge.default_quorum)
+    return prior, "all their ledgers" if step == 1 else f"{len(sampled)} of {len(ranges)} bucket ranges"
+
+
+def _why(row: Mapping[str, Any] | None) -> tuple[str, str]:
+    if row is None or not row["reason"]:
+        return "", ""
+    try:
+        said, settles = REASONS[Refusal(row["reason"])]
+    except ValueError:
+        return str(row["reason"]), ""
+    return said, settles
+
+
+# Who holds what
+
+
+def _copies(copies: pa.Table) -> Iterator[Copy]:
+    held: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in copies.sort_by([(name, "ascending") for name in ("bookie", "source", "part")]).to_pylist():
+        held.setdefault((row["bookie"], row["source"]), []).append(row)
+    for (bookie, source), parts in held.items():
+        front = parts[0]
+        groups = [group for part in parts for group in part["groups"]]
+        more = [f"and {len(groups) - LISTED} more ranges"] if len(groups) > LISTED else []
+        yield Copy(
+            bookie=bookie,
+            source=source,
+            entries=sum(part["entries"] for part in parts),
+            ranges=(*map(_range, groups[:LISTED]), *more),
+            complete=front["complete"],
+            fenced=front["fenced"],
+            limbo=front["limbo"],
+            key=_key(front),
+            explicit_lac=front["explicit_lac"],
+            headers=tuple(_header(header) for header in front["headers"][-LISTED:]),
+        )
+
+
+def _range(group: Mapping[str, int]) -> str:
+    first, end = group["first"], group["last"] + group["size"] - 1
+    text = str(first) if first == end else f"{first} to {end}"
+    return f"{text} ({group['size']} of every {group['period']})" if group["period"] else text
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    return f"set, SHA-256 {row['key'].hex()[:HASH_DIGITS]}…" if row["key"] is not None else str(row["key_kind"])
+
+
+def _header(header: Mapping[str, Any]) -> str:
+    digest = f"{header['digest']} agrees" if header["digest"] else "no digest agrees"
+    return f"entry {header['entry']}: LAC {header['lac']}, length {header['length']}, {header['size']} bytes, {digest}"
+
+
+def _damage(inventories: Iterable[Dataset], ledger: LedgerId) -> Iterator[str]:
+    for inventory in inventories:
+        rows = inventory.read("damage")
+        mine = pc.fill_null(_is(rows, ledger), False)  # noqa: FBT003 - Arrow's signature
+        for row in rows.filter(mine).slice(0, LISTED).to_pylist():
+            hides = ", may hide entries" if row["hides_entries"] else ""
+            where = row["file"] + ("" if row["offset"] is None else f" at byte {row['offset']}")
+            yield f"{row['bookie']}: {where}: {row['reason']}{hides}" + (f" ({row['detail']})" if row["detail"] else "")
+
+
+# Store and plan
+
+
+def _timeline(row: Mapping[str, Any] | None, stored: Sequence[Stored]) -> Iterator[str]:
+    """Say what happened in which order: the store's times, then the changes of ensembles by entry."""
+    for one in stored:
+        for record in one.row.to_pylist():
+            for name, what in (("created_at", "its record was created"), ("changed_at", "its record was last changed")):
+                if record[name] is not None:
+                    yield f"{record[name].isoformat(timespec='seconds')}: {what} ({one.source})"
+        yield from one.history
+    yield from changes(row)
+
+
+def _record(rows: pa.Table) -> LedgerMetadata | None:
+    if not rows.num_rows or rows["error"][0].as_py() is not None:
+        return None
+    return ledger_metadata.decode(rows["raw"][0].as_py())
+
+
+def _shown(live: Stored | None, record: LedgerMetadata | None) -> Mapping[str, str] | None:
+    if live is None or not live.row.num_rows:
+        return None
+    version = {"source": live.source, "version": str(live.row["version"][0].as_py())}
+    if record is None:
+        return {**version, "error": str(live.row["error"][0].as_py())}
+    return {
+        **version,
+        "format": str(record.format),
+        "state": str(record.state),
+        "E/W/A": f"{record.ensemble_size}/{record.write_quorum}/{record.ack_quorum}",
+        "last entry": "open" if record.last_entry is None else str(record.last_entry),
+        "length": "open" if record.length is None else str(record.length),
+        "digest": str(record.digest) if record.digest else "none in the record",
+        "password": {None: "none in the record", b"": "empty"}.get(record.password, "set, not shown"),
+        "segments": " ".join(f"{s.first}:[{','.join(s.members)}]" for s in record.segments),
+        "custom": ", ".join(f"{key} ({len(value)} bytes)" for key, value in record.custom) or "none",
+    }
+
+
+def _disagreements(row: Mapping[str, Any] | None, live: Stored | None, *, looked_at: bool) -> tuple[str, ...]:
+    if live is None or not live.row.num_rows:
+        return ()
+    ours = pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
+    found = diff.disagreements(ours, live.row, diff.match(ours, live.row)).to_pylist()
+    # Where no bookie was looked at, a record that none shows says nothing.
+    return tuple(
+        f"{one['category']}: {one['field']} is {one['stored']} in the store, {one['held']} on bookies"
+        for one in found
+        if looked_at or one["category"] != diff.Category.NOT_ON_BOOKIES
+    )
+
+
+def _planned(plan: Dataset | None, ledger: LedgerId) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the plan's actions for a ledger, and its findings, in words."""
+    if plan is None:
+        return (), ()
+    actions = [
+        f"{a['op']} {a['key']} " + ("if absent" if a["expects"] is None else f"if version {a['expects']}")
+        for a in only(plan, "actions", ledger).to_pylist()
+    ]
+    findings = plan.read("findings")
+    mine = pc.fill_null(_is(findings, ledger), False)  # noqa: FBT003 - Arrow's signature
+    said = [
+        f"{f['category']} ({f['severity']}) in the plan: "
+        + "; ".join(f"{e['side']} {e['field']} {e['value']}" for e in f["evidence"])
+        for f in findings.filter(mine).to_pylist()
+        if f["category"] != diff.Category.HELD  # which is the outcome itself
+    ]
+    return tuple(actions), tuple(said)
+
+
+def _proposed(row: Mapping[str, Any] | None, record: LedgerMetadata | None) -> list[Segment]:
+    """Return the segments that a grid is drawn against: the proposal's, else the store's, but never a hold's."""
+    if row is not None and row["outcome"] == "restored":
+        size, write = row["ensemble_size"], row["write_quorum"]
+        return [Segment(s["first"], s["members"], size, write) for s in row["segments"]]
+    if record is not None and record.state is State.CLOSED:
+        return [Segment(s.first, s.members, record.ensemble_size, record.write_quorum) for s in record.segments]
+    return []
+
+
+# The verdict
+
+
+def _verdict(
+    found: Explanation,
+    row: Mapping[str, Any] | None,
+    live: Stored | None,
+    record: LedgerMetadata | None,
+    *,
+    elsewhere: bool,
+) -> tuple[str, Standing]:
+    name = f"ledger {found.ledger}"
+    partial = bool(found.coverage["may_exist_elsewhere"])
+    absent = Standing.UNDECIDED if partial else Standing.OPEN
+    in_store = live is not None and live.row.num_rows > 0
+    if not in_store and row is None and not found.actions:
+        if elsewhere:
+            return f"{name}: only an earlier catalog knows it", absent
+        unseen = "not everything that could know it was looked at" if partial else "everything was looked at"
+        return f"{name}: nothing that was looked at knows it, and {unseen}", absent
+    standing = Standing.SETTLED
+    parts = []
+    if in_store:
+        hold = record is not None and any(key == HOLD_MARK for key, _ in record.custom)
+        if record is None:
+            parts.append("in the store, in a form that cannot be read")
+        elif hold:
+            parts.append("in the store as a hold: its data is kept, and nobody can read it")
+        else:
+            parts.append(f"in the store, {record.state}")
+        if record is None or hold:
+            standing = Standing.OPEN
+    if row is not None and row["outcome"] == "restored":
+        shape = f"{row['ensemble_size']}/{row['write_quorum']}/{row['ack_quorum']}"
+        shows = f"{row['state']}, {row['last_entry'] + 1} entries, {shape}"
+        parts.append(f"bookies show {shows}" if in_store else f"comes back from bookies: {shows}")
+    elif row is not None:
+        alone = "bookies alone would not settle it" if in_store else str(row["outcome"])
+        parts.append(f"{alone} ({row['reason']}): {found.reason}" if row["reason"] else alone)
+        standing = standing if in_store else Standing.OPEN
+    if found.disagreements:
+        parts.append(f"disagreements: {len(found.disagreements)}")
+        # That no bookie has it is certain only where all were looked at.
+        lacking = all(one.startswith(diff.Category.NOT_ON_BOOKIES) for one in found.disagreements)
+        standing = absent if lacking else Standing.OPEN
+    return f"{name}: {'; '.join(parts)}", standing
+
+
+def stored_row(held: Versioned, ledger: LedgerId) -> pa.Table:
+    """Return a record that was read from a store as a row of CATALOG_LEDGERS."""
+    raw = pa.array([held.value], pa.binary())
+    parsed = ledger_metadata.decode_columns(raw)
+    own: dict[str, Any] = {
+        "bucket": pa.array([ledger.bucket], pa.int16()),
+        "scope": pa.array([ledger.scope]),
+        "ledger": pa.array([ledger.ledger]),
+        "raw": raw,
+        "version": pa.array([held.version]),
+        "created_at": _time(held.created_ms),
+        "changed_at": _time(held.changed_ms),
+    }
+    columns = [
+        own[f.name] if f.name in own else parsed[f.name] if f.name in parsed.schema.names else pa.nulls(1, f.type)
+        for f in tables.CATALOG_LEDGERS
+    ]
+    return pa.table(columns, schema=tables.CATALOG_LEDGERS)
+
+
+def _time(milliseconds: int | None) -> pa.Array:
+    return pa.array([milliseconds], pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))

@@ -1,0 +1,168 @@
+"""The parts of an explanation: reasons in words, the grid, the verdict where nothing or only one side is known."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.protocols import Versioned
+from reconcile.evidence import Knowledge
+from reconcile.explain import Explanation, Standing, Stored, explain, stored_row
+from reconcile.grid import Segment, grid
+from reconcile.plan import HOLD_MARK
+from reconcile.reasons import REASONS
+from recovery.codecs import ledger_metadata
+from recovery.infer.refusal import Refusal
+from recovery.model import metadata as md
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+
+LEDGER = LedgerId(0, 7)
+NAMES = ("b1", "b2", "b3")
+
+
+def _copies(groups: Mapping[str, Sequence[tuple[int, int, int, int]]]) -> pa.Table:
+    """Copies with the columns that a grid reads."""
+    keys = ("first", "last", "size", "period")
+    rows = [
+        {"bookie": name, "groups": [dict(zip(keys, g, strict=True)) for g in held]} for name, held in groups.items()
+    ]
+    schema = pa.schema([pa.field("bookie", pa.string()), pa.field("groups", tables.GROUPS)])
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _rows(lines: Sequence[str]) -> dict[str, str]:
+    return {name: cells for name, _, cells in (line.partition("  ") for line in lines)}
+
+
+def test_every_refusal_has_words() -> None:
+    """No reason for a hold is without a sentence that says what it means, and one that says what would settle it."""
+    assert set(REASONS) == set(Refusal)
+    assert [reason for reason, (said, settles) in REASONS.items() if not said or not settles] == []
+
+
+def test_a_grid_shows_who_holds_what_of_a_record() -> None:
+    """All, some, none of what is due, and what is not due: each has its sign, by stretch."""
+    segments = [Segment(0, NAMES, 3, 3), Segment(30, ("b1", "b2", "b4"), 3, 3)]
+    copies = _copies({"b1": [(0, 0, 60, 0)], "b2": [(0, 0, 45, 0)], "b3": [(0, 0, 40, 0)]})
+    found = _rows(list(grid(copies, segments)))
+    assert found["b1"] == "#" * 60
+    assert found["b2"] == "#" * 45 + "!" * 15
+    assert found["b3"] == "#" * 30 + "+" * 10 + "." * 20
+    assert found["b4"] == "." * 30 + "!" * 30
+    assert found["segments"].strip() == "|" + " " * 29 + "|"
+
+
+def test_a_striped_record_sends_each_its_share() -> None:
+    """With W below E a bookie that holds its two of every three entries holds all that is due."""
+    runs = {"b1": [(0, 597, 1, 3), (2, 599, 1, 3)], "b2": [(0, 597, 2, 3)], "b3": [(1, 598, 2, 3)]}
+    found = _rows(list(grid(_copies(runs), [Segment(0, NAMES, 3, 2)])))
+    assert {found[name] for name in NAMES} == {"#" * 60}
+
+
+def test_a_grid_without_a_record_shows_what_is_held() -> None:
+    """Where nothing says who should hold what, only all, some and none are told."""
+    found = _rows(list(grid(_copies({"b1": [(0, 0, 60, 0)], "b2": [(0, 0, 1, 0), (59, 59, 1, 0)]}), [])))
+    assert (found["b1"], found["b2"]) == ("#" * 60, "#" + "." * 58 + "#")
+    assert list(grid(_copies({"b1": []}), [])) == []
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(NAMES),
+        st.lists(
+            st.tuples(st.integers(0, 1 << 60), st.integers(0, 1000), st.integers(1, 50), st.integers(51, 100)),
+            max_size=4,
+        ),
+    ),
+    st.lists(st.tuples(st.integers(1, 1 << 60), st.integers(1, 3)), max_size=3),
+)
+def test_any_groups_have_a_grid(held: dict[str, list[tuple[int, int, int, int]]], cuts: list[tuple[int, int]]) -> None:
+    """However large the entries and however odd the record, the grid is drawn, with as many cells in each row."""
+    groups = {
+        name: [(first, first + runs * period, size, period if runs else 0) for first, runs, size, period in rows]
+        for name, rows in held.items()
+    }
+    starts = sorted({0, *(first for first, _ in cuts)})
+    segments = [Segment(first, NAMES, 3, 2) for first in starts]
+    lines = list(grid(_copies(groups), segments))
+    rows = {name: cells for name, cells in _rows(lines).items() if name in NAMES}
+    assert len({len(cells) for cells in rows.values()}) <= 1
+    assert all(set(cells) <= set("#-!+.") for cells in rows.values())
+
+
+def _record(**changed: Any) -> md.LedgerMetadata:
+    values: dict[str, Any] = {
+        "format": 3, "ensemble_size": 3, "write_quorum": 2, "ack_quorum": 2, "state": md.State.CLOSED,
+        "last_entry": 9, "length": 90, "segments": (md.Segment(0, NAMES),), "digest": md.Digest.CRC32C,
+        "password": b"hunter2", **changed,
+    }  # fmt: skip
+    return md.LedgerMetadata(**values)
+
+
+def _stored(raw: bytes | None, members: tuple[str, ...] = ()) -> Stored:
+    row = tables.CATALOG_LEDGERS.empty_table()
+    if raw is not None:
+        row = stored_row(Versioned(raw, 4, created_ms=1_700_000_000_000, changed_ms=None), LEDGER)
+    return Stored("zk://x", row, (), members, complete=True)
+
+
+def _explained(
+    stored: Sequence[Stored], *, has_store: bool = True, expected: tuple[str, ...] | None = None
+) -> Explanation:
+    return explain(LEDGER, [], stored, None, Knowledge(expected=expected), has_store=has_store)
+
+
+def test_a_record_in_the_store_is_shown_without_its_password() -> None:
+    """Everything that a reader would see, and not what would let him read."""
+    found = _explained([_stored(ledger_metadata.encode(_record()))])
+    assert found.standing is Standing.SETTLED
+    assert found.verdict == "ledger 7: in the store, CLOSED"
+    assert found.stored is not None
+    assert (found.stored["password"], found.stored["version"]) == ("set, not shown", "4")
+    assert "hunter2" not in repr(found)
+    assert found.timeline == ("2023-11-14T22:13:20+00:00: its record was created (zk://x)",)
+
+
+def test_a_hold_in_the_store_is_not_settled() -> None:
+    """A hold keeps data that nobody can read: it is said until somebody resolves it."""
+    raw = ledger_metadata.encode(_record(state=md.State.IN_RECOVERY, last_entry=None, length=None,
+                                         custom=((HOLD_MARK, b"hole"),)))  # fmt: skip
+    found = _explained([_stored(raw)])
+    assert (found.standing, "hold" in found.verdict) == (Standing.OPEN, True)
+
+
+def test_a_record_that_cannot_be_read_is_said() -> None:
+    """Bytes that are no record are not taken for one, nor for nothing."""
+    found = _explained([_stored(b"garbage")])
+    assert found.standing is Standing.OPEN
+    assert found.stored is not None
+    assert found.stored["error"]
+
+
+@pytest.mark.parametrize(("expected", "standing"), [(None, Standing.UNDECIDED), (("b1",), Standing.UNDECIDED)])
+def test_what_nothing_knows_may_exist_where_nobody_looked(expected: tuple[str, ...] | None, standing: Standing) -> None:
+    """Absent is not unknown: with bookies that were not looked at the answer is undecided, never no."""
+    found = _explained([_stored(None)], expected=expected)
+    assert found.standing is standing
+    assert "not everything" in found.verdict
+
+
+def test_an_earlier_catalog_alone_is_no_present_record() -> None:
+    """What a catalog had is shown in time, and is not what the store has."""
+    found = _explained([_stored(ledger_metadata.encode(_record()))], has_store=False)
+    assert found.stored is None
+    assert "earlier catalog" in found.verdict
+    assert found.timeline
+
+
+def test_a_row_of_a_record_is_as_a_capture_has_it() -> None:
+    """A record read by itself has the columns of a catalog, in their types."""
+    row = stored_row(Versioned(ledger_metadata.encode(_record()), 4), LEDGER)
+    assert row.schema == tables.CATALOG_LEDGERS
+    assert (row["bucket"].to_pylist(), row["state"].to_pylist()) == ([LEDGER.bucket], ["CLOSED"])
+    assert np.array_equal(row["last_entry"].to_numpy(), [9])
