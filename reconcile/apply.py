@@ -35,6 +35,7 @@ from backends.errors import BackendError, OutcomeUnknownError, TooLargeError, Un
 from backends.protocols import MetadataStore, Versioned, Write, parse_rights
 from reconcile.audit import Journal, Record
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
+from reconcile.frozen import is_frozen
 from recovery.codecs import store as keys
 from recovery.errors import RecoveryError
 
@@ -318,12 +319,12 @@ def _guard(survey: _Survey, store: MetadataStore, root: str, options: Options) -
             if base + parent + "/" + name != base + keys.READ_ONLY
         }
     )
-    if registered and not options.accept_unfrozen:
+    if registered and not options.accept_unfrozen and not is_frozen(store, root).frozen:
         named = ", ".join(registered[:5]) + (", …" if len(registered) > 5 else "")
         raise GuardRefusedError(
             base + keys.AVAILABLE,
             f"{len(registered)} bookies are running ({named}), and delete what a partial root does not name",
-            "stop them first, or accept that: --accept-unfrozen",
+            "stop them or freeze first (bkmeta freeze), or accept that: --accept-unfrozen",
         )
 
 

@@ -12,9 +12,11 @@ from backends.protocols import AccessControl, ControlledStore, Rights, Write
 from backends.registry import ReadOnlyControlledStore, ReadOnlyStore
 from backends.testing.faults import CrashError, Fault, FaultyStore
 from reconcile import audit, freeze, frozen
+from reconcile.apply import Options, apply
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError
+from tests.plans import action, plan_of
 
 ROOT = "/ledgers"
 OURS = "digest:tool:aGFzaGhhc2g="
@@ -267,6 +269,25 @@ def test_rights_that_changed_meanwhile_stop_the_run(tmp_path: Path) -> None:
     assert _rights(store)[f"{ROOT}/idgen"] == "world:anyone:cr"
     assert _rights(store)[ROOT] == OPEN
     assert frozen.is_frozen(store, ROOT).state is frozen.State.PARTLY
+
+
+def test_a_frozen_root_may_be_applied_to_while_bookies_run(tmp_path: Path) -> None:
+    """Registered bookies are a guard against apply until the root is frozen; thawed, they are one again."""
+    store = _cluster()
+    store.put_ephemeral(f"{ROOT}/available/b1:3181", b"", owner=7)
+    rows = [action("ledger", "create", "/00/0000/L0008", b"record")]
+
+    def write(journal: str) -> int:
+        plan = [plan_of(rows)]
+        return apply(lambda: plan, store, ROOT, tmp_path / journal, Options("hash"), now=_now).exit_code
+
+    with pytest.raises(GuardRefusedError, match="bookies are running"):
+        write("before")
+    _freeze(store, tmp_path / "freeze")
+    assert write("frozen") == 0
+    _thaw(store, tmp_path / "freeze")
+    with pytest.raises(GuardRefusedError, match="bookies are running"):
+        write("after")
 
 
 def test_no_root_is_nothing_to_freeze() -> None:
