@@ -317,7 +317,8 @@ class _Run:
         if self._merge is None:
             raise AssertionError("nothing was read yet")
         disks, totals = self._disks, self._merge.totals
-        largest = max(totals.largest, self._journal_facts.largest, self._scanned.largest)
+        damaged = max(self._damage.ledgers, default=-1)
+        largest = max(totals.largest, self._journal_facts.largest, self._scanned.largest, damaged)
         return {
             "bookie": disks.bookie,
             "incarnation": disks.incarnation,

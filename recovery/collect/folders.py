@@ -195,12 +195,7 @@ def survey(
 def _folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -> list[Folder]:
     found: dict[tuple[int, int], Folder] = {}
     for role, path in given:
-        if not path.is_dir():
-            problem = "is not a folder" if path.exists() else "no such folder"
-            remedy = "mount it, or name the other folders without it: it is then reported as missing"
-            raise InputError(str(path), problem, remedy)
-        at = path / _CURRENT if (path / _CURRENT).is_dir() else path
-        status = at.stat()
+        at, status = _current(path)
         key = (status.st_dev, status.st_ino)
         if key in found:
             found[key] = replace(found[key], roles=found[key].roles | {role})
@@ -237,6 +232,19 @@ def _folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -> list[F
             if not _is_known(name, is_dir=is_dir)
         ]
     return list(found.values())
+
+
+def _current(path: Path) -> tuple[Path, os.stat_result]:
+    """Return the folder that holds the files of a given one, and its status."""
+    remedy = "mount it, or name the other folders without it: it is then reported as missing"
+    try:
+        if not path.is_dir():
+            problem = "is not a folder" if path.exists() else "no such folder"
+            raise InputError(str(path), problem, remedy)
+        at = path / _CURRENT if (path / _CURRENT).is_dir() else path
+        return at, at.stat()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be looked at: {error.strerror}", remedy) from error
 
 
 def _role_of(name: str, *, is_dir: bool) -> Role | None:

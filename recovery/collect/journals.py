@@ -12,6 +12,7 @@ Source: spec bookie-storage §6.
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -100,8 +101,13 @@ def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damag
 
 
 def _files(folder: Path) -> list[tuple[int, RecordFile]]:
+    found = []
     with os.scandir(folder) as listing:
-        found = [(i, RecordFile(e.path, e.stat().st_size)) for e in listing if (i := journal_id_of(e.name)) is not None]
+        for item in listing:
+            journal_id = journal_id_of(item.name)
+            if journal_id is not None:
+                with suppress(FileNotFoundError):  # a running bookie trims them
+                    found.append((journal_id, RecordFile(item.path, item.stat().st_size)))
     return sorted(found, key=lambda pair: pair[0])
 
 

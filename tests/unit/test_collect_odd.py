@@ -21,7 +21,7 @@ from recovery.testing.bookie_dir import (
     write_log,
     write_mark,
 )
-from tests.unit.collecting import Seen, look
+from tests.unit.collecting import Row, Seen, look
 
 JOURNAL = 0x18BCFE56801
 
@@ -527,3 +527,29 @@ def test_many_groups_go_into_several_rows(tmp_path: Path) -> None:
     assert sum(row["entries"] for row in rows) == len(gaps)
     assert [row["key_kind"] for row in rows] == ["set", *["absent"] * (len(rows) - 1)]
     assert [bool(row["headers"]) for row in rows] == [True, *[False] * (len(rows) - 1)]
+
+
+def test_small_steps_find_what_large_ones_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ledgers that are confirmed in pieces and merged in shares give the same rows and the same damage."""
+    held = {ledger: [e for e in range(ledger * 3) if (e * ledger) % 7 != 3] for ledger in range(1, 30)}
+    made = make_bookie(tmp_path / "bookie", held, dirty=True)
+    for ledger in (7, 20, 25):
+        slots = bookie_dir.locations(made, 0, ledger)
+        last = max(slots)
+        write_index(made, ledger, {**slots, last: slots[min(slots)], last + 1: 9 << 32 | 1028})
+    write_journal(made, JOURNAL, [record(ledger, e) for e in range(0, 90, 5) for ledger in (3, 20, 99)])
+    whole = look(made, tmp_path / "whole", passwords=())
+    for name, value in (("index._BATCH", 5), ("index._KEPT", 2), ("merge._FEW", 0), ("records._CHUNK", 4)):
+        monkeypatch.setattr(f"recovery.collect.{name}", value)
+    monkeypatch.setattr("recovery.collect.holdings._SLICE", 3)
+    pieces = look(made, tmp_path / "pieces", passwords=())
+
+    def plain(seen: Seen) -> list[Row]:
+        return [{name: value for name, value in row.items() if name != "headers"} for row in seen.copies]
+
+    def heads(seen: Seen) -> list[list[Row]]:
+        return [[head for head in row["headers"] if head["entry"] == row["last"]] for row in seen.copies]
+
+    assert plain(pieces) == plain(whole)
+    assert heads(pieces) == heads(whole)
+    assert sorted(map(str, pieces.damage)) == sorted(map(str, whole.damage))
