@@ -237,10 +237,10 @@ def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[Run | Damage]:
     run = Run.empty()
     while True:
         at = chain(log, at, run)
-        known.update(run.ledger)
         if run.full():
             # Keep the last ones: whether they can be believed shows in what follows.
             done, run = run.split(-DOUBTED)
+            known.update(done.ledger)
             yield done
             continue
         if at >= len(log):
@@ -253,6 +253,7 @@ def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[Run | Damage]:
         if take_unusual(log, at, run, known, successor):
             at = run.end()
             continue
+        known.update(run.ledger)
         if not asked:
             known.update(_listed(log))
             asked = True

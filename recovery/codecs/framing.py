@@ -181,7 +181,8 @@ def take_unusual(data: memoryview, at: int, run: Run, known: Container[int], suc
         return False
     size, ledger, number = RECORD.unpack_from(data, at)
     behind = at + SIZE_FIELD + size
-    if ledger not in known and behind < len(data) and not is_proven(data, at) and successor(behind) is None:
+    met = ledger in known or ledger in run.ledger[-DOUBTED:]
+    if not met and behind < len(data) and not is_proven(data, at) and successor(behind) is None:
         return False
     for column, value in zip(run, (ledger, number, at + SIZE_FIELD, size), strict=True):
         column.append(value)

@@ -191,10 +191,10 @@ def _walk(journal: memoryview, known: set[int]) -> Iterator[Run | MetaRecord | D
     run = Run.empty()
     while True:
         at = chain(journal, at, run)
-        known.update(run.ledger)
         if run.full():
             # Keep the last ones: whether they can be believed shows in what follows.
             done, run = run.split(-DOUBTED)
+            known.update(done.ledger)
             yield done
             continue
         behind = _padding_end(journal, at) if padded else None
@@ -206,6 +206,7 @@ def _walk(journal: memoryview, known: set[int]) -> Iterator[Run | MetaRecord | D
         if part is None and take_unusual(journal, at, run, known, successor):
             at = run.end()
             continue
+        known.update(run.ledger)
         if part is None:
             run, part, behind = _broken(journal, at, run, known, successor)
         elif not isinstance(part, Damage):
