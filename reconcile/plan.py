@@ -25,10 +25,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from recovery.codecs.entry import master_key
 
 from reconcile.rules.diff import SEVERITIES, Category
 from recovery.codecs import ledger_metadata, store
+from recovery.codecs.entry import master_key
 from recovery.model import tables
 from recovery.model.metadata import Digest, State
 

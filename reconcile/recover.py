@@ -201,13 +201,13 @@ def recover(
     job = _Job(request, str(out), bookies, None, options, at.isoformat(timespec="seconds"), at)
     rows = sum(i.rows("copies") for i in request.inventories) + (request.live.rows("ledgers") if request.live else 0)
     ranges = bucket_ranges(rows, at_least=2 if rows > 10_000 else 1)
-    prior = _prior(job, spark, rows, ranges)
+    prior = _prior(job, spark, rows, ranges, coverage["not_scanned"])
     job = _Job(request, str(out), bookies, prior, options, job.run, at)
     answers = over_buckets(spark, job.recover, ranges, done=progress)
     return _finish(request, out, job, answers, coverage)
 
 
-def _prior(job: _Job, spark: "SparkSession", rows: int, ranges: Sequence[range]) -> Prior:
+def _prior(job: _Job, spark: "SparkSession", rows: int, ranges: Sequence[range], not_scanned: Sequence[str]) -> Prior:
     sampled = ranges if rows <= PRIOR_ROWS else ranges[:: -(-rows // PRIOR_ROWS)]
     shapes = ShapeCounts()
     quorums: Counter[tuple[int, int, int]] = Counter()
@@ -216,7 +216,7 @@ def _prior(job: _Job, spark: "SparkSession", rows: int, ranges: Sequence[range])
         for text, count in answer["quorums"].items():
             ensemble, write, ack = (int(n) for n in text.split("/"))
             quorums[ensemble, write, ack] += count
-    return Prior.build(shapes, dict(quorums), job.request.default_quorum)
+    return Prior.build(shapes, dict(quorums), job.request.default_quorum, unscanned=not_scanned)
 
 
 def _coverage(request: Request, bookies: pa.Table) -> dict[str, Any]:
