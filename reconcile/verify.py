@@ -102,6 +102,7 @@ class Verified:
 
     Attributes:
         ledgers, held: in the plan.
+        drawn: how many of each were to be looked at.
         seed: of the sample; empty where every ledger was looked at.
         outcomes: of the restored ledgers looked at.
         full: readable ones of which every copy is good.
@@ -117,6 +118,7 @@ class Verified:
 
     ledgers: int
     held: int
+    drawn: tuple[int, int]
     seed: str
     outcomes: Mapping[Outcome, int]
     full: int
@@ -133,6 +135,19 @@ class Verified:
     def looked_at(self) -> int:
         """Restored ledgers that were looked at."""
         return sum(self.outcomes.values())
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every ledger, hold, entry and copy is in exactly one category."""
+        entries, copies = Counter(self.entries), Counter(self.copies)
+        sums = (
+            (self.looked_at, self.drawn[0]),
+            (sum(self.records.values()), self.drawn[0]),
+            (sum(self.holds.values()), self.drawn[1]),
+            (entries.total() - entries["looked_at"], entries["looked_at"]),
+            (copies.total() - copies["promised"], copies["promised"]),
+        )
+        return all(one == other for one, other in sums)
 
     @property
     def wrong(self) -> int:
@@ -250,6 +265,7 @@ class _Run:
         return Verified(
             ledgers=restored,
             held=held,
+            drawn=(self._total, held if sample is None else min(sample, held)),
             seed=seed if sample is not None and sample < max(restored, held) else "",
             outcomes=self._outcomes,
             full=self._full,

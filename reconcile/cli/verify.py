@@ -125,7 +125,7 @@ def verified_result(command: str, found: "Verified", bookies: "Mapping[str, Book
     holds = {str(stored): found.holds.get(stored, 0) for stored in Stored}
     entries, copies = dict(found.entries), dict(found.copies)
     readable, unchecked = outcomes[Outcome.READABLE], outcomes[Outcome.UNCHECKED]
-    code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked else 0
+    code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked else Exit.DONE
     verdict = (
         f"{readable} of {found.looked_at} ledgers are readable, every entry of them from a bookie's disks, "
         f"{found.full} of them from every bookie that should hold it"
@@ -137,6 +137,8 @@ def verified_result(command: str, found: "Verified", bookies: "Mapping[str, Book
         verdict = f"{found.wrong} ledgers or holds are not as they should be: {verdict}"
     if not found.looked_at:
         verdict = "no ledger was looked at" + (": the plan restores none" if not found.ledgers else "")
+    if not found.adds_up:
+        code, verdict = Exit.FAILED, f"INVALID, the sums do not add up: {verdict}"
     details = [f"ledgers of the plan: {found.ledgers} restored, {found.held} held"]
     if found.seed:
         details.append(f"looked at: {found.looked_at} ledgers, drawn with {found.seed}; the rest may differ")

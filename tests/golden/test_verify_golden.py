@@ -59,7 +59,9 @@ def _verified(
             for bookie in cases.truth(name)["bookies"]
             if bookie["present"] and bookie["id"] not in without
         }
-        return verify(dataset, store or _applied(dataset), ROOT, disks, sample=sample)
+        found = verify(dataset, store or _applied(dataset), ROOT, disks, sample=sample)
+    assert found.adds_up
+    return found
 
 
 @pytest.mark.parametrize("name", cases.NAMES)
