@@ -136,7 +136,8 @@ def throttled(report: Told, *, every: float = 0.2) -> Told:
         now = time.monotonic()
         if now - last >= every or stage != now_in or done >= total > 0:
             last, now_in = now, stage
-            report(done, total, stage)
+            # What is read twice counts twice; nobody wants to hear of 101 %.
+            report(min(done, total) if total else done, total, stage)
 
     return told
 

@@ -52,11 +52,11 @@ _COLLECT: Final = "on each bookie's host: bkmeta collect --bookie-conf bk_server
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "nothing found that could delete data now; or no store was named",
-        Exit.FAILED: "the store refused, or the tool failed",
+        Exit.DONE: "all that the bookies hold is listed; always without --metadata",
+        Exit.FAILED: "the store refused to be read",
         Exit.USAGE: "a URI, inventories or files that cannot be used",
-        Exit.FOUND: "data can be deleted now, or something is not as it should be",
-        Exit.UNDECIDABLE: "the store did not answer, or could not be looked at whole",
+        Exit.FOUND: "critical: data can be deleted now; or a warning",
+        Exit.UNDECIDABLE: "the store did not answer; or nothing bad was seen, and not all that matters was looked at",
     },
     epilog="Example: bkmeta preflight --metadata zk+hierarchical://zk1:2181/ledgers --inventory inv/bk1 "
     "--inventory inv/bk2 --bookie-conf bk1/bk_server.conf --http bk2:8080",
