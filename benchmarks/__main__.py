@@ -29,8 +29,8 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(names)}; all if none is named")
     parser.add_argument("--ledgers", type=int, default=100_000, metavar="N", help="default 100,000")
     parser.add_argument("--rounds", type=int, default=_FEWEST, metavar="N", help=f"that count; {_FEWEST} at least")
-    sizes = ", ".join(f"{size:,}" for size in _GROWTH)
-    parser.add_argument("--growth", action="store_true", help=f"also how time and memory grow: {sizes} ledgers")
+    sizes = ", ".join(f"{size:,}" for size in _GROWTH) + " where that is feasible"
+    parser.add_argument("--growth", action="store_true", help=f"how time and memory grow: {sizes}")
     parser.add_argument("--data", type=Path, default=default_home(), metavar="DIR", help="keeps the data that is made")
     found = parser.parse_args()
     unknown = sorted({*found.rows} - {*names})
@@ -63,7 +63,7 @@ def main() -> None:
     for row in ROWS:
         if given.rows and row.name not in given.rows:
             continue
-        sizes = _GROWTH if given.growth else (given.ledgers,)
+        sizes = [size for size in _GROWTH if size <= row.largest] if given.growth else [given.ledgers]
         results = [_measured(row, given.data, size, given.rounds) for size in sizes]
         if given.growth:
             print(f"\n{row.name}, growth")

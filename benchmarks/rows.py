@@ -46,12 +46,14 @@ class Row:
         name: on the command line.
         goal: the ratio to stay at or below.
         compares: what with what, in one line.
+        largest: ledgers that growth is looked at up to.
         open: makes ready; gives the contestants, the stage first and the floor last.
     """
 
     name: str
     goal: float
     compares: str
+    largest: int
     open: Callable[[Place], AbstractContextManager[dict[str, Contestant]]]
 
 
@@ -151,6 +153,7 @@ ROWS: Final = (
         0.6,
         "`bkmeta collect` of a bookie with a small index file a ledger, as a whole command: index files, a header read "
         "in the entry log for each ledger, the inventory written; against cat of the same index files, two at a time",
+        100_000,
         _index,
     ),
     Row(
@@ -158,6 +161,7 @@ ROWS: Final = (
         1.5,
         "`recover` of three copies a ledger, inventories to plan, against Spark that reads the same files, hands every "
         "row to Python and back, and drops it; both sessions run already",
+        1_000_000,
         _reconstruct,
     ),
     Row(
@@ -165,12 +169,14 @@ ROWS: Final = (
         1.0,
         "every ledger's record created, journalled and read back twice, against Java's asynchronous client that "
         f"creates the same in transactions of {BATCH}, {BATCHES} in flight",
+        100_000,
         _apply,
     ),
     Row(
         "capture",
         1.6,
         f"a live ZooKeeper to a catalog, against Java's asynchronous client that reads the same, {READS:,} in flight",
+        1_000_000,
         _capture,
     ),
 )
