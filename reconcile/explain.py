@@ -1,5 +1,6 @@
 """One ledger, from every side that was given: who holds what, what follows from it, what the store and a plan say."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -127,6 +128,7 @@ def explain(
     knowledge: Knowledge,
     *,
     has_store: bool,
+    catalogs: Sequence[Dataset] = (),
 ) -> Explanation:
     """Say what is known of one ledger.
 
@@ -137,6 +139,7 @@ def explain(
         plan: a plan that may have an action for it.
         knowledge: what the operator knows.
         has_store: the first of `stored` is the store, or its capture.
+        catalogs: whose (E, W, A) count where the ledger does not show its own.
 
     Raises:
         DatasetError: a file is gone or damaged.
@@ -144,7 +147,7 @@ def explain(
     copies = pa.concat_tables([tables.COPIES.empty_table(), *(only(i, "copies", ledger) for i in inventories)])
     bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in inventories)])
     coverage = _coverage(bookies, stored, plan, knowledge)
-    row, origin, shapes = _reconstruction(ledger, inventories, copies, bookies, plan, knowledge, coverage)
+    row, origin, shapes = _reconstruction(ledger, inventories, catalogs, copies, bookies, plan, knowledge, coverage)
     live = stored[0] if has_store else None
     record = _record(live.row) if live else None
     disagreements = _disagreements(row, live, looked_at=bool(inventories))
@@ -224,6 +227,7 @@ def _coverage(
 def _reconstruction(
     ledger: LedgerId,
     inventories: Sequence[Dataset],
+    catalogs: Sequence[Dataset],
     copies: pa.Table,
     bookies: pa.Table,
     plan: Dataset | None,
@@ -238,14 +242,19 @@ def _reconstruction(
     if not copies.num_rows:
         return None, "", ()
     damage = pa.concat_tables([i.read("damage") for i in inventories])
-    prior, counted = _prior(ledger, inventories, bookies, knowledge)
+    prior, counted = _prior(ledger, inventories, catalogs, bookies, knowledge, coverage["not_scanned"])
     options = Options(passwords=knowledge.passwords, unscanned_bookies=tuple(coverage["not_scanned"]))
     (row,) = reconstruct(copies, bookies, damage, prior, options).to_pylist()
     return row, f"made now; shapes counted on {counted}", [asdict(shape) for shape in prior.hypotheses]
 
 
 def _prior(
-    ledger: LedgerId, inventories: Sequence[Dataset], bookies: pa.Table, knowledge: Knowledge
+    ledger: LedgerId,
+    inventories: Sequence[Dataset],
+    catalogs: Sequence[Dataset],
+    bookies: pa.Table,
+    knowledge: Knowledge,
+    unscanned: Sequence[str],
 ) -> tuple[Prior, str]:
     rows = sum(inventory.rows("copies") for inventory in inventories)
     ranges = bucket_ranges(rows)
@@ -253,11 +262,23 @@ def _prior(
     own = next(n for n, buckets in enumerate(ranges) if ledger.bucket in buckets)
     sampled = ranges[own % step :: step]
     shapes = ShapeCounts()
+    quorums: Counter[tuple[int, int, int]] = Counter()
     for part in sampled:
         copies = pa.concat_tables([i.read("copies", buckets=part) for i in inventories])
         shapes += count_shapes(copies, bookies)
-    prior = Prior.build(shapes, {}, knowledge.default_quorum)
+        for catalog in catalogs:
+            quorums.update(_quorums(catalog, part))
+    prior = Prior.build(shapes, dict(quorums), knowledge.default_quorum, unscanned=unscanned)
     return prior, "all their ledgers" if step == 1 else f"{len(sampled)} of {len(ranges)} bucket ranges"
+
+
+def _quorums(catalog: Dataset, part: range) -> dict[tuple[int, int, int], int]:
+    """Count (E, W, A) in a bucket range of a catalog; a hold is in recovery, and its quorums are of its own making."""
+    names = ["ensemble_size", "write_quorum", "ack_quorum"]
+    rows = catalog.read("ledgers", buckets=part, columns=[*names, "state"]).drop_null()
+    rows = rows.filter(pc.not_equal(rows["state"], str(State.IN_RECOVERY)))
+    counted = rows.group_by(names).aggregate([([], "count_all")]).to_pylist()
+    return {(row[names[0]], row[names[1]], row[names[2]]): row["count_all"] for row in counted}
 
 
 def _why(row: Mapping[str, Any] | None) -> tuple[str, str]:

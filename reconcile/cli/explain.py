@@ -25,6 +25,7 @@ from reconcile.cli.output import Result
 if TYPE_CHECKING:
     from reconcile.evidence import Field
     from reconcile.explain import Copy, Explanation, Stored
+    from recovery.dataset import Dataset
     from recovery.model.ids import LedgerId
 
 CODES: Final = {"settled": Exit.DONE, "open": Exit.FOUND, "undecided": Exit.UNDECIDABLE}
@@ -84,9 +85,11 @@ def explain(
     if not (inventories or uri or snapshots or plan):
         raise click.UsageError("give at least one of --inventory, --metadata, --snapshot, --plan")
     opened = open_inventories(inventories)
-    stored = [_catalog(snapshot, named) for snapshot in snapshots]
-    if uri is not None:
-        stored.insert(0, _catalog(uri, named) if uri.startswith(_CATALOG) else _live(uri, named))
+    captured = [*([uri] if uri is not None and uri.startswith(_CATALOG) else []), *snapshots]
+    catalogs = [_opened(name) for name in captured]
+    stored = [_kept(name, catalog, named) for name, catalog in zip(captured, catalogs, strict=True)]
+    if uri is not None and uri not in captured:
+        stored.insert(0, _live(uri, named))
     knowledge = Knowledge(
         passwords=Passwords.of(read_passwords(passwords)).values,
         expected=read_names(expect_bookies) if expect_bookies else None,
@@ -99,6 +102,7 @@ def explain(
         open_dataset(plan, "plan") if plan else None,
         knowledge,
         has_store=uri is not None,
+        catalogs=catalogs,
     )
     sys.exit(output.show(_result(found, uri, plan)))
 
@@ -132,18 +136,23 @@ def _live(uri: str, ledger: "LedgerId") -> "Stored":
     return Stored(uri, row, (), members, complete=True)
 
 
-def _catalog(uri: str, ledger: "LedgerId") -> "Stored":
-    """Read the ledger's record, its history, and who has a cookie, from a catalog."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - not for --help
-
-    from reconcile.explain import Stored, only  # noqa: PLC0415
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+def _opened(uri: str) -> "Dataset":
+    """Open the catalog that a URI names."""
+    from recovery.dataset import open_dataset  # noqa: PLC0415 - not for --help
     from recovery.errors import InputError  # noqa: PLC0415
 
     scheme, slashes, path = uri.partition("://")
     if not slashes or scheme != _CATALOG:
         raise InputError(uri, "is not a catalog", "name it as catalog:///DIR; make one with bkmeta capture")
-    catalog = open_dataset(path, "catalog")
+    return open_dataset(path, "catalog")
+
+
+def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
+    """Read the ledger's record, its history, and who has a cookie, from a catalog."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - not for --help
+
+    from reconcile.explain import Stored, only  # noqa: PLC0415
+
     nodes = catalog.read("nodes", columns=["path", "kind"])
     cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
     history = []

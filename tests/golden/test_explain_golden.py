@@ -138,6 +138,24 @@ def test_copies_by_re_replication_are_refused_in_words(
     assert "what would settle it: " in done.out
 
 
+def test_an_earlier_catalog_counts_for_shapes_and_quorums(
+    inventories: Inventories, knowledge: list[str], catalog: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A is on no bookie: it is assumed, and inferred where an earlier catalog has it, which is not the store."""
+    row = next(
+        row for row in cases.truth("c01")["ledgers"] if (row["E"], row["W"], row["A"]) == (4, 2, 1) and row["last"] > 9
+    )
+    alone = _explain(capsys, row["ledger"], *inventories("c01"), *knowledge)
+    helped = _explain(capsys, row["ledger"], *inventories("c01"), *knowledge, "--snapshot", catalog)
+    quorums = [
+        next(one for one in done.result["reconstruction"]["fields"] if one["name"] == "ack_quorum")
+        for done in (alone, helped)
+    ]
+    assert [(one["value"], one["grade"]) for one in quorums] == [("2", "assumed"), ("1", "inferred")]
+    assert "earlier catalogs" in quorums[1]["evidence"]
+    assert helped.result["stored"] is None
+
+
 def test_a_plan_is_explained_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without inventories a plan's own row, action and coverage are shown."""
     rows = cases.truth("c01")["ledgers"]
