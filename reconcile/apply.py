@@ -15,7 +15,8 @@
 
 Whatever else stands at a key is a conflict: it is left as it is, listed, and the run goes on with the others. Writes go
 in transactions of one kind. A run that was ended anywhere is gone on with: what its journal says is done is skipped,
-and a batch that was announced and not finished is looked at in the store.
+and a batch that was announced and not finished is looked at in the store. A plan that was cut is written wave by wave,
+in their order: what is before the last finished write is done.
 """
 
 import base64
@@ -33,7 +34,7 @@ import pyarrow.compute as pc
 
 from backends.errors import BackendError, OutcomeUnknownError, TooLargeError, UnavailableError, VersionConflictError
 from backends.protocols import MetadataStore, Versioned, Write, parse_rights
-from reconcile.audit import Journal, Record
+from reconcile.audit import JOURNAL, Journal, Record, Torn, scan
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
 from reconcile.frozen import is_frozen
 from recovery.codecs import store as keys
@@ -58,7 +59,7 @@ _OPS: Final = (*sorted(_CREATES | _CHANGES), _RAISE)
 _WITH_VALUE: Final = ("create", "hold", "replace", _RAISE)
 
 Actions = Callable[[], Iterable[pa.Table]]
-"""Gives the plan's ACTIONS in batches sorted by seq, from the start each time that it is called."""
+"""Gives all of the plan's ACTIONS in batches sorted by seq, from the start each time that it is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class Options:
         withhold_cookies: why no cookies may be written; None: they may.
         resume: go on with the journal that is there.
         batch_rows: writes in a transaction.
+        wave: of a plan that was cut, the one to write; None: all of it.
     """
 
     plan_hash: str
@@ -80,6 +82,7 @@ class Options:
     withhold_cookies: str | None = None
     resume: bool = False
     batch_rows: int = BATCH_ROWS
+    wave: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class Applied:
     Attributes:
         tallies: by kind and op, earlier runs of the same journal included.
         conflicts: the first `LISTED`; their number is in the tallies.
-        checked: keys that were read back once more after all were written.
+        checked: keys that were read back once more after all were written, those of earlier waves too.
         changed: keys among them that no longer hold what was written, the first `LISTED`.
         changed_count: all of them.
         cookies_withheld: why, where they were; else empty.
@@ -177,16 +180,26 @@ def _rows(table: pa.Table) -> Iterator[_Action]:
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What a plan holds, from one reading of it."""
+    """What a plan holds, from one reading of it.
+
+    Attributes:
+        planned: actions of the wave by kind and op.
+        fixed: LAYOUT and instance ids, of any wave.
+        before: the last action of the waves before; -1 if there is none.
+        last: the last action of the wave.
+        read_back: actions of the wave and of those before it, but for cookies.
+    """
 
     planned: Mapping[tuple[str, str], int]
     fixed: tuple[_Action, ...]
-    """LAYOUT and instance ids."""
+    before: int
+    last: int
+    read_back: int
 
     @property
     def steps(self) -> int:
         """Writes, and the second reading of all but cookies."""
-        return sum(n * (1 if kind == "cookie" else 2) for (kind, _), n in self.planned.items())
+        return sum(self.planned.values()) + self.read_back
 
 
 def apply(
@@ -212,15 +225,17 @@ def apply(
 
     Raises:
         PlanError: the plan is not one that can be applied; nothing was written.
-        GuardRefusedError: nothing was written.
+        GuardRefusedError: the root is in use or another cluster's, or a wave before was not written; nothing was.
         JournalError: the journal belongs to something else, or cannot be written; nothing was written.
         BackendError: the store failed before anything was written.
         PartlyAppliedError: the store, the journal or the plan's files failed later.
     """
     survey = _survey(actions, options)
     _guard(survey, store, root, options)
-    run = _Run(survey, store, root.rstrip("/"), options, progress)
     binding = {"plan": options.plan_hash, "store": store.uri, "root": root, "acl": options.acl or ""}
+    run = _Run(survey, store, root.rstrip("/"), options)
+    run.demand_waves_before(journal / JOURNAL, binding)
+    run = _Run(survey, store, root.rstrip("/"), options, progress)
     with Journal.open(journal, binding, resume=options.resume, now=now, replay=run.replay) as opened:
         try:
             return run.carry_out(actions, opened)
@@ -237,16 +252,25 @@ def _survey(actions: Actions, options: Options) -> _Survey:
     planned: Counter[tuple[str, str]] = Counter()
     fixed: list[_Action] = []
     acls = {options.acl} if options.acl is not None else set()
-    seq, phase = -1, 0
+    seq, phase, wave = -1, 0, 0
+    before, last, read_back = -1, -1, 0
     for table in actions():
         if not table.num_rows:
             continue
         _demand_order(table, seq, phase)
-        seq, phase = table["seq"][-1].as_py(), _PHASES[table["kind"][-1].as_py()]
+        if options.wave is not None:
+            _refuse(table, pa.array(np.diff(table["wave"].to_numpy(), prepend=wave) < 0), "it stands behind its wave")
+        seq, phase, wave = table["seq"][-1].as_py(), _PHASES[table["kind"][-1].as_py()], table["wave"][-1].as_py()
         _demand_fields(table)
         acls.update(acl for acl in pc.unique(table["acl"]).to_pylist() if acl is not None)
-        for row in table.group_by(["kind", "op"]).aggregate([([], "count_all")]).to_pylist():
+        chosen, so_far = _of_wave(table, options.wave), _up_to_wave(table, options.wave)
+        for row in chosen.group_by(["kind", "op"]).aggregate([([], "count_all")]).to_pylist():
             planned[row["kind"], row["op"]] += row["count_all"]
+        read_back += pc.sum(pc.not_equal(so_far["kind"], "cookie")).as_py() or 0
+        if so_far.num_rows > chosen.num_rows:
+            before = so_far["seq"][so_far.num_rows - chosen.num_rows - 1].as_py()
+        if chosen.num_rows:
+            last = chosen["seq"][-1].as_py()
         fixed += _rows(table.filter(pc.is_in(table["kind"], pa.array(["layout", "instance_id"]))))
         for action in _rows(table.filter(pc.equal(table["op"], _RAISE))):
             _target(action)
@@ -255,7 +279,15 @@ def _survey(actions: Actions, options: Options) -> _Survey:
             parse_rights(acl)
         except ValueError as error:
             raise PlanError("rights", str(error), "write them as scheme:id:perms,…") from error
-    return _Survey(planned, tuple(fixed))
+    return _Survey(planned, tuple(fixed), before, last, read_back)
+
+
+def _of_wave(table: pa.Table, wave: int | None) -> pa.Table:
+    return table if wave is None else table.filter(pc.equal(table["wave"], wave))
+
+
+def _up_to_wave(table: pa.Table, wave: int | None) -> pa.Table:
+    return table if wave is None else table.filter(pc.less_equal(table["wave"], wave))
 
 
 def _demand_order(table: pa.Table, seq: int, phase: int) -> None:
@@ -360,7 +392,7 @@ class _Run:
         store: MetadataStore,
         base: str,
         options: Options,
-        progress: Callable[[int, int], None],
+        progress: Callable[[int, int], None] = lambda _done, _all: None,
     ) -> None:
         self.begun = False
         self._survey = survey
@@ -379,6 +411,23 @@ class _Run:
         self._announced: dict[int, tuple[str, list[tuple[int, str]]]] = {}
         self._ours: set[int] = set()
 
+    def demand_waves_before(self, journal: Path, binding: Mapping[str, str]) -> None:
+        """Refuse to go on where a wave before was not written to its end: a resumed run would take it for done."""
+        if self._survey.before < 0:
+            return
+        for record in scan(journal) if journal.exists() else ():
+            if isinstance(record, Torn):
+                break
+            if record.number == 0 and record.fields.get("binding") != dict(binding):
+                return  # refused when the journal is opened
+            self.replay(record)
+        if self._finished < self._survey.before or any(seq <= self._survey.before for seq in self._ours):
+            raise GuardRefusedError(
+                f"wave {self._options.wave}",
+                f"the waves before it were not written to their end, by the journal {journal}",
+                "apply them first, in their order; one that was begun with --resume",
+            )
+
     def replay(self, record: Record) -> None:
         """Take what an earlier run's journal says."""
         if record.event == "intent":
@@ -395,7 +444,7 @@ class _Run:
                 self._again.discard(seq)
                 if place in refused:
                     self._again.add(seq)
-                elif (kind, op) in self._counts:
+                elif self._survey.before < seq <= self._survey.last:
                     self._note(kind, op, written=version is not None)
             self._finished = max(self._finished, *(seq for seq, _ in writes))
 
@@ -417,7 +466,7 @@ class _Run:
 
         def before_cookies() -> Iterator[_Action]:
             for table in actions():
-                for action in _rows(table):
+                for action in _rows(_of_wave(table, self._options.wave)):
                     if _PHASES[action.kind] == _COOKIES:
                         cookies.append(action)
                     elif self._is_open(action):
@@ -454,12 +503,16 @@ class _Run:
         return action.seq > self._finished or action.seq in self._again or action.seq in self._ours
 
     def _why_withheld(self, changed: int) -> str:
-        conflicts = sum(count.conflicts for count in self._counts.values())
+        conflicts = sum(count.conflicts for count in self._counts.values()) + len(self._conflicts_before())
         if self._options.withhold_cookies is not None:
             return self._options.withhold_cookies
         if conflicts:
             return f"{conflicts} writes were in conflict with what is in the store"
         return f"{changed} records were not read back as they were written" if changed else ""
+
+    def _conflicts_before(self) -> set[int]:
+        """Return the actions of earlier waves that were left in conflict."""
+        return {seq for seq in self._again if seq <= self._survey.before}
 
     def _write_cookies(self, cookies: Sequence[_Action], journal: Journal, withheld: str) -> None:
         if not withheld:
@@ -575,11 +628,13 @@ class _Run:
     def _read_back(self, actions: Actions) -> tuple[int, tuple[str, ...], int]:
         """Read every key of the phases before cookies; return how many, and which are not as they must be."""
         flying: deque[_Action] = deque()
+        conflicting = self._conflicting | self._conflicts_before()
 
         def wanted() -> Iterator[str]:
             for table in actions():
-                for action in _rows(table.filter(pc.not_equal(table["kind"], "cookie"))):
-                    if action.seq not in self._conflicting:
+                written = _up_to_wave(table, self._options.wave)
+                for action in _rows(written.filter(pc.not_equal(written["kind"], "cookie"))):
+                    if action.seq not in conflicting:
                         flying.append(action)
                         yield self._key(action)
 

@@ -1,7 +1,7 @@
 """The commands of a restore: collect, capture, recover, apply."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,8 +28,6 @@ from reconcile.reasons import in_words
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from reconcile.apply import Applied
     from recovery.codecs.store import Layout
     from recovery.dataset import Dataset
@@ -260,7 +258,7 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
 @click.option("--confirm", metavar="HASH", help="The plan's hash; asked for on a terminal if it is not given.")
 @click.option("--acl", metavar="SPEC", help="Rights of created keys: scheme:id:perms,… [default: the store's]")
 @click.option("--accept-unfrozen", is_flag=True, help="Write although bookies are registered in this root.")
-@click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave of a plan that was split.")
+@click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave of a plan that was split; in order.")
 @click.option("--journal", type=FOLDER, help="Where every write is recorded. [default: PLAN/journal]")
 @click.option("--resume", is_flag=True, help="Go on with the journal that is there.")
 @output_options
@@ -297,7 +295,9 @@ def apply(
     parse_store_uri(uri)
     _demand_confirmation(dataset, seen.hash, confirm)
     folder = journal or plan / "journal"
-    again = quoted("bkmeta", "apply", plan, "--metadata", uri)
+    more = [] if wave is None else ["--wave", str(wave)]
+    more += ["--journal", str(journal)] if journal else []
+    again = quoted("bkmeta", "apply", plan, "--metadata", uri, *more)
     stopped = broken_off(f"what was written is recorded in {folder}, go on: {again} --resume")
     with stopped, connected(uri, output, writable=True) as opened:
         wanted = dataset.manifest["binding"]["root"]
@@ -311,10 +311,11 @@ def apply(
             accept_unfrozen=accept_unfrozen,
             withhold_cookies=withheld,
             resume=resume,
+            wave=wave,
         )
         with output.progress("writing", "writes") as told:
             applied = engine.apply(
-                lambda: _wave(dataset, wave),
+                lambda: dataset.batches("actions"),
                 opened.store,
                 opened.root,
                 folder,
@@ -323,13 +324,6 @@ def apply(
                 progress=throttled(told),
             )
     sys.exit(output.show(_applied(applied, plan, uri, again)))
-
-
-def _wave(dataset: "Dataset", wave: int | None) -> "Iterator[pa.Table]":
-    import pyarrow.compute as pc  # noqa: PLC0415 - 0.1 s that --help does not need
-
-    for batch in dataset.batches("actions"):
-        yield batch if wave is None else batch.filter(pc.equal(batch["wave"], wave))
 
 
 def _demand_confirmation(dataset: "Dataset", plan_hash: str, confirm: str | None) -> None:

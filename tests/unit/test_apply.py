@@ -383,3 +383,104 @@ def test_an_empty_plan_is_done(tmp_path: Path) -> None:
     """Nothing to write is no failure."""
     result = apply(list, MemoryStore(), ROOT, tmp_path, Options("hash"), now=clock())
     assert (result.exit_code, result.checked, dict(result.tallies)) == (0, 0, {})
+
+
+def in_waves() -> list[dict[str, Any]]:
+    """Return a restore of nine ledgers in three waves of three, the counter in the first, cookies in the last."""
+
+    def wave(row: dict[str, Any]) -> int:
+        if row["kind"] == "ledger":
+            return 1 + int(row["key"][-1]) // 3
+        return 1 if row["kind"] == "generator" else 3
+
+    return [{**row, "wave": wave(row)} for row in restore_of(9)]
+
+
+def test_waves_one_by_one_are_the_whole_plan(tmp_path: Path) -> None:
+    """Each wave is counted by itself, its sums add up, and after the last one all is there and was read back."""
+    store = MemoryStore()
+    for wave in (1, 2, 3):
+        result = applied(store, in_waves(), tmp_path / "j", wave=wave, resume=wave > 1)
+        assert result.exit_code == 0
+        assert all(tally.written == tally.planned for tally in result.tallies.values())
+        assert result.tallies["ledger", "create"] == Tally(2, 2, 0, 0, 0)
+        assert result.checked == {1: 4, 2: 7, 3: 13}[wave]
+    other = MemoryStore()
+    applied(other, restore_of(9), tmp_path / "other")
+    assert store.dump() == other.dump()
+
+
+@pytest.mark.parametrize("before", [(), (1,)])
+def test_a_wave_waits_for_those_before_it(tmp_path: Path, before: tuple[int, ...]) -> None:
+    """The last wave brings cookies, which let bookies start: refused while ledgers of other waves have no record."""
+    store = MemoryStore()
+    for wave in before:
+        applied(store, in_waves(), tmp_path / "j", wave=wave)
+    there = state_of(store)
+    with pytest.raises(GuardRefusedError, match="waves before"):
+        applied(store, in_waves(), tmp_path / "j", wave=3, resume=bool(before))
+    assert state_of(store) == there
+    for wave in {1, 2, 3} - {*before}:
+        assert applied(store, in_waves(), tmp_path / "j", wave=wave, resume=wave > 1).exit_code == 0
+    assert store.children(f"{ROOT}/00/0000") == [f"L{n:04d}" for n in range(9)]
+
+
+def test_a_wave_waits_for_one_that_was_cut_short(tmp_path: Path) -> None:
+    """A wave that was ended midway is gone on with before the next begins: nothing of it is left out."""
+    store = MemoryStore()
+    applied(store, in_waves(), tmp_path / "j", wave=1, batch_rows=1)
+    lines = (tmp_path / "j" / JOURNAL).read_bytes().splitlines(keepends=True)
+    announced = [n for n, line in enumerate(lines) if b'"event":"intent"' in line]
+    (tmp_path / "j" / JOURNAL).write_bytes(b"".join(lines[: announced[2] + 1]))
+    store.write([Write(f"{ROOT}/00/0000/L0002", None, 0)])
+    with pytest.raises(GuardRefusedError, match="waves before"):
+        applied(store, in_waves(), tmp_path / "j", wave=2, resume=True)
+    for wave in (1, 2, 3):
+        assert applied(store, in_waves(), tmp_path / "j", wave=wave, resume=True).exit_code == 0
+    assert store.children(f"{ROOT}/00/0000") == [f"L{n:04d}" for n in range(9)]
+
+
+def test_the_first_wave_knows_another_clusters_root(tmp_path: Path) -> None:
+    """LAYOUT and instance id come in the last wave, and are compared with the store before the first one."""
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/INSTANCEID", b"another")])
+    there = state_of(store)
+    with pytest.raises(GuardRefusedError, match="another cluster"):
+        applied(store, in_waves(), tmp_path / "j", wave=1)
+    assert state_of(store) == there
+
+
+def test_a_conflict_of_an_earlier_wave_withholds_cookies(tmp_path: Path) -> None:
+    """What stood in the way in the first wave still keeps bookies from starting after the last."""
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/00/0000/L0001", b"somebody's")])
+    assert applied(store, in_waves(), tmp_path / "j", wave=1).exit_code == 6
+    assert applied(store, in_waves(), tmp_path / "j", wave=2, resume=True).exit_code == 0
+    result = applied(store, in_waves(), tmp_path / "j", wave=3, resume=True)
+    assert result.exit_code == 6
+    assert result.tallies["cookie", "create"] == Tally(2, 0, 0, 0, 2)
+    assert "conflict" in result.cookies_withheld
+    store.write([Write(f"{ROOT}/00/0000/L0001", None, 0)])
+    for wave in (1, 3):
+        assert applied(store, in_waves(), tmp_path / "j", wave=wave, resume=True).exit_code == 0
+    assert store.children(f"{ROOT}/cookies") == ["b0:3181", "b1:3181"]
+
+
+def test_a_record_of_an_earlier_wave_that_went_withholds_cookies(tmp_path: Path) -> None:
+    """All waves are read back before cookies, not only the last one."""
+    store = MemoryStore()
+    for wave in (1, 2):
+        applied(store, in_waves(), tmp_path / "j", wave=wave, resume=wave > 1)
+    store.write([Write(f"{ROOT}/00/0000/L0001", None, 0)])
+    result = applied(store, in_waves(), tmp_path / "j", wave=3, resume=True)
+    assert result.changed == ("/00/0000/L0001",)
+    assert store.children(f"{ROOT}/cookies") is None
+
+
+def test_waves_against_the_order_of_a_restore_are_no_plan(tmp_path: Path) -> None:
+    """A plan in which a later wave comes first is refused: what is done could not be told from it."""
+    rows = [{**row, "wave": 3 - row["wave"]} for row in in_waves()]
+    store = MemoryStore()
+    with pytest.raises(PlanError, match="wave"):
+        applied(store, rows, tmp_path / "j", wave=1)
+    assert store.dump() == MemoryStore().dump()
