@@ -81,7 +81,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "the inventory of the right set only",
     ),
     Refusal.LOG_ONLY_COPIES: (
-        "a bookie has entries in its logs that its index lacks: it would not serve them",
+        "a bookie has entries in its logs or old journals that its index lacks: it would not serve them",
         "a rebuild of that bookie's index, then its inventory anew",
     ),
     Refusal.DELETED_SOMEWHERE: (

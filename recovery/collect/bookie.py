@@ -19,7 +19,7 @@ from recovery.collect.damage import DamageLog
 from recovery.collect.db import LEDGERS, LOCATIONS, Database, read_database
 from recovery.collect.facts import FACT_WIDTH, Interned
 from recovery.collect.folders import Disks, Folder, Place, Role, survey
-from recovery.collect.holdings import GROUP_WIDTH, Ints, joined, to_rows
+from recovery.collect.holdings import GROUP_WIDTH, Ints, joined, less, to_groups, to_rows
 from recovery.collect.index import Found, IndexTaker
 from recovery.collect.interleaved import IndexReader, find_files
 from recovery.collect.journals import Journal, JournalFacts, find_journals, read_journals
@@ -206,7 +206,7 @@ class _Run:
     def tables(self) -> Iterator[pa.Table]:
         """Read everything, and yield the rows of copies."""
         journal_groups, log_groups = self._spool(GROUP_WIDTH), self._spool(GROUP_WIDTH)
-        self._read_journals(journal_groups)
+        self._read_journals(journal_groups, log_groups)
         found = Found(*(self._spool(w) for w in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
         self._read_index(found)
         self._scan_logs(log_groups)
@@ -225,17 +225,19 @@ class _Run:
         )
         self._merge = merge
         merge.subtract()
-        self._read_heads([j.file for j in self._journals], journal.scan_columns, merge.from_journal)
+        journals = [j.file for j in self._journals]
+        self._read_heads(journals, journal.scan_columns, merge.from_journal)
         self._read_heads(self._scanned.files, entry_log.scan_columns, merge.from_log)
+        self._read_heads(journals, journal.scan_columns, merge.from_log)
         yield from merge.tables(complete=self._disks.complete and not self._damage.everything)
         self._meter.end()
 
-    def _read_journals(self, groups: Spool) -> None:
+    def _read_journals(self, groups: Spool, applied: Spool) -> None:
         places = self._disks.of(Role.JOURNAL)
         self._journals = find_journals(places, [f.path for f in self._ledger_folders], self._damage)
         files = [j.file for j in self._journals]
         self._meter.begin("journals", len(files), sum(f.size for f in files))
-        self._journal_facts = read_journals(self._journals, groups, self._meter, self._damage)
+        self._journal_facts = read_journals(self._journals, groups, applied, self._meter, self._damage)
         self._meter.end()
 
     def _read_index(self, found: Found) -> None:
@@ -305,12 +307,14 @@ class _Run:
     def _read_heads(
         self, files: Sequence[RecordFile], scan: Callable[[memoryview], Iterable[object]], beside: Beside
     ) -> None:
+        """Read the headers that are wanted and stand in these files; what does not is wanted still."""
         if not len(beside.wanted.key):
             return
         ledger, entry, file, position = locate(files, scan, beside.wanted, self._meter)
         records = RecordFiles({n: [f] for n, f in enumerate(files)}, self._meter, self._damage, self._options.passwords)
         _, heads = records.fetch(ledger, entry, file, position)
         beside.heads.add(heads[heads[:, SIZE_COLUMN] > 0])
+        beside.wanted = less(beside.wanted, to_groups(ledger, entry))
 
     def row(self, started: datetime, ended: datetime) -> dict[str, Any]:
         """Return the row of BOOKIES; when `tables` has ended."""

@@ -1,8 +1,9 @@
 """Journals: what a bookie wrote ahead, and from where it would replay.
 
 All journals that exist are read whole, also before the mark: fences and explicit LACs can be lost from the index over
-a clean stop, and entries of deleted ledgers stand only there. What stands behind the mark may be nowhere else, so a
-journal that is missing or damaged from there on hides entries of any ledger.
+a clean stop. Entries are told apart by the mark: what stands behind it is replayed, and may be nowhere else, so a
+journal that is missing or damaged from there on hides entries of any ledger. What stands only before it no bookie will
+serve: it was applied, so its ledger was deleted, or (before 4.16.2) the mark ran ahead of what was flushed.
 
     lastMark      the mark of the only journal folder, in every ledger folder; the largest counts
     lastMark.N    the same for journal folder number N of several
@@ -140,8 +141,18 @@ def _mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> LastM
     return best
 
 
-def read_journals(journals: Sequence[Journal], groups: Spool, meter: Meter, damage: DamageLog) -> JournalFacts:
-    """Read journals whole; their entries go to `groups`, a ledger's in pieces that may overlap."""
+def read_journals(
+    journals: Sequence[Journal], groups: Spool, applied: Spool, meter: Meter, damage: DamageLog
+) -> JournalFacts:
+    """Read journals whole.
+
+    Args:
+        journals: in order of folder and id.
+        groups: takes what replay would bring back, a ledger's in pieces that may overlap.
+        applied: takes what stands before the mark, likewise.
+        meter: counts and paces the reads.
+        damage: takes what cannot be read.
+    """
     facts = JournalFacts()
     newest = {str(Path(one.file.path).parent): one for one in journals}
     for one in journals:
@@ -149,7 +160,7 @@ def read_journals(journals: Sequence[Journal], groups: Spool, meter: Meter, dama
         try:
             with Mapped(Path(one.file.path), meter) as data:
                 data.load()
-                _read(one, data, groups, facts, damage, is_newest=is_newest)
+                _read(one, data, (groups, applied), facts, damage, is_newest=is_newest)
                 for at, length in data.unreadable:
                     damage.add(Unread(one.file.path, Reason.UNREADABLE, _hides(one, at + length), at, length))
         except FormatError as error:
@@ -169,17 +180,19 @@ def _hides(one: Journal, end: int) -> Hides:
 
 
 def _read(
-    one: Journal, data: Mapped, groups: Spool, facts: JournalFacts, damage: DamageLog, *, is_newest: bool
+    one: Journal, data: Mapped, spools: tuple[Spool, Spool], facts: JournalFacts, damage: DamageLog, *, is_newest: bool
 ) -> None:
     if data.size < one.mark:
         detail = f"ends before the mark, {one.mark}"
         damage.add(Unread(one.file.path, Reason.TRUNCATED, Hides.EVERYTHING, data.size, detail=detail))
     for part in gathered(journal.scan_columns(data.view)):
         if isinstance(part, Entries):
-            groups.add(to_rows(to_groups(part.ledger, part.entry)))
+            behind = (part.position >= one.mark) & (one.mark >= 0)
+            for spool, some in zip(spools, (behind, ~behind), strict=True):
+                spool.add(to_rows(to_groups(part.ledger[some], part.entry[some])))
             data.done(int(part.position.max(initial=0)))
             facts.largest = max(facts.largest, int(part.ledger.max(initial=-1)))
-            facts.behind_mark |= one.mark >= 0 and int(part.position.max(initial=-1)) >= one.mark
+            facts.behind_mark |= bool(behind.any())
         elif isinstance(part, Damage):
             hides = _hides(one, part.offset + part.length)
             if not _is_torn(part, data.size, hides, is_newest=is_newest):

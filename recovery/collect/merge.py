@@ -1,10 +1,11 @@
 """What the sources of one bookie give together: each lists what the stronger ones lack, a share of ledgers at a time.
 
     index    confirmed in the entry logs
-    journal  what the index lacks
-    log      what neither lists: candidates, such as ledgers deleted on purpose
+    journal  what the index lacks and replay would bring back
+    log      what neither lists, in entry logs or before the mark of a journal: candidates, such as ledgers deleted on
+             purpose
 
-A dangling slot names an entry that only the journal may still have; where it has not, the ledger is not complete.
+A dangling slot names an entry that only replay may still bring back; where it does not, the ledger is not complete.
 """
 
 from collections.abc import Iterator, Sequence
@@ -94,7 +95,7 @@ class Merge:
 
     Attributes:
         index: what the index gave.
-        journal, log: groups that these sources gave, in pieces that may overlap.
+        journal, log: groups of what would be replayed, and of what was written, in pieces that may overlap.
         facts: what the journals say of ledgers.
         secrets: the byte strings that facts name by number.
         sources: that facts name by number.
@@ -158,7 +159,7 @@ class Merge:
         lost = less(dangling, journal)
         for groups, hides, where in (
             (less(dangling, lost), Hides.NOTHING, "the journal has them"),
-            (lost, Hides.LEDGER, "the journal does not have them either"),
+            (lost, Hides.LEDGER, "no journal brings them back either"),
         ):
             starts = starts_of(groups.key)
             if not len(starts):
@@ -190,7 +191,9 @@ class Merge:
             said = special if share is None else special[shares == share]
             every = np.unique(np.concatenate([in_index, journal.key, log.key, said]))
             known, others = self._known(every, facts, said, complete=complete)
-            in_journal = np.union1d(np.union1d(journal.key, np.setdiff1d(said, in_index)), others[:, 0])
+            # What special records say of a ledger stands in any row of it.
+            alone = np.setdiff1d(said, np.union1d(in_index, log.key))
+            in_journal = np.union1d(np.union1d(journal.key, alone), others[:, 0])
             key = known.key.copy()
             key[np.searchsorted(every, others[:, 0])] = others[:, 1]
             unsure = replace(known, complete=np.zeros(len(every), np.bool_))

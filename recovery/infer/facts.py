@@ -2,7 +2,8 @@
 
     strong rows  index, wire, and journal unless the bookie was stopped cleanly (then all of it is in the index): what
                  the bookie serves, or will serve after its start
-    weak rows    log, and journal of a cleanly stopped bookie: leftovers; evidence of a deletion, never copies
+    weak rows    log (also journals before the mark), and journal of a cleanly stopped bookie: leftovers; evidence of a
+                 deletion, never copies
 
 Rows of one (ledger, bookie) are united. Impossible groups mark their ledger and are not used.
 """
@@ -53,7 +54,7 @@ class Facts:
         fragmented: more groups or runs than the limit; such a ledger has no rows in `held`.
         indexed: an index or a wire answer has it.
         leftover: entries in logs or old journals of a bookie without a strong row of it.
-        unlisted: entries in logs of a bookie that has a strong row of it.
+        unlisted: entries in logs or old journals of a bookie that has a strong row of it.
         limbo, incomplete: of any row.
         reincarnated: rows of one bookie from two incarnations.
         keys: how many distinct master keys; key: one of them, number of `key_values`, or -1.

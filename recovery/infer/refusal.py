@@ -53,7 +53,7 @@ class Refusal(StrEnum):
     TWO_INCARNATIONS = "two_incarnations"
     """One bookie id stands for two sets of disks that both have this ledger."""
     LOG_ONLY_COPIES = "log_only_copies"
-    """A bookie has entries in its logs that its index lacks: it would not serve them."""
+    """A bookie has entries in its logs or old journals that its index lacks: it would not serve them."""
     DELETED_SOMEWHERE = "deleted_somewhere"
     """A bookie has the ledger in its logs or old journals, and not in its index: possibly deleted there."""
     LOGS_OR_JOURNALS_ONLY = "logs_or_journals_only"

@@ -103,6 +103,47 @@ def test_what_dangles_is_held_if_the_journal_has_it(tmp_path: Path) -> None:
     assert 3 in [head["entry"] for head in seen.row(5, "journal")["headers"]]
 
 
+def test_what_stands_only_before_the_mark_is_a_candidate(tmp_path: Path) -> None:
+    """What replay does not bring back no bookie serves: it lists as in a log, with what special records say of it.
+
+    What stands behind the mark too, or in the index, is listed there and not again.
+    """
+    made = make_bookie(tmp_path, {5: [0, 1]}, dirty=True)
+    key = entry.master_key(b"")
+    write_journal(
+        made,
+        JOURNAL,
+        [journal.encode_master_key(7, key), *(record(7, e) for e in range(3)), journal.encode_fence(7), record(5, 1)],
+    )
+    write_journal(made, JOURNAL + 1, [record(5, 1), record(8, 0), record(5, 2), record(7, 1)])
+    parts = journal.scan(made.journal(JOURNAL + 1).read_bytes())
+    places = {(p.ledger, p.entry): p.at for p in parts if isinstance(p, journal.JournalEntry)}
+    write_mark(made, JOURNAL + 1, places[5, 2] - 4)
+    seen = look(made, tmp_path)
+    assert (seen.entries("index", 5), seen.entries("journal", 5), seen.entries("log", 5)) == ([0, 1], [2], [])
+    assert (seen.entries("journal", 7), seen.entries("log", 7)) == ([1], [0, 2])
+    assert (seen.entries("journal", 8), seen.entries("log", 8)) == ([], [0])
+    assert [head["entry"] for head in seen.row(7, "log")["headers"]] == [0, 2]
+    assert all(row["fenced"] and row["key_kind"] == "set" for row in seen.copies if row["ledger"] == 7)
+    assert {row["source"] for row in seen.copies if row["ledger"] == 8} == {"log"}
+    assert seen.bookie["complete"]
+    assert not seen.row(8, "log")["complete"]
+
+
+def test_a_deleted_ledger_is_not_copies_of_the_bookie_that_deleted_it(tmp_path: Path) -> None:
+    """The key, the fence and all entries before the mark make one candidate row, and none that a bookie serves."""
+    made = make_bookie(tmp_path, {5: [0]}, dirty=True)
+    said = [journal.encode_master_key(7, entry.master_key(b"")), journal.encode_fence(7)]
+    write_journal(made, JOURNAL, [*said, record(7, 0), record(7, 1)])
+    write_journal(made, JOURNAL + 1, [])
+    write_mark(made, JOURNAL + 1, 512)
+    seen = look(made, tmp_path)
+    row = seen.row(7, "log")
+    assert {found["source"] for found in seen.copies if found["ledger"] == 7} == {"log"}
+    assert (row["entries"], row["fenced"], row["key_kind"]) == (2, True, "set")
+    assert [head["entry"] for head in row["headers"]] == [0, 1]
+
+
 def test_a_lost_log_is_noticed_on_a_clean_bookie(tmp_path: Path) -> None:
     """Every location must lie in a log that exists, not only the last one."""
     made = make_bookie(tmp_path, {5: [0, 1, 2, 3]})
@@ -349,7 +390,7 @@ def test_journals_trimmed_before_the_mark_are_no_loss(tmp_path: Path) -> None:
     seen = look(made, tmp_path)
     assert seen.bookie["complete"]
     assert seen.bookie["journals"] == [{"id": JOURNAL + 2, "mark": -1}, {"id": JOURNAL + 4, "mark": 512}]
-    assert seen.entries("journal", 9) == [0]
+    assert (seen.entries("journal", 9), seen.entries("log", 9)) == ([], [0])
 
 
 def test_a_torn_end_is_normal_and_damage_behind_the_mark_is_not(tmp_path: Path) -> None:
