@@ -181,13 +181,16 @@ class Merge:
             complete: nothing hides entries of all ledgers.
         """
         special = np.array(sorted({*self.facts.fenced, *self.facts.keys, *self.facts.lacs}), np.int64)
+        harmed = np.array(sorted(self.damage.ledgers), np.int64)
         shares = share_of(special)
         for share in self._shares():
             index = self._indexed(share)
             journal = of_rows(_rows(self.from_journal.groups, share))
             log = of_rows(_rows(self.from_log.groups, share))
             facts = _rows(self.index.facts, share)
-            in_index = np.union1d(facts[:, LEDGER], index.key)
+            # What cannot be read is there nevertheless: left out, it would be left out of every plan, and deleted.
+            named = harmed if share is None else harmed[share_of(harmed) == share]
+            in_index = np.union1d(np.union1d(facts[:, LEDGER], index.key), named)
             said = special if share is None else special[shares == share]
             every = np.unique(np.concatenate([in_index, journal.key, log.key, said]))
             known, others = self._known(every, facts, said, complete=complete)

@@ -16,9 +16,11 @@ class Seen:
 
     def __init__(self, out: Path) -> None:
         dataset = open_dataset(out, "inventory")
-        self.copies: list[Row] = dataset.read("copies").to_pylist()
-        self.damage: list[Row] = dataset.read("damage").to_pylist()
-        (self.bookie,) = dataset.read("bookies").to_pylist()
+        self.tables = tuple(dataset.read(name) for name in ("copies", "bookies", "damage"))
+        copies, bookies, damage = self.tables
+        self.copies: list[Row] = copies.to_pylist()
+        self.damage: list[Row] = damage.to_pylist()
+        (self.bookie,) = bookies.to_pylist()
 
     def entries(self, source: str, ledger: int) -> list[int]:
         """The entries that a source's rows list of a ledger."""

@@ -10,6 +10,8 @@ import pytest
 from recovery.codecs import entry, index_file, journal
 from recovery.collect import CollectOptions, collect
 from recovery.errors import DatasetError, InputError
+from recovery.infer.prior import Prior
+from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model.metadata import Digest
 from recovery.testing import bookie_dir
 from recovery.testing.bookie_dir import (
@@ -101,6 +103,24 @@ def test_what_dangles_is_held_if_the_journal_has_it(tmp_path: Path) -> None:
     assert seen.reasons() == {("dangling", 5, False)}
     assert seen.bookie["complete"]
     assert 3 in [head["entry"] for head in seen.row(5, "journal")["headers"]]
+
+
+def test_a_ledger_that_only_damage_names_is_listed(tmp_path: Path) -> None:
+    """An index file that cannot be read, and a log that is gone: the bookie has that ledger, and a plan must hold it.
+
+    Left out of a plan it would have no record, and the bookie would delete what a repair of the disk may bring back.
+    """
+    made = make_bookie(tmp_path, {5: [0, 1], 6: [0]})
+    made.index(5).write_bytes(b"")
+    made.log().unlink()
+    seen = look(made, tmp_path)
+    row = seen.row(5)
+    assert (row["entries"], row["complete"], row["key_kind"]) == (0, False, "absent")
+    assert seen.bookie["ledgers"] == 2
+    rows = reconstruct(*seen.tables, Prior(()), Options()).to_pylist()
+    assert {(row["ledger"], row["outcome"], row["reason"], *row["holders"]) for row in rows} == {
+        (ledger, "held", "damage", bookie_dir.BOOKIE) for ledger in (5, 6)
+    }
 
 
 def test_what_stands_only_before_the_mark_is_a_candidate(tmp_path: Path) -> None:
