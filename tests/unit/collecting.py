@@ -16,8 +16,8 @@ class Seen:
 
     def __init__(self, out: Path) -> None:
         dataset = open_dataset(out, "inventory")
-        self.tables = tuple(dataset.read(name) for name in ("copies", "bookies", "damage"))
-        copies, bookies, damage = self.tables
+        copies, bookies, damage = (dataset.read(name) for name in ("copies", "bookies", "damage"))
+        self.tables: tuple[Any, Any, Any] = copies, bookies, damage
         self.copies: list[Row] = copies.to_pylist()
         self.damage: list[Row] = damage.to_pylist()
         (self.bookie,) = bookies.to_pylist()
