@@ -184,7 +184,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             counts=manifest["counts"],
             coverage=manifest["coverage"],
             reasons=bars({f"{reason}: {in_words(reason)}": n for reason, n in manifest["reasons"].items()}),
-        in_words=in_words,
+            in_words=in_words,
             grades=[(name, sorted(counter.items(), key=lambda i: -i[1])) for name, counter in grades.items()],
             sizes=sizes.bars(),
             damage=bars(damage),
