@@ -117,7 +117,8 @@ def test_a_ledger_that_only_damage_names_is_listed(tmp_path: Path) -> None:
     row = seen.row(5)
     assert (row["entries"], row["complete"], row["key_kind"]) == (0, False, "absent")
     assert seen.bookie["ledgers"] == 2
-    rows = reconstruct(*seen.tables, Prior(()), Options()).to_pylist()
+    copies, bookies, damage = seen.tables
+    rows = reconstruct(copies, bookies, damage, Prior(()), Options()).to_pylist()
     assert {(row["ledger"], row["outcome"], row["reason"], *row["holders"]) for row in rows} == {
         (ledger, "held", "damage", bookie_dir.BOOKIE) for ledger in (5, 6)
     }
