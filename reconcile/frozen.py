@@ -6,7 +6,8 @@
     /idgen, /idgen-long       a            no client gets an id (where they exist: a new idgen-long would make ids jump)
     /                         r a          no new folder; READ stays: a bookie that starts asks for the root
 
-Others are all principals but one digest identity, which has every right.
+Others are all principals but one digest identity, which has every right. Where nobody else can read the root, that
+identity is the bookies' own, as in a cluster whose nodes are all their maker's, and nothing is frozen.
 
 It does not stop compaction, the removal of logs whose ledgers are gone already, a pass that had begun before, a super
 user, or a server that ignores rights (skipACL).
@@ -84,6 +85,7 @@ def is_frozen(store: MetadataStore, root: str) -> FreezeState:
     if not isinstance(store, AccessControl):
         return FreezeState(State.UNKNOWN, unknown=("this store has no rights",))
     held: dict[str, set[str]] = {}
+    readers: set[str] = set()
     opened, unknown, shut = [], [], 0
     for key, perm in _TAKEN.items():
         try:
@@ -102,9 +104,13 @@ def is_frozen(store: MetadataStore, root: str) -> FreezeState:
             opened.append(f"{key} is open to {', '.join(sorted(others))}")
         else:
             shut += 1
+        if key == ROOT:
+            readers = {principal_of(right) for right in parse_rights(rights.acl) if "r" in right.perms}
     owners = set().union(*held.values())
     if len(owners) > 1:
         opened.append(f"more than one identity has rights: {', '.join(sorted(owners))}")
+    elif readers and readers <= owners:
+        opened.append(f"nobody but {', '.join(sorted(owners))} can read the root: then the bookies are that identity")
     try:
         disabled: bool | None = store.children(at(root, REPLICATION_DISABLED)) is not None
     except AccessDeniedError:

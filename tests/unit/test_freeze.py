@@ -421,3 +421,35 @@ def test_rights_are_read_through_a_store_that_was_opened_for_reading(tmp_path: P
     assert frozen.is_frozen(reading, ROOT).frozen
     with pytest.raises(Exception, match="reading only"):
         reading.set_acl(ROOT, OPEN, expected=1)
+
+
+def test_the_rights_of_a_secured_cluster_are_no_freeze() -> None:
+    """Where every node is its maker's alone, the bookies are the one identity that has all rights: they list all."""
+    bookies = "digest:bk:aGFzaA==:cdrwa"
+    store = MemoryStore()
+    for key in ("", "/00", "/000", "/idgen", "/underreplication", "/underreplication/locks", "/available/b1:3181"):
+        store.write([Write(ROOT + key, b"", acl=bookies)])
+    state = frozen.is_frozen(store, ROOT)
+    assert not state.frozen
+    assert any("digest:bk" in what for what in state.open)
+    with pytest.raises(GuardRefusedError, match="running"):
+        apply(
+            lambda: [plan_of([action("ledger", "create", "/00/0000/L0001", b"record")])],
+            store,
+            ROOT,
+            Path("unused"),
+            Options("hash"),
+            now=_now,
+        )
+
+
+def test_a_secured_cluster_that_is_frozen_by_another_identity_is_frozen(tmp_path: Path) -> None:
+    """The bookies keep what they need to start, and that tells them from the identity of the freeze."""
+    store = _cluster()
+    for key, rights in _rights(store).items():
+        assert rights == OPEN
+        store.set_acl(key, f"digest:bk:aGFzaA==:cdrwa,{OURS}:cdrwa", expected=0)
+    assert not frozen.is_frozen(store, ROOT).frozen
+    _freeze(store, tmp_path)
+    state = frozen.is_frozen(store, ROOT)
+    assert (state.frozen, state.identity) == (True, OURS)
