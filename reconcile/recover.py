@@ -113,7 +113,9 @@ class _Job:
         secrets = os.urandom(plan.HOLD_PASSWORD_SIZE * held.num_rows)
         wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "held"])))
         actions = plan.ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
-        found = plan.findings(diff.disagreements(rows, stored, matched), held, run=self.run, at=self.at)
+        kept = diff.still_held(stored)
+        unsolved = pa.concat_tables([held.select(kept.schema.names).cast(kept.schema), kept])
+        found = plan.findings(diff.disagreements(rows, stored, matched), unsolved, run=self.run, at=self.at)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         written = {
             table: _part_json(write_part(Path(self.out), table, name, [content], secret=True))
@@ -128,6 +130,7 @@ class _Job:
             "present": len(matched.held_rows),
             "stored": stored.num_rows,
             "unheld": len(matched.unheld),
+            "still_held": kept.num_rows,
             "classes": _counted(rows["class"]),
             "reasons": _counted(held["reason"]),
             "formats": _counted(pc.cast(wanted["format"], pa.string())),
@@ -187,12 +190,20 @@ def recover(
     spark: "SparkSession",
     *,
     now: Callable[[], datetime],
-    progress: Callable[[int, int], None] = lambda _done, _all: None,
+    progress: Callable[[int, int, str], None] = lambda _done, _all, _stage: None,
 ) -> Recovered:
     """Make a plan: a dataset of kind plan in the folder `out`, which `prepare` made ready.
 
+    Args:
+        request: what is asked.
+        out: the folder.
+        spark: the session.
+        now: the clock; aware.
+        progress: is told (tasks done, of all, stage).
+
     Raises:
         DatasetError: an inventory or catalog is damaged, or the plan cannot be written.
+        SparkError: Spark failed.
     """
     at = now()
     bookies = pa.concat_tables([i.read("bookies") for i in request.inventories])
@@ -201,17 +212,24 @@ def recover(
     job = _Job(request, str(out), bookies, None, options, at.isoformat(timespec="seconds"), at)
     rows = sum(i.rows("copies") for i in request.inventories) + (request.live.rows("ledgers") if request.live else 0)
     ranges = bucket_ranges(rows, at_least=2 if rows > 10_000 else 1)
-    prior = _prior(job, spark, rows, ranges, coverage["not_scanned"])
+    prior = _prior(job, spark, rows, ranges, coverage["not_scanned"], lambda done, of: progress(done, of, "shapes"))
     job = _Job(request, str(out), bookies, prior, options, job.run, at)
-    answers = over_buckets(spark, job.recover, ranges, done=progress)
+    answers = over_buckets(spark, job.recover, ranges, done=lambda done, of: progress(done, of, "ledgers"))
     return _finish(request, out, job, answers, coverage)
 
 
-def _prior(job: _Job, spark: "SparkSession", rows: int, ranges: Sequence[range], not_scanned: Sequence[str]) -> Prior:
+def _prior(
+    job: _Job,
+    spark: "SparkSession",
+    rows: int,
+    ranges: Sequence[range],
+    not_scanned: Sequence[str],
+    done: Callable[[int, int], None],
+) -> Prior:
     sampled = ranges if rows <= PRIOR_ROWS else ranges[:: -(-rows // PRIOR_ROWS)]
     shapes = ShapeCounts()
     quorums: Counter[tuple[int, int, int]] = Counter()
-    for answer in over_buckets(spark, job.shapes, sampled):
+    for answer in over_buckets(spark, job.shapes, sampled, done=done):
         shapes += ShapeCounts.from_json(answer["shapes"])
         for text, count in answer["quorums"].items():
             ensemble, write, ack = (int(n) for n in text.split("/"))
@@ -253,7 +271,7 @@ def _finish(
         sums.update({f"outcome {k}": v for k, v in answer["outcomes"].items()})
         sums.update({f"class {k}": v for k, v in answer["classes"].items()})
         sums.update({f"finding {k}": v for k, v in answer["findings"].items()})
-        sums.update({name: answer[name] for name in ("ledgers", "present", "stored", "unheld", "above_short")})
+        sums.update({name: answer[name] for name in ("ledgers", "present", "stored", "unheld", "still_held", "above_short")})
         reasons.update(answer["reasons"])
         hashes.update({int(bucket): value for bucket, value in answer["buckets"].items()})
     short_max = max((answer["short_max"] for answer in answers), default=-1)
@@ -264,15 +282,14 @@ def _finish(
     writes = _system_writes(request, job.bookies, short_max, with_cookies=unsettled == 0)
     actions = plan.system_actions(writes)
     hashes.update(plan.bucket_hashes(actions))
-    phases = [(plan.phase_of(seq), row) for row, seq in enumerate(actions["seq"].to_pylist())]
-    first = [row for phase, row in phases if phase < Phase.LEDGERS]
-    last = [row for phase, row in phases if phase > Phase.LEDGERS]
+    split = sum(plan.phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
+    first, last = actions.slice(0, split), actions.slice(split)
     parts: dict[str, list[Part]] = {
         name: [Part(**answer["parts"][name]) for answer in answers]
         for name in ("actions", "findings", "reconstruction")
     }
-    parts["actions"].insert(0, write_part(out, "actions", "system-first", [actions.take(first)], secret=True))
-    parts["actions"].append(write_part(out, "actions", "system-last", [actions.take(last)], secret=True))
+    parts["actions"].insert(0, write_part(out, "actions", "system-first", [first], secret=True))
+    parts["actions"].append(write_part(out, "actions", "system-last", [last], secret=True))
     instances = sorted({i for i in job.bookies["instance_id"].to_pylist() if i is not None})
     binding = {
         "instance_ids": instances,
@@ -291,6 +308,7 @@ def _finish(
         "in_store_already": sums["present"],
         "in_store": sums["stored"],
         "in_store_not_on_bookies": sums["unheld"],
+        "held_in_store": sums["still_held"],
         "disagreements": sum(v for k, v in sums.items() if k.startswith("finding "))
         - sums[f"finding {diff.Category.HELD}"],
         "actions": sum(p.rows for p in parts["actions"]),

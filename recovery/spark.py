@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -101,20 +102,28 @@ def session(master: str, *, memory: str = "2g", settings: Mapping[str, str] | No
     }.items():
         builder = builder.config(key, value)
     python_path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    with tempfile.NamedTemporaryFile(prefix="bkmeta-spark-", suffix=".log") as log:
+    with tempfile.NamedTemporaryFile(prefix="bkmeta-spark-", suffix=".log") as log, _signals_held_back() as let_go:
         try:
             with _environment(PYTHONPATH=python_path, PYSPARK_PYTHON=sys.executable), _stderr_into(log.fileno()):
                 spark = builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
             said = _said(Path(log.name).read_text(errors="replace")) or _said(str(error))
             raise InputError("Spark", f"does not start with master {master!r}", f"it said: {said}") from error
+        # A Java process that dies is said once, where it is missed; this server would say it on stderr besides.
+        sums: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - there is no other way to it
+        sums.handle_error = _nothing
         try:
+            let_go()
             yield spark
         finally:
             # A session whose Java process is gone cannot be stopped; why it is gone was said where it was missed.
             with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):
                 warnings.simplefilter("ignore", RuntimeWarning)
                 spark.stop()
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
 
 
 def demand_spark() -> None:
@@ -135,6 +144,38 @@ def _said(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("at ", "... ", "Driver stacktrace", "Caused by"))]
     return " / ".join(told[-_SAID_LINES:])[:_SAID_CHARACTERS]
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[Callable[[], None]]:
+    """Hold back what would end the program, until the function that is given is called; whoever insists is heard.
+
+    A Java process that is left while PySpark waits for its first word never ends. PySpark's own handler goes, too: it
+    calls Java, which may be what is being waited for.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield _nothing
+        return
+    held: list[int] = []
+    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def hold(number: int, _frame: object) -> None:
+        if held:
+            let_go()
+        held.append(number)
+
+    def let_go() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        while held:
+            signal.raise_signal(held.pop())
+
+    for number in before:
+        signal.signal(number, hold)
+    try:
+        yield let_go
+    finally:
+        let_go()
 
 
 @contextmanager
@@ -199,6 +240,7 @@ def over_buckets(
                     answer = json.dumps({_BROKEN: [error.path, error.problem, error.remedy]})
                 yield pa.RecordBatch.from_pydict({"range": [index], "answer": [answer]})
 
+    done(0, len(edges))
     ended = threading.Event()
     watcher = threading.Thread(target=_watch, args=(spark, ended, done, len(edges)), daemon=True)
     watcher.start()
@@ -224,8 +266,8 @@ def over_buckets(
 def _watch(spark: "SparkSession", ended: threading.Event, done: Callable[[int, int], None], tasks: int) -> None:
     from py4j.protocol import Py4JError  # noqa: PLC0415 - as in session
 
-    tracker = spark.sparkContext.statusTracker()
     with suppress(Py4JError, OSError):  # that Spark is gone is said by the job
+        tracker = spark.sparkContext.statusTracker()
         while not ended.wait(0.5):
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             done(sum(stage.numCompletedTasks for stage in stages if stage), tasks)

@@ -53,6 +53,7 @@ def collect(
     from recovery.collect.bookie import CollectOptions  # noqa: PLC0415 - 0.5 s that --help does not need
     from recovery.collect.bookie import collect as run  # noqa: PLC0415
     from recovery.collect.conf import read_conf  # noqa: PLC0415
+    from recovery.dataset import REPORT  # noqa: PLC0415
 
     output = make_output(shared)
     if bool(bookie_conf) == bool(ledger_dirs or index_dirs or journal_dirs):
@@ -81,14 +82,26 @@ def collect(
         )
     verdict = f"bookie {found.bookie}: {found.ledgers} ledgers, {found.entries} entries"
     verdict += ", collected completely" if found.complete else ", NOT complete: what is missing may exist"
-    stopped = "stop unknown" if found.dirty is None else "runs, or was killed" if found.dirty else "stopped cleanly"
+    storage = {"interleaved": "interleaved or sorted", "none": "not known: no index was found"}
+    stopped = (
+        "not known how it was stopped"
+        if found.dirty is None
+        else "runs, or was killed"
+        if found.dirty
+        else "stopped cleanly"
+    )
     details = [
-        f"storage {found.storage}; {stopped}",
-        *(f"not given, though the cookie names it: {folder}" for folder in found.missing),
+        f"storage {storage.get(found.storage, found.storage)}; {stopped}",
+        *(f"not given, though the cookie names it: {folder}" for folder in dict.fromkeys(found.missing)),
     ]
     if found.damaged:
-        hides = ", and some of it hides entries" if found.hiding else ", none of it hides an entry"
-        details.append(f"{found.damaged} places of damage{hides}: {out}/damage")
+        hides = "some of it hides entries" if found.hiding else "none of it hides an entry"
+        details.append(f"places of damage: {found.damaged}, {hides}")
+    details.append(f"the report: {out / REPORT}")
+    if not found.ledgers:
+        details.append(
+            "no ledger was found. If the bookie has some: name the folders that bk_server.conf names, not one above"
+        )
     result = Result(
         "collect",
         verdict,
@@ -96,9 +109,9 @@ def collect(
         counts={"ledgers": found.ledgers, "entries": found.entries, "damaged": found.damaged},
         coverage={"complete": found.complete, "missing": list(found.missing), "bytes_read": found.bytes_read},
         details=details,
-        following=quoted(
-            "bkmeta", "recover", "--inventory", out, "--inventory", "…", "--metadata", "URI", "--out", "plan"
-        ),
+        following="when every bookie is collected, --inventory once for each: "
+        + quoted("bkmeta", "recover", "--inventory", out, "--metadata", "URI")
+        + " --expect-bookies bookies.txt --out plan",
         facts={
             "bookie": found.bookie,
             "incarnation": found.incarnation,
@@ -113,8 +126,8 @@ def collect(
 
 
 def _write_page(out: Path, verdict: str) -> None:
-    from reconcile.report import inventory_page, write_page  # noqa: PLC0415 - not before there is something to report
-    from recovery.dataset import open_dataset  # noqa: PLC0415
-
     with broken_off(f"the inventory {out} is whole, its report is not"):
+        from reconcile.report import inventory_page, write_page  # noqa: PLC0415 - not before there is something to say
+        from recovery.dataset import open_dataset  # noqa: PLC0415
+
         write_page(out, lambda: inventory_page(open_dataset(out, "inventory"), verdict=verdict, made=now()))

@@ -1,6 +1,7 @@
 """The program: its commands, loaded when they are run, and the one place where errors become messages and codes."""
 
 import importlib
+import logging
 import os
 import shlex
 import signal
@@ -41,6 +42,7 @@ COMMANDS: Final = {
 DEBUG_VARIABLE: Final = "BKMETA_DEBUG"
 """Environment variable: where it is set, every error is followed by its traceback."""
 
+_PACKAGES: Final = ("backends", "reconcile", "recovery")
 _FAILURES: Final = (DiskError, SparkError)
 """Errors of `recovery` that are nobody's input."""
 _REMEDIES: Final = (
@@ -106,12 +108,22 @@ def exit_code_of(error: BaseException) -> int:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    signal.signal(signal.SIGTERM, _terminate)
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, _terminate)
+        _log_to_stderr()
         code = program.main(given, prog_name="bkmeta", standalone_mode=False)
     except (Exception, KeyboardInterrupt, _TerminatedError) as error:  # noqa: BLE001 - every error ends here
         code = _ended_by(error, given)
     sys.exit(code if isinstance(code, int) else Exit.DONE)
+
+
+def _log_to_stderr() -> None:
+    """Show what our packages log; what libraries say of an error is said again, and better, where it is handled."""
+    handler = logging.StreamHandler()
+    if not os.environ.get(DEBUG_VARIABLE):
+        handler.addFilter(lambda record: record.name.partition(".")[0] in _PACKAGES)
+    logging.basicConfig(format="bkmeta: %(message)s", level=logging.WARNING, handlers=[handler])
 
 
 def _ended_by(error: BaseException, given: Sequence[str]) -> int:
