@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from backends.protocols import Versioned
 from reconcile.evidence import HASH_DIGITS, Field, Knowledge, Shapes, alternatives, changes, fields
 from reconcile.grid import Segment, grid
-from reconcile.plan import HOLD_MARK
 from reconcile.reasons import REASONS
 from reconcile.rules import diff
 from recovery.codecs import ledger_metadata
@@ -446,7 +445,7 @@ def _verdict(
     standing = Standing.SETTLED
     parts = []
     if in_store:
-        hold = record is not None and any(key == HOLD_MARK for key, _ in record.custom)
+        hold = record is not None and any(key == diff.HOLD_MARK for key, _ in record.custom)
         if record is None:
             parts.append("in the store, in a form that cannot be read")
         elif hold:

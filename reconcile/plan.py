@@ -26,14 +26,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.rules.diff import SEVERITIES, Category
+from reconcile.rules.diff import HOLD_MARK, SEVERITIES, Category
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
 from recovery.model import tables
 from recovery.model.metadata import Digest, State
-
-HOLD_MARK: Final = "bkmeta.hold"
-"""Key of the custom metadata that says why a record is a hold."""
 
 HOLD_PASSWORD_SIZE: Final = 20
 SYSTEM_BUCKET: Final = -1
@@ -262,7 +259,7 @@ def findings(disagreements: pa.Table, held: pa.Table, *, run: str, at: Any) -> p
 
     Args:
         disagreements: from `rules.diff`.
-        held: RECONSTRUCTION rows that end as holds.
+        held: RECONSTRUCTION rows that end as holds, or `rules.diff.still_held`.
         run: name of this run.
         at: an aware datetime: when this was seen.
     """

@@ -13,8 +13,8 @@ from backends.protocols import Versioned
 from reconcile.evidence import Knowledge
 from reconcile.explain import Explanation, Standing, Stored, explain, stored_row
 from reconcile.grid import Segment, grid
-from reconcile.plan import HOLD_MARK
 from reconcile.reasons import REASONS
+from reconcile.rules.diff import HOLD_MARK
 from recovery.codecs import ledger_metadata
 from recovery.infer.refusal import Refusal
 from recovery.model import metadata as md

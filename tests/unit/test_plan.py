@@ -112,7 +112,7 @@ def test_a_hold_is_exactly_the_form_that_was_seen_to_lose_nothing() -> None:
     passwords = [records[ledger][1].password for ledger in (1, 3)]
     assert passwords[0] != passwords[1]
     assert all(p and len(p) == HOLD_PASSWORD_SIZE and p not in PASSWORDS.values for p in passwords)
-    assert dict(records[3][1].custom) == {plan.HOLD_MARK: b"two_keys"}
+    assert dict(records[3][1].custom) == {diff.HOLD_MARK: b"two_keys"}
 
 
 @settings(max_examples=40, deadline=None)
@@ -209,6 +209,25 @@ def test_a_disagreement_is_named_and_a_legitimate_difference_is_not(
     """What readers would see differently is a finding; what bookies cannot know is none."""
     table = reconstruction(ours) if ours else tables.RECONSTRUCTION.empty_table()
     assert disagreements(table, stored(theirs)) == ({1: category} if category else {})
+
+
+def test_a_hold_in_the_store_is_found_until_it_is_resolved() -> None:
+    """Holds of an earlier plan are named with their reason and holders, whether bookies show the ledger or not."""
+    rows = stored(row(1), row(2, state="IN_RECOVERY", last_entry=None), row(3), row(4, error="empty")).to_pylist()
+    for found in rows:
+        mark = {"key": diff.HOLD_MARK, "value": b"hole"}
+        found["custom"] = {1: [{"key": "x", "value": b""}], 2: [{"key": "a", "value": b""}, mark], 3: []}.get(
+            found["ledger"]
+        )
+        found["segments"] = [{"first": 0, "members": ["b1:1", "b0:1"]}] if found["ledger"] == 2 else None
+    kept = diff.still_held(pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS))
+    (found,) = kept.to_pylist()
+    assert (found["ledger"], found["reason"], found["holders"]) == (2, "hole", ["b0:1", "b1:1"])
+    assert diff.still_held(tables.CATALOG_LEDGERS.empty_table()).num_rows == 0
+    ours, theirs = reconstruction(row(1)), stored(row(1))
+    none = diff.disagreements(ours, theirs, diff.match(ours, theirs))
+    (finding,) = plan.findings(none, kept, run="a", at=datetime.now(UTC)).to_pylist()
+    assert (finding["category"], finding["ledger"], finding["bookies"]) == ("HELD", 2, ["b0:1", "b1:1"])
 
 
 def test_findings_have_ids_that_outlive_a_run_and_hold_no_secrets() -> None:
