@@ -218,7 +218,7 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
     code = Exit.DONE
     if invalid:
         code = Exit.FAILED
-    elif counts["held"] or counts["waiting"]:
+    elif counts["held"] or counts["waiting"] or counts["held_in_store"]:
         code = Exit.FOUND
     elif missing:
         code = Exit.UNDECIDABLE
@@ -234,6 +234,8 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
     details += [f"held: {count}, {in_words(reason)} ({reason})" for reason, count in reasons]
     if counts["disagreements"]:
         details.append(f"the store and the bookies disagree in {counts['disagreements']} places: {out}/findings")
+    if counts["held_in_store"]:
+        details.append(f"held by records of an earlier plan, until they are resolved: {counts['held_in_store']}")
     if counts["in_store_not_on_bookies"]:
         details.append(f"in the store, on no bookie looked at: {counts['in_store_not_on_bookies']}")
     following = quoted("bkmeta", "apply", out, "--metadata", uri or "URI", "--confirm", manifest["hash"])

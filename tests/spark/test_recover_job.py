@@ -147,6 +147,9 @@ def test_what_the_store_has_is_not_proposed_again(
     assert set(proposed["ledger"].drop_null().to_pylist()) == wanted
     assert again.manifest["counts"]["in_store_already"] == LEDGERS - len(wanted)
     assert again.manifest["counts"]["disagreements"] == 0
+    kept = present.filter(pc.equal(present["op"], "hold"))["ledger"].to_pylist()
+    assert again.manifest["counts"]["held_in_store"] == len(kept) > 0
+    assert {*kept} <= {*again.read("findings")["ledger"].to_pylist()}
 
 
 def test_a_bookie_that_was_not_scanned_is_in_the_coverage(
