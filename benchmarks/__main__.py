@@ -59,6 +59,9 @@ def main() -> None:
     """Run the rows that were asked for, and print what they came to."""
     given = _parsed()
     given.data.mkdir(parents=True, exist_ok=True)
+    # As it is where a program is installed: compiled once, not at each start, whatever this machine is set to.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(given.data / "bytecode")
     print(f"{len(os.sched_getaffinity(0))} cores")
     for row in ROWS:
         if given.rows and row.name not in given.rows:
