@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from reconcile.rules.diff import HOLD_MARK, SEVERITIES, Category
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
+from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.metadata import Digest, State
 
@@ -168,6 +169,17 @@ def _hold_records(rows: pa.Table, secrets: bytes) -> pa.Array:
         }
     )
     return ledger_metadata.encode_columns(_record_columns(columns, password, pa.ListArray.from_arrays(one, segment)))
+
+
+def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
+    """Let ledgers wait for a person that the store's layout cannot name; RECONSTRUCTION in and out."""
+    bad = store.placeless(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy())
+    if not bad.any():
+        return rows
+    for name, said in (("outcome", "waiting"), ("reason", str(Refusal.ID_OUT_OF_RANGE))):
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(pa.array(bad), said, rows[name]))
+    return rows
 
 
 def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, secrets: bytes) -> pa.Table:

@@ -105,6 +105,7 @@ class _Job:
         assert self.prior is not None  # noqa: S101 - pass 2 comes after pass 1
         damage = pa.concat_tables([i.read("damage") for i in self.request.inventories])
         rows = reconstruct(self.copies(buckets), self.bookies, damage, self.prior, self.options)
+        rows = plan.wait_without_place(rows, self.request.layout)
         live = self.request.live
         stored = live.read("ledgers", buckets=buckets) if live else tables.CATALOG_LEDGERS.empty_table()
         matched = diff.match(rows, stored)
@@ -114,7 +115,8 @@ class _Job:
         wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "held"])))
         actions = plan.ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
         kept = diff.still_held(stored)
-        unsolved = pa.concat_tables([held.select(kept.schema.names).cast(kept.schema), kept])
+        waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
+        unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
         found = plan.findings(diff.disagreements(rows, stored, matched), unsolved, run=self.run, at=self.at)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         written = {

@@ -145,6 +145,12 @@ def ledger_of(layout: Layout, key: str) -> LedgerId | None:
     return LedgerId(0, number)
 
 
+def placeless(layout: Layout, scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Say which ids a layout has no place for."""
+    bad: npt.NDArray[np.bool_] = (scope == 0) & ((ledger < 0) | ((layout is Layout.LEGACY) & (ledger >= LEGACY_IDS)))
+    return bad
+
+
 def ledger_keys(layout: Layout, scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> pa.Array:
     """Return the keys of many ledgers, as strings, in the given order.
 
@@ -152,7 +158,7 @@ def ledger_keys(layout: Layout, scope: npt.NDArray[np.int64], ledger: npt.NDArra
         ValueError: the layout has no place for one of the ids.
     """
     scoped = scope != 0
-    bad = ~scoped & ((ledger < 0) | ((layout is Layout.LEGACY) & (ledger >= LEGACY_IDS)))
+    bad = placeless(layout, scope, ledger)
     if bad.any():
         raise ValueError(f"layout {layout} has no place for ledger {ledger[bad][0]}")
     short = (

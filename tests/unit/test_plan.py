@@ -211,6 +211,17 @@ def test_a_disagreement_is_named_and_a_legitimate_difference_is_not(
     assert disagreements(table, stored(theirs)) == ({1: category} if category else {})
 
 
+def test_an_id_that_the_layout_cannot_name_waits_and_stops_nothing() -> None:
+    """A stray file's name may say any id: that ledger waits for a person, all others get their records."""
+    rows = reconstruction(row(1), held(10**10, ["b0:1"]), row(10**18))
+    assert plan.wait_without_place(rows, Layout.HIERARCHICAL).equals(rows)
+    found = plan.wait_without_place(rows, Layout.LEGACY)
+    said = {r["ledger"]: (r["outcome"], r["reason"]) for r in found.to_pylist()}
+    waiting = ("waiting", "id_out_of_range")
+    assert (said[10**10], said[10**18], said[1][0]) == (waiting, waiting, "restored")
+    assert found.schema == rows.schema
+
+
 def test_a_hold_in_the_store_is_found_until_it_is_resolved() -> None:
     """Holds of an earlier plan are named with their reason and holders, whether bookies show the ledger or not."""
     rows = stored(row(1), row(2, state="IN_RECOVERY", last_entry=None), row(3), row(4, error="empty")).to_pylist()
