@@ -37,14 +37,8 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield Outcome(facts, recovered, acid.judge(cluster, facts))
 
 
-def _cases(*names: str) -> pytest.MarkDecorator:
-    """Run a test for each case; all tests of a case share one outcome, so they stay in one process."""
-    marked = [pytest.param(name, marks=pytest.mark.xdist_group(f"acid-{name}")) for name in names]
-    return pytest.mark.parametrize("outcome", marked, indirect=True)
-
-
-CLEAN = _cases("c01", "c02", "c03")
-ALL = _cases("c01", "c02", "c03", "c04")
+CLEAN = pytest.mark.parametrize("outcome", ["c01", "c02", "c03"], indirect=True)
+ALL = pytest.mark.parametrize("outcome", ["c01", "c02", "c03", "c04"], indirect=True)
 
 
 @CLEAN

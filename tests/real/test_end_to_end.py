@@ -94,14 +94,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return Run(request.param, tmp_path_factory.mktemp(request.param))
 
 
-STORAGES = pytest.mark.parametrize(
-    "run",
-    [
-        pytest.param(name, marks=pytest.mark.xdist_group(f"end-to-end-{name}"))
-        for name in ("interleaved", "sorted", "db")
-    ],
-    indirect=True,
-)
+STORAGES = pytest.mark.parametrize("run", ["interleaved", "sorted", "db"], indirect=True)
 
 
 @STORAGES

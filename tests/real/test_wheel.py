@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.real
 
 
 def _uv(*arguments: str | Path, cwd: Path = ROOT) -> str:
