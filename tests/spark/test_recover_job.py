@@ -152,6 +152,21 @@ def test_what_the_store_has_is_not_proposed_again(
     assert {*kept} <= {*again.read("findings")["ledger"].to_pylist()}
 
 
+def test_a_store_whose_ids_are_past_the_bookies_gets_no_raise(
+    inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Where nothing has to be written before the ledgers, as after a first restore, a plan is made all the same."""
+    node = {"path": "/idgen", "kind": "generator", "raw": b"", "version": 0, "children_created": LEDGERS}
+    with DatasetWriter(tmp_path / "live", "catalog", binding={}) as out:
+        out.append("nodes", pa.Table.from_pylist([node], schema=tables.CATALOG_NODES))
+        out.close(coverage={})
+    again = make(request_of(inventories, open_dataset(tmp_path / "live", "catalog")), tmp_path / "p", spark)
+    kinds = Counter(again.read("actions")["kind"].to_pylist())
+    assert kinds["generator"] == 0
+    assert kinds["ledger"] == LEDGERS
+    assert plans.overview(again, shown=0).problems == ()
+
+
 def test_a_bookie_that_was_not_scanned_is_in_the_coverage(
     inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
 ) -> None:
