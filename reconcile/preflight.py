@@ -343,8 +343,8 @@ class _Look:
             self._say(
                 Level.WARNING,
                 "instance" if name == "INSTANCEID" else "layout",
-                f"{name} was created {_time(created)}, when {bookie} had been formatted ({_time(at)}): it is not the "
-                "one that the cluster was made with",
+                f"{name} was created {_time(created)}, when {bookie} had been formatted ({_time(at)}): it was made "
+                "anew: by a restore, or by somebody who initialised the cluster again",
             )
         elif not formatted and self._now - created < _RECENT:
             self._say(

@@ -12,7 +12,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.TOO_FEW_POSITIONS: (
         "fewer bookies hold entries than positions of the ensemble must have received some",
-        "the inventories of the bookies that were not looked at",
+        "the inventories of bookies that were not looked at, or an earlier catalog",
     ),
     Refusal.TOO_FEW_BOOKIES: (
         "the ensemble needs more distinct bookies than are known",
@@ -113,3 +113,9 @@ def in_words(reason: str) -> str:
     """Return what a stored reason means; itself where this version does not know it."""
     known = reason in set(Refusal)
     return REASONS[Refusal(reason)][0] if known else reason
+
+
+def settled_by(reason: str) -> str:
+    """Return what would settle a stored reason; nothing where this version does not know it."""
+    known = reason in set(Refusal)
+    return REASONS[Refusal(reason)][1] if known else ""

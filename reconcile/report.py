@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.reasons import in_words
+from reconcile.reasons import in_words, settled_by
 from recovery.dataset import REPORT, Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -184,6 +184,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             counts=manifest["counts"],
             coverage=manifest["coverage"],
             reasons=bars({f"{reason}: {in_words(reason)}": n for reason, n in manifest["reasons"].items()}),
+            settles=[(reason, settled_by(reason)) for reason, _ in Counter(manifest["reasons"]).most_common()],
             in_words=in_words,
             grades=[(name, sorted(counter.items(), key=lambda i: -i[1])) for name, counter in grades.items()],
             sizes=sizes.bars(),

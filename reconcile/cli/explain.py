@@ -104,7 +104,7 @@ def explain(
         has_store=uri is not None,
         catalogs=catalogs,
     )
-    sys.exit(output.show(_result(found, uri, plan)))
+    sys.exit(output.show(_result(found, inventories, uri, plan)))
 
 
 def _live(uri: str, ledger: "LedgerId") -> "Stored":
@@ -168,7 +168,7 @@ def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
     )
 
 
-def _result(found: "Explanation", uri: str | None, plan: Path | None) -> Result:
+def _result(found: "Explanation", inventories: Sequence[str], uri: str | None, plan: Path | None) -> Result:
     return Result(
         "explain",
         found.verdict,
@@ -182,7 +182,7 @@ def _result(found: "Explanation", uri: str | None, plan: Path | None) -> Result:
         },
         coverage=found.coverage,
         details=list(_details(found)),
-        following=_next(found, uri, plan),
+        following=_next(found, inventories, uri, plan),
         facts={
             "ledger": str(found.ledger),
             "qualified_name": found.ledger.qualified_name,
@@ -207,7 +207,9 @@ def _details(found: "Explanation") -> Iterator[str]:
     if found.settles:
         yield f"what would settle it: {found.settles}"
     yield from _block("who holds what", [line for copy in found.copies for line in _copy(copy)])
-    yield from _block("entries by bookie (# all, - some, ! none, + not asked for, . nothing)", found.grid)
+    yield from _block(
+        "entries by bookie (# all, - some, ! none of what it should have, + not asked for, . nothing)", found.grid
+    )
     yield from _block(f"the record that follows ({found.origin})", [_field(one) for one in found.fields])
     yield from _block("other readings that fit", found.alternatives)
     yield from _block("timeline", found.timeline)
@@ -262,11 +264,12 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterator[str]:
         yield "nothing says which bookies the cluster has: others may hold this ledger"
 
 
-def _next(found: "Explanation", uri: str | None, plan: Path | None) -> str:
+def _next(found: "Explanation", inventories: Sequence[str], uri: str | None, plan: Path | None) -> str:
     if found.actions and plan is not None:
         return quoted("bkmeta", "plan", "show", plan)
     if found.standing == "undecided":
         return "give the inventories that are missing with --inventory, and --expect-bookies"
     if found.outcome and plan is None and not found.stored:
-        return quoted("bkmeta", "recover", "--inventory", "…", "--metadata", uri or "URI", "--out", "plan")
+        given = [word for path in inventories for word in ("--inventory", path)]
+        return quoted("bkmeta", "recover", *given, "--metadata", uri or "URI", "--out", "plan")
     return ""

@@ -11,6 +11,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
+from reconcile.reasons import in_words
 
 _SHOWN: Final = 10
 _HASH: Final = 12
@@ -65,11 +66,17 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     if found.first:
         details += ["", f"first {len(found.first)} of {total} writes:", *(f"  {line}" for line in found.first)]
     if counts["held"]:
-        details += ["", f"held, {counts['held']}:"]
+        details += ["", f"held by this plan, {counts['held']}:"]
         reasons = sorted(manifest.get("reasons", {}).items(), key=lambda item: -item[1])
-        details += [f"  {reason}: {count}" for reason, count in reasons]
+        details += [f"  {count}, {in_words(reason)} ({reason})" for reason, count in reasons]
+    if earlier := counts.get("held_in_store"):
+        details += ["", f"held by records of an earlier plan, which this one leaves as they are: {earlier}"]
+    if found.holds:
+        details += ["", "held, and not settled by what was looked at:"]
         details += [f"  {hold.ledger} ({hold.reason}) on {', '.join(hold.holders)}" for hold in found.holds]
-    following = shlex.join(["bkmeta", "rehearse", str(path), "--metadata", "URI"])
+    kind = "legacyhierarchical" if binding.get("layout") == "legacy" else binding.get("layout")
+    unused = f"zk+{kind}://HOST:2181/rehearsal"
+    following = shlex.join(["bkmeta", "rehearse", str(path), "--metadata", unused, "--disk", "BOOKIE-ID=DIR"])
     result = Result(
         "plan-show",
         verdict,

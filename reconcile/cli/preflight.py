@@ -196,18 +196,20 @@ def _stop_order(report: "Report") -> list[str]:
 def _following(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     frozen = report.freeze is not None and report.freeze.frozen
     given = [word for path in inventories for word in ("--inventory", path)]
+    recover = shlex.join(["bkmeta", "recover", *given, "--metadata", uri, "--out", "plan"])
     lacking = report.level == "critical" or bool(report.counts.get("ledgers_absent"))
     if report.level == "critical" and not frozen:
         if report.root == "present" and report.layout in _LAYOUTS_TO_FREEZE:
             return f"{AUTH_VARIABLE}=bkmeta:SECRET {shlex.join(['bkmeta', 'freeze', '--metadata', uri])}"
-        return "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then " + _COLLECT
+        stop = "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then "
+        return stop + (recover if inventories else _COLLECT)
     if not inventories:
         again = shlex.join(["bkmeta", "preflight", "--metadata", uri])
-        return f"{_COLLECT}; then {again} --inventory inventory/BOOKIE …"
+        return f"{_COLLECT}; then, --inventory once for each bookie: {again} --inventory inventory/BOOKIE"
     if report.not_compared:
         return f"{_COLLECT}; not looked at yet: {', '.join(report.not_compared[:5])}"
     if lacking:
-        return shlex.join(["bkmeta", "recover", *given, "--metadata", uri, "--out", "plan"])
+        return recover
     return (
         shlex.join(["bkmeta", "capture", "--metadata", uri, "--out", "catalog"]) + "  (daily: the cheapest insurance)"
     )

@@ -76,7 +76,8 @@ def capture(uri: str, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click
         counts={"ledgers": ledgers, "unparsable": bad, "nodes": summary["nodes"]},
         coverage={"complete": complete, "root": summary["root"], "gaps": summary["gaps"]},
         details=[f"not read: {gap}" for gap in summary["gaps"][:_SHOWN]],
-        following=quoted("bkmeta", "recover", "--snapshot", f"catalog://{out.resolve()}", "--inventory", "…"),
+        following="keep it somewhere else; after a loss, recover takes it: "
+        + quoted("--snapshot", f"catalog://{out.resolve()}"),
         facts={"out": str(out), "layout": summary["layout"], "instance_id": summary["instance_id"]},
     )
     sys.exit(output.show(result))
@@ -154,7 +155,7 @@ def recover(
     opened_snapshots = tuple(_catalog(snapshot) for snapshot in snapshots)
     prepare(out, "plan", secret=True)
     with broken_off(f"{out} is not a plan yet: run the same command again"):
-        live, root, target = _live(uri, out, output) if uri else (None, "", Layout(str(layout)))
+        live, root, present, target = _live(uri, out, output) if uri else (None, "", True, Layout(str(layout)))
         request = job.Request(
             inventories=opened_inventories,
             live=live,
@@ -167,15 +168,15 @@ def recover(
         )
         with session(master) as spark, output.progress("reconstructing", "tasks") as told:
             recovered = job.recover(request, out, spark, now=now, progress=throttled(told))
-    result = _recovered(recovered.manifest, uri, out)
+    result = _recovered(recovered.manifest, out, no_root="" if present else root)
     made = open_dataset(out, "plan")
     with broken_off(f"the plan {out} is whole, its report is not"):
         write_page(out, lambda: plan_page(made, opened_inventories, verdict=result.verdict, made=now()))
     sys.exit(output.show(result))
 
 
-def _live(uri: str, out: Path, output: Output) -> "tuple[Dataset, str, Layout]":
-    """Capture the store that is to be repaired, beside the plan; return it with its root and its layout."""
+def _live(uri: str, out: Path, output: Output) -> "tuple[Dataset, str, bool, Layout]":
+    """Capture the store to be repaired, beside the plan; return it, its root, whether that is there, and its layout."""
     from recovery.codecs.store import Layout  # noqa: PLC0415 - not for --help
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
@@ -185,7 +186,7 @@ def _live(uri: str, out: Path, output: Output) -> "tuple[Dataset, str, Layout]":
     if not summary["complete"]:
         problem = f"could not be read whole ({summary['gaps'][0]})"
         raise InputError(uri, problem, "a record that was not seen would be taken for lost: mend the access first")
-    return open_dataset(out / "store", "catalog"), root, Layout(summary["layout"])
+    return open_dataset(out / "store", "catalog"), root, summary["root"] == "present", Layout(summary["layout"])
 
 
 def _catalog(uri: str) -> "Dataset":
@@ -197,7 +198,7 @@ def _catalog(uri: str) -> "Dataset":
     return open_dataset(path, "catalog")
 
 
-def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Result:
+def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Result:
     from recovery.dataset import REPORT  # noqa: PLC0415 - not for --help
 
     counts, coverage = manifest["counts"], manifest["coverage"]
@@ -207,9 +208,13 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
     absent = counts["ledgers"] - counts["in_store_already"]
     verdict = f"{counts['restored']} of {absent} lost ledgers come back"
     if counts["held"]:
-        verdict += f"; {counts['held']} are held: their data is kept, and nobody can read it yet"
+        verdict += "; 1 is held: its" if counts["held"] == 1 else f"; {counts['held']} are held: their"
+        verdict += " data is kept, and nobody can read it yet"
+    if counts["held_in_store"]:
+        verdict += f"; records of an earlier plan hold {counts['held_in_store']}"
     if missing:
-        unseen = f"{len(missing)} bookies were not looked at, and what only they hold may exist"
+        were = "1 bookie was" if len(missing) == 1 else f"{len(missing)} bookies were"
+        unseen = f"{were} not looked at, and what only they hold may exist"
         verdict = f"{unseen}: {_some(missing)}. {verdict}"
     elif not coverage["members_known_from"]:
         verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
@@ -228,6 +233,16 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
         f"the plan: {counts['actions']} writes, hash {manifest['hash']}",
         f"the report: {out / REPORT}",
     ]
+    if no_root:
+        details.append(f"the store has no {no_root}: apply will make it. Is it the root that bk_server.conf names?")
+    if missing:
+        details.append("collect those bookies and recover again, or go on knowing that their ledgers stay lost or held")
+    if coverage["not_named"]:
+        details.append(f"collected, but not expected: {_some(coverage['not_named'])}. Is the list of bookies right?")
+    if not coverage["members_known_from"]:
+        details.append(
+            "name every bookie of the cluster in a file, one id a line, and run again: --expect-bookies FILE"
+        )
     if coverage["not_complete"]:
         details.append(f"disks not read completely (these bookies get no cookie): {_some(coverage['not_complete'])}")
     reasons = sorted(manifest["reasons"].items(), key=lambda reason: -reason[1])
@@ -238,7 +253,7 @@ def _recovered(manifest: Mapping[str, Any], uri: str | None, out: Path) -> Resul
         details.append(f"held by records of an earlier plan, until they are resolved: {counts['held_in_store']}")
     if counts["in_store_not_on_bookies"]:
         details.append(f"in the store, on no bookie looked at: {counts['in_store_not_on_bookies']}")
-    following = quoted("bkmeta", "apply", out, "--metadata", uri or "URI", "--confirm", manifest["hash"])
+    following = "do not apply it, report it" if invalid else quoted("bkmeta", "plan", "show", out)
     facts = {name: manifest[name] for name in ("hash", "reasons", "prior")}
     return Result("recover", verdict, code, counts, coverage, details, following, {"plan": str(out), **facts})
 

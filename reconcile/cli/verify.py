@@ -184,7 +184,7 @@ def verified_result(command: str, found: "Verified", bookies: "Mapping[str, Book
             "incomplete": {bookie: list(problems) for bookie, problems in found.incomplete.items()},
         },
         details=details,
-        following=_next(code),
+        following=_next(command, code),
         facts={
             "plan": str(plan),
             "problems": [{**asdict(one), "ledger": str(one.ledger)} for one in found.problems],
@@ -196,12 +196,12 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count) or "none"
 
 
-def _next(code: int) -> str:
+def _next(command: str, code: int) -> str:
     if code == Exit.FOUND:
         return "look at one of them: bkmeta explain LEDGER --inventory DIR --metadata URI --plan PLAN"
     if code == Exit.UNDECIDABLE:
         return "give the disks that are missing: --disk ID=DIR"
-    return ""
+    return "start the bookies, one first, and read its log; if you froze: bkmeta thaw" if command == "verify" else ""
 
 
 @click.command(
