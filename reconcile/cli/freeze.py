@@ -301,7 +301,7 @@ class _Run:
             "replication is still disabled" if state.replication_disabled else "replication is enabled",
             *([] if compared else ["not compared with what bookies hold: no --inventory was given"]),
             f"not seen: {_AFTER_THAW}",
-            "not known to this version: holds that are not resolved, losses that were accepted; see the plan's report",
+            "not looked at: which ledgers are held; the plan's report lists them",
         ]
         return Result(
             "thaw",
