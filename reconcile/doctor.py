@@ -37,7 +37,7 @@ LEAST_TEMPORARY: Final = 64 << 20
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*([^;\[\s]*)\s*(?:;.*extra\s*==\s*['\"]([^'\"]+)['\"])?")
 _LIMIT: Final = re.compile(r"(>=|<=|==|!=|<|>)\s*([0-9][0-9.]*)")
 _SPARK: Final = "spark"
-_INSTALL_SPARK: Final = "pip install 'bkmeta[spark]'"
+_INSTALL_SPARK: Final = "pip install 'pyspark>=4,<5' 'pandas<3'"
 _ONLY_RECOVER: Final = "only recover needs it"
 
 

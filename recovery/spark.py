@@ -34,7 +34,7 @@ ROWS_PER_TASK: Final = 250_000
 _LOG_SETTINGS: Final = "log4j2-quiet.properties"
 _OLDEST_JAVA: Final = 17
 _BROKEN: Final = "dataset error"
-_INSTALL: Final = "install it: pip install 'bkmeta[spark]'"
+_INSTALL: Final = "install it beside this program: pip install 'pyspark>=4,<5' 'pandas<3'"
 _AGAIN: Final = "run it again, into the same folder: what was begun there is cleared first"
 _SAID_LINES: Final = 3
 _SAID_CHARACTERS: Final = 300
