@@ -314,6 +314,7 @@ def _finish(
         "held_in_store": sums["still_held"],
         "disagreements": sum(v for k, v in sums.items() if k.startswith("finding "))
         - sums[f"finding {diff.Category.HELD}"],
+        "critical": sum(sums[f"finding {category}"] for category in _proven(coverage)),
         "actions": sum(p.rows for p in parts["actions"]),
         "ids_above_short_generator": sums["above_short"],
     }
@@ -332,6 +333,14 @@ def _finish(
         },
     )
     return Recovered(manifest, counts, dict(reasons), coverage)
+
+
+def _proven(coverage: Mapping[str, Any]) -> list[diff.Category]:
+    """Return the critical disagreements that were shown: absence counts only where every bookie was looked at."""
+    everywhere = not coverage["not_scanned"] and not coverage["not_complete"]
+    of_absence = (diff.Category.ENTRIES_MISSING, diff.Category.NOT_ON_BOOKIES)
+    critical = [category for category, severity in diff.SEVERITIES.items() if severity == "critical"]
+    return [category for category in critical if everywhere or category not in of_absence]
 
 
 def _system_writes(request: Request, bookies: pa.Table, short_max: int, *, with_cookies: bool) -> list[SystemWrite]:

@@ -223,7 +223,7 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
     code = Exit.DONE
     if invalid:
         code = Exit.FAILED
-    elif counts["held"] or counts["waiting"] or counts["held_in_store"]:
+    elif counts["held"] or counts["waiting"] or counts["held_in_store"] or counts["critical"]:
         code = Exit.FOUND
     elif missing:
         code = Exit.UNDECIDABLE
@@ -248,7 +248,8 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
     reasons = sorted(manifest["reasons"].items(), key=lambda reason: -reason[1])
     details += [f"held: {count}, {in_words(reason)} ({reason})" for reason, count in reasons]
     if counts["disagreements"]:
-        details.append(f"the store and the bookies disagree in {counts['disagreements']} places: {out}/findings")
+        places = f"{counts['disagreements']} places, {counts['critical']} of them critical"
+        details.append(f"the store and the bookies disagree in {places}: {out}/findings")
     if counts["held_in_store"]:
         details.append(f"held by records of an earlier plan, until they are resolved: {counts['held_in_store']}")
     if counts["in_store_not_on_bookies"]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -165,6 +166,22 @@ def test_a_store_whose_ids_are_past_the_bookies_gets_no_raise(
     assert kinds["generator"] == 0
     assert kinds["ledger"] == LEDGERS
     assert plans.overview(again, shown=0).problems == ()
+
+
+def test_a_record_that_nobody_can_read_is_critical_and_absence_only_where_all_were_looked_at(
+    inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
+) -> None:
+    """An unparsable record, and a ledger of which no bookie knows: both critical, the second if all were scanned."""
+    bad = {"scope": 0, "ledger": LEDGERS + 1, "raw": b"?", "version": 0, "error": "no magic"}
+    gone = {"scope": 0, "ledger": LEDGERS + 2, "raw": b"x", "version": 0, "state": "CLOSED", "last_entry": 3}
+    ids = np.array([bad["ledger"], gone["ledger"]], np.int64)
+    rows = [{**r, "bucket": int(b)} for r, b in zip((bad, gone), buckets(np.zeros(2, np.int64), ids), strict=True)]
+    with DatasetWriter(tmp_path / "live", "catalog", binding={}) as out:
+        out.append("ledgers", pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS))
+        out.close(coverage={})
+    live = open_dataset(tmp_path / "live", "catalog")
+    assert make(request_of(inventories, live), tmp_path / "p", spark).manifest["counts"]["critical"] == 2
+    assert make(request_of(inventories[1:], live), tmp_path / "q", spark).manifest["counts"]["critical"] == 1
 
 
 def test_a_bookie_that_was_not_scanned_is_in_the_coverage(
