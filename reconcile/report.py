@@ -236,12 +236,15 @@ def write_page(folder: Path, page: Callable[[], str]) -> None:
         page: makes the page.
     """
     path = folder / REPORT
+    begun = path.with_suffix(".tmp")
     try:
         # A plan's page has no passwords, but it names ledgers and their sizes: its owner's business.
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        fd = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(page())
+        begun.replace(path)
     except OSError as error:
+        begun.unlink(missing_ok=True)
         logger.warning("%s cannot be written (%s); the dataset beside it is whole", path, error.strerror)
 
 

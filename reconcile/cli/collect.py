@@ -1,14 +1,18 @@
 """The command that runs on a bookie's own host: collect."""
 
 import sys
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FILE, FOLDER, make_output, now, output_options, quoted, read_passwords
 from reconcile.cli.output import Result, broken_off, throttled
+
+_SHOWN: Final = 5
 
 
 @click.command(
@@ -97,6 +101,7 @@ def collect(
     if found.damaged:
         hides = "some of it hides entries" if found.hiding else "none of it hides an entry"
         details.append(f"places of damage: {found.damaged}, {hides}")
+        details += [f"  {line}" for line in _damage(out)]
     details.append(f"the report: {out / REPORT}")
     if not found.ledgers:
         details.append(
@@ -123,6 +128,23 @@ def collect(
     )
     _write_page(out, verdict)
     sys.exit(output.show(result))
+
+
+def _damage(out: Path) -> Iterator[str]:
+    """Say where the first pieces of damage are, those that hide entries before the others."""
+    from recovery.dataset import open_dataset  # noqa: PLC0415 - not for --help
+
+    inventory = open_dataset(out, "inventory")
+    rows = (
+        row
+        for hides in (True, False)
+        for batch in inventory.batches("damage")
+        for row in batch.to_pylist()
+        if row["hides_entries"] is hides
+    )
+    for row in islice(rows, _SHOWN):
+        place = row["file"] + ("" if row["offset"] is None else f" at byte {row['offset']}")
+        yield f"{place}: {row['reason'].replace('_', ' ')}" + (f" ({row['detail']})" if row["detail"] else "")
 
 
 def _write_page(out: Path, verdict: str) -> None:

@@ -139,6 +139,8 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
 
     output = make_output(shared)
     left, right = open_dataset(one, "plan"), open_dataset(other, "plan")
+    left.verify()
+    right.verify()
     found = differences(left, right)
     listed = list(itertools.islice(found, shown))
     counts = {"only_in_a": 0, "only_in_b": 0, "differing": 0}
@@ -210,7 +212,9 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
         waves = plans.parse_waves(spec)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--waves") from error
-    manifest, found = plans.split(open_dataset(path, "plan"), waves, out)
+    whole = open_dataset(path, "plan")
+    whole.verify()
+    manifest, found = plans.split(whole, waves, out)
     details = [
         f"wave {wave.number}: {wave.ledgers} ledgers, {wave.actions} writes, "
         f"buckets {wave.first_bucket} to {wave.last_bucket}"
