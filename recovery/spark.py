@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from recovery.errors import DatasetError, InputError, SparkError
+from recovery.errors import DatasetError, DiskError, InputError, SparkError
 from recovery.model.ids import BUCKETS
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def over_buckets(
                 try:
                     answer = json.dumps(task(range(low, high)))
                 except DatasetError as error:
-                    answer = json.dumps({_BROKEN: [error.path, error.problem, error.remedy]})
+                    answer = json.dumps({_BROKEN: [type(error).__name__, error.path, error.problem, error.remedy]})
                 yield pa.RecordBatch.from_pydict({"range": [index], "answer": [answer]})
 
     done(0, len(edges))
@@ -259,7 +259,8 @@ def over_buckets(
     done(len(edges), len(edges))
     for answer in found.values():
         if _BROKEN in answer:
-            raise DatasetError(*answer[_BROKEN])
+            kind, *facts = answer[_BROKEN]
+            raise (DiskError if kind == DiskError.__name__ else DatasetError)(*facts)
     return [found[index] for index in range(len(edges))]
 
 

@@ -96,6 +96,7 @@ def write_plan(
     secrets: int = 7,
     coverage: Mapping[str, object] | None = None,
     passwords: Sequence[bytes] = (b"hunter2", b"secret"),
+    root: str = "/ledgers",
 ) -> Dataset:
     """Write a plan for an empty store, in two parts of ledgers, and open it."""
     rows = pa.Table.from_pylist([ledger.row() for ledger in ledgers], schema=tables.RECONSTRUCTION)
@@ -124,7 +125,7 @@ def write_plan(
     binding: dict[str, Any] = {
         "instance_ids": ["an-instance"],
         "layout": str(layout),
-        "root": "/ledgers",
+        "root": root,
         "bookies": [],
         "cookies_held_back": False,
         "made": RUN,
