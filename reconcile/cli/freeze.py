@@ -17,7 +17,7 @@ from backends.registry import OpenStore, open_store, parse_store_uri
 from reconcile import audit, freeze, frozen, listing
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import AUTH_VARIABLE, FOLDER, make_output, output_options, store_auth
-from reconcile.cli.output import Result
+from reconcile.cli.output import Result, broken_off
 from reconcile.errors import GuardRefusedError
 from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
@@ -190,7 +190,8 @@ class _Run:
             return self._waiting(proposal, confirm, counts or {})
         begun = freeze.Past()
         binding = freeze.binding(self.root)
-        with audit.Journal.open(self.folder, binding, resume=True, now=_now, replay=begun.replay) as journal:
+        stopped = broken_off(f"what was changed is recorded in {self.folder}, go on: run the same command again")
+        with stopped, audit.Journal.open(self.folder, binding, resume=True, now=_now, replay=begun.replay) as journal:
             # Once more, now that no other process can write the journal.
             proposal = propose(begun)
             if not _is_confirmed(proposal, begun, confirm):

@@ -115,7 +115,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = program.main(given, prog_name="bkmeta", standalone_mode=False)
     except (Exception, KeyboardInterrupt, _TerminatedError) as error:  # noqa: BLE001 - every error ends here
         code = _ended_by(error, given)
+        _let_go_of_stdout()
     sys.exit(code if isinstance(code, int) else Exit.DONE)
+
+
+def _let_go_of_stdout() -> None:
+    """Drop output that cannot be written, or Python would try again at exit and end with a code of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _log_to_stderr() -> None:
@@ -140,7 +149,6 @@ def _ended_by(error: BaseException, given: Sequence[str]) -> int:
     match error:
         case BrokenPipeError():
             # Whoever read our output went away; what they read was right.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return code
         case click.UsageError() if not as_json:
             error.show()
@@ -153,7 +161,11 @@ def _ended_by(error: BaseException, given: Sequence[str]) -> int:
             message = "; ".join(["stopped before the end", *getattr(error, "__notes__", ())])
         case _:
             message = "; ".join([_unforeseen(error, given), *getattr(error, "__notes__", ())])
-    Output.failure(message, code, as_json=as_json)
+    try:
+        Output.failure(message, code, as_json=as_json)
+    except OSError:
+        # An object that cannot be printed is said at least.
+        Output.failure(message, code, as_json=False)
     return code
 
 

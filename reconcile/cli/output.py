@@ -71,6 +71,7 @@ class Output:
                         "exit_code": result.exit_code,
                         "counts": result.counts,
                         "coverage": result.coverage,
+                        "next": result.following,
                         **result.facts,
                     }
                 )

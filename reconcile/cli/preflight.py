@@ -53,7 +53,6 @@ _COLLECT: Final = "on each bookie's host: bkmeta collect --bookie-conf bk_server
     cls=Command,
     exits={
         Exit.DONE: "all that the bookies hold is listed; always without --metadata",
-        Exit.FAILED: "the store refused to be read",
         Exit.USAGE: "a URI, inventories or files that cannot be used",
         Exit.FOUND: "critical: data can be deleted now; or a warning",
         Exit.UNDECIDABLE: "the store did not answer; or nothing bad was seen, and not all that matters was looked at",
@@ -99,7 +98,6 @@ def _print_first_ten_minutes(*, to_stderr: bool) -> None:
 def _result(verdict: str, code: int, *, following: str, **more: Any) -> Result:  # noqa: ANN401 - Result's fields
     facts = {
         "first_ten_minutes": [" ".join(lines) for lines in FIRST_TEN_MINUTES],
-        "next": following,
         **more.pop("facts", {}),
     }
     return Result("preflight", verdict, code, following=following, facts=facts, **more)

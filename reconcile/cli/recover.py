@@ -103,7 +103,8 @@ def _capture(opened: OpenStore, out: Path, output: Output) -> Mapping[str, Any]:
         Exit.DONE: "all lost ledgers come back",
         Exit.FAILED: "the store did not answer, Spark failed, a disk is full, or the sums do not add up (INVALID)",
         Exit.USAGE: "inventories, URIs or files that cannot be used; no Java, no Spark",
-        Exit.FOUND: "some ledgers are held, or wait for a person",
+        Exit.FOUND: "some are held or wait for a person, now or since an earlier plan; or the store and the bookies "
+        "disagree critically",
         Exit.UNDECIDABLE: "bookies that were expected were not looked at",
     },
     epilog="Example: bkmeta recover --inventory inv/bk1 --inventory inv/bk2 --inventory inv/bk3 "

@@ -11,7 +11,7 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, now, output_options, quoted, store_auth
-from reconcile.cli.output import Output, Result, throttled
+from reconcile.cli.output import Output, Result, broken_off, throttled
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -284,7 +284,8 @@ def _rehearsed(
         raise PlanError(str(plan), seen.problems[0], "make the plan again: it is not the one that was reviewed")
     mark = rehearse.begin(dataset, seen.hash, opened.store, opened.root, now=now)
     journal = plan / rehearse.JOURNALS / mark.journal
-    with output.progress("writing", "writes") as told:
+    stopped = broken_off("the rehearsal is begun, go on: run the same command again")
+    with stopped, output.progress("writing", "writes") as told:
         applied = apply.apply(
             lambda: dataset.batches("actions"),
             opened.store,

@@ -259,15 +259,17 @@ def test_a_reader_that_goes_away_is_no_fault() -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_a_result_that_cannot_be_printed_is_a_failure() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [("plan", "--help"), ("doctor", "--json")])
+def test_a_result_that_cannot_be_printed_is_a_failure(arguments: tuple[str, ...], unbuffered: str) -> None:
     """A full disk under stdout is exit code 1 and one message."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [PROGRAM, "plan", "--help"],
+            [PROGRAM, *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=environment() | {"PYTHONUNBUFFERED": unbuffered},
             timeout=PATIENCE_S,
             check=False,
         )
