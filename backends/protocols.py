@@ -9,7 +9,56 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
+import pyarrow as pa
+
 _RIGHT: Final = re.compile(r"([A-Za-z0-9_.\-]+):(.*?):([cdrwa]*)(?:,|$)")
+
+
+KEYS: Final = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),  # absolute
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("acl", pa.string()),
+        pa.field("created_txn", pa.int64()),
+        pa.field("changed_txn", pa.int64()),
+        pa.field("created_ms", pa.int64()),
+        pa.field("changed_ms", pa.int64()),
+        pa.field("owner", pa.int64(), nullable=False),
+        pa.field("children_created", pa.int64()),
+    ]
+)
+"""Keys of a store as a table; the columns are those of `Versioned`."""
+
+CHANGES: Final = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),  # absolute
+        pa.field("txn", pa.int64(), nullable=False),
+        pa.field("at_ms", pa.int64()),  # ms since 1970; null where the store keeps none
+        pa.field("session", pa.int64()),  # who made it; null where the store does not say
+        pa.field("op", pa.string(), nullable=False),  # created, changed, deleted
+        pa.field("before", pa.binary()),  # null: absent, or not known any more (op tells which)
+        pa.field("after", pa.binary()),
+    ]
+)
+"""What happened to keys of a store, as a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a store with a fixed point in time shows.
+
+    Attributes:
+        txn: number of the last transaction that is in it; None: nothing was ever written.
+        at_ms: when that was, ms since 1970; None where the store keeps no times.
+        gaps: what is missing up to there, each with its reason; empty: this is all that the store held.
+        notes: what a person should know of how it was chosen, such as servers that disagree.
+    """
+
+    txn: int | None
+    at_ms: int | None
+    gaps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +200,33 @@ class MetadataStore(Protocol):
 
     def close(self) -> None:
         """End the connection; later calls raise `UnavailableError`."""
+        ...
+
+
+@runtime_checkable
+class ScannableStore(MetadataStore, Protocol):
+    """A store that shows all its keys as they were at one point in time, in bulk and in bounded memory.
+
+    Its other reads show the same point, as far as `point` does not say otherwise.
+    """
+
+    def point(self) -> Point:
+        """Return the point in time that `scan` shows; decided at the first call and kept."""
+        ...
+
+    def scan(self, root: str) -> Iterator[pa.RecordBatch]:
+        """Yield the key `root` and every key below it, as `KEYS`, each once, in no particular order.
+
+        Raises:
+            CorruptStoreError: the rest cannot be read; what was yielded holds.
+        """
+        ...
+
+    def history(self, root: str) -> Iterator[pa.RecordBatch]:
+        """Yield what is known to have happened at and below `root` up to `point`, as `CHANGES`, `txn` ascending.
+
+        Nothing says that it is everything: a store forgets (`Point.notes` says from where on it remembers).
+        """
         ...
 
 

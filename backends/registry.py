@@ -57,12 +57,14 @@ class StoreAddress:
     """What a store URI says.
 
     Attributes:
+        kind: the kind of store: zookeeper, zkfiles, etcd, etcdfile, catalog.
         uri: as it was given.
-        hosts: ``host:port`` joined with commas.
+        hosts: ``host:port`` joined with commas; of files their path.
         root: key of the ledgers root, without a slash at its end.
         layout_hint: the layout that the URI names; None: what LAYOUT says.
     """
 
+    kind: str
     uri: str
     hosts: str
     root: str
@@ -160,7 +162,7 @@ def parse_store_uri(uri: str) -> StoreAddress:
     hosts, path = _split(uri, rest[2:])
     if not path:
         raise UnsupportedStoreError(uri, "it names no ledgers root; BookKeeper's default is /ledgers")
-    return StoreAddress(uri, hosts, path, _LAYOUTS[scheme])
+    return StoreAddress("zookeeper", uri, hosts, path, _LAYOUTS[scheme])
 
 
 def _parse_pulsar(uri: str, rest: str) -> StoreAddress:
@@ -170,7 +172,7 @@ def _parse_pulsar(uri: str, rest: str) -> StoreAddress:
     if not colon or kind.lower() != "zk":
         raise UnsupportedStoreError(uri, f"only {_PULSAR}:zk:host:port,host:port/chroot is supported")
     hosts, path = _split(uri, servers.removeprefix("//"))
-    return StoreAddress(uri, hosts, path + _ROOT_IN_CHROOT, None)
+    return StoreAddress("zookeeper", uri, hosts, path + _ROOT_IN_CHROOT, None)
 
 
 def _split(uri: str, text: str) -> tuple[str, str]:
@@ -194,6 +196,7 @@ def open_store(
     uri: str,
     *,
     writable: bool = False,
+    at: str | None = None,
     auth: tuple[str, str] | None = None,
     session_s: float = 30.0,
     patience_s: float = 60.0,
@@ -203,6 +206,7 @@ def open_store(
     Args:
         uri: one of the forms of this module's table.
         writable: whether writes pass.
+        at: the point in time to be shown: a transaction number, or an ISO 8601 time; None: the latest.
         auth: user and password; of ZooKeeper's digest scheme.
         session_s: the longest wait for one answer.
         patience_s: how long connecting, and any read, is tried again.
@@ -214,5 +218,9 @@ def open_store(
     from backends.zookeeper import ZooKeeperStore  # noqa: PLC0415 - its client, only where one is wanted
 
     address = parse_store_uri(uri)
+    if at is not None:
+        raise UnsupportedStoreError(
+            uri, "a live ZooKeeper shows only the present; its files show the past (zkfiles://)"
+        )
     store = ZooKeeperStore(address.hosts, auth=auth, session_s=session_s, patience_s=patience_s)
     return OpenStore(store if writable else ReadOnlyControlledStore(store), address.root, address.layout_hint, uri)

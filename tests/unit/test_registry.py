@@ -28,7 +28,7 @@ from backends.registry import OpenStore, ReadOnlyStore, StoreAddress, open_store
 )
 def test_every_form_of_a_configuration_file(uri: str, hosts: str, root: str, layout: str | None) -> None:
     """Servers, root and layout come out as BookKeeper and Pulsar mean them."""
-    assert parse_store_uri(uri) == StoreAddress(uri, hosts, root, layout)
+    assert parse_store_uri(uri) == StoreAddress("zookeeper", uri, hosts, root, layout)
 
 
 @pytest.mark.parametrize(
