@@ -4,14 +4,16 @@ Ledgers are found by listing, level by level, as the layout says; what stands in
 ledger's key becomes a node of kind "other", with all below it. The empty inner nodes of the ledgers' tree are not kept.
 
 A live store changes while it is read. Whatever was there from the first read to the last is in the catalog, unless a
-gap says otherwise; a ledger that was removed meanwhile may be in it or not.
+gap says otherwise; a ledger that was removed meanwhile may be in it or not. A store that shows all its keys at one
+point in time is read in bulk instead (`recovery.bulk`), with its history.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -19,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
-from backends.protocols import MetadataStore, Versioned
+from backends.protocols import MetadataStore, ScannableStore, Versioned
+from recovery import bulk
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
     INSTANCE_ID,
@@ -62,6 +65,7 @@ _TREES: Final = {
     Layout.LONGLONGHIERARCHICAL: (_LONG_TREE,),
 }
 """Names of the inner nodes, level by level, that lead to a layout's ledgers."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CHILDLESS: Final = frozenset({"layout", "instance_id", "cookie", "registration", "mark", "lock"})
 
 
@@ -79,6 +83,10 @@ class CaptureSummary:
         unparsable: records that cannot be parsed.
         nodes: other nodes.
         vanished: ledgers that were removed between listing and reading.
+        changes: of ledgers' records that the source remembers.
+        txn: the store's last transaction that is in it; None where that is not known.
+        at: when the source was as the catalog shows it; read then, where it does not say.
+        notes: what a person should know of how that point was chosen.
     """
 
     layout: str | None
@@ -90,6 +98,10 @@ class CaptureSummary:
     unparsable: int
     nodes: int
     vanished: int
+    changes: int
+    txn: int | None
+    at: datetime
+    notes: tuple[str, ...]
 
 
 def capture(
@@ -120,6 +132,8 @@ def capture(
         AccessDeniedError: the root itself may not be listed, or LAYOUT not read and no layout was named.
     """
     started = now()
+    if isinstance(store, ScannableStore):
+        return _in_bulk(store, root.rstrip("/"), layout, out, started, progress)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="capture") as pool:
         run = _Run(store, root.rstrip("/"), out, pool, progress)
         try:
@@ -128,6 +142,88 @@ def capture(
             # Leaving the pool would wait for every read that is still queued.
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def _in_bulk(
+    store: ScannableStore,
+    prefix: str,
+    named: Layout | None,
+    out: DatasetWriter,
+    started: datetime,
+    progress: Callable[[int, int], None],
+) -> CaptureSummary:
+    """Capture a store that shows one point in time, and close the catalog."""
+    point = store.point()
+    held = {key: store.get(prefix + key if key != ROOT else prefix or ROOT) for key in (ROOT, LAYOUT, INSTANCE_ID)}
+    raw = {key: found.value for key, found in held.items() if found is not None}
+    present = ROOT in raw
+    layout, instance_id = named, None
+    scanned = bulk.Scanned(0, 0, 0, 0, None)
+    if not present:
+        # What deleted the root may be in the history, and the layout with it.
+        before = bulk.last_seen(store, prefix + LAYOUT, prefix)
+        raw |= {LAYOUT: before} if before is not None else {}
+    if present or LAYOUT in raw or named is not None:
+        layout = _chosen(raw.get(LAYOUT), prefix + LAYOUT, named)
+        scanned = bulk.scan(store, prefix, layout, out, progress)
+    if INSTANCE_ID in raw:
+        with suppress(FormatError):
+            instance_id = decode_instance_id(raw[INSTANCE_ID])
+    progress(scanned.ledgers, scanned.ledgers)
+    gaps = (*point.gaps, *([scanned.gap] if scanned.gap else []))
+    notes = point.notes
+    if point.at_ms is None:
+        notes = (*notes, "the source keeps no times: the time is that of its reading")
+    summary = CaptureSummary(
+        layout=None if layout is None else str(layout),
+        instance_id=instance_id,
+        root="present" if present else "missing",
+        complete=not gaps,
+        gaps=gaps,
+        ledgers=scanned.ledgers,
+        unparsable=scanned.unparsable,
+        nodes=scanned.nodes,
+        vanished=0,
+        changes=scanned.changes,
+        txn=point.txn,
+        at=started if point.at_ms is None else _EPOCH + timedelta(milliseconds=point.at_ms),
+        notes=notes,
+    )
+    _close(out, summary, store.uri, prefix)
+    return summary
+
+
+def _chosen(raw: bytes | None, where: str, named: Layout | None) -> Layout:
+    """Return the layout that a store has: what LAYOUT says, else what was named."""
+    remedy = "name the cluster's layout in the store URI, e.g. zk+hierarchical://"
+    if raw is None:
+        if named is None:
+            raise InputError(where, "is missing, and no layout was named", remedy)
+        return named
+    try:
+        stored = layout_of(raw)
+    except FormatError as error:
+        if named is None:
+            raise InputError(where, f"cannot be used ({error.detail or error.reason})", remedy) from error
+        return named
+    # LAYOUT never names scopes: that layout is a known one with a tree beside it.
+    if named not in (None, stored, Layout.LONGLONGHIERARCHICAL):
+        raise InputError(where, f"says {stored}, the store URI says {named}", "name the one that LAYOUT says")
+    return stored
+
+
+def _close(out: DatasetWriter, summary: CaptureSummary, uri: str, prefix: str) -> None:
+    """Write the row about the source, and the manifest."""
+    kind = uri.partition(":")[0]
+    source = {
+        "kind": {"zk": "zookeeper"}.get(kind, kind),
+        "uri": uri + prefix,
+        **{name: getattr(summary, name) for name in ("instance_id", "layout", "txn", "at", "complete", "root")},
+        "gaps": list(summary.gaps),
+        "notes": list(summary.notes),
+    }
+    out.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))
+    out.close(coverage={**asdict(summary), "at": summary.at.isoformat()})
 
 
 class _Run:
@@ -174,22 +270,13 @@ class _Run:
             unparsable=self._unparsable,
             nodes=self._nodes,
             vanished=self._vanished,
+            changes=0,
+            txn=self._txn,
+            at=started,
+            notes=(),
         )
         self._progress(self._ledgers, self._ledgers)
-        kind = self._store.uri.partition(":")[0]
-        source = {
-            "kind": {"zk": "zookeeper"}.get(kind, kind),
-            "uri": self._store.uri + self._prefix,
-            "instance_id": instance_id,
-            "layout": summary.layout,
-            "txn": self._txn,
-            "at": started,
-            "complete": summary.complete,
-            "root": summary.root,
-            "gaps": list(gaps),
-        }
-        self._out.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))
-        self._out.close(coverage={**asdict(summary), "at": started.isoformat()})
+        _close(self._out, summary, self._store.uri, self._prefix)
         return summary
 
     def _key(self, key: str) -> str:
@@ -210,21 +297,7 @@ class _Run:
             if named is None:
                 raise
             return named
-        remedy = "name the cluster's layout in the store URI, e.g. zk+hierarchical://"
-        if held is None:
-            if named is None:
-                raise InputError(where, "is missing, and no layout was named", remedy)
-            return named
-        try:
-            stored = layout_of(held.value)
-        except FormatError as error:
-            if named is None:
-                raise InputError(where, f"cannot be used ({error.detail or error.reason})", remedy) from error
-            return named
-        # LAYOUT never names scopes: that layout is a known one with a tree beside it.
-        if named not in (None, stored, Layout.LONGLONGHIERARCHICAL):
-            raise InputError(where, f"says {stored}, the store URI says {named}", "name the one that LAYOUT says")
-        return stored
+        return _chosen(None if held is None else held.value, where, named)
 
     def _instance_id(self) -> str | None:
         try:

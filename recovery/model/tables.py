@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 0)
+SCHEMA_VERSION: Final = (1, 1)
 """Major, minor: readers take any minor of the same major."""
 
 
@@ -192,10 +192,11 @@ CATALOG_SOURCES: Final = pa.schema(
         _field("instance_id", _TEXT, null=True),
         _field("layout", _TEXT, null=True),
         _field("txn", _I64, null=True),
-        _field("at", _TIME),
+        _field("at", _TIME),  # when the source was as the catalog shows it; read then where it does not say
         _field("complete", _BOOL),
         _field("root", _TEXT),  # present, missing
         _field("gaps", _TEXTS),
+        _field("notes", _TEXTS, null=True),  # what a person should know of how the point in time was chosen
     ]
 )
 
@@ -205,8 +206,8 @@ CATALOG_HISTORY: Final = pa.schema(
         _field("txn", _I64),
         _field("at", _TIME, null=True),
         _field("session", _I64, null=True),
-        _field("op", _TEXT),
-        _field("before", _BYTES, null=True),
+        _field("op", _TEXT),  # created, changed, deleted
+        _field("before", _BYTES, null=True),  # null: absent, or not known any more
         _field("after", _BYTES, null=True),
     ]
 )
