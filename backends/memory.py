@@ -100,12 +100,14 @@ class MemoryStore:
                 size += len(change.key) + len(change.value or b"")
                 if size > TRANSACTION_BYTES:
                     raise TooLargeError(change.key, f"more than {TRANSACTION_BYTES} bytes")
+            made: set[str] = set()
             for change in changes:
                 if change.value is not None and change.expected is None:
                     for parent in parents(change.key):
-                        if parent not in self._nodes:
+                        if parent not in self._nodes and parent not in made:
                             self._txn += 1
                             self._create(parent, b"", change.acl)
+                    made.add(change.key)
             before = self._snapshot(changes)
             self._txn += 1
             try:

@@ -174,6 +174,8 @@ class MetadataStore(Protocol):
     def write(self, changes: Sequence[Write]) -> list[int]:
         """Make all changes in one transaction, or none; missing parents of created keys are made first, empty.
 
+        A parent that an earlier change of the batch creates is made by that change, inside the transaction.
+
         Returns:
             The version after each change; -1 for a removal.
 

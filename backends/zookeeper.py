@@ -374,11 +374,13 @@ class ZooKeeperStore:
 
     def _make_parents(self, changes: Sequence[Write]) -> None:
         wanted: dict[str, str | None] = {}
+        own: set[str] = set()
         for change in changes:
             if change.value is not None and change.expected is None:
                 for parent in parents(self._at(change.key)):
-                    if parent not in self._parents:
+                    if parent not in self._parents and parent not in own:
                         wanted.setdefault(parent, change.acl)
+                own.add(self._at(change.key))
         seen = [(parent, self._send(self._client.exists_async, parent)) for parent in wanted]
         absent = [parent for parent, answer in seen if self._answer(parent, answer) is None]
         # One client's requests are carried out in order, so a child's creation may follow its parent's unanswered.

@@ -1,18 +1,20 @@
 """Freeze and thaw: every bookie's listing of ledgers made to fail instead of being empty or partial, and back again.
 
 Which rights are taken stands in `reconcile.frozen`. Nobody gets a right that was not there before, and nodes that are
-missing are made with the final rights. Replication is disabled before: an auditor whose listing fails ends, and where
+missing are made with the final rights. A root that is gone is made with them, and with what the freeze needs below it,
+in one transaction: there is no moment at which it is there, empty, and can be listed. Replication is disabled before: an auditor whose listing fails ends, and where
 it lives in a bookie it takes that bookie with it. Thaw goes the other way round, the listing's rights last, and leaves
 replication disabled.
 
 The journal is `reconcile.audit`'s; one folder serves a root for all its freezes and thaws:
 
     begin     binding: {"journal": "freeze", "root"}
-    freeze    hash, changes: [key, rights before (null: absent), rights after], disable, identity, root_txn
+    freeze    hash, changes: [key, rights before (null: absent), rights after], disable, identity, root_txn, former:
+              the rights that nodes which freeze makes get at the thaw
     thaw      hash, changes: [key, rights before, rights after (null: removed)], root_txn
     intent    of (freeze or thaw), op (disable, create, rights, remove, touch), key, before, after
     done      key
-    frozen, thawed   the end of either
+    frozen, thawed   the end of either; root_txn
 
 Source: bookie-storage §8.5, run against BookKeeper 4.17.2 and Pulsar's driver 4.0.6.
 """
@@ -32,23 +34,25 @@ from backends.errors import (
     UnavailableError,
     VersionConflictError,
 )
-from backends.protocols import ControlledStore, MetadataStore, Rights, Write, parse_rights
+from backends.protocols import ControlledStore, MetadataStore, Rights, Write, parents, parse_rights
 from reconcile import audit
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.frozen import (
     ALL,
     KEPT,
-    LAYOUTS,
     LONG_TREE,
     MADE,
     SHORT_TREE,
     WORLD,
     at,
     closed,
+    kept_in,
     principal_of,
 )
 from recovery.codecs.store import (
+    AVAILABLE,
     LAYOUT,
+    READ_ONLY,
     REPLICATION_DISABLED,
     ROOT,
     UNDERREPLICATION,
@@ -98,6 +102,7 @@ class Proposal:
         disable: whether replication is to be disabled first, with these rights for the node; None: it is.
         changes: in the order in which they are made.
         notes: what a person should know before confirming.
+        former: rights that nodes get at the thaw which were absent before the freeze.
     """
 
     kind: str
@@ -107,6 +112,12 @@ class Proposal:
     disable: str | None
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()
+    former: str = ""
+
+    @property
+    def makes_root(self) -> bool:
+        """Whether the root is absent, and made with all that is below it at once."""
+        return self.kind == "freeze" and any(change.key == ROOT and change.before is None for change in self.changes)
 
     @property
     def hash(self) -> str:
@@ -133,8 +144,9 @@ class Past:
         frozen_as: node → all rights that freezes gave it since.
         kind, hash, changes: of the last proposal that was begun; "" and empty if there was none since the last thaw.
         ended: whether that one came to its end.
-        root_txn: transaction that created the root which was frozen.
+        root_txn: transaction that created the root which was frozen; None: a freeze was about to make it.
         identity: of the freeze.
+        former: rights that nodes get at the thaw which were absent before the freeze.
     """
 
     originals: dict[str, str | None] = field(default_factory=dict)
@@ -145,26 +157,32 @@ class Past:
     ended: bool = True
     root_txn: int | None = None
     identity: str = ""
+    former: str = ""
 
     def replay(self, record: audit.Record) -> None:
         """Take one record of the journal, in order."""
         of = record.fields
         match record.event:
             case "freeze" | "thaw":
-                if record.event == "freeze" and of["root_txn"] != self.root_txn:
-                    self.originals, self.frozen_as = {}, {}
+                if record.event == "freeze" and not self.is_same_root(of["root_txn"]):
+                    self.originals, self.frozen_as, self.former = {}, {}, ""
                 self.kind, self.hash, self.ended, self.root_txn = record.event, of["hash"], False, of["root_txn"]
                 self.changes = tuple(Change(*row) for row in of["changes"])
                 self.identity = of.get("identity", self.identity)
+                self.former = self.former or of.get("former", "")
             case "intent" if of["of"] == "freeze" and of["op"] in ("create", "rights"):
                 self.originals.setdefault(of["key"], of["before"])
                 self.frozen_as.setdefault(of["key"], set()).add(of["after"])
             case "frozen":
-                self.ended = True
+                self.ended, self.root_txn = True, of.get("root_txn", self.root_txn)
             case "thawed":
-                self.originals, self.frozen_as, self.ended = {}, {}, True
+                self.originals, self.frozen_as, self.ended, self.former = {}, {}, True, ""
             case _:
                 pass
+
+    def is_same_root(self, root_txn: int | None) -> bool:
+        """Whether a root is the one that was frozen, or the one that a run which was killed had announced and made."""
+        return root_txn == self.root_txn or (self.root_txn is None and self.kind == "freeze" and not self.ended)
 
     def covers(self, proposal: Proposal, confirmed: str) -> bool:
         """Whether a hash that was confirmed before is of a run that stopped midway, and this is the rest of it."""
@@ -172,7 +190,7 @@ class Past:
             not self.ended
             and self.hash.startswith(confirmed)
             and proposal.kind == self.kind
-            and proposal.root_txn == self.root_txn
+            and self.is_same_root(proposal.root_txn)
             and set(proposal.changes) <= set(self.changes)
         )
 
@@ -206,7 +224,6 @@ def demand_layout(store: MetadataStore, root: str, named: Layout | None) -> Layo
 
     Raises:
         InputError: LAYOUT and the URI do not say one layout between them.
-        GuardRefusedError: it is one that a freeze is not known to hold for.
     """
     held = store.get(at(root, LAYOUT))
     layout = named
@@ -220,54 +237,68 @@ def demand_layout(store: MetadataStore, root: str, named: Layout | None) -> Layo
                 ) from error
     if layout is None:
         raise InputError(at(root, LAYOUT), "is missing", "name the cluster's layout in the URI: zk+hierarchical://")
-    if named not in (None, layout):
+    if named not in (None, layout) and (named, layout) != (Layout.LONGLONGHIERARCHICAL, Layout.LONGHIERARCHICAL):
         raise InputError(at(root, LAYOUT), f"says {layout}, the store URI says {named}", "name the one that is true")
-    if layout not in LAYOUTS:
-        raise GuardRefusedError(
-            root,
-            f"a cluster of layout {layout} cannot be frozen by this version",
-            "keep the bookies stopped until apply has ended",
-        )
     return layout
 
 
-def propose_freeze(store: ControlledStore, root: str, identity: str, past: Past | None = None) -> Proposal:
+def propose_freeze(
+    store: ControlledStore,
+    root: str,
+    identity: str,
+    past: Past | None = None,
+    *,
+    layout: Layout = Layout.HIERARCHICAL,
+) -> Proposal:
     """Return the changes that freeze a cluster, from the rights that it has now; what is closed already is left out.
 
     Args:
         store: connected with the identity.
-        root: of the ledgers, of a layout in `LAYOUTS`.
+        root: of the ledgers; where it is absent it is made.
         identity: ``digest:user:hash``, which keeps every right.
         past: what the journal says.
+        layout: of the ledgers; only flat is a case of its own.
 
     Raises:
-        GuardRefusedError: there is no root, or the identity may not change rights.
+        GuardRefusedError: the identity may not change rights, or not make the root.
     """
     node = store.get(root)
     if node is None or node.acl is None:
-        raise GuardRefusedError(
-            root,
-            "does not exist, so there is nothing to freeze, and Pulsar's bookies would make it again, empty",
-            "keep every bookie stopped until apply has ended",
-        )
-    former = _original(past, node.created_txn).get(ROOT) or node.acl
+        return _propose_root(store, root, identity, layout)
+    keep = kept_in(layout)
+    former = _original(past, node.created_txn).get(ROOT) or (past.former if past is not None else "") or node.acl
     changes = []
-    for key in KEPT:
+    for key in keep:
         held = _rights(store, root, key, identity)
         if held is not None:
-            after = closed(held.acl, key, identity)
+            after = closed(held.acl, keep[key], identity)
             if after != held.acl:
                 _demand_admin(root, key, held.acl, identity)
                 changes.append(Change(key, held.acl, after))
         elif key in MADE:
             _demand_create(store, root, key, identity)
-            changes.append(Change(key, None, closed(former, key, identity)))
+            changes.append(Change(key, None, closed(former, keep[key], identity)))
     disable = None
     if _rights(store, root, REPLICATION_DISABLED, identity) is None:
         _demand_create(store, root, REPLICATION_DISABLED, identity)
         disable = former
     notes = tuple(_notes(former, identity))
-    return Proposal("freeze", root, node.created_txn, identity, disable, tuple(changes), notes)
+    return Proposal("freeze", root, node.created_txn, identity, disable, tuple(changes), notes, former)
+
+
+def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layout) -> Proposal:
+    """Propose a root that is there, frozen, at once: else Pulsar's bookies make it again, empty, and delete all."""
+    above = next((held for key in (*reversed(parents(root)), "/") if (held := store.get_acl(key)) is not None), None)
+    former = above.acl if above is not None else f"{WORLD}:{ALL}"
+    if not _may("c", former, identity):
+        raise _powerless(root, ROOT, "CREATE above it", identity)
+    keep = kept_in(layout)
+    changes = [Change(ROOT, None, closed(former, keep[ROOT], identity))]
+    # What bookies that run register in again; they may not make it themselves.
+    changes += [Change(key, None, former) for key in (AVAILABLE, READ_ONLY, UNDERREPLICATION)]
+    changes += [Change(key, None, closed(former, keep[key], identity)) for key in keep if key in MADE]
+    notes = (f"{root} does not exist: it is made, frozen. Is it the root that bk_server.conf names?",)
+    return Proposal("freeze", root, None, identity, former, tuple(changes), notes, former)
 
 
 def _rights(store: ControlledStore, root: str, key: str, identity: str) -> Rights | None:
@@ -328,23 +359,23 @@ def propose_thaw(store: ControlledStore, root: str, past: Past) -> Proposal:
     node = store.get(root)
     if node is None:
         raise GuardRefusedError(root, "does not exist, so nothing is frozen", "apply makes it; there is no thaw to do")
-    if past.originals and past.root_txn != node.created_txn:
+    if past.originals and not past.is_same_root(node.created_txn):
         raise GuardRefusedError(
             root,
             "is not the root that was frozen: that one was removed, and its freeze with it",
             "freeze this one if bookies run",
         )
     changes, notes = [], []
-    for key in reversed(KEPT):
-        if key not in past.originals:
-            continue
+    # The listing's last: that of the trees, or of the root where ledgers stand in it.
+    last = ROOT if SHORT_TREE not in past.originals else SHORT_TREE
+    for key in sorted((key for key in reversed(tuple(KEPT)) if key in past.originals), key=lambda key: key == last):
         held = store.get_acl(at(root, key))
         before = past.originals[key]
         if held is None:
             if before is not None:
                 notes.append(f"{key} was removed since it was frozen")
             continue
-        wanted = before if before is not None else past.originals.get(ROOT) or held.acl
+        wanted = before if before is not None else past.former or past.originals.get(ROOT) or held.acl
         if held.acl == wanted:
             continue
         if held.acl not in past.frozen_as[key]:
@@ -379,7 +410,7 @@ def carry_out(proposal: Proposal, store: ControlledStore, journal: audit.Journal
     if not resumed:
         facts = {"hash": proposal.hash, "changes": _rows(proposal.changes), "root_txn": proposal.root_txn}
         if proposal.kind == "freeze":
-            facts |= {"disable": proposal.disable, "identity": proposal.identity}
+            facts |= {"disable": proposal.disable, "identity": proposal.identity, "former": proposal.former}
         journal.append(proposal.kind, facts)
     run = _Run(proposal, store, journal)
     try:
@@ -394,7 +425,9 @@ def carry_out(proposal: Proposal, store: ControlledStore, journal: audit.Journal
                 "run it again without --confirm, and see what is left",
             ) from error
         raise GuardRefusedError(proposal.root, str(error), "run it again without --confirm, and look again") from error
-    journal.append("frozen" if proposal.kind == "freeze" else "thawed", {})
+    node = store.get(proposal.root)
+    ended = {"root_txn": node.created_txn if node is not None else None}
+    journal.append("frozen" if proposal.kind == "freeze" else "thawed", ended)
     journal.sync()
 
 
@@ -407,6 +440,10 @@ class _Run:
 
     def all(self) -> None:
         """Do everything."""
+        if self._proposal.makes_root:
+            self._make_root()
+            self._touch()
+            return
         if self._proposal.disable is not None:
             self._intend("disable", REPLICATION_DISABLED)
             self._make(REPLICATION_DISABLED, self._proposal.disable, exact=False)
@@ -426,6 +463,19 @@ class _Run:
             self.done += 1
         if self._proposal.kind == "freeze":
             self._touch()
+
+    def _make_root(self) -> None:
+        """Make the root with all that is below it in one transaction."""
+        for change in self._proposal.changes:
+            self._intend("create", change.key, change)
+        writes = [Write(self._at(change.key), b"", acl=change.after) for change in self._proposal.changes]
+        writes.append(Write(self._at(REPLICATION_DISABLED), b"", acl=self._proposal.disable))
+        try:
+            self._store.write(writes)
+        except OutcomeUnknownError:
+            if self._store.get(self._at(ROOT)) is None:
+                raise
+        self.done += len(writes)
 
     def _intend(self, op: str, key: str, change: Change | None = None) -> None:
         facts: dict[str, Any] = {"of": self._proposal.kind, "op": op, "key": key}
@@ -474,7 +524,8 @@ class _Run:
 
         A change of rights tells nobody; a child that comes and goes does.
         """
-        for key in (ROOT, SHORT_TREE, LONG_TREE):
+        trees = (SHORT_TREE, LONG_TREE)
+        for key in (ROOT, *(key for key in trees if self._store.get_acl(self._at(key)) is not None)):
             child = f"{self._at(key)}/{_TOUCH}"
             self._intend("touch", key)
             # Unknown means unseen: sent once more, the pair is complete or leaves nothing.

@@ -6,8 +6,11 @@
     /idgen, /idgen-long       a            no client gets an id (where they exist: a new idgen-long would make ids jump)
     /                         r a          no new folder; READ stays: a bookie that starts asks for the root
 
+In the flat layout ledgers stand in the root itself: READ is taken there instead of on folders, and no bookie starts.
+
 Others are all principals but one digest identity, which has every right. Where nobody else can read the root, that
-identity is the bookies' own, as in a cluster whose nodes are all their maker's, and nothing is frozen.
+identity is the bookies' own, as in a cluster whose nodes are all their maker's, and nothing is frozen; where nobody
+else can register a bookie, it may be.
 
 It does not stop compaction, the removal of logs whose ledgers are gone already, a pass that had begun before, a super
 user, or a server that ignores rights (skipACL).
@@ -15,18 +18,29 @@ user, or a server that ignores rights (skipACL).
 Source: bookie-storage §8.5, run against BookKeeper 4.17.2 and Pulsar's driver 4.0.6.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from backends.errors import AccessDeniedError, BackendError
 from backends.protocols import AccessControl, ControlledStore, MetadataStore, Right, Write, parse_rights
-from recovery.codecs.store import LOCKS, LONG_GENERATOR, REPLICATION_DISABLED, ROOT, SHORT_GENERATOR, Layout
+from recovery.codecs.store import (
+    AVAILABLE,
+    LAYOUT,
+    LOCKS,
+    LONG_GENERATOR,
+    REPLICATION_DISABLED,
+    ROOT,
+    SHORT_GENERATOR,
+    Layout,
+    layout_of,
+)
+from recovery.errors import FormatError
 
-LAYOUTS: Final = (Layout.HIERARCHICAL, Layout.LONGHIERARCHICAL)
 SHORT_TREE: Final = "/00"
 LONG_TREE: Final = "/000"
-KEPT: Final = {
+KEPT: Final[Mapping[str, str]] = {
     SHORT_TREE: "a",
     LONG_TREE: "a",
     LOCKS: "dra",
@@ -35,8 +49,10 @@ KEPT: Final = {
     ROOT: "ra",
 }
 """Node → what principals other than ours keep of their rights, in the order of a freeze."""
+KEPT_FLAT: Final[Mapping[str, str]] = {LOCKS: "dra", SHORT_GENERATOR: "a", LONG_GENERATOR: "a", ROOT: "a"}
+"""The same where the ledgers stand in the root itself."""
 _TAKEN: Final = {SHORT_TREE: "r", LONG_TREE: "r", LOCKS: "c", SHORT_GENERATOR: "c", LONG_GENERATOR: "c", ROOT: "c"}
-"""Node → the right that nobody else may have while the cluster counts as frozen."""
+"""Node → the right that nobody else may have while the cluster counts as frozen; of a flat root also to read it."""
 MADE: Final = (SHORT_TREE, LONG_TREE, LOCKS)
 ALL: Final = "cdrwa"
 WORLD: Final = "world:anyone"
@@ -85,32 +101,36 @@ def is_frozen(store: MetadataStore, root: str) -> FreezeState:
     if not isinstance(store, AccessControl):
         return FreezeState(State.UNKNOWN, unknown=("this store has no rights",))
     held: dict[str, set[str]] = {}
-    readers: set[str] = set()
     opened, unknown, shut = [], [], 0
-    for key, perm in _TAKEN.items():
-        try:
-            rights = store.get_acl(at(root, key))
-        except AccessDeniedError:
-            unknown.append(f"{key}: its rights may not be read")
+    rights, denied = _rights(store, root)
+    unknown += [f"{key}: its rights may not be read" for key in denied]
+    flat = _is_flat(store, root, rights)
+    for key, perm in _demands(flat):
+        if key in denied:
             continue
-        if rights is None:
+        if key not in rights:
             if key in (*MADE, ROOT):
                 opened.append(f"{key} is absent")
             continue
-        holders = {principal_of(right) for right in parse_rights(rights.acl) if perm in right.perms}
-        held[key] = {holder for holder in holders if holder.startswith("digest:")}
-        others = holders - held[key]
+        holders = _holders(rights[key], perm)
+        ours = {holder for holder in holders if holder.startswith("digest:")}
+        held[key] = held.get(key, set()) | ours
+        others = holders - ours
         if others:
             opened.append(f"{key} is open to {', '.join(sorted(others))}")
         else:
             shut += 1
-        if key == ROOT:
-            readers = {principal_of(right) for right in parse_rights(rights.acl) if "r" in right.perms}
     owners = set().union(*held.values())
+    # Of a flat root READ is taken from all: then who may change rights tells who else there is.
+    readers = _holders(rights.get(ROOT, ""), "a" if flat else "r")
+    registrars = _holders(rights.get(AVAILABLE, ""), "c")
     if len(owners) > 1:
         opened.append(f"more than one identity has rights: {', '.join(sorted(owners))}")
     elif readers and readers <= owners:
         opened.append(f"nobody but {', '.join(sorted(owners))} can read the root: then the bookies are that identity")
+    elif registrars and registrars <= owners:
+        name = ", ".join(sorted(owners))
+        unknown.append(f"nobody but {name} can register a bookie: then the bookies are that identity, and not frozen")
     try:
         disabled: bool | None = store.children(at(root, REPLICATION_DISABLED)) is not None
     except AccessDeniedError:
@@ -120,6 +140,47 @@ def is_frozen(store: MetadataStore, root: str) -> FreezeState:
         state = State.PARTLY if shut else State.THAWED
     identity = next(iter(owners)) if len(owners) == 1 and shut else None
     return FreezeState(state, tuple(opened), tuple(unknown), identity, disabled)
+
+
+def _rights(store: AccessControl, root: str) -> tuple[dict[str, str], list[str]]:
+    """Return the rights of what a freeze is told by, and the nodes of which they may not be read."""
+    found: dict[str, str] = {}
+    denied = []
+    for key in (*_TAKEN, AVAILABLE):
+        try:
+            rights = store.get_acl(at(root, key))
+        except AccessDeniedError:
+            denied.append(key)
+            continue
+        if rights is not None:
+            found[key] = rights.acl
+    return found, denied
+
+
+def _holders(rights: str, perm: str) -> set[str]:
+    return {principal_of(right) for right in parse_rights(rights) if perm in right.perms} if rights else set()
+
+
+def _is_flat(store: MetadataStore, root: str, rights: Mapping[str, str]) -> bool:
+    """Whether ledgers stand in the root, by LAYOUT; without one, whether the root is closed as only a flat one is."""
+    try:
+        held = store.get(at(root, LAYOUT))
+        if held is not None:
+            return layout_of(held.value) is Layout.FLAT
+    except (AccessDeniedError, FormatError):
+        pass
+    readers = _holders(rights.get(ROOT, ""), "r")
+    return SHORT_TREE not in rights and bool(readers) and all(name.startswith("digest:") for name in readers)
+
+
+def _demands(flat: bool) -> list[tuple[str, str]]:  # noqa: FBT001 - which of the two recipes
+    taken = [(key, perm) for key, perm in _TAKEN.items() if not flat or key in KEPT_FLAT]
+    return [*taken, (ROOT, "r")] if flat else taken
+
+
+def kept_in(layout: Layout) -> Mapping[str, str]:
+    """Return the nodes that a freeze changes, with what others keep, for a layout."""
+    return KEPT_FLAT if layout is Layout.FLAT else KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +200,19 @@ class Proof:
     starts: bool
 
 
-def prove(stranger: MetadataStore, store: MetadataStore, root: str) -> Proof:
+def prove(stranger: MetadataStore, store: MetadataStore, root: str, layout: Layout) -> Proof:
     """Try as a bookie what a frozen bookie must be refused.
 
     Args:
         stranger: connected as the bookies are, or as nobody, and never with the identity of the freeze.
         store: connected with that identity; takes away what the stranger could make.
         root: of the ledgers.
+        layout: of the ledgers.
     """
     refused, allowed, failed = [], [], []
     starts = False
-    for key, perm in _TAKEN.items():
+    flat = layout is Layout.FLAT
+    for key, perm in _demands(flat):
         where = at(root, key)
         attempt = f"list {where}" if perm == "r" else f"create below {where}"
         try:
@@ -169,7 +232,7 @@ def prove(stranger: MetadataStore, store: MetadataStore, root: str) -> Proof:
         except BackendError as error:
             failed.append(f"{attempt}: {error}")
     try:
-        starts = stranger.get(root) is not None
+        starts = not flat and stranger.get(root) is not None
     except BackendError as error:
         failed.append(f"read {root}: {error}")
     return Proof(tuple(refused), tuple(allowed), tuple(failed), starts)
@@ -191,11 +254,11 @@ def principals(store: ControlledStore, root: str, identity: str) -> tuple[str, .
     return tuple(sorted(found - {WORLD, identity}))
 
 
-def closed(rights: str, key: str, identity: str) -> str:
-    """Return rights without what a freeze takes from all but one principal."""
+def closed(rights: str, keep: str, identity: str) -> str:
+    """Return rights without what a freeze takes from all but one principal, who keep so many."""
     kept = []
     for right in parse_rights(rights):
-        perms = "".join(perm for perm in right.perms if perm in KEPT[key])
+        perms = "".join(perm for perm in right.perms if perm in keep)
         if perms and principal_of(right) != identity:
             kept.append(f"{principal_of(right)}:{perms}")
     return ",".join([*kept, f"{identity}:{ALL}"])

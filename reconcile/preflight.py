@@ -327,6 +327,22 @@ class _Look:
                 "is another cluster's; to these bookies every ledger that is not in it is garbage",
             )
 
+    def _is_theirs(self) -> bool:
+        """Whether the store is of the cluster that every bookie looked at belongs to: then its age says nothing.
+
+        A restore makes LAYOUT and INSTANCEID anew; who initialises a cluster again gives it another instance id.
+        """
+        try:
+            held = self._store.get(self._root + INSTANCE_ID)
+        except AccessDeniedError:
+            return False
+        return (
+            held is not None
+            and bool(self._about)
+            and all(row["instance_id"] is not None for row in self._about.values())
+            and {(row["instance_id"] or "").encode() for row in self._about.values()} == {held.value}
+        )
+
     def _demand_older(self, name: str, held: Versioned) -> None:
         """Say it if a node of the store was created after bookies that belong to it were formatted."""
         if held.created_ms is None:
@@ -340,11 +356,16 @@ class _Look:
         older = sorted((at, bookie) for bookie, at in formatted.items() if at + _CLOCKS_APART < created)
         if older:
             at, bookie = older[0]
+            theirs = self._is_theirs()
             self._say(
-                Level.WARNING,
+                Level.OK if theirs else Level.WARNING,
                 "instance" if name == "INSTANCEID" else "layout",
                 f"{name} was created {_time(created)}, when {bookie} had been formatted ({_time(at)}): it was made "
-                "anew: by a restore, or by somebody who initialised the cluster again",
+                + (
+                    "anew, as a restore does: the instance id is that of the bookies"
+                    if theirs
+                    else "anew: by a restore, or by somebody who initialised the cluster again"
+                ),
             )
         elif not formatted and self._now - created < _RECENT:
             self._say(
@@ -407,7 +428,7 @@ class _Look:
         what = f"{absent.num_rows} of {held.num_rows} ledgers on the bookies have no record in the store ({some})"
         if found.ledgers == 0:
             what = f"the store is valid and EMPTY: none of {held.num_rows} ledgers on the bookies has a record"
-        if state.frozen and layout in frozen.LAYOUTS:
+        if state.frozen:
             self._say(Level.WARNING, "ledgers", f"{what}; it is frozen, so the bookies cannot list it")
         elif absent.num_rows > MUCH * held.num_rows:
             now = f"{_some(running)} can delete them now" if running else "any bookie that runs can delete them now"

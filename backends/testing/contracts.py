@@ -39,6 +39,15 @@ class MetadataStoreContract(ABC):
             assert held.value == b""
         assert store.children("/a/b") == ["c", "e"]
 
+    def test_a_parent_of_the_same_batch_is_made_by_it(self, store: MetadataStore) -> None:
+        """A key and what is below it come at once, the key with the value that the batch gives it; or none does."""
+        store.write([Write("/r", b"root"), Write("/r/a", b"1"), Write("/r/a/b", b"2")])
+        held = [store.get(key) for key in ("/r", "/r/a", "/r/a/b")]
+        assert [one.value if one else None for one in held] == [b"root", b"1", b"2"]
+        with pytest.raises(VersionConflictError):
+            store.write([Write("/s", b""), Write("/s/a", b""), Write("/r", b"")])
+        assert store.get("/s") is None
+
     def test_children_are_names_in_order(self, store: MetadataStore) -> None:
         """Only what is directly below, ascending; a key without children has none."""
         store.write([Write(f"/p/{name}", b"") for name in ("b", "a", "c/deep", "B")])

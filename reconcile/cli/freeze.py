@@ -19,7 +19,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import AUTH_VARIABLE, FOLDER, make_output, output_options, store_auth
 from reconcile.cli.output import Result, broken_off
 from reconcile.errors import GuardRefusedError
-from recovery.codecs.store import Layout
+from recovery.codecs.store import LAYOUT, Layout
 from recovery.dataset import open_dataset
 from recovery.errors import InputError
 
@@ -29,6 +29,7 @@ _TYPED: Final = 8
 """Digits of the hash that count as having read it."""
 _SERVER_PATIENCE_S: Final = 5.0
 _STOP: Final = "keep the bookies stopped until apply has ended"
+_PULSAR: Final = "metadata-store:"
 _NOT_ZOOKEEPER: Final = re.compile(r"(?:metadata-store:)?(?:etcd|oxia)\b", re.IGNORECASE)
 
 NOT_SEEN: Final = (
@@ -61,8 +62,9 @@ def _now() -> datetime:
         Exit.FAILED: "the store did not answer",
         Exit.USAGE: "a URI, an identity or a journal that cannot be used",
         Exit.FOUND: "not frozen: an attempt was let pass",
-        Exit.UNDECIDABLE: "rights taken, but not everywhere, or not as everybody, seen to be refused",
-        Exit.REFUSED: "not confirmed; a layout, root or identity that cannot be frozen",
+        Exit.UNDECIDABLE: "rights taken, but not everywhere, or not as everybody, seen to be refused; or the identity "
+        "may be the bookies' own",
+        Exit.REFUSED: "not confirmed; a store or identity that cannot be frozen",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
     epilog=f"Example: {AUTH_VARIABLE}=bkmeta:secret bkmeta freeze --metadata zk+hierarchical://zk1:2181/ledgers",
@@ -82,13 +84,13 @@ def freeze_command(uri: str, confirm: str | None, journal: Path | None, **shared
     auth = _identity(uri)
     with open_store(uri, writable=True, auth=auth) as opened:
         run = _Run(opened, auth, journal or _folder(uri), uri)
-        freeze.demand_layout(run.store, run.root, _named(opened))
+        layout = freeze.demand_layout(run.store, run.root, _named(opened))
 
         def propose(past: freeze.Past | None) -> freeze.Proposal:
-            return freeze.propose_freeze(run.store, run.root, run.identity, past)
+            return freeze.propose_freeze(run.store, run.root, run.identity, past, layout=layout)
 
         waiting = run.make("freeze", propose, confirm)
-        sys.exit(output.show(waiting or run.holds(propose(freeze.read_past(run.folder, run.root)))))
+        sys.exit(output.show(waiting or run.holds(propose(freeze.read_past(run.folder, run.root)), layout)))
 
 
 @click.command(
@@ -225,10 +227,10 @@ class _Run:
             "notes": list(proposal.notes),
         }
 
-    def holds(self, left: freeze.Proposal) -> Result:
+    def holds(self, left: freeze.Proposal, layout: Layout) -> Result:
         """Say whether the freeze holds: what the rights are, and what was refused without our identity."""
         state = frozen.is_frozen(self.store, self.root)
-        trials, silent = self._trials()
+        trials, silent = self._trials(layout)
         tried_as = sorted({trial.principal for trial in trials})
         untried = sorted({*frozen.principals(self.store, self.root, self.identity)} - {*tried_as})
         verdict, code = _judged(state, trials, silent, untried)
@@ -273,7 +275,7 @@ class _Run:
             },
         )
 
-    def _trials(self) -> tuple[list["_Trial"], list[str]]:
+    def _trials(self, layout: Layout) -> tuple[list["_Trial"], list[str]]:
         """Try on each server that the URI names, as nobody and as the bookies; return also who did not answer."""
         bookie = store_auth(BOOKIE_AUTH_VARIABLE)
         trials, silent = [], []
@@ -282,7 +284,7 @@ class _Run:
             try:
                 for auth in (None, bookie) if bookie else (None,):
                     with open_store(address, writable=True, auth=auth, patience_s=_SERVER_PATIENCE_S) as stranger:
-                        proof = frozen.prove(stranger.store, self.store, self.root)
+                        proof = frozen.prove(stranger.store, self.store, self.root, layout)
                     trials.append(_Trial(server, _principal(auth) if auth else frozen.WORLD, proof))
             except UnavailableError:
                 silent.append(server)
@@ -333,8 +335,10 @@ def _judged(
             why = "it ignores rights (skipACL), or the principal is its super user"
             let = f"{trial.server} let {trial.principal} {trial.proof.allowed[0]}"
             return f"NOT FROZEN: {let}: {why}", Exit.FOUND
-    if not state.frozen:
+    if state.open:
         return f"NOT FROZEN: {'; '.join([*state.open, *state.unknown])}", Exit.FOUND
+    if state.unknown:
+        return f"the rights are taken, but that they hold cannot be told: {'; '.join(state.unknown)}", Exit.UNDECIDABLE
     unseen = [f"{server} did not answer" for server in silent]
     unseen += [f"{trial.server}: {what}" for trial in trials for what in trial.proof.failed]
     if unseen:
@@ -368,7 +372,11 @@ def _principal(auth: tuple[str, str]) -> str:
 
 
 def _named(opened: OpenStore) -> Layout | None:
-    return Layout(opened.layout_hint) if opened.layout_hint else None
+    if opened.layout_hint:
+        return Layout(opened.layout_hint)
+    # Pulsar's driver never reads LAYOUT when it lists: it looks into the folders of both trees.
+    pulsar = opened.uri.strip().lower().startswith(_PULSAR) and opened.store.get(opened.root + LAYOUT) is None
+    return Layout.HIERARCHICAL if pulsar else None
 
 
 def _folder(uri: str) -> Path:

@@ -45,7 +45,6 @@ LEDGERS_ONLY: Final = "This brings ledgers back, not topics: the upper layer's o
 _ANSWER_S: Final = 5.0
 _PATIENCE_S: Final = 10.0
 _ASKED_AT_ONCE: Final = 16
-_LAYOUTS_TO_FREEZE: Final = ("hierarchical", "longhierarchical")
 _COLLECT: Final = "on each bookie's host: bkmeta collect --bookie-conf bk_server.conf --out inventory/BOOKIE"
 
 
@@ -192,12 +191,14 @@ def _stop_order(report: "Report") -> list[str]:
 
 
 def _following(report: "Report", uri: str, inventories: Sequence[str]) -> str:
+    from backends.registry import parse_store_uri  # noqa: PLC0415 - as above
+
     frozen = report.freeze is not None and report.freeze.frozen
     given = [word for path in inventories for word in ("--inventory", path)]
     recover = shlex.join(["bkmeta", "recover", *given, "--metadata", uri, "--out", "plan"])
     lacking = report.level == "critical" or bool(report.counts.get("ledgers_absent"))
     if report.level == "critical" and not frozen:
-        if report.root == "present" and report.layout in _LAYOUTS_TO_FREEZE:
+        if report.layout is not None and parse_store_uri(uri).kind == "zookeeper":
             return f"{AUTH_VARIABLE}=bkmeta:SECRET {shlex.join(['bkmeta', 'freeze', '--metadata', uri])}"
         stop = "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then "
         return stop + (recover if inventories else _COLLECT)

@@ -31,13 +31,13 @@ def _of(text: str) -> dict[str, set[str]]:
 @given(RIGHTS, st.sampled_from(sorted(TAKEN)))
 def test_closing_takes_and_never_gives(rights: str, key: str) -> None:
     """Only our identity may do what a freeze forbids; all others have at most what they had; again changes nothing."""
-    after = frozen.closed(rights, key, OURS)
+    after = frozen.closed(rights, frozen.KEPT[key], OURS)
     had, has = _of(rights), _of(after)
     assert has.pop(OURS) == set("cdrwa")
     for principal, perms in has.items():
         assert perms <= had[principal]
         assert TAKEN[key] not in perms
-    assert frozen.closed(after, key, OURS) == after
+    assert frozen.closed(after, frozen.KEPT[key], OURS) == after
 
 
 @given(st.lists(RIGHTS.map(lambda text: f"{text},world:anyone:cdrwa"), min_size=6, max_size=6), st.data())

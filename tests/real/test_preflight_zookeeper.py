@@ -172,7 +172,7 @@ def test_a_restored_cluster(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every ledger listed again, in a store younger than the bookies: a WARNING, and no ledger is missed."""
+    """Every ledger listed again, in a store younger than the bookies with their instance id: OK, and it is said."""
     store = ZooKeeperStore(zookeeper_server.hosts)
     keys = [root + ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)) for ledger in range(LEDGERS)]
     for at in range(0, LEDGERS, 1_000):
@@ -180,18 +180,18 @@ def test_a_restored_cluster(
     store.close()
     uri = f"zk://{zookeeper_server.hosts}{root}"
     result = run(capsys, "preflight", "--metadata", uri, *inventories(tmp_path, "new"), "--json").result
-    assert (result["exit_code"], result["level"]) == (3, "warning")
+    assert (result["exit_code"], result["level"]) == (0, "ok")
     assert result["counts"]["ledgers_absent"] == 0
-    assert {f["subject"] for f in result["findings"] if f["level"] == "warning"} == {"instance", "layout"}
+    assert {f["subject"] for f in result["findings"] if "made anew" in f["text"]} == {"instance", "layout"}
 
 
 def test_no_root(zookeeper_server: ZooKeeperServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A root that does not exist: CRITICAL, and what is said next does not need a root."""
+    """A root that does not exist: CRITICAL, and what comes next makes it, frozen."""
     uri = f"zk+longhierarchical://{zookeeper_server.hosts}/nowhere"
     done = run(capsys, "preflight", "--metadata", uri, *inventories(tmp_path, "new"))
     assert done.code == 3
     assert "CRITICAL: /nowhere does not exist, and the bookies hold 5000 ledgers" in done.out
-    assert "kill -STOP" in done.out.splitlines()[-1]
+    assert f"bkmeta freeze --metadata {uri}" in done.out.splitlines()[-1]
 
 
 def test_the_first_ten_minutes_come_before_any_connection() -> None:

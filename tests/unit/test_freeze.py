@@ -290,13 +290,90 @@ def test_a_frozen_root_may_be_applied_to_while_bookies_run(tmp_path: Path) -> No
         write("after")
 
 
-def test_no_root_is_nothing_to_freeze() -> None:
-    """A root that is not there is refused, and never made: with some drivers an empty one deletes everything."""
+def _no_root() -> MemoryStore:
     store = MemoryStore()
-    with pytest.raises(GuardRefusedError, match="does not exist") as refused:
-        freeze.propose_freeze(store, ROOT, OURS)
-    assert refused.value.exit_code == 5
-    assert store.dump() == {}
+    store.write([Write("/unrelated", b"")])
+    return store
+
+
+def test_a_root_that_is_gone_is_made_frozen_at_once(tmp_path: Path) -> None:
+    """One transaction makes root, folders and locks, closed, and where bookies register, open; thaw opens all."""
+    store = _no_root()
+    proposal = freeze.propose_freeze(store, ROOT, OURS)
+    assert "does not exist" in proposal.notes[0]
+    assert store.dump() == {"/unrelated": b""}
+    _freeze(store, tmp_path)
+    made = [store.get(frozen.at(ROOT, change.key)) for change in proposal.changes]
+    assert len({held.created_txn for held in made if held is not None}) == 1
+    assert frozen.is_frozen(store, ROOT).frozen
+    rights = _rights(store)
+    assert rights[ROOT] == f"world:anyone:ra,{OURS}:cdrwa"
+    assert {rights[f"{ROOT}/available"], rights[f"{ROOT}/available/readonly"]} == {OPEN}
+    store.write([Write(f"{ROOT}/00/0000/L0007", b"record")])
+    _thaw(store, tmp_path)
+    assert set(_rights(store).values()) == {OPEN}
+    assert store.dump()[f"{ROOT}/00/0000/L0007"] == b"record"
+    assert f"{ROOT}/000" not in _rights(store)
+
+
+def test_death_while_a_root_is_made_is_gone_on_with(tmp_path: Path) -> None:
+    """Killed at any call, the root is absent or frozen whole, and the same hash ends as if never killed."""
+    whole = _no_root()
+    confirmed = _freeze(whole, tmp_path / "whole")
+    rights = _rights(whole)
+    died = 0
+    for call in range(40):
+        for after in (False, True):
+            store, folder = _no_root(), tmp_path / f"{call}-{after}"
+            try:
+                _freeze(FaultyControlledStore(store, {call: Fault(CrashError(), after)}), folder, confirmed)
+            except CrashError:
+                died += 1
+                assert store.get(ROOT) is None or frozen.is_frozen(store, ROOT).frozen
+                _freeze(store, folder, confirmed)
+            assert _rights(store) == rights
+            _thaw(store, folder)
+            assert set(_rights(store).values()) == {OPEN}
+    assert died > 10
+
+
+def test_a_flat_root_is_closed_itself(tmp_path: Path) -> None:
+    """Ledgers stand in the root: READ and CREATE go there, no folder is made, and all comes back, the root last."""
+    store = MemoryStore()
+    nodes = {"/LAYOUT": layout_bytes(Layout.FLAT), "/available/readonly": b"", "/idgen": b"", "/L0000000007": b"record"}
+    store.write([Write(ROOT + key, value) for key, value in nodes.items()])
+    before = _rights(store)
+    past = freeze.Past()
+    with audit.Journal.open(tmp_path, freeze.binding(ROOT), resume=True, now=_now, replay=past.replay) as journal:
+        proposal = freeze.propose_freeze(store, ROOT, OURS, past, layout=Layout.FLAT)
+        assert [change.key for change in proposal.changes] == ["/underreplication/locks", "/idgen", "/"]
+        freeze.carry_out(proposal, store, journal)
+    assert frozen.is_frozen(store, ROOT) == frozen.FreezeState(
+        frozen.State.FROZEN, identity=OURS, replication_disabled=True
+    )
+    assert _rights(store)[ROOT] == f"world:anyone:a,{OURS}:cdrwa"
+    assert not {f"{ROOT}/00", f"{ROOT}/000"} & set(store.dump())
+    held = store.get_acl(ROOT)
+    assert held is not None
+    store.set_acl(ROOT, f"world:anyone:ra,{OURS}:cdrwa", expected=held.version)
+    assert frozen.is_frozen(store, ROOT).state is frozen.State.PARTLY
+    store.set_acl(ROOT, held.acl, expected=held.version + 1)
+    again = freeze.read_past(tmp_path, ROOT)
+    assert again is not None
+    assert [change.key for change in freeze.propose_thaw(store, ROOT, again).changes][-1] == "/"
+    _thaw(store, tmp_path)
+    assert before.items() <= _rights(store).items()
+
+
+def test_the_only_one_who_registers_bookies_is_the_bookies(tmp_path: Path) -> None:
+    """Frozen by an identity without which nobody could register, what others may read says nothing: not known."""
+    store = _cluster()
+    for key in store.dump():
+        store.set_acl(key, f"{OURS}:cdrwa,world:anyone:r", expected=0)
+    _freeze(store, tmp_path)
+    state = frozen.is_frozen(store, ROOT)
+    assert (state.state, state.open) == (frozen.State.UNKNOWN, ())
+    assert "register a bookie" in state.unknown[0]
 
 
 @pytest.mark.parametrize(
@@ -375,25 +452,30 @@ def test_a_journal_of_another_root_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "named", "error"),
+    ("stored", "named", "layout"),
     [
-        (layout_bytes(Layout.FLAT), None, GuardRefusedError),
-        (layout_bytes(Layout.LEGACY), None, GuardRefusedError),
-        (None, Layout.LONGLONGHIERARCHICAL, GuardRefusedError),
-        (None, None, InputError),
-        (b"nonsense", None, InputError),
-        (layout_bytes(Layout.HIERARCHICAL), Layout.LONGHIERARCHICAL, InputError),
+        (layout_bytes(Layout.FLAT), None, Layout.FLAT),
+        (layout_bytes(Layout.LEGACY), None, Layout.LEGACY),
+        (None, Layout.LONGLONGHIERARCHICAL, Layout.LONGLONGHIERARCHICAL),
+        (layout_bytes(Layout.LONGHIERARCHICAL), Layout.LONGLONGHIERARCHICAL, Layout.LONGHIERARCHICAL),
+        (b"nonsense", Layout.FLAT, Layout.FLAT),
+        (None, None, None),
+        (b"nonsense", None, None),
+        (layout_bytes(Layout.HIERARCHICAL), Layout.LONGHIERARCHICAL, None),
     ],
 )
-def test_layouts_that_a_freeze_is_not_known_to_hold_for(
-    stored: bytes | None, named: Layout | None, error: type[Exception]
+def test_the_layout_is_known_before_anything_is_frozen(
+    stored: bytes | None, named: Layout | None, layout: Layout | None
 ) -> None:
-    """Flat and other layouts are refused; a layout that nothing or two things say is a usage error."""
+    """LAYOUT or the URI says it; what nothing says, or two things say differently, is a usage error."""
     store = MemoryStore()
     if stored is not None:
         store.write([Write(f"{ROOT}/LAYOUT", stored)])
-    with pytest.raises(error):
-        freeze.demand_layout(store, ROOT, named)
+    if layout is None:
+        with pytest.raises(InputError):
+            freeze.demand_layout(store, ROOT, named)
+    else:
+        assert freeze.demand_layout(store, ROOT, named) is layout
 
 
 def test_a_damaged_layout_does_not_keep_from_freezing() -> None:
