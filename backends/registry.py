@@ -8,7 +8,8 @@
     zk://, zk+null://                                    ZooKeeper    the path          what LAYOUT says
     metadata-store:zk:h1:2181,h2:2181/chroot             ZooKeeper    /chroot/ledgers   what LAYOUT says
     etcd://host:2379/root                                not yet
-    zkfiles:///dir, etcdfile:///file, catalog:///dir     not yet
+    zkfiles:///dir, etcdfile:///file                     not yet
+    catalog:///dir                                       not here: `reconcile.stores`
     metadata-store:etcd:…, metadata-store:oxia://…       never: Pulsar keeps other keys there
 
 Source: bookkeeper-metadata §2.1; Apache Pulsar, metadataServiceUri and metadataStoreUrl.
@@ -36,7 +37,7 @@ _REFUSALS: Final = {
     "etcd": "etcd is not read by this version; ZooKeeper is",
     "zkfiles": "ZooKeeper's snapshots and logs are not read by this version; a live ZooKeeper is",
     "etcdfile": "etcd's snapshots are not read by this version; a live ZooKeeper is",
-    "catalog": "a catalog is not read as a store by this version; name its folder where a catalog is asked for",
+    "catalog": "a catalog is a copy of a store; name the store itself",
     "zk+ms": "the ledger manager 'ms' keeps its records in a store of its own, which is not supported",
 }
 _PULSAR_REFUSALS: Final = {

@@ -70,17 +70,23 @@ def store_auth(variable: str = AUTH_VARIABLE) -> tuple[str, str] | None:
 
 
 @contextmanager
-def connected(uri: str, output: Output, *, writable: bool = False) -> "Iterator[OpenStore]":
+def connected(uri: str, output: Output, *, writable: bool = False, at: str | None = None) -> "Iterator[OpenStore]":
     """Give the store of a URI, opened as whom the environment names, and close it afterwards.
+
+    Args:
+        uri: a store's or a catalog's.
+        output: is told of the connecting.
+        writable: whether writes pass.
+        at: the point in time to be shown; None: the latest.
 
     Raises:
         UnsupportedStoreError: the URI is malformed, or of a store that is not read.
         UnavailableError: it does not answer.
     """
-    from backends.registry import open_store  # noqa: PLC0415 - kazoo, only where a store is opened
+    from reconcile.stores import open_store  # noqa: PLC0415 - kazoo, only where a store is opened
 
     with output.progress("connecting to the store", "stores"):
-        opened = open_store(uri, writable=writable, auth=store_auth())
+        opened = open_store(uri, writable=writable, at=at, auth=store_auth())
     with opened:
         yield opened
 

@@ -104,13 +104,13 @@ def _result(verdict: str, code: int, *, following: str, **more: Any) -> Result: 
 
 def _examined(uri: str, inventories: Sequence[str], confs: Sequence[Path], addresses: Sequence[str]) -> Result:
     # All after the first ten minutes are printed: pyarrow alone takes longer than printing them.
-    from backends.registry import open_store, parse_store_uri  # noqa: PLC0415
     from reconcile import preflight as engine  # noqa: PLC0415
     from reconcile import settings  # noqa: PLC0415
+    from reconcile.stores import demand_store_uri, open_store  # noqa: PLC0415
     from recovery.codecs.store import Layout  # noqa: PLC0415
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
-    parse_store_uri(uri)
+    demand_store_uri(uri)
     opened_inventories = [open_dataset(path, "inventory") for path in inventories]
     with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="http") as pool:
         asked = pool.map(settings.ask, addresses)

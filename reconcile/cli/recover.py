@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from backends.registry import OpenStore, parse_store_uri
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FILE,
@@ -28,6 +27,7 @@ from reconcile.reasons import in_words
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
+    from backends.registry import OpenStore
     from reconcile.apply import Applied
     from recovery.codecs.store import Layout
     from recovery.dataset import Dataset
@@ -55,15 +55,19 @@ def _some(names: list[str]) -> str:
     epilog="Example: BKMETA_ZK_AUTH=me:secret bkmeta capture --metadata zk+hierarchical://zk1:2181/ledgers --out cat",
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
+@click.option(
+    "--at", metavar="ZXID|TIME", help="A point in time: a transaction number or an ISO 8601 time. [default: the latest]"
+)
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the catalog; it will hold passwords.")
 @output_options
-def capture(uri: str, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click's options
+def capture(uri: str, at: str | None, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Read a metadata store into a catalog: every ledger's record, and the nodes beside them.
 
-    Run daily it is the cheapest insurance there is: `recover --snapshot catalog:///DIR` takes it.
+    Run daily it is the cheapest insurance there is: `recover --snapshot catalog:///DIR` takes it. Stores that remember
+    what happened (files of a ZooKeeper, etcd) give each ledger's history, too.
     """
     output = make_output(shared)
-    with broken_off(f"{out} is not a catalog yet: run the same command again"), connected(uri, output) as opened:
+    with broken_off(f"{out} is not a catalog yet: run the same command again"), connected(uri, output, at=at) as opened:
         summary = _capture(opened, out, output)
     complete, present = bool(summary["complete"]), summary["root"] == "present"
     ledgers, bad = summary["ledgers"], summary["unparsable"]
@@ -73,9 +77,15 @@ def capture(uri: str, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click
         "capture",
         verdict + (f"; {bad} records cannot be parsed" if bad else ""),
         Exit.UNDECIDABLE if not complete else Exit.DONE if present else Exit.FOUND,
-        counts={"ledgers": ledgers, "unparsable": bad, "nodes": summary["nodes"]},
-        coverage={"complete": complete, "root": summary["root"], "gaps": summary["gaps"]},
-        details=[f"not read: {gap}" for gap in summary["gaps"][:_SHOWN]],
+        counts={"ledgers": ledgers, "unparsable": bad, "nodes": summary["nodes"], "changes": summary["changes"]},
+        coverage={
+            **{name: summary[name] for name in ("complete", "root", "gaps", "notes", "txn")},
+            "at": summary["at"].isoformat(),
+        },
+        details=[
+            *(f"not read: {gap}" for gap in summary["gaps"][:_SHOWN]),
+            *(f"note: {note}" for note in summary["notes"][:_SHOWN]),
+        ],
         following="keep it somewhere else; after a loss, recover takes it: "
         + quoted("--snapshot", f"catalog://{out.resolve()}"),
         facts={"out": str(out), "layout": summary["layout"], "instance_id": summary["instance_id"]},
@@ -83,14 +93,14 @@ def capture(uri: str, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click
     sys.exit(output.show(result))
 
 
-def _capture(opened: OpenStore, out: Path, output: Output) -> Mapping[str, Any]:
+def _capture(opened: "OpenStore", out: Path, output: Output) -> Mapping[str, Any]:
     from recovery.capture import capture as run  # noqa: PLC0415 - not for --help
     from recovery.codecs.store import Layout  # noqa: PLC0415
     from recovery.dataset import DatasetWriter  # noqa: PLC0415
 
     named = Layout(opened.layout_hint) if opened.layout_hint else None
     with (
-        DatasetWriter(out, "catalog", binding={"uri": opened.uri}, secret=True) as writer,
+        DatasetWriter(out, "catalog", binding={"uri": opened.uri, "root": opened.root}, secret=True) as writer,
         output.progress("reading the store", "ledgers") as told,
     ):
         summary = run(opened.store, opened.root, named, writer, now=now, progress=throttled(told))
@@ -140,6 +150,7 @@ def recover(
     from reconcile import recover as job  # noqa: PLC0415 - not for --help
     from reconcile.plan import Passwords  # noqa: PLC0415
     from reconcile.report import plan_page, write_page  # noqa: PLC0415
+    from reconcile.stores import demand_store_uri  # noqa: PLC0415
     from recovery.codecs.store import Layout  # noqa: PLC0415
     from recovery.dataset import open_dataset, prepare  # noqa: PLC0415
     from recovery.spark import demand_spark, session  # noqa: PLC0415
@@ -148,7 +159,7 @@ def recover(
     if (uri is None) == (layout is None):
         raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
     if uri is not None:
-        parse_store_uri(uri)
+        demand_store_uri(uri)
     demand_spark()
     candidates = Passwords.of(read_passwords(passwords))
     expected = read_names(expect_bookies) if expect_bookies else None
@@ -299,6 +310,7 @@ def apply(
     """
     from reconcile import apply as engine  # noqa: PLC0415 - not for --help
     from reconcile.plans import overview  # noqa: PLC0415
+    from reconcile.stores import demand_store_uri  # noqa: PLC0415
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
     output = make_output(shared)
@@ -311,7 +323,7 @@ def apply(
         raise PlanError(
             str(plan), f"has no wave {wave}", "see its waves: bkmeta plan show; bkmeta plan split makes some"
         )
-    parse_store_uri(uri)
+    demand_store_uri(uri)
     _demand_confirmation(dataset, seen.hash, confirm)
     folder = journal or plan / "journal"
     more = [] if wave is None else ["--wave", str(wave)]

@@ -98,15 +98,15 @@ def _counted(count: int, plural: str) -> str:
 @output_options
 def doctor(uri: str | None, master: str, *, session: bool, without: bool, **shared: Any) -> None:  # noqa: ANN401
     """Say whether this installation is complete, and what to do about each thing that is missing."""
-    from backends.registry import open_store, parse_store_uri  # noqa: PLC0415 - not for --help
-    from reconcile.doctor import State, examine  # noqa: PLC0415
+    from reconcile.doctor import State, examine  # noqa: PLC0415 - not for --help
+    from reconcile.stores import demand_store_uri, open_store  # noqa: PLC0415
 
     if session and without:
         raise click.UsageError("--spark and --no-spark exclude each other")
     output = make_output(shared)
     connect: Callable[[], OpenStore] | None = None
     if uri is not None:
-        parse_store_uri(uri)  # what is misspelt is an error of usage, not a store that is down
+        demand_store_uri(uri)  # what is misspelt is an error of usage, not a store that is down
         named, auth = uri, store_auth()
         connect = lambda: open_store(named, auth=auth, patience_s=_PATIENCE_S)  # noqa: E731 - typed where it is declared
     with output.progress("looking", "checks") as told:

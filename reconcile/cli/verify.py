@@ -91,7 +91,7 @@ def verify(plan: Path, uri: str, sample: int | None, disks: dict[str, list[Path]
     Every entry is looked for where its bookie would serve it from, and its digest is checked with the password that
     stands in the record. Give every folder of a bookie, or the folder that they stand in.
     """
-    from backends.registry import open_store  # noqa: PLC0415 - not for --help
+    from reconcile.stores import open_store  # noqa: PLC0415 - not for --help
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
     output = make_output(shared)
@@ -245,8 +245,8 @@ def rehearse(
     The root must be absent, and is marked before anything else is written in it; or be the marked root of an earlier
     rehearsal of the same plan, which is gone on with. It stays, to be looked at, until --remove.
     """
-    from backends.registry import open_store  # noqa: PLC0415 - not for --help
-    from reconcile import rehearse as engine  # noqa: PLC0415
+    from reconcile import rehearse as engine  # noqa: PLC0415 - not for --help
+    from reconcile.stores import open_store  # noqa: PLC0415
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
     output = make_output(shared)

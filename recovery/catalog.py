@@ -1,0 +1,245 @@
+"""A catalog as the store that it was made from, read-only: what takes a store takes a capture.
+
+Ledgers are found by their bucket, other nodes by their path. Inner nodes of the ledgers' tree, which a catalog does not
+keep, are there again, empty. Only the names of children below them need more than a bucket: they are made from the keys
+of all ledgers, 48 bytes each, once.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, Final, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.errors import ReadOnlyStoreError, UnavailableError
+from backends.protocols import CHANGES, KEYS, Point, Versioned, Write
+from recovery.codecs.store import ROOT, Layout, ledger_keys, ledger_of
+from recovery.dataset import Dataset
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_STEP: Final = 100_000
+"""Changes held at a time."""
+
+
+class CatalogStore:
+    """A catalog as a `backends.protocols.ScannableStore`; every write raises.
+
+    Args:
+        dataset: of kind catalog.
+        root: key that the ledgers root has in this store, without a slash at its end.
+    """
+
+    def __init__(self, dataset: Dataset, root: str) -> None:
+        self._dataset = dataset
+        self._root = root
+        sources = dataset.read("sources").to_pylist()
+        self._source: dict[str, Any] = sources[0] if sources else {}
+        layout = self._source.get("layout")
+        self._layout = Layout(layout) if layout else None
+        self._nodes: pa.Table | None = None
+        self._names: npt.NDArray[np.bytes_] | None = None
+        self._closed = False
+
+    @property
+    def uri(self) -> str:
+        """Where the catalog is."""
+        return f"catalog://{self._dataset.path}"
+
+    @property
+    def layout(self) -> Layout | None:
+        """Of the store that it was made from; None: it had no root."""
+        return self._layout
+
+    def point(self) -> Point:
+        """Return the catalog's own point, gaps and notes."""
+        self._demand_open()
+        at = self._source.get("at")
+        gaps = self._source.get("gaps") or (["it is not said what was read"] if not self._source else [])
+        notes = self._source.get("notes") or []
+        return Point(self._source.get("txn"), None if at is None else _ms(at), tuple(gaps), tuple(notes))
+
+    def get(self, key: str) -> Versioned | None:
+        """Return one key."""
+        self._demand_open()
+        below = self._below(key)
+        if below is None:
+            above = self._present() and (key == ROOT or self._root.startswith(key + "/"))
+            return Versioned(b"", 0) if above else None
+        ledger = ledger_of(self._layout, below) if self._layout else None
+        if ledger is not None:
+            rows = self._dataset.read("ledgers", buckets=range(ledger.bucket, ledger.bucket + 1))
+            mine = pc.and_(pc.equal(rows["scope"], ledger.scope), pc.equal(rows["ledger"], ledger.ledger))
+            return _versioned(rows.filter(mine))
+        nodes = self._all_nodes()
+        held = _versioned(nodes.filter(pc.equal(nodes["path"], below)))
+        if held is None and ((below == ROOT and self._present()) or self._children(below)):
+            return Versioned(b"", 0)
+        return held
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        """Yield keys in the given order, without rights."""
+        for key in keys:
+            held = self.get(key)
+            yield key, None if held is None else replace(held, acl=None)
+
+    def children(self, key: str) -> list[str] | None:
+        """Return the names directly below a key; None if it is absent."""
+        self._demand_open()
+        below = self._below(key)
+        if below is None:
+            if self.get(key) is None:
+                return None
+            return [self._root[len(key.rstrip("/")) + 1 :].split("/")[0]]
+        names = self._children(below)
+        return names if names or self.get(key) is not None else None
+
+    def scan(self, root: str) -> Iterator[pa.RecordBatch]:
+        """Yield a key and all below it, as `KEYS`."""
+        self._demand_open()
+        for rows in self._tables():
+            batch = rows.filter(self._is_below(rows["key"], root)).combine_chunks()
+            yield from batch.to_batches()
+
+    def history(self, root: str) -> Iterator[pa.RecordBatch]:
+        """Yield what happened to ledgers' records, `txn` ascending."""
+        self._demand_open()
+        if self._layout is None:
+            return
+        txns = [batch["txn"].to_numpy() for batch in self._dataset.batches("history")]
+        if not txns:
+            return
+        ordered = np.sort(np.concatenate(txns))
+        edges = [*np.unique(ordered[::_STEP]).tolist(), int(ordered[-1]) + 1]
+        for low, high in pairwise(edges):
+            parts = []
+            for batch in self._dataset.batches("history"):
+                wanted = pc.and_(pc.greater_equal(batch["txn"], low), pc.less(batch["txn"], high))
+                parts.append(batch.filter(wanted))
+            rows = pa.concat_tables(parts).sort_by("txn")
+            rows = rows.append_column("key", self._ledger_keys(rows))
+            rows = rows.append_column("at_ms", _milliseconds(rows["at"])).select(CHANGES.names).cast(CHANGES)
+            yield from rows.filter(self._is_below(rows["key"], root)).combine_chunks().to_batches()
+
+    def write(self, changes: Sequence[Write]) -> list[int]:
+        """Refuse."""
+        self._refuse(f"{len(changes)} changes were asked for")
+
+    def raise_counter(self, key: str, beyond: int) -> int:
+        """Refuse."""
+        self._refuse(f"{key} was to be raised beyond {beyond}")
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._closed = True
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ReadOnlyStoreError(self.uri, what)
+
+    def _demand_open(self) -> None:
+        if self._closed:
+            raise UnavailableError(self.uri, "it was closed")
+
+    def _present(self) -> bool:
+        return self._source.get("root") != "missing"
+
+    def _below(self, key: str) -> str | None:
+        """Return a key as the catalog has it; None where it is not in the catalog's root."""
+        if key == (self._root or ROOT):
+            return ROOT
+        return key[len(self._root) :] if key.startswith(self._root + "/") else None
+
+    def _is_below(self, keys: Any, root: str) -> Any:  # noqa: ANN401 - Arrow columns
+        prefix = root.rstrip("/")
+        return pc.or_(pc.equal(keys, root), pc.starts_with(keys, prefix + "/"))
+
+    def _ledger_keys(self, rows: pa.Table) -> pa.Array:
+        if self._layout is None:
+            return pa.array([], pa.string())
+        keys = ledger_keys(self._layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy())
+        return pc.binary_join_element_wise(self._root, keys, "") if self._root else keys
+
+    def _tables(self) -> Iterator[pa.Table]:
+        """Yield all that the catalog has, as `KEYS`."""
+        for rows in self._dataset.batches("nodes"):
+            paths = rows["path"]
+            if self._root:
+                named = pc.binary_join_element_wise(self._root, paths, "")
+                paths = pc.if_else(pc.equal(paths, ROOT), self._root, named)
+            yield _keys(rows, paths)
+        for rows in self._dataset.batches("ledgers"):
+            yield _keys(rows, self._ledger_keys(rows))
+
+    def _all_nodes(self) -> pa.Table:
+        if self._nodes is None:
+            self._nodes = self._dataset.read("nodes")
+        return self._nodes
+
+    def _children(self, below: str) -> list[str]:
+        """Return the names directly below a key as the catalog has it."""
+        names = self._sorted()
+        start = (below.rstrip("/") + "/").encode()
+        found = []
+        at = int(np.searchsorted(names, start))
+        while at < len(names) and (name := bytes(names[at])).startswith(start):
+            child = name[len(start) :].split(b"/")[0]
+            if child:
+                found.append(child.decode())
+            # Between a key and what is below it others may stand; then to what is behind that: "0" comes after "/".
+            own = bytes(names[at]) == start + child
+            at = at + 1 if own else int(np.searchsorted(names, start + child + b"0"))
+        return sorted(set(found))
+
+    def _sorted(self) -> "npt.NDArray[np.bytes_]":
+        if self._names is None:
+            root = len(self._root)
+            columns = [pc.utf8_slice_codeunits(rows["key"], root).cast(pa.binary()) for rows in self._tables()]
+            found = [np.array(column.to_pylist(), np.bytes_) for column in columns if len(column)]
+            self._names = np.sort(np.concatenate(found)) if found else np.zeros(0, "S1")
+        return self._names
+
+
+def _keys(rows: pa.Table, keys: Any) -> pa.Table:  # noqa: ANN401 - an Arrow column
+    columns = {
+        "key": keys,
+        "value": rows["raw"],
+        **{name: rows[name] for name in ("version", "acl", "created_txn", "changed_txn")},
+        "created_ms": _milliseconds(rows["created_at"]),
+        "changed_ms": _milliseconds(rows["changed_at"]),
+        "owner": pc.fill_null(rows["owner"], 0) if "owner" in rows.column_names else _nothing(rows, 0),
+        "children_created": rows["children_created"] if "owner" in rows.column_names else _nothing(rows, None),
+    }
+    return pa.table(columns, schema=KEYS)
+
+
+def _nothing(rows: pa.Table, value: int | None) -> pa.Array:
+    return pa.nulls(rows.num_rows, pa.int64()) if value is None else pa.array(np.full(rows.num_rows, value))
+
+
+def _milliseconds(times: Any) -> Any:  # noqa: ANN401 - Arrow columns
+    return pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64())
+
+
+def _ms(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _versioned(rows: pa.Table) -> Versioned | None:
+    if not rows.num_rows:
+        return None
+    (row,) = rows.slice(0, 1).to_pylist()
+    return Versioned(
+        value=row["raw"],
+        version=row["version"],
+        created_txn=row["created_txn"],
+        changed_txn=row["changed_txn"],
+        created_ms=None if row["created_at"] is None else _ms(row["created_at"]),
+        changed_ms=None if row["changed_at"] is None else _ms(row["changed_at"]),
+        owner=row.get("owner") or 0,
+        children_created=row.get("children_created"),
+        acl=row["acl"],
+    )
