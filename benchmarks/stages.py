@@ -107,7 +107,7 @@ def index(folder: str, scratch: str) -> dict[str, Any]:
     from recovery.collect.damage import DamageLog  # noqa: PLC0415
     from recovery.collect.facts import Interned  # noqa: PLC0415
     from recovery.collect.holdings import Grouper, runs_of  # noqa: PLC0415
-    from recovery.collect.interleaved import IndexReader, find_files  # noqa: PLC0415
+    from recovery.collect.interleaved import IndexReader, find_files, first_level  # noqa: PLC0415
     from recovery.collect.reading import Meter  # noqa: PLC0415
 
     def work() -> Mapping[str, Any]:
@@ -116,7 +116,7 @@ def index(folder: str, scratch: str) -> dict[str, Any]:
             damage = DamageLog(writer, BOOKIES[0], 0)
             reader = IndexReader(Meter(None, lambda _progress: None), damage, Interned())
             grouper = Grouper()
-            for piece in reader.read(find_files([Path(folder)], damage)):
+            for piece in reader.read(find_files(first_level([Path(folder)], damage), damage)):
                 grouper.feed(runs_of(piece.ledger, piece.entry))
                 ledgers += len(piece.facts)
             grouper.end()

@@ -132,6 +132,16 @@ class SparkError(RecoveryError):
         return f"Spark failed: {self.problem}; {self.remedy}"
 
 
+class ProcessLostError(RecoveryError):
+    """A process that worked for this one was killed."""
+
+    def __str__(self) -> str:
+        return (
+            "a process that read index files was killed, perhaps because memory ran out; run it again with "
+            "--processes 1, or where there is more memory"
+        )
+
+
 class InputError(RecoveryError):
     """What the operator named cannot be used as it is.
 

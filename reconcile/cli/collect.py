@@ -1,5 +1,6 @@
 """The command that runs on a bookie's own host: collect."""
 
+import os
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -13,6 +14,8 @@ from reconcile.cli.options import FILE, FOLDER, make_output, now, output_options
 from reconcile.cli.output import Result, broken_off, throttled
 
 _SHOWN: Final = 5
+_PROCESSES: Final = 2
+"""More hardly help, and a live bookie needs the rest."""
 
 
 @click.command(
@@ -35,6 +38,12 @@ _SHOWN: Final = 5
 @click.option(
     "--max-mb-s", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most N MB are read in a second."
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"That read index files at the same time. [default: {_PROCESSES}, or the cores, if fewer]",
+)
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the inventory, not on the bookie's disks.")
 @output_options
 def collect(
@@ -46,6 +55,7 @@ def collect(
     passwords: Path | None,
     deep: bool,  # noqa: FBT001 - click's option
     max_mb_s: float | None,
+    processes: int | None,
     out: Path,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -74,6 +84,7 @@ def collect(
         passwords=read_passwords(passwords),
         max_mb_s=max_mb_s,
         deep=deep,
+        processes=processes or min(_PROCESSES, len(os.sched_getaffinity(0))),
     )
     again = f"{out} is not an inventory yet: run the same command again"
     with broken_off(again), output.progress("collecting", "bytes") as told:

@@ -20,7 +20,7 @@ from reconcile.cli.options import AUTH_VARIABLE
 from reconcile.cli.output import Output
 from reconcile.errors import ReconcileError
 from recovery import __version__
-from recovery.errors import DiskError, RecoveryError, SparkError
+from recovery.errors import DiskError, ProcessLostError, RecoveryError, SparkError
 
 COMMANDS: Final = {
     "preflight": ("reconcile.cli.preflight:preflight", "The first ten minutes, and whether data can be deleted now."),
@@ -43,7 +43,7 @@ DEBUG_VARIABLE: Final = "BKMETA_DEBUG"
 """Environment variable: where it is set, every error is followed by its traceback."""
 
 _PACKAGES: Final = ("backends", "reconcile", "recovery")
-_FAILURES: Final = (DiskError, SparkError)
+_FAILURES: Final = (DiskError, ProcessLostError, SparkError)
 """Errors of `recovery` that are nobody's input."""
 _REMEDIES: Final = (
     (UnavailableError, "see that its servers run, and that the address is right"),

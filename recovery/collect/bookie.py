@@ -15,16 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.codecs import entry_log, journal
-from recovery.collect.damage import DamageLog
+from recovery.collect.damage import DamageLog, Unread
 from recovery.collect.db import LEDGERS, LOCATIONS, Database, read_database
 from recovery.collect.facts import FACT_WIDTH, Interned
 from recovery.collect.folders import Disks, Folder, Place, Role, survey
 from recovery.collect.holdings import GROUP_WIDTH, Ints, joined, less, to_groups, to_rows
 from recovery.collect.index import Found, IndexTaker
-from recovery.collect.interleaved import IndexReader, find_files
+from recovery.collect.interleaved import Pages, first_level
 from recovery.collect.journals import Journal, JournalFacts, find_journals, read_journals
 from recovery.collect.logs import Scanned, decimal_name, find_logs, scan_unlisted
 from recovery.collect.merge import Beside, IndexSource, Merge
+from recovery.collect.processes import Setup, take_all
 from recovery.collect.reading import Meter, Progress
 from recovery.collect.records import HEAD_WIDTH, SIZE_COLUMN, RecordFile, RecordFiles, locate
 from recovery.collect.spool import Spool
@@ -48,6 +49,7 @@ class CollectOptions:
         passwords: that may have made HMACs; the empty one is always tried.
         max_mb_s: at most so many million bytes are read in a second; None: as fast as it goes.
         deep: every location is confirmed and every entry log gone through, not only where there is doubt.
+        processes: that read index files at the same time, at most.
     """
 
     ledger_dirs: tuple[Path, ...]
@@ -57,13 +59,14 @@ class CollectOptions:
     passwords: tuple[bytes, ...] = ()
     max_mb_s: float | None = None
     deep: bool = False
+    processes: int = 1
 
     def __repr__(self) -> str:
         """Without the passwords: a value may land in a log."""
         return (
             f"CollectOptions(ledger_dirs={self.ledger_dirs}, index_dirs={self.index_dirs}, "
             f"journal_dirs={self.journal_dirs}, bookie_id={self.bookie_id!r}, max_mb_s={self.max_mb_s}, "
-            f"deep={self.deep})"
+            f"deep={self.deep}, processes={self.processes})"
         )
 
 
@@ -184,8 +187,8 @@ class _Run:
         self._journal_facts = JournalFacts()
         self._scanned = Scanned((), -1)
         self._sources: list[IndexSource] = []
-        self._reader = IndexReader(meter, damage, self._secrets)
-        self._takers: list[IndexTaker] = []
+        self._index_bytes: dict[int, int] = {}
+        self._known: list[Ints] = []
         self._merge: Merge | None = None
         self._ledger_folders = _folders(disks, Role.LEDGER)
         self._index_folders = _folders(disks, Role.INDEX)
@@ -240,27 +243,44 @@ class _Run:
         self._journal_facts = read_journals(self._journals, groups, applied, self._meter, self._damage)
         self._meter.end()
 
-    def _read_index(self, found: Found) -> None:
+    def _read_index(self, found: Found[Spool]) -> None:
         dirty = self._disks.dirty
         unclean = dirty or (dirty is None and self._journal_facts.behind_mark)
         every = bool(unclean or self._options.deep)
         self._meter.begin("index")
         folders = [folder.path for folder in self._index_folders]
         self._sources = [IndexSource(path, is_database=False) for path in folders]
-        taker = IndexTaker(self._record_files(self._ledger_folders), found, every=every)
-        for piece in self._reader.read(find_files(folders, self._damage)):
-            taker.take(piece)
-        taker.end()
-        self._reader.tell_cut()
-        self._takers.append(taker)
+        self._read_files(folders, found, every=every)
         for database, logs in self._databases():
             taker = IndexTaker(self._record_files(logs), found, every=every)
             self._sources.append(IndexSource(database.folder / LOCATIONS, is_database=True))
             for piece in read_database(database, self._meter, self._damage, self._secrets):
                 taker.take(piece)
             taker.end()
-            self._takers.append(taker)
+            self._known.append(taker.known())
         self._meter.end()
+
+    def _read_files(self, folders: Sequence[Path], found: Found[Spool], *, every: bool) -> None:
+        setup = Setup(self._log_files(self._ledger_folders), self._options.passwords, every)
+        pages, known, told = Pages(), [np.empty(0, np.int64)], set[Unread]()
+        for taken in take_all(first_level(folders, self._damage), setup, self._meter, self._options.processes):
+            found.groups.add(taken.found.groups.all())
+            found.heads.add(taken.found.heads.all())
+            found.facts.add(taken.facts(self._secrets))
+            found.dangling.add(taken.found.dangling.all())
+            known.append(taken.known)
+            pages.absorb(taken.pages)
+            for number, size in taken.folders.items():
+                self._index_bytes[number] = self._index_bytes.get(number, 0) + size
+            for one in taken.damage:
+                # What is wrong with an entry log is seen once in every unit.
+                if one.ledger is None and one in told:
+                    continue
+                self._damage.add(one)
+                if one.ledger is None:
+                    told.add(one)
+        pages.tell_cut(self._damage)
+        self._known.append(np.unique(np.concatenate(known)))
 
     def _databases(self) -> Iterator[tuple[Database, Sequence[Folder]]]:
         """Yield the databases, with the ledger folders that their locations may lie in, the likeliest first."""
@@ -276,25 +296,26 @@ class _Run:
             logs = sorted(self._ledger_folders, key=lambda f: f not in paired)
             yield Database(folder.path, len(self._sources), number, of), logs
 
-    def _record_files(self, folders: Sequence[Folder]) -> RecordFiles:
+    def _log_files(self, folders: Sequence[Folder]) -> dict[int, list[RecordFile]]:
         files: dict[int, list[RecordFile]] = {}
         for folder in folders:
             for log_id, found in self._logs[folder.path].items():
                 files.setdefault(log_id, []).extend(found)
+        return files
+
+    def _record_files(self, folders: Sequence[Folder]) -> RecordFiles:
+        files = self._log_files(folders)
         return RecordFiles(files, self._meter, self._damage, self._options.passwords, decimal_name)
 
-    def _known(self) -> list[Ints]:
-        return [np.unique(np.concatenate([np.empty(0, np.int64), *taker.known])) for taker in self._takers]
-
     def _doubled(self) -> Ints:
-        ledgers, times = np.unique(np.concatenate(self._known()), return_counts=True)
+        ledgers, times = np.unique(np.concatenate(self._known), return_counts=True)
         return ledgers[times > 1]
 
     def _scan_logs(self, groups: Spool) -> None:
         files = [file for logs in self._logs.values() for found in logs.values() for file in found]
         files.sort(key=lambda file: file.path)
         hidden = np.fromiter(self._damage.ledgers, np.int64, len(self._damage.ledgers))
-        known = np.setdiff1d(np.concatenate(self._known()), hidden)
+        known = np.setdiff1d(np.concatenate(self._known), hidden)
         self._meter.begin("logs", len(files), sum(file.size for file in files))
 
         def take(found: KeyedGroups) -> None:
@@ -347,8 +368,8 @@ class _Run:
     def _storage(self) -> str:
         databases = any(folder.databases for folder in self._index_folders)
         if databases:
-            return "mixed" if self._reader.bytes else "db"
-        return "interleaved" if self._reader.bytes else "none"
+            return "mixed" if self._index_bytes else "db"
+        return "interleaved" if self._index_bytes else "none"
 
     def _dir(self, place: Place) -> dict[str, object]:
         folder = place.folder
@@ -376,7 +397,7 @@ class _Run:
             case Role.INDEX:
                 number = next((n for n, f in enumerate(self._index_folders) if f == folder), -1)
                 rows = [folder.path / name for name in (LEDGERS, LOCATIONS)] if folder.databases else []
-                return self._reader.bytes.get(number, 0) + sum(map(_folder_size, rows))
+                return self._index_bytes.get(number, 0) + sum(map(_folder_size, rows))
 
 
 def _folders(disks: Disks, role: Role) -> list[Folder]:

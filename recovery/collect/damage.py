@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -47,6 +47,29 @@ class Unread:
     length: int | None = None
     ledger: int | None = None
     detail: str = ""
+
+
+class TakesDamage(Protocol):
+    """Takes pieces of damage, in any order."""
+
+    def add(self, found: Unread) -> None:
+        """Take one piece."""
+        ...
+
+
+@dataclass(slots=True)
+class Noted:
+    """Keeps damage for somebody else to take.
+
+    Attributes:
+        found: in the order in which it came.
+    """
+
+    found: list[Unread] = field(default_factory=list)
+
+    def add(self, found: Unread) -> None:
+        """Take one piece."""
+        self.found.append(found)
 
 
 @dataclass(slots=True)

@@ -11,13 +11,12 @@ Source: spec bookie-storage §2.5, §5.3.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from recovery.collect.holdings import Grouper, Ints, Mask, runs_of, starts_of, to_groups, to_rows
 from recovery.collect.records import DIGEST_COLUMN, SIZE_COLUMN, RecordFiles
-from recovery.collect.spool import Spool
 
 _BATCH: Final = 1 << 19
 """Slots that are confirmed at a time: enough ledgers that reads ascend through each log."""
@@ -42,28 +41,38 @@ class Piece:
     facts: Ints
 
 
+class TakesRows(Protocol):
+    """Takes rows of ledgers, in any order."""
+
+    def add(self, rows: Ints) -> None:
+        """Take rows."""
+        ...
+
+
+Rows_co = TypeVar("Rows_co", bound=TakesRows, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Found:
+class Found(Generic[Rows_co]):
     """Where findings go: groups, headers, facts, and groups of dangling slots, as rows of ledgers."""
 
-    groups: Spool
-    heads: Spool
-    facts: Spool
-    dangling: Spool
+    groups: Rows_co
+    heads: Rows_co
+    facts: Rows_co
+    dangling: Rows_co
 
 
 class IndexTaker:
     """Takes the pieces of an index whose locations lie in one space of log ids."""
 
-    def __init__(self, logs: RecordFiles, found: Found, *, every: bool) -> None:
+    def __init__(self, logs: RecordFiles, found: Found[TakesRows], *, every: bool) -> None:
         self._logs = logs
         self._found = found
         self._every = every
         self._grouper = Grouper()
         self._waiting: list[tuple[Ints, Ints, Ints]] = []
         self._count = 0
-        self.known: list[Ints] = []
-        """Ledgers with at least one confirmed entry."""
+        self._known = [np.empty(0, np.int64)]
 
     def take(self, piece: Piece) -> None:
         """Take a piece."""
@@ -89,6 +98,10 @@ class IndexTaker:
         self._found.groups.add(to_rows(self._grouper.end()))
         self._waiting, self._count = [], 0
 
+    def known(self) -> Ints:
+        """Return the ledgers with at least one confirmed entry, ascending."""
+        return np.unique(np.concatenate(self._known))
+
     def _slots(self) -> tuple[Ints, Ints, Ints]:
         ledger, entry, location = (np.concatenate(column) for column in zip(*self._waiting, strict=True))
         return ledger, entry, location
@@ -106,7 +119,7 @@ class IndexTaker:
         self._read_ends(slots, good, starts if whole else starts[:-1], ends if whole else ends[:-1])
         self._found.groups.add(to_rows(self._grouper.feed(runs_of(ledger[good], entry[good]))))
         self._found.dangling.add(to_rows(to_groups(ledger[~good], entry[~good])))
-        self.known.append(np.unique(ledger[good]))
+        self._known.append(np.unique(ledger[good]))
 
     def _there(self, slots: "_Slots", rows: Ints) -> Mask:
         return self._logs.confirm(slots.ledger[rows], slots.entry[rows], slots.file[rows], slots.position[rows])

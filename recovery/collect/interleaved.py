@@ -17,7 +17,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ import numpy as np
 
 from recovery.codecs import index_file
 from recovery.codecs.index_file import IndexHeader, ledger_of
-from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.damage import Hides, TakesDamage, Unread
 from recovery.collect.facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned
 from recovery.collect.holdings import Ints, Mask
 from recovery.collect.index import Piece
@@ -70,20 +70,37 @@ class IndexFile:
     folder: int
 
 
-def find_files(folders: Sequence[Path], damage: DamageLog) -> Iterator[IndexFile]:
-    """Yield the index file of each ledger, in no order but grouped by subfolder.
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A subfolder of the first level, by its name and its path in each index folder that has it, by their numbers."""
+
+    name: str
+    paths: dict[int, str]
+
+
+def first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level]:
+    """Return the subfolders of index folders, by name; all index files of a ledger are in one of them.
 
     Args:
         folders: the index folders in the bookie's order.
+        damage: takes what cannot be listed.
+    """
+    return [Level(*found) for found in _subfolders(dict(enumerate(map(str, folders))), "", damage)]
+
+
+def find_files(levels: Iterable[Level], damage: TakesDamage) -> Iterator[IndexFile]:
+    """Yield the index file of each ledger, in no order but grouped by subfolder.
+
+    Args:
+        levels: subfolders of the first level.
         damage: takes what is in the wrong place, double, or cannot be listed.
     """
-    tops = dict(enumerate(map(str, folders)))
-    for high, with_high in _subfolders(tops, "", damage):
-        for low, with_low in _subfolders(with_high, high, damage):
-            yield from _files_in(with_low, f"{high}/{low}", damage)
+    for level in levels:
+        for low, with_low in _subfolders(level.paths, level.name, damage):
+            yield from _files_in(with_low, f"{level.name}/{low}", damage)
 
 
-def _subfolders(folders: Mapping[int, str], inside: str, damage: DamageLog) -> Iterator[tuple[str, dict[int, str]]]:
+def _subfolders(folders: Mapping[int, str], inside: str, damage: TakesDamage) -> Iterator[tuple[str, dict[int, str]]]:
     """Yield the name of each subfolder with its path in each folder that has it, by the folder's number."""
     found: dict[str, dict[int, str]] = {}
     for number, folder in folders.items():
@@ -100,12 +117,12 @@ def _subfolders(folders: Mapping[int, str], inside: str, damage: DamageLog) -> I
     yield from sorted(found.items())
 
 
-def _tell_unlisted(folder: str, error: OSError, damage: DamageLog) -> None:
+def _tell_unlisted(folder: str, error: OSError, damage: TakesDamage) -> None:
     detail = error.strerror or "cannot be listed"
     damage.add(Unread(folder, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
 
 
-def _tell_stray(path: str, name: str, damage: DamageLog) -> None:
+def _tell_stray(path: str, name: str, damage: TakesDamage) -> None:
     found = _INDEX.fullmatch(name)
     if found is None:
         damage.add(Unread(path, Reason.UNKNOWN_FILE, Hides.NOTHING))
@@ -116,7 +133,7 @@ def _tell_stray(path: str, name: str, damage: DamageLog) -> None:
         damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
 
 
-def _files_in(folders: Mapping[int, str], inside: str, damage: DamageLog) -> Iterator[IndexFile]:
+def _files_in(folders: Mapping[int, str], inside: str, damage: TakesDamage) -> Iterator[IndexFile]:
     whole: dict[int, IndexFile] = {}
     copies: dict[int, IndexFile] = {}
     for number, folder in folders.items():
@@ -163,22 +180,60 @@ class _Loaded:
     failed: list[tuple[IndexFile, OSError]]
 
 
+@dataclass(slots=True)
+class Pages:
+    """What the sizes of index files say of the size of pages, which is stored nowhere.
+
+    Attributes:
+        off: files whose end is not a page's, for each size that pages may have.
+        files: that were looked at.
+        cut: files whose end is not a page's for the largest, and their sizes.
+    """
+
+    off: list[int] = field(default_factory=lambda: [0] * len(_PAGES))
+    files: int = 0
+    cut: list[tuple[IndexFile, int]] = field(default_factory=list)
+
+    def take(self, files: Sequence[IndexFile], size: Ints) -> None:
+        """Look at files that have slots, and at their sizes in bytes."""
+        body = size - _HEAD
+        self.files += len(body)
+        self.off = [off + int((body % page > 0).sum()) for off, page in zip(self.off, _PAGES, strict=True)]
+        self.cut += [(files[n], int(size[n])) for n in np.flatnonzero(body % _PAGES[0] > 0).tolist()]
+
+    def absorb(self, other: "Pages") -> None:
+        """Take what another process looked at."""
+        self.off = [ours + theirs for ours, theirs in zip(self.off, other.off, strict=True)]
+        self.files += other.files
+        self.cut += other.cut
+
+    def tell_cut(self, damage: TakesDamage) -> None:
+        """Report the files that end inside a page: their bookie wrote more. Call it when all files were read.
+
+        The largest size that most files agree with is taken.
+        """
+        page = next((page for page, off in zip(_PAGES, self.off, strict=True) if 2 * off <= self.files), 8)
+        for file, size in self.cut:
+            if (size - _HEAD) % page:
+                detail = f"ends inside a page of {page} bytes"
+                damage.add(Unread(file.path, Reason.TRUNCATED, Hides.LEDGER, size, ledger=file.ledger, detail=detail))
+
+
 class IndexReader:
     """Reads index files.
 
     Attributes:
         bytes: read of each folder, by its number.
+        pages: what the sizes of the files say.
     """
 
-    def __init__(self, meter: Meter, damage: DamageLog, secrets: Interned) -> None:
+    def __init__(self, meter: Meter, damage: TakesDamage, secrets: Interned) -> None:
         self._meter = meter
         self._damage = damage
         self._secrets = secrets
         self._buffers: list[bytearray] = []
-        self._cut: list[tuple[IndexFile, int]] = []
-        self._off_page = np.zeros(len(_PAGES), np.int64)
-        self._whole = 0
         self.bytes: dict[int, int] = {}
+        self.pages = Pages()
 
     def read(self, files: Iterable[IndexFile]) -> Iterator[Piece]:
         """Yield what the files say. A file that cannot be read whole is damage, and gives what could be read."""
@@ -230,7 +285,7 @@ class IndexReader:
         filled[(word + size // 8)[size % 8 > 0]] = False
         for n in np.flatnonzero(~good).tolist():
             filled[word[n] : word[n] + (sizes[n] + 7) // 8] = False
-        self._cut.extend((files[n], sizes[n]) for n in self._count_pages(size, good))
+        self.pages.take([files[n] for n in np.flatnonzero(good).tolist()], size[good])
         at = np.flatnonzero(filled)
         counts = np.diff(np.append(np.searchsorted(at, word), len(at)))
         self._count(folder, size)
@@ -302,8 +357,7 @@ class IndexReader:
         fact = self._decode(file, memoryview(os.pread(fd, _HEAD, 0)))
         if fact is None:
             return
-        if self._count_pages(np.array([size]), np.ones(1, np.bool_)):
-            self._cut.append((file, size))
+        self.pages.take([file], np.array([size]))
         none = np.empty(0, np.int64)
         yield Piece(none, none, none, np.array([fact], np.int64))
         read = 0
@@ -328,28 +382,6 @@ class IndexReader:
     def _tell_unreadable(self, file: IndexFile, error: OSError) -> None:
         detail = error.strerror or "cannot be read"
         self._damage.add(Unread(file.path, Reason.UNREADABLE, Hides.LEDGER, ledger=file.ledger, detail=detail))
-
-    def _count_pages(self, size: Ints, good: Mask) -> list[int]:
-        """Count the files whose end is no page's, for each size that pages may have; return those for the largest."""
-        body = size[good] - _HEAD
-        self._whole += len(body)
-        for n, page in enumerate(_PAGES):
-            self._off_page[n] += int((body % page > 0).sum())
-        return [int(n) for n in np.flatnonzero(good & ((size - _HEAD) % _PAGES[0] > 0))]
-
-    def tell_cut(self) -> None:
-        """Report the files that end inside a page: their bookie wrote more. Call it when all files were read.
-
-        The size of pages is stored nowhere; the largest that most files agree with is taken.
-        """
-        fits = (page for page, off in zip(_PAGES, self._off_page.tolist(), strict=True) if 2 * off <= self._whole)
-        page = next(fits, 8)
-        for file, size in self._cut:
-            if (size - _HEAD) % page:
-                detail = f"ends inside a page of {page} bytes"
-                self._damage.add(
-                    Unread(file.path, Reason.TRUNCATED, Hides.LEDGER, size, ledger=file.ledger, detail=detail)
-                )
 
 
 def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:

@@ -104,7 +104,7 @@ class Merge:
         from_journal, from_log: take what these list beside the stronger sources.
     """
 
-    index: Found
+    index: Found[Spool]
     journal: Spool
     log: Spool
     facts: JournalFacts

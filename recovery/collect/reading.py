@@ -44,8 +44,10 @@ class Meter:
     The rate holds over the whole run: what was not used is not saved up for a burst.
 
     Attributes:
+        rate: bytes in a second at most; None: as fast as it goes.
         clock: seconds that only grow.
         read: bytes so far.
+        files: whole files so far.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Meter:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._rate = rate
+        self.rate = rate
         self._progress = progress
         self.clock = clock
         self._sleep = sleep
@@ -64,6 +66,7 @@ class Meter:
         self._now = Progress("", 0, 0, 0, 0)
         self._told = 0
         self.read = 0
+        self.files = 0
 
     def begin(self, stage: str, files: int = 0, size: int = 0) -> None:
         """Start a stage of so many files and bytes."""
@@ -73,18 +76,23 @@ class Meter:
 
     def took(self, size: int, files: int = 0) -> None:
         """Count bytes that were just read and whole files that are done; wait until the rate allows more."""
+        self.count(size, files)
+        if self.rate is not None:
+            now = self.clock()
+            self._due = max(self._due, now) + size / self.rate
+            if self._due > now:
+                self._sleep(self._due - now)
+
+    def count(self, size: int, files: int) -> None:
+        """Count what another process read, which kept to its rate itself."""
         self.read += size
+        self.files += files
         at = self._now
         self._now = Progress(at.stage, at.files + files, at.files_total, at.bytes + size, at.bytes_total)
         step = max(at.bytes_total // _STEPS, _WINDOW)
         if self._now.bytes - self._told >= step:
             self._told = self._now.bytes
             self._progress(self._now)
-        if self._rate is not None:
-            now = self.clock()
-            self._due = max(self._due, now) + size / self._rate
-            if self._due > now:
-                self._sleep(self._due - now)
 
     def end(self) -> None:
         """Tell where the stage ended."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from recovery.codecs import entry as entry_codec
 from recovery.codecs.framing import Entries
 from recovery.codecs.journal import MetaRecord
-from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.damage import Hides, TakesDamage, Unread
 from recovery.collect.holdings import Ints, Mask, members
 from recovery.collect.reading import Mapped, Meter
 from recovery.errors import Damage, FormatError, Reason
@@ -75,7 +75,7 @@ class RecordFiles:
         self,
         files: Mapping[int, Sequence[RecordFile]],
         meter: Meter,
-        damage: DamageLog,
+        damage: TakesDamage,
         passwords: Sequence[bytes],
         other_name: Callable[[int], int] | None = None,
     ) -> None:

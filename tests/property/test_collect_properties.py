@@ -18,7 +18,7 @@ from recovery.collect import CollectOptions, collect
 from recovery.collect.damage import DamageLog
 from recovery.collect.facts import NONE, Interned
 from recovery.collect.holdings import Grouper, Ints, canonical, entries_of, joined, less, members, runs_of, to_groups
-from recovery.collect.interleaved import IndexReader, find_files
+from recovery.collect.interleaved import IndexReader, find_files, first_level
 from recovery.collect.reading import Meter
 from recovery.collect.spool import SHARES, Spool
 from recovery.dataset import DatasetWriter, open_dataset
@@ -140,7 +140,7 @@ def test_headers_read_by_columns_are_those_of_the_codec(files: list[tuple[bytes,
         with DatasetWriter(Path(folder) / "out", "inventory", binding={}) as writer:
             damage, secrets = DamageLog(writer, "b", 1), Interned()
             reader = IndexReader(Meter(None, lambda _: None), damage, secrets)
-            pieces = list(reader.read(find_files([top], damage)))
+            pieces = list(reader.read(find_files(first_level([top], damage), damage)))
             bad = damage.ledgers
     facts = {int(row[0]): row for piece in pieces for row in piece.facts}
     slots_of: dict[int, list[tuple[int, int]]] = {ledger: [] for ledger in range(len(files))}

@@ -1,0 +1,193 @@
+"""Index files taken by several processes, some subfolders of the first level at a time.
+
+Every process does whole what `index` describes, for its ledgers: a ledger's files are all below one such subfolder.
+This process works, too, and the others start only once there is more to do than starting them costs.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, replace
+from multiprocessing import connection
+from multiprocessing.synchronize import Event
+from typing import Final
+
+import numpy as np
+
+from recovery.collect.damage import Noted, Unread
+from recovery.collect.facts import FACT_WIDTH, KEY, LAC, NONE, Interned
+from recovery.collect.holdings import GROUP_WIDTH, Ints
+from recovery.collect.index import Found, IndexTaker
+from recovery.collect.interleaved import IndexReader, Level, Pages, find_files
+from recovery.collect.logs import decimal_name
+from recovery.collect.reading import Meter, Progress
+from recovery.collect.records import HEAD_WIDTH, RecordFile, RecordFiles
+from recovery.errors import ProcessLostError
+
+_UNITS: Final = 16
+"""Units that the subfolders are dealt into: few, so that the reads of a unit are close together in each entry log."""
+_WORTH_S: Final = 0.5
+"""Seconds of work after which others are called in: each takes about as long to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is the same for all units.
+
+    Attributes:
+        logs: the entry logs by id.
+        passwords: that may have made an HMAC.
+        every: all locations are confirmed, not only where there is doubt.
+    """
+
+    logs: Mapping[int, Sequence[RecordFile]]
+    passwords: tuple[bytes, ...] = field(repr=False)
+    every: bool
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Keeps rows."""
+
+    width: int
+    rows: list[Ints] = field(default_factory=list)
+
+    def add(self, rows: Ints) -> None:
+        self.rows.append(rows)
+
+    def all(self) -> Ints:
+        return np.concatenate([np.empty((0, self.width), np.int64), *self.rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """What one unit gave.
+
+    Attributes:
+        found: rows; the numbers of keys and LACs in its facts are those of `secrets`.
+        known: ledgers with at least one confirmed entry.
+        damage: what could not be taken.
+        secrets: keys and LACs.
+        pages: what the sizes of the files say.
+        folders: bytes of index files read of each index folder.
+        read, files: bytes and files in all, of another process; 0: counted already.
+    """
+
+    found: Found[_Kept]
+    known: Ints
+    damage: tuple[Unread, ...]
+    secrets: Interned
+    pages: Pages
+    folders: Mapping[int, int]
+    read: int
+    files: int
+
+    def facts(self, secrets: Interned) -> Ints:
+        """Return the rows of facts with the numbers of other `Interned`."""
+        facts = self.found.facts.all()
+        for column, numbers in (
+            (KEY, [secrets.key(key) for key in self.secrets.keys]),
+            (LAC, [secrets.lac(lac) for lac in self.secrets.lacs]),
+        ):
+            facts[:, column] = np.array([*numbers, NONE], np.int64)[facts[:, column]]
+        return facts
+
+
+def take_all(levels: Sequence[Level], setup: Setup, meter: Meter, processes: int) -> Iterator[Taken]:
+    """Yield what every unit gave, in no order.
+
+    Args:
+        levels: the subfolders.
+        setup: what is the same for all of them.
+        meter: counts and paces; its rate is shared among the processes.
+        processes: at most so many, this one included.
+
+    Raises:
+        ProcessLostError: another process was killed.
+    """
+    todo = deque(levels[n::_UNITS] for n in range(min(_UNITS, len(levels))))
+    begun = meter.clock()
+    while todo and (processes == 1 or meter.clock() - begun < _WORTH_S):
+        yield _take(todo.popleft(), setup, meter)
+    if not todo:
+        return
+    rate = meter.rate
+    meter.rate = None if rate is None else rate / processes
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    pool = ProcessPoolExecutor(processes - 1, context, _begin, (setup, meter.rate, stop))
+    running: set[Future[Taken]] = set()
+    try:
+        while todo or running:
+            while todo and len(running) < processes - 1:
+                running.add(pool.submit(_take_elsewhere, todo.popleft()))
+            if todo:
+                yield _take(todo.popleft(), setup, meter)
+            done, running = wait(running, 0 if todo else None, FIRST_COMPLETED)
+            for one in done:
+                taken = one.result()
+                meter.count(taken.read, taken.files)
+                yield taken
+    except BrokenProcessPool as error:
+        raise ProcessLostError from error
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+        meter.rate = rate
+
+
+def _take(unit: Sequence[Level], setup: Setup, meter: Meter) -> Taken:
+    damage, secrets = Noted(), Interned()
+    found = Found(*(_Kept(width) for width in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
+    logs = RecordFiles(setup.logs, meter, damage, setup.passwords, decimal_name)
+    taker, reader = IndexTaker(logs, found, every=setup.every), IndexReader(meter, damage, secrets)
+    for piece in reader.read(find_files(unit, damage)):
+        taker.take(piece)
+    taker.end()
+    return Taken(found, taker.known(), tuple(damage.found), secrets, reader.pages, reader.bytes, 0, 0)
+
+
+class _StoppedError(Exception):
+    """The process that asked for the work does not want it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Elsewhere:
+    """What another process keeps from one unit to the next."""
+
+    setup: Setup
+    meter: Meter
+
+
+_elsewhere: list[_Elsewhere] = []
+
+
+def _begin(setup: Setup, rate: float | None, stop: Event) -> None:
+    """Make another process ready; it ends with the one that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def outlive() -> None:
+        if parent is not None:
+            connection.wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=outlive, daemon=True).start()
+
+    def check(_: Progress) -> None:
+        if stop.is_set():
+            raise _StoppedError
+
+    _elsewhere.append(_Elsewhere(setup, Meter(rate, check)))
+
+
+def _take_elsewhere(unit: Sequence[Level]) -> Taken:
+    (here,) = _elsewhere
+    read, files = here.meter.read, here.meter.files
+    taken = _take(unit, here.setup, here.meter)
+    return replace(taken, read=here.meter.read - read, files=here.meter.files - files)

@@ -1,0 +1,58 @@
+"""Several processes that read the index files of one real bookie."""
+
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from recovery.collect import CollectOptions, collect
+from recovery.collect.folders import survey
+from recovery.dataset import Dataset, open_dataset
+from tests.golden.bookie_files import index_files
+from tests.golden.cases import case_dir
+from tests.golden.test_collect_golden import options
+
+CASES = ("c02-clean-interleaved", "c04-ensemble-changes", "c06-rereplicated")
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other processes start with the first file, however few there are."""
+    monkeypatch.setattr("recovery.collect.processes._WORTH_S", -1.0)
+
+
+def taken(asked: CollectOptions, out: Path) -> Dataset:
+    """Return the inventory that was asked for."""
+    collect(asked, out, now=lambda: datetime.now(UTC), progress=lambda _: None)
+    return open_dataset(out, "inventory")
+
+
+def rows(inventory: Dataset, name: str) -> list[str]:
+    """Return the rows of a table as text, sorted."""
+    return sorted(map(repr, inventory.read(name).to_pylist()))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_more_processes_give_the_same_inventory(case: str, tmp_path: Path) -> None:
+    """Copies, damage and what is said of folders do not depend on how many processes read, nor on a rate."""
+    root = tmp_path / "case"
+    shutil.copytree(case_dir(case), root)
+    asked = options(case, 0, root)
+    current = survey(asked.ledger_dirs, asked.index_dirs, asked.journal_dirs, None).places
+    inside = [p.folder.path for p in current if p.folder]
+    files = [root / f.relative_to(case_dir(case)) for f in index_files(case)]
+    files = [f for f in files if any(f.is_relative_to(folder) for folder in inside)]
+    files[0].write_bytes(b"")
+    files[1].write_bytes(files[1].read_bytes()[:1030])
+    files[2].rename(files[2].with_suffix(".idx.other"))
+    alone = taken(asked, tmp_path / "alone")
+    assert alone.rows("damage") >= len(files[:3])
+    for name, more in (("three", {"processes": 3}), ("slow", {"processes": 2, "max_mb_s": 500.0})):
+        several = taken(replace(asked, **more), tmp_path / name)
+        for table in ("copies", "damage"):
+            assert rows(several, table) == rows(alone, table)
+        (ours,), (theirs,) = (d.read("bookies").to_pylist() for d in (several, alone))
+        assert ours["dirs"] == theirs["dirs"]
+        assert (ours["complete"], ours["entries"]) == (theirs["complete"], theirs["entries"])
