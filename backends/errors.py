@@ -4,6 +4,7 @@ BackendError
 UnsupportedStoreError   a URI of a kind that is not ours to read
 UnavailableError        the store did not answer; trying again may help
   OutcomeUnknownError   a write was sent and its answer lost: read back to learn whether it was made
+  CompactedError        the store has forgotten the point in time that was being read
 AccessDeniedError       the store answered, and refused
 ReadOnlyStoreError      a write through a store that was opened for reading
 NoSuchKeyError          the key is absent
@@ -12,6 +13,8 @@ NotEmptyError           a key with children cannot be removed
 TooLargeError           more than the store takes in one transaction; nothing was written
 NoSuchStoreError        there is no store in the folder
 CorruptStoreError       the store's own files cannot be read (further)
+ProtocolError           bytes of a connection that are not those of its protocol
+UnsupportedAuthError    a way to authenticate that is not ours to speak
 """
 
 
@@ -77,6 +80,12 @@ class OutcomeUnknownError(UnavailableError):
     TEXT = "the answer to a write was lost"
 
 
+class CompactedError(UnavailableError):
+    """The point in time that was being read is gone from the store; reading anew, from a later one, may help."""
+
+    TEXT = "its past was compacted while it was read"
+
+
 class ReadOnlyStoreError(_StoreError):
     """A write through a store that was opened for reading only."""
 
@@ -123,3 +132,11 @@ class TooLargeError(_KeyError):
     """More than the store takes in one transaction, from this key on; nothing was written."""
 
     TEXT = "too large for one transaction"
+
+
+class ProtocolError(BackendError):
+    """Bytes of a connection are not those of its protocol; its argument says what was seen."""
+
+
+class UnsupportedAuthError(BackendError):
+    """A way to authenticate that cannot be used; its argument says which, and what can."""

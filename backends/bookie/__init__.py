@@ -1,0 +1,1 @@
+"""Running bookies, asked over their own protocol; nothing here can write, fence or recover."""

@@ -1,0 +1,535 @@
+"""A running bookie asked over sockets: many questions in flight, each answered or accounted for.
+
+    what happens                                          what becomes of the requests
+    the connection breaks                                 asked once more, each alone on a new one; then no_answer
+    nothing within the deadline                           no_answer; should an answer come later, it is dropped
+    three connections in a row break unanswered           no_answer, all that are left
+    no connection within the patience                     no_answer, all that are left; further ones are not waited for
+                                                          until a while has passed
+    as many deadlines in a row as fit in flight           the same
+    ETOOMANYREQUESTS                                      asked again after a pause, with half as many in flight; at
+                                                          last refused
+    a certificate, a plug-in or a password is not taken   refused, all that are left
+    what comes back is not the protocol                   as when the connection breaks, but at last not_understood
+
+A clear-text connection never takes the place of an encrypted one.
+"""
+
+import asyncio
+import random
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from backends.bookie import frames
+from backends.bookie.auth import Mechanism, load_mechanism
+from backends.bookie.frames import Answer, Conversation, Outcome, Request, Status
+from backends.errors import ProtocolError
+
+T = TypeVar("T")
+
+_MOST_BUSY: Final = 8
+"""Times that a request is asked again of a bookie that has too many."""
+_PAUSE_S: Final = (0.05, 0.5)
+"""Shortest and longest pause before that."""
+_BACKOFF_S: Final = (0.05, 2.0)
+"""First and longest pause between attempts to connect; each is drawn from half to one and a half times that."""
+_OUT_S: Final = 30.0
+"""How long a bookie that did not answer is left alone."""
+_BARREN: Final = 3
+"""Connections in a row that broke before anything was answered, after which no other is tried."""
+_ROUNDS: Final = 32
+"""Rounds of an authentication."""
+_BURST_S: Final = 0.05
+"""Requests of so many seconds may be sent at once under a rate cap."""
+
+
+class Address(NamedTuple):
+    """Where a bookie listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM form; a value that can travel to other processes.
+
+    Attributes:
+        authorities: certificates that a bookie's must come from; None: the system's.
+        certificate, key: of the client; None: it shows none.
+        check_host: the bookie's certificate must name the host that is connected to.
+    """
+
+    authorities: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    check_host: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Return what connections are encrypted with.
+
+        Raises:
+            OSError: a file cannot be read, or holds no certificate or key (`ssl.SSLError`).
+        """
+        context = ssl.create_default_context(cafile=self.authorities)
+        context.check_hostname = self.check_host
+        if self.certificate is not None:
+            # Without a password of its own OpenSSL would ask the terminal for one.
+            context.load_cert_chain(self.certificate, self.key, password="")
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How bookies are asked; a value that can travel to other processes.
+
+    Attributes:
+        in_flight: requests of one bookie that wait for their answer, at most.
+        deadline_s: for one answer.
+        patience_s: for a connection; a bookie that restarts is back within it.
+        per_bookie, in_total: requests in a second, at most; None: as fast as it goes. A run over several processes
+            gives each its share.
+        largest_frame: of an answer, in bytes.
+        tls: None: in clear text.
+        auth: mechanism, as `load_mechanism` takes it; None: none.
+    """
+
+    in_flight: int = 1000
+    deadline_s: float = 10.0
+    patience_s: float = 20.0
+    per_bookie: float | None = None
+    in_total: float | None = None
+    largest_frame: int = frames.LARGEST_FRAME
+    tls: Tls | None = None
+    auth: str | None = None
+
+
+class Pace:
+    """A cap on requests in a second, shared by whoever asks it."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._burst = max(1.0, (rate or 0.0) * _BURST_S)
+        self._left = self._burst
+        self._at = 0.0
+
+    def allowed(self, now: float) -> int:
+        """Return how many requests may be sent now."""
+        if self._rate is None:
+            return 1 << 30
+        self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
+        self._at = now
+        return int(self._left)
+
+    def spend(self, count: int) -> None:
+        """Note that so many were sent."""
+        self._left -= count
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until at least one is allowed."""
+        return 0.0 if self._rate is None else max(0.0, (1.0 - self._left) / self._rate)
+
+
+class _RefusedError(Exception):
+    """There is no connection to be had; its argument is the answer that every request gets."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """A request on its way: whom it is for, and how often it went wrong."""
+
+    request: Request
+    tag: Any
+    broken: int = 0
+    busy: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """One call of `ask`: what is to be sent, and what has to be sent again."""
+
+    fresh: Iterator[tuple[Any, Request]]
+    take: Callable[[Any, Answer], None]
+    busy: deque[_Item] = field(default_factory=deque)
+    broken: deque[_Item] = field(default_factory=deque)
+    """Lost with a connection. Perhaps one of them broke it, so each is sent alone, when all others are answered."""
+    pause_until: float = 0.0
+
+    def next(self) -> _Item | None:
+        if self.busy:
+            return self.busy.popleft()
+        for tag, request in self.fresh:
+            return _Item(request, tag)
+        return None
+
+    def lose(self, items: Iterable[_Item], answer: Answer) -> None:
+        """Take back what was outstanding on a connection that broke."""
+        for item in items:
+            item.broken += 1
+            if item.broken > 1:
+                self.take(item.tag, answer)
+            else:
+                self.broken.append(item)
+
+    def give_up(self, answer: Answer) -> None:
+        """Answer all that is left."""
+        for waiting in (self.broken, self.busy):
+            while waiting:
+                self.take(waiting.popleft().tag, answer)
+        for tag, _ in self.fresh:
+            self.take(tag, answer)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: sends while there is room, and hands answers on."""
+
+    def __init__(self, options: Options, paces: Sequence[Pace]) -> None:
+        self._options = options
+        self._paces = paces
+        self._loop = asyncio.get_running_loop()
+        self._talk: Conversation[_Item | None] = Conversation(options.largest_frame)
+        self._transport: asyncio.Transport | None = None
+        self._work: _Work | None = None
+        self._over: asyncio.Future[Answer | None] | None = None
+        self._called: asyncio.Future[Answer] | None = None
+        self._window = options.in_flight
+        self._writable = True
+        self.alone = False
+        self._later: asyncio.TimerHandle | None = None
+        self._watching: asyncio.TimerHandle | None = None
+        self._heard = self._loop.time()
+        self._silent = 0
+        self.answered = False
+        self.lost: Answer | None = None
+        """What requests get that were lost with this connection; None while it stands."""
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        refused = isinstance(exc, ssl.SSLError)
+        detail = f"TLS: {exc}" if refused else "connection closed" + (f" ({exc})" if exc else "")
+        self._lose(Answer(Outcome.REFUSED if refused else Outcome.NO_ANSWER, detail=detail))
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._fill()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            answers = self._talk.receive(data)
+        except ProtocolError as error:
+            self._lose(Answer(Outcome.NOT_UNDERSTOOD, detail=str(error)))
+            self.close()
+            return
+        work = self._work
+        for _, item, answer in answers:
+            if item is None:
+                if self._called is not None and not self._called.done():
+                    self._called.set_result(answer)
+            elif work is None:
+                continue
+            elif answer.status == Status.ETOOMANYREQUESTS and item.busy < _MOST_BUSY:
+                item.busy += 1
+                work.busy.append(item)
+                self._window = max(1, self._window // 2)
+                work.pause_until = self._loop.time() + random.uniform(*_PAUSE_S)  # noqa: S311 - jitter
+            else:
+                work.take(item.tag, answer)
+        if answers:
+            self.answered = True
+            self._silent, self._heard = 0, self._loop.time()
+            self._window = min(self._window + 1, self._options.in_flight)
+            self._fill()
+
+    # What the bookie's client calls
+
+    async def call(self, request: Request) -> Answer:
+        """Ask one thing and wait for the answer; only before anything else is asked."""
+        if self.lost is not None or self._transport is None:
+            return self.lost or Answer(Outcome.NO_ANSWER, detail="not connected")
+        self._called = self._loop.create_future()
+        self._transport.write(self._talk.send(request, None))
+        try:
+            return await asyncio.wait_for(self._called, self._options.deadline_s)
+        except TimeoutError:
+            self._talk.end()
+            return self._nothing()
+        finally:
+            self._called = None
+
+    async def encrypt(self, context: ssl.SSLContext, host: str) -> None:
+        """Go on encrypted."""
+        if self._transport is None or self.lost is not None:
+            raise ConnectionError("connection closed")
+        made = await self._loop.start_tls(
+            self._transport, self, context, server_hostname=host, ssl_handshake_timeout=self._options.deadline_s
+        )
+        if made is None:
+            raise ConnectionError("connection closed")
+        self._transport = made
+
+    async def serve(self, work: _Work) -> Answer | None:
+        """Send all of the work and hand its answers on; return what the rest of it gets, if the bookie fell silent.
+
+        It ends early if the connection breaks; what was lost with it stands in the work again.
+        """
+        self._work = work
+        over: asyncio.Future[Answer | None] = self._loop.create_future()
+        self._over = over
+        self._heard, self._silent = self._loop.time(), 0
+        if self.lost is not None:
+            over.set_result(None)
+        self._watch()
+        self._fill()
+        try:
+            return await over
+        finally:
+            for timer in (self._watching, self._later):
+                if timer is not None:
+                    timer.cancel()
+            self._work = self._over = self._watching = self._later = None
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Inside
+
+    def _fill(self) -> None:
+        """Send what there is room for; notice when all is answered."""
+        work, transport, over = self._work, self._transport, self._over
+        if work is None or transport is None or over is None or over.done() or not self._writable:
+            return
+        if self.alone and len(self._talk):
+            return
+        self.alone = False
+        now = self._loop.time()
+        room = self._window - len(self._talk)
+        allowed = 0 if now < work.pause_until else min(pace.allowed(now) for pace in self._paces)
+        out: list[bytes] = []
+        due = now + self._options.deadline_s
+        while len(out) < min(room, allowed):
+            item = work.next()
+            if item is None:
+                if len(self._talk) or not work.broken:
+                    break
+                item, self.alone = work.broken.popleft(), True
+            out.append(self._talk.send(item.request, item, due))
+            if self.alone:
+                break
+        if out:
+            for pace in self._paces:
+                pace.spend(len(out))
+            transport.write(b"".join(out))
+        if len(out) == allowed < room:
+            wait = max([work.pause_until - now, *(pace.wait_s for pace in self._paces), 0.001])
+            if self._later is not None:
+                self._later.cancel()
+            self._later = self._loop.call_later(wait, self._fill)
+        elif not len(self._talk):
+            over.set_result(None)
+
+    def _watch(self) -> None:
+        """Look for deadlines that have passed, now and then."""
+        work, over = self._work, self._over
+        if work is None or over is None or over.done():
+            return
+        now = self._loop.time()
+        late = self._talk.overdue(now)
+        for _, item in late:
+            if item is not None:
+                work.take(item.tag, self._nothing())
+        self._silent += len(late)
+        if late and (self._silent >= self._options.in_flight or now - self._heard > 2 * self._options.deadline_s):
+            for _, item in self._talk.end():
+                if item is not None:
+                    work.take(item.tag, self._nothing())
+            over.set_result(self._nothing())
+            return
+        self._watching = self._loop.call_later(min(0.25, self._options.deadline_s / 8), self._watch)
+        if late:
+            self._fill()
+
+    def _nothing(self) -> Answer:
+        return Answer(Outcome.NO_ANSWER, detail=f"nothing within {self._options.deadline_s:g} s")
+
+    def _lose(self, answer: Answer) -> None:
+        if self.lost is not None:
+            return
+        self.lost = answer
+        if self._called is not None and not self._called.done():
+            self._called.set_result(answer)
+        items = [item for _, item in self._talk.end() if item is not None]
+        if self._work is not None and self._over is not None and not self._over.done():
+            self._work.lose(items, answer)
+            self._over.set_result(None)
+
+
+class Bookie:
+    """One bookie, asked by one caller at a time; made by `Wire`."""
+
+    def __init__(self, address: Address, options: Options, total: Pace, context: ssl.SSLContext | None) -> None:
+        self.address = address
+        self.options = options
+        self._paces = (Pace(options.per_bookie), total)
+        self._context = context
+        self._mechanism = load_mechanism(options.auth) if options.auth else None
+        self._connection: _Connection | None = None
+        self._out: tuple[float, Answer] | None = None
+
+    async def ask(self, requests: Iterable[tuple[T, Request]], take: Callable[[T, Answer], None]) -> None:
+        """Ask many things, and hand each answer on as it comes, in any order; every request gets exactly one.
+
+        Args:
+            requests: with a tag each; taken as there is room for them. An iterator is looked at again after it has
+                ended, as long as answers are missing: one over a queue may go on with what `take` adds to it.
+            take: given the tag of a request and its answer; must not wait.
+        """
+        loop = asyncio.get_running_loop()
+        work = _Work(iter(requests), take)
+        if self._out is not None and loop.time() < self._out[0]:
+            work.give_up(self._out[1])
+            return
+        barren = 0
+        while True:
+            connection = self._connection
+            if connection is None or connection.lost is not None:
+                try:
+                    connection = self._connection = await self._connect(patient=self._out is None)
+                except _RefusedError as error:
+                    self._give_up(work, error.answer)
+                    return
+                self._out = None
+            silent = await connection.serve(work)
+            if silent is not None:
+                self.close()
+                self._give_up(work, silent)
+                return
+            if connection.lost is None:
+                return
+            barren = 0 if connection.answered else barren + 1
+            if barren >= _BARREN and not connection.alone:
+                self._give_up(work, connection.lost)
+                return
+
+    async def one(self, request: Request) -> Answer:
+        """Ask one thing."""
+        found: list[Answer] = []
+        await self.ask([(None, request)], lambda _, answer: found.append(answer))
+        return found[0]
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _give_up(self, work: _Work, answer: Answer) -> None:
+        self._out = asyncio.get_running_loop().time() + _OUT_S, answer
+        work.give_up(answer)
+
+    async def _connect(self, *, patient: bool) -> _Connection:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (self.options.patience_s if patient else 0.0)
+        pause = _BACKOFF_S[0]
+        while True:
+            try:
+                return await self._connected()
+            except OSError as error:
+                said = str(error) or "no connection"
+            left = until - loop.time()
+            if left <= 0:
+                raise _RefusedError(Answer(Outcome.NO_ANSWER, detail=f"{self.address}: {said}"))
+            await asyncio.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter
+            pause = min(_BACKOFF_S[1], pause * 2)
+
+    async def _connected(self) -> _Connection:
+        """Return a connection that can be used.
+
+        Raises:
+            OSError: there was none; trying again may help.
+            _RefusedError: it does not want us.
+        """
+        loop = asyncio.get_running_loop()
+        made = loop.create_connection(
+            lambda: _Connection(self.options, self._paces), self.address.host, self.address.port
+        )
+        _, connection = await asyncio.wait_for(made, self.options.deadline_s)
+        try:
+            if self._context is not None:
+                await self._encrypt(connection, self._context)
+            if self._mechanism is not None:
+                await self._authenticate(connection, self._mechanism)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _encrypt(self, connection: _Connection, context: ssl.SSLContext) -> None:
+        answer = await connection.call(frames.start_tls())
+        if answer.outcome is Outcome.NO_ANSWER:
+            raise ConnectionError(answer.detail)
+        if answer.outcome is not Outcome.ANSWER:
+            raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail="the bookie offers no TLS"))
+        try:
+            await connection.encrypt(context, self.address.host)
+        except ssl.SSLError as error:
+            raise _RefusedError(Answer(Outcome.REFUSED, detail=f"TLS: {error}")) from error
+
+    async def _authenticate(self, connection: _Connection, mechanism: Mechanism) -> None:
+        exchange = mechanism.begin()
+        payload: bytes | None = exchange.first()
+        for _ in range(_ROUNDS):
+            if payload is None:
+                return
+            answer = await connection.call(frames.authenticate(mechanism.plugin, payload))
+            if answer.outcome is Outcome.NO_ANSWER:
+                raise ConnectionError(answer.detail)
+            if answer.outcome is not Outcome.ANSWER:
+                raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail="authentication"))
+            if answer.plugin == frames.AUTH_DISABLED:
+                return
+            if answer.plugin != mechanism.plugin:
+                detail = f"the bookie authenticates by {answer.plugin}"
+                raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail=detail))
+            payload = exchange.answer(answer.body)
+        raise _RefusedError(Answer(Outcome.REFUSED, detail=f"authentication did not end in {_ROUNDS} rounds"))
+
+
+class Wire:
+    """Bookies by their ids, asked with one set of options; a context manager, inside a running event loop."""
+
+    def __init__(self, addresses: Mapping[str, Address], options: Options) -> None:
+        total = Pace(options.in_total)
+        context = options.tls.context() if options.tls else None
+        self._bookies = {name: Bookie(address, options, total, context) for name, address in addresses.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for bookie in self._bookies.values():
+            bookie.close()
+
+    def __getitem__(self, bookie: str) -> Bookie:
+        return self._bookies[bookie]
