@@ -119,7 +119,8 @@ class IndexTaker:
         self._read_ends(slots, good, starts if whole else starts[:-1], ends if whole else ends[:-1])
         self._found.groups.add(to_rows(self._grouper.feed(runs_of(ledger[good], entry[good]))))
         self._found.dangling.add(to_rows(to_groups(ledger[~good], entry[~good])))
-        self._known.append(np.unique(ledger[good]))
+        held = ledger[good]
+        self._known.append(held[starts_of(held)])
 
     def _there(self, slots: "_Slots", rows: Ints) -> Mask:
         return self._logs.confirm(slots.ledger[rows], slots.entry[rows], slots.file[rows], slots.position[rows])

@@ -280,7 +280,7 @@ class IndexReader:
         folder = np.array([f.folder for f in files], np.int64)
         facts, good = self._headers(loaded, word * 8, size, ledger, folder)
         words = np.frombuffer(loaded.buffer, ">i8", total)
-        filled = words != 0
+        filled = words.view(np.int64) != 0
         filled[(word[good, None] + np.arange(_HEAD_WORDS)).ravel()] = False
         filled[(word + size // 8)[size % 8 > 0]] = False
         for n in np.flatnonzero(~good).tolist():
@@ -366,7 +366,7 @@ class IndexReader:
             for at in range(start, end, _BLOCK):
                 got = os.preadv(fd, [memoryview(buffer)[: min(_BLOCK, end - at)]], at)
                 words = np.frombuffer(buffer, ">i8", got // 8)
-                filled = np.flatnonzero(words)
+                filled = np.flatnonzero(words.view(np.int64) != 0)
                 self._meter.took(got)
                 read += got
                 yield Piece(
