@@ -13,8 +13,9 @@
     remove        the key is absent                              the same
     raise         sequential children are numbered above value   they are not
 
-Whatever else stands at a key is a conflict: it is left as it is, listed, and the run goes on with the others. Writes go
-in transactions of one kind. A run that was ended anywhere is gone on with: what its journal says is done is skipped,
+Whatever else stands at a key is a conflict: it is left as it is, listed, and the run goes on with the others, until
+there are more of them than it was to bear: then it is the wrong store, or somebody else restores it. Writes go in
+transactions of one kind. A run that was ended anywhere is gone on with: what its journal says is done is skipped,
 and a batch that was announced and not finished is looked at in the store. A plan that was cut is written wave by wave,
 in their order: what is before the last finished write is done.
 """
@@ -33,21 +34,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.errors import BackendError, OutcomeUnknownError, TooLargeError, UnavailableError, VersionConflictError
-from backends.protocols import MetadataStore, Versioned, Write, parse_rights
+from backends.protocols import AccessControl, MetadataStore, Versioned, Write, parents, parse_rights
 from reconcile.audit import JOURNAL, Journal, Record, Torn, scan
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
-from reconcile.frozen import is_frozen
+from reconcile.frozen import WORLD, is_frozen, principal_of
 from recovery.codecs import store as keys
 from recovery.errors import RecoveryError
 
 BATCH_ROWS: Final = 100
 """Writes in a transaction: five times faster than single ones, and far below what a server takes."""
 BATCH_BYTES: Final = 256 << 10
+SURPRISES: Final = 1000
+"""Conflicts that a run bears."""
+OPEN_RIGHTS: Final = "world:anyone:cdrwa"
 LISTED: Final = 100
 """Conflicts and changed keys that a result names; all are counted, and all are in the journal."""
 COUNTER_END: Final = (1 << 31) - 2
 """The highest number that a counter can be raised past: names are numbered by a signed 32-bit integer."""
 
+_NAMED: Final = 5
 _ROUNDS: Final = 10
 """Times that a batch is sent: each settles at least one key unless somebody makes and removes it meanwhile."""
 _PHASES: Final = {"generator": 1, "ledger": 2, "node": 3, "layout": 3, "instance_id": 4, "cookie": 5}
@@ -74,6 +79,7 @@ class Options:
         resume: go on with the journal that is there.
         batch_rows: writes in a transaction.
         wave: of a plan that was cut, the one to write; None: all of it.
+        surprises: conflicts that the run bears before it ends.
     """
 
     plan_hash: str
@@ -83,6 +89,7 @@ class Options:
     resume: bool = False
     batch_rows: int = BATCH_ROWS
     wave: int | None = None
+    surprises: int = SURPRISES
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +235,7 @@ def apply(
         GuardRefusedError: the root is in use or another cluster's, or a wave before was not written; nothing was.
         JournalError: the journal belongs to something else, or cannot be written; nothing was written.
         BackendError: the store failed before anything was written.
-        PartlyAppliedError: the store, the journal or the plan's files failed later.
+        PartlyAppliedError: the store, the journal or the plan's files failed later, or there were too many conflicts.
     """
     survey = _survey(actions, options)
     _guard(survey, store, root, options)
@@ -333,13 +340,16 @@ def _target(action: _Action) -> int:
 def _guard(survey: _Survey, store: MetadataStore, root: str, options: Options) -> None:
     """Refuse where writing would destroy: into a root that is in use, or that is another cluster's."""
     base = root.rstrip("/")
-    for key, values in _by_key(survey.fixed).items():
+    for key, same in _by_key(survey.fixed).items():
+        values = {action.value for action in same}
         if len(values) > 1:
             raise GuardRefusedError(
                 base + key, "the plan has two values for it: the bookies are of two clusters", "recover each by itself"
             )
         held = store.get(base + key)
-        if held is not None and held.value not in values:
+        # One that a person asked to be replaced stands for itself.
+        known = values | {action.before for action in same if action.op in _CHANGES}
+        if held is not None and held.value not in known:
             raise GuardRefusedError(
                 base + key, "the store has another one than the plan: it is another cluster's root", "choose its root"
             )
@@ -360,11 +370,46 @@ def _guard(survey: _Survey, store: MetadataStore, root: str, options: Options) -
         )
 
 
-def _by_key(actions: Iterable[_Action]) -> dict[str, set[bytes | None]]:
-    found: dict[str, set[bytes | None]] = {}
+def _by_key(actions: Iterable[_Action]) -> dict[str, list[_Action]]:
+    found: dict[str, list[_Action]] = {}
     for action in actions:
-        found.setdefault(action.key, set()).add(action.value)
+        found.setdefault(action.key, []).append(action)
     return found
+
+
+def decide_rights(store: MetadataStore, root: str) -> str | None:
+    """Return the rights that records shall have where neither plan nor person named any, from what stands in the store.
+
+    Raises:
+        GuardRefusedError: somebody secured the store, so a person has to say who may do what with the records.
+    """
+    if not isinstance(store, AccessControl):
+        return None
+    base = root.rstrip("/")
+    beside = (keys.LAYOUT, keys.INSTANCE_ID, keys.COOKIES, keys.AVAILABLE, keys.READ_ONLY, keys.UNDERREPLICATION)
+    found = _shown(store, [base + key for key in beside])
+    state = is_frozen(store, root)
+    own = _shown(store, [base or "/"])
+    if state.frozen:
+        # Rights were taken there, and one identity was added: only who else is named says something.
+        found |= {(name, "") for name, _ in own if name not in (WORLD, state.identity)}
+    else:
+        found |= own
+    if not found:
+        found = next((held for key in reversed(["/", *parents(base)]) if (held := _shown(store, [key]))), set())
+    others = {f"{name}:{perms}" for name, perms in found} - {OPEN_RIGHTS}
+    if others:
+        raise GuardRefusedError(
+            base or "/",
+            f"has rights of its own ({', '.join(sorted(others)[:5])}), and nothing says which the records shall have",
+            "name them: --acl scheme:id:perms,… as ledgers of this cluster have them",
+        )
+    return OPEN_RIGHTS
+
+
+def _shown(store: AccessControl, wanted: Iterable[str]) -> set[tuple[str, str]]:
+    held = [store.get_acl(key) for key in wanted]
+    return {(principal_of(r), r.perms) for one in held if one is not None for r in parse_rights(one.acl)}
 
 
 @dataclass(slots=True)
@@ -410,6 +455,7 @@ class _Run:
         self._again: set[int] = set()
         self._announced: dict[int, tuple[str, list[tuple[int, str]]]] = {}
         self._ours: set[int] = set()
+        self._former: dict[int, str | None] = {}
 
     def demand_waves_before(self, journal: Path, binding: Mapping[str, str]) -> None:
         """Refuse to go on where a wave before was not written to its end: a resumed run would take it for done."""
@@ -435,12 +481,20 @@ class _Run:
             writes = [(int(seq), str(op)) for seq, op, *_ in record.fields["writes"]]
             self._announced[record.fields["batch"]] = (record.fields["kind"], writes)
             self._ours.update(seq for seq, _ in writes)
+            # What stood there before it was announced first: by now our own bytes may stand there.
+            for seq, _, *_, replaced in record.fields["writes"]:
+                self._former.setdefault(int(seq), replaced)
             self._batch = record.fields["batch"] + 1
+        elif record.event == "undo":
+            raise GuardRefusedError(
+                "the journal", "was undone: what it says is done is gone", "apply with another one: --journal DIR"
+            )
         elif record.event == "done":
             kind, writes = self._announced.pop(record.fields["batch"])
             refused = {place for place, _ in record.fields["conflicts"]}
             for place, ((seq, op), version) in enumerate(zip(writes, record.fields["versions"], strict=True)):
                 self._ours.discard(seq)
+                self._former.pop(seq, None)
                 self._again.discard(seq)
                 if place in refused:
                     self._again.add(seq)
@@ -474,6 +528,7 @@ class _Run:
 
         for batch in _batches(before_cookies(), self._options.batch_rows):
             self._settle(batch, journal)
+            self._break_off(journal)
         checked, changed, changed_count = self._read_back(actions)
         journal.append("verified", {"checked": checked, "changed": changed_count})
         withheld = self._why_withheld(changed_count) if cookies else ""
@@ -498,6 +553,21 @@ class _Run:
         journal.append("end", {"counts": counts, "exit_code": result.exit_code})
         journal.sync()
         return result
+
+    def _break_off(self, journal: Journal) -> None:
+        """End the run if it was surprised too often."""
+        conflicts = len(self._conflicting)
+        if conflicts <= self._options.surprises:
+            return
+        first = ", ".join(conflict.key for conflict in self._conflicts[:_NAMED])
+        reason = f"{conflicts} keys hold something else than the plan expects ({first}, …)"
+        journal.append("stopped", {"reason": reason})
+        journal.sync()
+        raise PartlyAppliedError(
+            str(journal.path),
+            f"stopped: {reason}",
+            "see whether this is the right store, and who else writes to it; then make the plan again",
+        )
 
     def _is_open(self, action: _Action) -> bool:
         return action.seq > self._finished or action.seq in self._again or action.seq in self._ours
@@ -531,7 +601,7 @@ class _Run:
             {
                 "batch": self._batch,
                 "kind": batch[0].kind,
-                "writes": [_announcement(action, held.get(action.key)) for action in batch],
+                "writes": [_announcement(action, self._replaced(action, held.get(action.key))) for action in batch],
             },
         )
         journal.sync()
@@ -557,6 +627,14 @@ class _Run:
             self._step(1)
             if len(self._conflicts) < LISTED:
                 self._conflicts.append(Conflict(action.kind, action.op, action.key, outcome.conflict))
+
+    def _replaced(self, action: _Action, held: Versioned | None) -> str | None:
+        """Return the bytes that an action replaces or removes, as the journal writes them."""
+        if action.op not in _CHANGES:
+            return None
+        if action.seq in self._former and action.is_done(held):
+            return self._former[action.seq]
+        return None if held is None else base64.b64encode(held.value).decode()
 
     def _key(self, action: _Action) -> str:
         return self._base + action.key if action.key != keys.ROOT else self._base or "/"
@@ -678,8 +756,7 @@ def _manner(action: _Action) -> str:
     return _RAISE if action.op == _RAISE else "create" if action.op in _CREATES else "change"
 
 
-def _announcement(action: _Action, held: Versioned | None) -> list[object]:
-    replaced = base64.b64encode(held.value).decode() if held is not None and action.op in _CHANGES else None
+def _announcement(action: _Action, replaced: str | None) -> list[object]:
     value = None if action.value is None else hashlib.sha256(action.value).hexdigest()
     return [action.seq, action.op, action.id.hex(), action.key, action.expects, value, replaced]
 

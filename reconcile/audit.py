@@ -4,15 +4,20 @@ r"""The journal of what was written to a store: one JSON object a line, each bou
     hash    SHA-256 of the object without the hash; `prev` in it is the hash of the line before ("" in the first)
 
     event     fields beside n (from 0), prev, at (UTC), event
-    begin     binding: what the journal belongs to
-    resume    binding, torn: bytes of an unfinished line that were cut off
+    begin     binding: what the journal belongs to; by: who runs which version of the program, where
+    resume    binding, by, torn: bytes of an unfinished line that were cut off
     intent    batch, kind, writes: [seq, op, action id, key, expected version, SHA-256 of the value,
               the value that is replaced or removed (base64)]
     done      batch, versions: one a write, null where the bytes were there before; conflicts: [place, reason]
               presumed: places that an earlier run announced: with a version they hold the bytes that were announced,
               and only that says that the earlier run wrote them
     verified  checked, changed: keys read back before cookies, and how many of them were not as written
+    stopped   reason: more surprises than the run was to bear
     end       counts
+    undo      hash: what was confirmed; removes: whether what was created goes, too
+    undoing   batch (of the apply), writes: [place in it, key, version that is replaced or removed, op]
+    undid     batch, left: [place, reason]
+    undone    counts; nothing is written to a store by this journal afterwards
 
 A line is synced before the write that it announces is sent; `done` is synced with the next line. Values are not in it
 but for those that were replaced, which may hold passwords: the file has mode 0600.
@@ -22,9 +27,11 @@ that does not agree with its hash, or with the line before it, was altered.
 """
 
 import fcntl
+import getpass
 import hashlib
 import json
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +40,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from reconcile.errors import JournalDiskError, JournalError
+from recovery import __version__
 
 JOURNAL: Final = "journal.jsonl"
 _HASH: Final = b',"hash":"'
@@ -43,13 +51,14 @@ _FOLDER_MODE: Final = 0o700
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line of a journal."""
+    """One line of a journal, and the byte at which it begins."""
 
     number: int
     at: str
     event: str
     fields: Mapping[str, Any]
     hash: str
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,7 @@ def scan(path: Path) -> Iterator[Record | Torn]:
 def _scan(journal: BinaryIO, path: Path) -> Iterator[Record | Torn]:
     offset, number, previous = 0, 0, ""
     while line := journal.readline():
-        record = _record(line)
+        record = _record(line, offset)
         if record is None:
             # After a loss of power the pages of an unfinished line may be there as zeros.
             if line.endswith(b"\n") and b"\0" not in line:
@@ -93,7 +102,21 @@ def _altered(path: Path, number: int) -> JournalError:
     return JournalError(str(path), f"line {number + 1} was altered after it was written", "keep it as evidence")
 
 
-def _record(line: bytes) -> Record | None:
+def read_at(path: Path, offset: int) -> Record:
+    """Return the record at a byte that `scan` gave.
+
+    Raises:
+        JournalError: altered meanwhile.
+    """
+    with path.open("rb") as journal:
+        journal.seek(offset)
+        record = _record(journal.readline(), offset)
+    if record is None:
+        raise JournalError(str(path), f"what stands at byte {offset} was altered", "keep it as evidence")
+    return record
+
+
+def _record(line: bytes, offset: int) -> Record | None:
     """Return the record that a line holds; None if it is torn or does not agree with its hash."""
     body, tail = line[: -_TAIL - 1], line[-_TAIL - 1 :]
     if not (tail.startswith(_HASH) and tail.endswith(b'"}\n')):
@@ -103,7 +126,7 @@ def _record(line: bytes) -> Record | None:
         return None
     try:
         fields = json.loads(body + b"}")
-        return Record(int(fields["n"]), str(fields["at"]), str(fields["event"]), fields, stated.decode())
+        return Record(int(fields["n"]), str(fields["at"]), str(fields["event"]), fields, stated.decode(), offset)
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -126,6 +149,11 @@ class Journal:
         self._write = write
         self._number = 0
         self._previous = ""
+
+    @property
+    def head(self) -> str:
+        """The hash of the last line: who keeps it elsewhere can tell later that nothing was cut off."""
+        return self._previous
 
     @classmethod
     def open(
@@ -184,9 +212,9 @@ class Journal:
             self._number, self._previous = record.number + 1, record.hash
             replay(record)
         if self.earlier:
-            self.append("resume", {"binding": dict(binding), "torn": torn})
+            self.append("resume", {"binding": dict(binding), "by": _by(), "torn": torn})
         else:
-            self.append("begin", {"binding": dict(binding)})
+            self.append("begin", {"binding": dict(binding), "by": _by()})
         self.sync()
 
     def _demand_same(self, record: Record, binding: Mapping[str, str], *, resume: bool) -> None:
@@ -232,6 +260,15 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _by() -> dict[str, str]:
+    """Say who runs this, as far as the machine knows."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = str(os.getuid())
+    return {"user": user, "host": socket.gethostname(), "version": __version__}
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,9 +2,9 @@
 
 Which rights are taken stands in `reconcile.frozen`. Nobody gets a right that was not there before, and nodes that are
 missing are made with the final rights. A root that is gone is made with them, and with what the freeze needs below it,
-in one transaction: there is no moment at which it is there, empty, and can be listed. Replication is disabled before: an auditor whose listing fails ends, and where
-it lives in a bookie it takes that bookie with it. Thaw goes the other way round, the listing's rights last, and leaves
-replication disabled.
+in one transaction: there is no moment at which it is there, empty, and can be listed. Replication is disabled before:
+an auditor whose listing fails ends, and where it lives in a bookie it takes that bookie with it. Thaw goes the other
+way round, the listing's rights last, and leaves replication disabled.
 
 The journal is `reconcile.audit`'s; one folder serves a root for all its freezes and thaws:
 

@@ -213,7 +213,7 @@ class _Look:
         layout = self._layout(named)
         self._instance(state)
         found = self._listed(layout, listing_s)
-        counts = self._ledgers(found, held, state, rw + ro, layout)
+        counts = self._ledgers(found, held, state, rw + ro)
         not_compared = self._coverage({*rw, *ro, *cookies})
         bookies = self._bookies(rw, ro, cookies)
         auditor = self._replication(state, lacking=bool(counts["ledgers_absent"]) or counts["ledgers_listed"] == 0)
@@ -401,7 +401,6 @@ class _Look:
         held: pa.Table | None,
         state: frozen.FreezeState,
         running: Sequence[str],
-        layout: Layout | None,
     ) -> dict[str, int | None]:
         counts: dict[str, int | None] = {
             "ledgers_listed": None if found is None else found.ledgers,

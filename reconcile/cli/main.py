@@ -33,6 +33,8 @@ COMMANDS: Final = {
     "plan": ("reconcile.cli.plans:plan", "Read a plan, compare two, or cut one into waves."),
     "rehearse": ("reconcile.cli.verify:rehearse", "Apply a plan where it can do no harm, and read it back."),
     "apply": ("reconcile.cli.recover:apply", "Write what a plan proposes, and nothing over anything."),
+    "undo": ("reconcile.cli.undo:undo", "Take back what an apply wrote, by its journal."),
+    "audit": ("reconcile.cli.undo:audit", "Read journals: who wrote what to a store, and whether that was altered."),
     "verify": ("reconcile.cli.verify:verify", "Read the ledgers of a plan back from bookies' disks."),
     "inspect": ("reconcile.cli.tools:inspect", "Read one file of a bookie by itself."),
     "doctor": ("reconcile.cli.tools:doctor", "Say whether this installation is complete."),

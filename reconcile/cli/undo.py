@@ -1,0 +1,295 @@
+"""The commands that look back at what was written to a store: undo, audit show, audit verify."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from backends.registry import parse_store_uri
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import FOLDER, connected, make_output, now, output_options, quoted
+from reconcile.cli.output import Result, broken_off, throttled
+from reconcile.errors import JournalError
+
+_SHOWN: Final = 10
+_TYPED: Final = 8
+"""Digits of a hash that count as having read it."""
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "what the apply wrote is taken back",
+        Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
+        Exit.USAGE: "a journal or a URI that cannot be used",
+        Exit.REFUSED: "not confirmed; or records were created and the store is not frozen",
+        Exit.PARTLY: "stopped midway, or keys that somebody changed since were left",
+    },
+    epilog="Example: BKMETA_ZK_AUTH=bkmeta:secret bkmeta undo plan/journal --metadata zk+hierarchical://zk1:2181/ledgers",
+)
+@click.argument("journal", type=FOLDER)
+@click.option("--metadata", "uri", required=True, metavar="URI", help="The store that the apply wrote to.")
+@click.option("--confirm", metavar="HASH", help="Of what a run without it prints.")
+@click.option("--replaced-only", is_flag=True, help="Put back what was replaced, and leave what was created.")
+@output_options
+def undo(journal: Path, uri: str, confirm: str | None, *, replaced_only: bool, **shared: Any) -> None:  # noqa: ANN401
+    """Take back what the apply of JOURNAL wrote. WRITES to the store.
+
+    Records that it replaced are put back, those that it created are removed, where nobody changed them since. A created
+    record is removed only while the store is frozen: from a thawed one the bookies would delete the ledger. Generators
+    stay raised. Without --confirm it prints what it would do and its hash, and changes nothing.
+    """
+    from reconcile import undo as engine  # noqa: PLC0415 - not for --help
+
+    output = make_output(shared)
+    parse_store_uri(uri)
+    again = quoted("bkmeta", "undo", journal, "--metadata", uri, *(["--replaced-only"] if replaced_only else []))
+    stopped = broken_off(f"what was taken back is recorded in {journal}: run the same command again")
+    with stopped, connected(uri, output, writable=True) as opened:
+        proposal = engine.propose(journal, opened.store, opened.root, replaced_only=replaced_only)
+        counts = {f"{op} {kind}": count for (kind, op), count in sorted(proposal.writes.items())}
+        lines = [f"{name}: {count} written by the apply" for name, count in counts.items()]
+        if confirm is None and sys.stdin.isatty():
+            for line in [*lines, f"hash {proposal.hash}"]:
+                click.echo(line, err=True)
+            confirm = click.prompt(f"type the first {_TYPED} digits of the hash to go on", err=True)
+        if confirm is None or len(confirm) < _TYPED or not proposal.hash.startswith(confirm.lower()):
+            verdict = "nothing was changed: undo waits for its hash"
+            if confirm is not None:
+                verdict = f"nothing was changed: what was confirmed ({confirm[:12]}) is not what would be done now"
+            waiting = Result(
+                "undo",
+                verdict,
+                Exit.REFUSED,
+                counts=dict(counts),
+                details=[*lines, f"hash {proposal.hash}"],
+                following=f"{again} --confirm {proposal.hash}",
+                facts={"hash": proposal.hash, "journal": str(journal)},
+            )
+            sys.exit(output.show(waiting))
+        with output.progress("taking back", "batches") as told:
+            done = engine.undo(proposal, opened.store, opened.root, now=now, progress=throttled(told))
+    taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())
+    verdict = f"{taken} of {taken + left} writes are taken back"
+    if left:
+        verdict += f"; {left} were left, others changed them since"
+    details = [
+        f"{op}: {done.done.get(op, 0)} taken back, {done.there.get(op, 0)} were so already, {done.left.get(op, 0)} left"
+        for op in sorted({*done.done, *done.there, *done.left})
+    ]
+    details += [f"left as it is: {one.key} ({one.reason})" for one in done.listed[:_SHOWN]]
+    details.append("generators stay raised; empty folders stay")
+    result = Result(
+        "undo",
+        verdict,
+        done.exit_code,
+        counts={"done": dict(done.done), "there": dict(done.there), "left": dict(done.left)},
+        details=details,
+        following=quoted("bkmeta", "audit", "show", journal),
+        facts={"hash": proposal.hash, "journal": str(journal), "left": [asdict(one) for one in done.listed]},
+    )
+    sys.exit(output.show(result))
+
+
+@click.group(epilog="Example: bkmeta audit verify plan/journal")
+def audit() -> None:
+    """Read journals: the hash-chained record of every write. No store is touched."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of a command that wrote, as its journal tells it."""
+
+    event: str
+    at: str
+    by: Mapping[str, str]
+    events: Counter[str] = field(default_factory=Counter)
+    writes: Counter[str] = field(default_factory=Counter)
+    conflicts: int = 0
+    until: str = ""
+    ended: str = ""
+
+    def __str__(self) -> str:
+        who = f"{self.by.get('user', 'somebody')}@{self.by.get('host', '?')}, bkmeta {self.by.get('version', '?')}"
+        wrote = ", ".join(f"{count} {op}" for op, count in sorted(self.writes.items())) or "nothing written"
+        conflicts = f", {self.conflicts} conflicts" if self.conflicts else ""
+        return f"{self.at} to {self.until}: {who}: {wrote}{conflicts}; {self.ended or 'did not end'}"
+
+
+_ENDS: Final = {"end": "ended", "frozen": "frozen", "thawed": "thawed", "undone": "undone", "stopped": "stopped"}
+
+
+@dataclass(slots=True)
+class _Told:
+    """One journal."""
+
+    path: Path
+    binding: Mapping[str, Any] = field(default_factory=dict)
+    runs: list[_Run] = field(default_factory=list)
+    records: int = 0
+    torn: int = 0
+    head: str = ""
+    hashes: set[str] = field(default_factory=set)
+
+
+def _journals(places: Sequence[Path]) -> list[Path]:
+    """Return the journals in folders and below them.
+
+    Raises:
+        JournalError: a folder has none.
+    """
+    from reconcile.audit import JOURNAL  # noqa: PLC0415 - not for --help
+
+    found: list[Path] = []
+    for place in places:
+        here = sorted(place.rglob(JOURNAL)) if place.is_dir() else []
+        if not here:
+            raise JournalError(str(place), "holds no journal", "name the folder that a command wrote its journal to")
+        found += here
+    return found
+
+
+def _told(path: Path, heads: Sequence[str]) -> _Told:
+    from reconcile.audit import Torn, scan  # noqa: PLC0415 - not for --help
+
+    told = _Told(path)
+    pending: dict[int, list[str]] = {}
+    for record in scan(path):
+        if isinstance(record, Torn):
+            told.torn = record.length
+            break
+        told.records, told.head = told.records + 1, record.hash
+        told.hashes.update(head for head in heads if record.hash.startswith(head))
+        fields = record.fields
+        if record.event in ("begin", "resume"):
+            told.binding = fields.get("binding", {})
+            told.runs.append(_Run(record.event, record.at, fields.get("by", {})))
+        if not told.runs:
+            continue
+        run = told.runs[-1]
+        run.until = record.at
+        run.events[record.event] += 1
+        run.ended = _ENDS.get(record.event, run.ended)
+        if record.event == "intent" and "writes" in fields:
+            pending[fields["batch"]] = [str(row[1]) for row in fields["writes"]]
+        elif record.event == "intent":
+            run.writes[str(fields["op"])] += 1
+        elif record.event == "done" and "versions" in fields:
+            ops = pending.pop(fields["batch"], [])
+            run.writes.update(op for op, version in zip(ops, fields["versions"], strict=True) if version is not None)
+            run.conflicts += len(fields["conflicts"])
+        elif record.event == "undoing":
+            run.writes["taken back"] += len(fields["writes"])
+    return told
+
+
+@audit.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "every journal was read to its end",
+        Exit.USAGE: "no journal, or one that was altered",
+    },
+    epilog="Example: bkmeta audit show plan",
+)
+@click.argument("places", metavar="FOLDER...", nargs=-1, required=True, type=FOLDER)
+@output_options
+def show(places: tuple[Path, ...], **shared: Any) -> None:  # noqa: ANN401 - click's options
+    """Say who wrote what when: every run that the journals in and below FOLDER tell of, with its result."""
+    output = make_output(shared)
+    told = [_told(path, ()) for path in _journals(places)]
+    runs = sum(len(one.runs) for one in told)
+    result = Result(
+        "audit-show",
+        f"{runs} runs in {len(told)} journals",
+        Exit.DONE,
+        counts={"journals": len(told), "runs": runs},
+        details=[line for one in told for line in _lines(one)],
+        following=quoted("bkmeta", "audit", "verify", *places),
+        facts={"journals": [_facts(one) for one in told]},
+    )
+    sys.exit(output.show(result))
+
+
+def _lines(one: _Told) -> Iterator[str]:
+    what = one.binding.get("journal") or "apply"
+    on = f" of plan {str(one.binding['plan'])[:12]}" if "plan" in one.binding else ""
+    yield f"{one.path}: {what}{on}, root {one.binding.get('root', '?')} {one.binding.get('store', '')}".rstrip()
+    yield from (f"  {run}" for run in one.runs)
+
+
+def _facts(one: _Told) -> dict[str, object]:
+    return {
+        "journal": str(one.path),
+        "binding": dict(one.binding),
+        "records": one.records,
+        "torn_bytes": one.torn,
+        "head": one.head,
+        "runs": [
+            {
+                "from": run.at,
+                "until": run.until,
+                "by": dict(run.by),
+                "writes": dict(run.writes),
+                "conflicts": run.conflicts,
+                "ended": run.ended,
+            }
+            for run in one.runs
+        ],
+    }
+
+
+@audit.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "every line agrees with its hash and with the line before it",
+        Exit.USAGE: "no journal",
+        Exit.FOUND: "a line was altered, or a head that was kept is not there: lines were cut off",
+        Exit.PARTLY: "a line without its end: the run that wrote it was killed; --resume goes on with it",
+    },
+    epilog="Example: bkmeta audit verify plan/journal --head 9b1c42d07f3e",
+)
+@click.argument("places", metavar="FOLDER...", nargs=-1, required=True, type=FOLDER)
+@click.option("--head", "heads", multiple=True, metavar="HASH", help="Of a last line as it was printed once.")
+@output_options
+def verify(places: tuple[Path, ...], heads: tuple[str, ...], **shared: Any) -> None:  # noqa: ANN401 - click's options
+    """Say whether the journals in and below FOLDER are as they were written, line by line.
+
+    A journal that was cut short at the end of a line agrees with itself: only a --head that somebody kept shows it.
+    """
+    output = make_output(shared)
+    wanted = [head.lower() for head in heads]
+    if any(len(head) < _TYPED for head in wanted):
+        raise click.BadParameter(f"give at least {_TYPED} digits", param_hint="--head")
+    altered: list[str] = []
+    told: list[_Told] = []
+    paths = _journals(places)
+    for path in paths:
+        try:
+            told.append(_told(path, wanted))
+        except JournalError as error:
+            altered.append(f"{error.subject}: {error.problem}")
+    seen = set().union(*(one.hashes for one in told)) if told else set()
+    gone = [f"no line has the hash {head}: lines were cut off, or it is of another journal"
+            for head in wanted if head not in seen]  # fmt: skip
+    torn = [f"{one.path}: {one.torn} bytes of an unfinished line at its end" for one in told if one.torn]
+    records = sum(one.records for one in told)
+    code, verdict = Exit.DONE, f"{len(told)} journals, {records} lines: all as they were written"
+    if altered or gone:
+        code, verdict = Exit.FOUND, (altered + gone)[0]
+    elif torn:
+        code, verdict = Exit.PARTLY, torn[0]
+    result = Result(
+        "audit-verify",
+        verdict,
+        code,
+        counts={"journals": len(paths), "lines": records, "altered": len(altered), "torn": len(torn)},
+        coverage={"heads": wanted, "heads_not_found": [head for head in wanted if head not in seen]},
+        details=[*(altered + gone)[1:], *torn, *(f"{one.path}: head {one.head}" for one in told)],
+        following="keep the heads elsewhere: with --head they show later that nothing was cut off",
+        facts={"journals": [_facts(one) for one in told]},
+    )
+    sys.exit(output.show(result))
