@@ -19,7 +19,22 @@ Big-endian. Offsets and sizes in bytes.
     explicit LAC record: int64 ledger id, int64 LAC, digest over these 16 bytes; its length tells the type
     master key: SHA-1("ledger" + password)
 
-Source: apache/bookkeeper 9590a97, proto/checksum/DigestManager and its subclasses; bookie-storage §4.
+A ledger of a scope other than 0 has entries of version 2, which no released BookKeeper writes. Their first byte is 0x80
+or more, and that of the others is less, wherever ids stand in front: in entry logs, journals, explicit LAC records.
+
+    at    size  field
+    0     1     bit 7: set; bits 4 to 6: version, 2; bits 0 to 3: digest type, as ledger metadata number it
+    1     8     scope, int64
+    9     8     ledger id, int64
+    17    8     entry id, int64
+    25    8     last add confirmed, int64
+    33    8     length, int64
+    41    D     digest over bytes 0 to 40 and the payload
+    41+D        payload
+
+    explicit LAC record: bytes 0 to 16, int64 LAC, digest over these 25 bytes
+
+Source: apache/bookkeeper 9590a97, proto/checksum/DigestManager and its subclasses; bookie-storage §4; scoped-ids.
 """
 
 import hashlib
@@ -36,8 +51,18 @@ from recovery.errors import FormatError, Reason
 from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
 
 HEADER_SIZE: Final = 32
+SCOPED_HEADER_SIZE: Final = 41
+SCOPED: Final = 0x80
+"""First bytes from here on are those of version 2."""
 _HEADER: Final = struct.Struct(">qqqq")
+_SCOPED_HEADER: Final = struct.Struct(">Bqqqqq")
 _LAC: Final = struct.Struct(">qq")
+_SCOPED_LAC: Final = struct.Struct(">Bqqq")
+_VERSION: Final = 0x70
+_VERSION_2: Final = 0x20
+_DIGEST_NUMBER: Final = 0x0F
+_NUMBERS: Final = {1: Digest.CRC32, 2: Digest.HMAC, 3: Digest.CRC32C, 4: Digest.DUMMY}
+_NUMBER_OF: Final = {digest: number for number, digest in _NUMBERS.items()}
 _U32: Final = struct.Struct(">I")
 _U64: Final = struct.Struct(">Q")
 _BY_SIZE: Final = {size: digest for digest, size in DIGEST_SIZES.items()}
@@ -47,19 +72,21 @@ KeyKind = Literal["absent", "empty", "zero", "set"]
 
 @dataclass(frozen=True, slots=True)
 class EntryHeader:
-    """The first 32 bytes of an entry.
+    """What stands in front of an entry's digest.
 
     Attributes:
-        ledger: not negative.
+        ledger: not negative in scope 0.
         entry: not negative.
         lac: last add confirmed known to whoever wrote this copy; NO_ENTRY if none.
         length: payload bytes of the ledger up to and including this entry.
+        scope: 0 in version 1, never in version 2.
     """
 
     ledger: int
     entry: int
     lac: int
     length: int
+    scope: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,33 +96,54 @@ class LacRecord:
     ledger: int
     lac: int
     digest: Digest
+    scope: int = 0
+
+
+def header_size(record: bytes | memoryview) -> int:
+    """Return the bytes in front of an entry's digest, as its first byte tells."""
+    return SCOPED_HEADER_SIZE if len(record) and record[0] >= SCOPED else HEADER_SIZE
 
 
 def decode_header(record: bytes | memoryview) -> EntryHeader:
     """Return the header of an entry.
 
     Raises:
-        FormatError: fewer than 32 bytes, or a field that no writer gives; a first byte of 0x80 or more is not the
-            header of an entry with a 64-bit ledger id.
+        FormatError: too few bytes, a version that is not known, or a field that no writer gives.
     """
-    if len(record) < HEADER_SIZE:
-        raise FormatError(Reason.TRUNCATED, "entry", len(record), f"a header takes {HEADER_SIZE} bytes")
-    header = EntryHeader(*_HEADER.unpack_from(record))
-    if header.ledger < 0:
-        raise FormatError(Reason.BAD_VALUE, "entry", 0, f"first byte {record[0]:#x} is not of a 64-bit ledger id")
+    size = header_size(record)
+    if len(record) < size:
+        raise FormatError(Reason.TRUNCATED, "entry", len(record), f"a header takes {size} bytes")
+    if size == HEADER_SIZE:
+        header, first = EntryHeader(*_HEADER.unpack_from(record)), 0
+    else:
+        _demand_version_2(record[0], "entry")
+        _, scope, ledger, number, lac, length = _SCOPED_HEADER.unpack_from(record)
+        header, first = EntryHeader(ledger, number, lac, length, scope), size - HEADER_SIZE
+        if scope == 0:
+            raise FormatError(Reason.BAD_VALUE, "entry", 1, "version 2 in scope 0")
     if header.entry < 0:
-        raise FormatError(Reason.BAD_VALUE, "entry", 8, f"entry id {header.entry}")
+        raise FormatError(Reason.BAD_VALUE, "entry", first + 8, f"entry id {header.entry}")
     if header.lac < NO_ENTRY:
-        raise FormatError(Reason.BAD_VALUE, "entry", 16, f"last add confirmed {header.lac}")
+        raise FormatError(Reason.BAD_VALUE, "entry", first + 16, f"last add confirmed {header.lac}")
     if header.length < 0:
-        raise FormatError(Reason.BAD_VALUE, "entry", 24, f"length {header.length}")
+        raise FormatError(Reason.BAD_VALUE, "entry", first + 24, f"length {header.length}")
     return header
+
+
+def _demand_version_2(flags: int, source: str) -> None:
+    if flags & _VERSION != _VERSION_2:
+        raise FormatError(Reason.BAD_VERSION, source, 0, f"first byte {flags:#x}: version {(flags & _VERSION) >> 4}")
 
 
 def encode(header: EntryHeader, payload: bytes, digest: Digest, password: bytes = b"") -> bytes:
     """Return the bytes of an entry."""
-    front = _HEADER.pack(header.ledger, header.entry, header.lac, header.length)
+    fields = (header.ledger, header.entry, header.lac, header.length)
+    front = _SCOPED_HEADER.pack(_flags(digest), header.scope, *fields) if header.scope else _HEADER.pack(*fields)
     return front + _digest(front + payload, digest, password) + payload
+
+
+def _flags(digest: Digest) -> int:
+    return SCOPED | _VERSION_2 | _NUMBER_OF[digest]
 
 
 def payload_of(record: bytes | memoryview, digest: Digest) -> memoryview:
@@ -104,7 +152,7 @@ def payload_of(record: bytes | memoryview, digest: Digest) -> memoryview:
     Raises:
         FormatError: the entry ends before its payload could begin.
     """
-    start = HEADER_SIZE + DIGEST_SIZES[digest]
+    start = header_size(record) + DIGEST_SIZES[digest]
     if len(record) < start:
         raise FormatError(Reason.TRUNCATED, "entry", len(record), f"header and {digest} take {start} bytes")
     return memoryview(record)[start:]
@@ -134,8 +182,14 @@ def _agrees(record: bytes | memoryview, front: int, digest: Digest, password: by
 
 
 def digest_agrees(record: bytes | memoryview, digest: Digest, password: bytes = b"") -> bool:
-    """Whether an entry carries the right digest of that type; DUMMY has nothing that could disagree."""
-    return _agrees(record, HEADER_SIZE, digest, password)
+    """Whether an entry carries the right digest of that type; DUMMY has nothing that could disagree.
+
+    An entry of version 2 that names another type does not.
+    """
+    front = header_size(record)
+    if front == SCOPED_HEADER_SIZE and _NUMBERS.get(record[0] & _DIGEST_NUMBER) is not digest:
+        return False
+    return _agrees(record, front, digest, password)
 
 
 def find_digest(record: bytes | memoryview, passwords: Iterable[bytes] = ()) -> tuple[Digest, bytes | None] | None:
@@ -170,30 +224,41 @@ def key_kind(stored: bytes | None) -> KeyKind:
     return "set" if any(stored) else "zero"
 
 
+def _lac_size(raw: bytes | memoryview) -> int:
+    return _SCOPED_LAC.size if len(raw) and raw[0] >= SCOPED else _LAC.size
+
+
 def decode_lac_record(raw: bytes | memoryview) -> LacRecord:
     """Return an explicit LAC; its digest is not checked.
 
     Raises:
         FormatError: no digest type has that length, or a field that no writer gives.
     """
-    digest = _BY_SIZE.get(len(raw) - _LAC.size)
+    size = _lac_size(raw)
+    digest = _BY_SIZE.get(len(raw) - size)
     if digest is None:
         raise FormatError(Reason.BAD_LENGTH, "explicit LAC", 0, f"{len(raw)} bytes")
-    ledger, lac = _LAC.unpack_from(raw)
-    if ledger < 0:
-        raise FormatError(Reason.BAD_VALUE, "explicit LAC", 0, f"ledger id {ledger}")
+    scope = 0
+    if size == _LAC.size:
+        ledger, lac = _LAC.unpack_from(raw)
+    else:
+        _demand_version_2(raw[0], "explicit LAC")
+        _, scope, ledger, lac = _SCOPED_LAC.unpack_from(raw)
+        if scope == 0:
+            raise FormatError(Reason.BAD_VALUE, "explicit LAC", 1, "version 2 in scope 0")
     if lac < NO_ENTRY:
-        raise FormatError(Reason.BAD_VALUE, "explicit LAC", 8, f"last add confirmed {lac}")
-    return LacRecord(ledger, lac, digest)
+        raise FormatError(Reason.BAD_VALUE, "explicit LAC", size - 8, f"last add confirmed {lac}")
+    return LacRecord(ledger, lac, digest, scope)
 
 
-def encode_lac_record(ledger: int, lac: int, digest: Digest, password: bytes = b"") -> bytes:
+def encode_lac_record(ledger: int, lac: int, digest: Digest, password: bytes = b"", *, scope: int = 0) -> bytes:
     """Return the bytes of an explicit LAC."""
-    front = _LAC.pack(ledger, lac)
+    front = _SCOPED_LAC.pack(_flags(digest), scope, ledger, lac) if scope else _LAC.pack(ledger, lac)
     return front + _digest(front, digest, password)
 
 
 def lac_record_agrees(raw: bytes | memoryview, password: bytes = b"") -> bool:
     """Whether an explicit LAC carries the right digest; the password matters for HMAC only."""
-    digest = _BY_SIZE.get(len(raw) - _LAC.size)
-    return digest is not None and _agrees(raw, _LAC.size, digest, password)
+    size = _lac_size(raw)
+    digest = _BY_SIZE.get(len(raw) - size)
+    return digest is not None and _agrees(raw, size, digest, password)

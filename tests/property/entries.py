@@ -10,6 +10,7 @@ LEDGERS = st.one_of(st.integers(0, 5), st.integers(0, (1 << 63) - 1))
 IDS = st.one_of(st.integers(0, 300), st.integers(0, (1 << 63) - 1))
 USUAL = st.one_of(st.integers(0, 300), st.integers(0, (1 << 48) - 1))
 """Entry ids as clients give them; larger ones need more evidence where a source is damaged."""
+SCOPES = st.one_of(st.just(0), st.integers(-(1 << 63), (1 << 63) - 1))
 PASSWORDS = st.sampled_from([b"", b"secret"])
 
 

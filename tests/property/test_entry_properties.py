@@ -10,10 +10,10 @@ from recovery.codecs import entry
 from recovery.codecs.entry import EntryHeader, LacRecord
 from recovery.errors import FormatError
 from recovery.model.metadata import Digest
-from tests.property.entries import IDS, LEDGERS, PASSWORDS, records
+from tests.property.entries import IDS, LEDGERS, PASSWORDS, SCOPES, records
 from tests.property.mangling import mangled
 
-HEADERS = st.builds(EntryHeader, LEDGERS, IDS, st.one_of(st.just(-1), IDS), IDS)
+HEADERS = st.builds(EntryHeader, LEDGERS, IDS, st.one_of(st.just(-1), IDS), IDS, SCOPES)
 DIGESTS = st.sampled_from(Digest)
 CHECKED = (Digest.CRC32, Digest.CRC32C, Digest.HMAC)
 WORKED = entry.encode(EntryHeader(5, 3, 2, 11), b"hello world", Digest.CRC32C)
@@ -54,11 +54,11 @@ def test_a_wrong_password_is_noticed(record: bytes, password: bytes) -> None:
     assert not entry.digest_agrees(record, Digest.HMAC, password)
 
 
-@given(LEDGERS, st.one_of(st.just(-1), IDS), DIGESTS, PASSWORDS)
-def test_an_explicit_lac_comes_back(ledger: int, lac: int, digest: Digest, password: bytes) -> None:
+@given(LEDGERS, st.one_of(st.just(-1), IDS), DIGESTS, PASSWORDS, SCOPES)
+def test_an_explicit_lac_comes_back(ledger: int, lac: int, digest: Digest, password: bytes, scope: int) -> None:
     """Ledger, LAC and digest type are what was encoded, and the digest agrees."""
-    raw = entry.encode_lac_record(ledger, lac, digest, password)
-    assert entry.decode_lac_record(raw) == LacRecord(ledger, lac, digest)
+    raw = entry.encode_lac_record(ledger, lac, digest, password, scope=scope)
+    assert entry.decode_lac_record(raw) == LacRecord(ledger, lac, digest, scope)
     assert entry.lac_record_agrees(raw, password)
 
 

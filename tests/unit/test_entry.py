@@ -1,5 +1,8 @@
 """Entries: what is refused, by its reason and place, and what stored keys say."""
 
+import struct
+import zlib
+
 import pytest
 
 from recovery.codecs import entry
@@ -20,8 +23,10 @@ def with_field(at: int, value: int) -> bytes:
     [
         (b"", Reason.TRUNCATED, 0),
         (RAW[:31], Reason.TRUNCATED, 31),
-        (with_field(0, -1), Reason.BAD_VALUE, 0),
-        (b"\xa3" + RAW[1:], Reason.BAD_VALUE, 0),
+        (with_field(0, -1) + bytes(9), Reason.BAD_VERSION, 0),
+        (b"\xa3" + RAW[1:], Reason.BAD_VALUE, 33),
+        (b"\xa3" + RAW[1:40], Reason.TRUNCATED, 40),
+        (b"\xa3" + b"\1" * 16 + with_field(0, -1), Reason.BAD_VALUE, 17),
         (with_field(8, -0x1000), Reason.BAD_VALUE, 8),
         (with_field(16, -2), Reason.BAD_VALUE, 16),
         (with_field(24, -1), Reason.BAD_VALUE, 24),
@@ -46,7 +51,9 @@ def test_a_payload_that_cannot_begin_is_refused() -> None:
     [
         (bytes(15), Reason.BAD_LENGTH),
         (bytes(17), Reason.BAD_LENGTH),
-        (b"\xff" * 16, Reason.BAD_VALUE),
+        (b"\xff" * 16, Reason.BAD_LENGTH),
+        (b"\xff" * 25, Reason.BAD_VERSION),
+        (b"\xa4" + bytes(24), Reason.BAD_VALUE),
         (bytes(8) + b"\xff" * 7 + b"\xfe", Reason.BAD_VALUE),
     ],
 )
@@ -76,3 +83,29 @@ def test_a_crc32_has_four_zero_bytes_in_front() -> None:
     raw = bytearray(entry.encode(EntryHeader(5, 3, 2, 11), b"hello world", Digest.CRC32))
     raw[33] = 1
     assert not entry.digest_agrees(bytes(raw), Digest.CRC32)
+
+
+def test_an_entry_of_another_scope() -> None:
+    """Byte for byte as the format says: flags, scope, ids, LAC, length, a CRC over these 41 bytes and the payload."""
+    front = bytes([0b1_010_0001]) + struct.pack(">qqqqq", 7, -2, 3, 2, 11)
+    expected = front + bytes(4) + struct.pack(">I", zlib.crc32(front + b"hello world")) + b"hello world"
+    assert entry.encode(EntryHeader(-2, 3, 2, 11, scope=7), b"hello world", Digest.CRC32) == expected
+    assert entry.decode_header(expected) == EntryHeader(-2, 3, 2, 11, scope=7)
+    assert entry.find_digest(expected) == (Digest.CRC32, None)
+
+
+def test_an_unknown_digest_of_another_scope_is_listed_and_not_verified() -> None:
+    """The header is read; no digest agrees."""
+    raw = entry.encode(EntryHeader(5, 3, 2, 11, scope=7), b"hello world", Digest.CRC32)
+    raw = bytes([raw[0] & 0xF0 | 9]) + raw[1:]
+    assert entry.decode_header(raw).scope == 7
+    assert entry.find_digest(raw) is None
+
+
+def test_an_explicit_lac_of_another_scope() -> None:
+    """Flags, scope, ledger and LAC stand in front of the digest."""
+    front = bytes([0b1_010_0001]) + struct.pack(">qqq", 7, 5, 3)
+    raw = front + bytes(4) + struct.pack(">I", zlib.crc32(front))
+    assert entry.encode_lac_record(5, 3, Digest.CRC32, scope=7) == raw
+    assert entry.decode_lac_record(raw) == entry.LacRecord(5, 3, Digest.CRC32, scope=7)
+    assert entry.lac_record_agrees(raw)
