@@ -45,6 +45,8 @@ _READS_IN_FLIGHT: Final = 10
 _PAIRS: Final = 500
 """Children created and deleted in one transaction to raise a counter: some 60 kB of the 1 MB that a server takes."""
 _RAISES_IN_FLIGHT: Final = 8
+_RECONNECT_S: Final = 2.0
+"""Longest pause between two attempts to reach a server; kazoo's own would be a minute."""
 _TRANSACTION_BYTES: Final = 1_000_000
 """The server ends the connection of a client that sends more than jute.maxbuffer, by default 2^20 - 1 bytes."""
 _OVERHEAD: Final = 120
@@ -164,6 +166,7 @@ class ZooKeeperStore:
             hosts=hosts,
             timeout=session_s,
             auth_data=[("digest", f"{auth[0]}:{auth[1]}")] if auth else None,
+            connection_retry={"max_tries": -1, "max_delay": _RECONNECT_S},
             logger=_QUIET,
         )
         try:

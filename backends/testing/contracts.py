@@ -1,15 +1,28 @@
 """The promises of the store protocols as tests: an adapter subclasses them and gives its store."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
-from backends.errors import NotEmptyError, TooLargeError, UnavailableError, VersionConflictError
+from backends.errors import (
+    NotEmptyError,
+    OutcomeUnknownError,
+    TooLargeError,
+    UnavailableError,
+    VersionConflictError,
+)
 from backends.protocols import ControlledStore, MetadataStore, Write
+from backends.testing.faults import Line
 
 
 class MetadataStoreContract(ABC):
     """Every promise of `MetadataStore`; give a `store` fixture."""
+
+    CHILDREN_COUNT: ClassVar[bool] = True
+    """Whether the creation of any child takes a number of the counter; not on etcd, where a write of the key does."""
 
     @pytest.fixture
     @abstractmethod
@@ -173,13 +186,17 @@ class MetadataStoreContract(ABC):
         assert store.raise_counter("/gen", 101) == 102
 
     def test_a_counter_counts_every_creation(self, store: MetadataStore) -> None:
-        """Children count when they are created, whatever becomes of them."""
+        """Children count when they are created, whatever becomes of them; or none ever does."""
+        store.write([Write("/gen", b"")])
+        before = store.get("/gen")
+        assert before is not None
         versions = store.write([Write(f"/gen/{n}", b"") for n in range(3)])
         store.write([Write("/gen/0", None, versions[0])])
         held = store.get("/gen")
         assert held is not None
-        assert held.children_created in (3, None)
-        assert store.raise_counter("/gen", 0) == 3
+        reached = (before.children_created or 0) + (3 if self.CHILDREN_COUNT else 0)
+        assert held.children_created in (reached, None)
+        assert store.raise_counter("/gen", 0) == reached
 
     def test_rights_come_back_as_text(self, store: MetadataStore) -> None:
         """A key that was created with rights has them, and its new parents too; a pipelined read leaves them out."""
@@ -277,3 +294,182 @@ class AccessControlContract(ABC):
             store.get_acl("/k")
         with pytest.raises(UnavailableError):
             store.set_acl("/k", self.OPEN, expected=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Troubled:
+    """A store whose line to its server can be troubled.
+
+    Attributes:
+        store: on the line; its reads are tried again for at least 60 s.
+        line: to be cut, slowed, split.
+        other: another client of the same keys, straight to the server.
+        expire: has the server forget the session of `store`; does nothing where there are no sessions.
+    """
+
+    store: MetadataStore
+    line: Line
+    other: MetadataStore
+    expire: Callable[[], None] = lambda: None
+
+
+class FaultContract(ABC):
+    """What a store promises while its connection is cut, slow, or answers in pieces; give a `troubled` fixture."""
+
+    KEYS = 2_400
+
+    @pytest.fixture
+    @abstractmethod
+    def troubled(self) -> Troubled:
+        """Return an empty store on a line."""
+
+    def filled(self, troubled: Troubled) -> list[str]:
+        """Return keys that hold their own number, every seventh of them absent."""
+        for at in range(0, self.KEYS, 100):
+            troubled.other.write([Write(f"/many/{n}", b"%d" % n) for n in range(at, at + 100) if n % 7])
+        return [f"/many/{n}" for n in range(self.KEYS)]
+
+    def demand_all(self, store: MetadataStore, keys: list[str]) -> None:
+        """See that a pipelined read and a listing give what `filled` made."""
+        found = [(key, held.value if held else None) for key, held in store.get_many(keys)]
+        assert found == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
+        assert store.children("/many") == sorted(key[6:] for key in keys if int(key[6:]) % 7)
+
+    def test_a_creation_that_never_arrived(self, troubled: Troubled) -> None:
+        """Its outcome is said to be unknown; nothing was made, not even later, and it can be made again."""
+        troubled.store.write([Write("/k/0", b"")])
+        troubled.line.cut_before(b"never-arrives")
+        with pytest.raises(OutcomeUnknownError):
+            troubled.store.write([Write("/k/1", b"never-arrives")])
+        assert troubled.store.get("/k/1") is None
+        assert troubled.store.children("/k") == ["0"]
+        troubled.store.write([Write("/k/1", b"arrives")])
+        held = troubled.other.get("/k/1")
+        assert held is not None
+        assert held.value == b"arrives"
+
+    def test_a_creation_whose_answer_was_lost(self, troubled: Troubled) -> None:
+        """It was made once, the same store sees it at once, and making it again is a conflict, not a second one."""
+        troubled.line.cut_after(b"answer-lost", lambda: troubled.other.get("/k/1") is not None)
+        with pytest.raises(OutcomeUnknownError):
+            troubled.store.write([Write("/k/1", b"answer-lost")])
+        held, seen = troubled.store.get("/k/1"), troubled.other.get("/k/1")
+        assert held is not None
+        assert seen is not None
+        assert (held.value, held.version) == (b"answer-lost", seen.version)
+        with pytest.raises(VersionConflictError):
+            troubled.store.write([Write("/k/1", b"again")])
+
+    def test_a_change_whose_answer_was_lost(self, troubled: Troubled) -> None:
+        """It is not tried again behind the caller's back: what somebody else wrote since stays."""
+        [version] = troubled.store.write([Write("/k", b"first")])
+
+        def replaced() -> bool:
+            held = troubled.other.get("/k")
+            assert held is not None
+            if held.value != b"second-lost":
+                return held.value == b"third"
+            troubled.other.write([Write("/k", b"third", held.version)])
+            return True
+
+        troubled.line.cut_after(b"second-lost", replaced)
+        with pytest.raises(OutcomeUnknownError):
+            troubled.store.write([Write("/k", b"second-lost", version)])
+        held = troubled.store.get("/k")
+        assert held is not None
+        assert held.value == b"third"
+        with pytest.raises(VersionConflictError):
+            troubled.store.write([Write("/k", b"second-lost", version)])
+
+    def test_a_batch_that_was_cut_is_whole_or_not_at_all(self, troubled: Troubled) -> None:
+        """Creation, change and removal in one transaction: before the cut none of them, after it all."""
+        [one, two] = troubled.store.write([Write("/b/1", b"old"), Write("/b/2", b"old")])
+        batch = [Write("/b/3", b"batch-cut"), Write("/b/1", b"new", one), Write("/b/2", None, two)]
+        troubled.line.cut_before(b"batch-cut")
+        with pytest.raises(OutcomeUnknownError):
+            troubled.store.write(batch)
+        assert troubled.store.children("/b") == ["1", "2"]
+        troubled.line.cut_after(b"batch-cut", lambda: troubled.other.get("/b/3") is not None)
+        with pytest.raises(OutcomeUnknownError):
+            troubled.store.write(batch)
+        assert troubled.store.children("/b") == ["1", "3"]
+        held = troubled.store.get("/b/1")
+        assert held is not None
+        assert held.value == b"new"
+
+    def test_a_removal_whose_answer_was_lost(self, troubled: Troubled) -> None:
+        """The key is gone; removing it again is a conflict."""
+        [version, _] = troubled.store.write([Write("/gone-or-not", b"x"), Write("/stays", b"x")])
+        troubled.line.cut_after(b"gone-or-not", lambda: troubled.other.get("/gone-or-not") is None)
+        with pytest.raises(OutcomeUnknownError):
+            troubled.store.write([Write("/gone-or-not", None, version)])
+        assert troubled.store.get("/gone-or-not") is None
+        with pytest.raises(VersionConflictError):
+            troubled.store.write([Write("/gone-or-not", None, version)])
+
+    @pytest.mark.parametrize("sizes", [[0, 1, 7], [100, 4_096, 50_000], [3, 20_000, 20_000, 20_000]])
+    def test_reads_go_on_where_answers_were_cut(self, troubled: Troubled, sizes: list[int]) -> None:
+        """Connections that end within answers, at any byte, cost no key and give none twice or wrong."""
+        keys = self.filled(troubled)
+        troubled.line.cut_answers(sizes)
+        self.demand_all(troubled.store, keys)
+
+    def test_a_read_under_way_outlives_its_connection(self, troubled: Troubled) -> None:
+        """A pipelined read that was begun before a cut goes on after it where it was."""
+        keys = self.filled(troubled)
+        under_way = troubled.store.get_many(keys)
+        found = [next(under_way) for _ in range(50)]
+        troubled.line.cut_answers([0])
+        found += under_way
+        assert [key for key, _ in found] == keys
+        assert [held is not None for _, held in found] == [bool(n % 7) for n in range(self.KEYS)]
+
+    @pytest.mark.parametrize(("size", "pause_s"), [(1, 0.0), (7, 0.0), (10_000, 0.02)])
+    def test_answers_in_pieces_are_whole(self, troubled: Troubled, size: int, pause_s: float) -> None:
+        """How answers are cut into packets, and how slowly those arrive, changes nothing."""
+        troubled.store.children("/")
+        keys = self.filled(troubled)[:: 20 if size == 1 else 1]
+        troubled.line.split_answers(size, pause_s)
+        found = [(key, held.value if held else None) for key, held in troubled.store.get_many(keys)]
+        assert found == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
+        [version] = troubled.store.write([Write("/w", b"x")])
+        held = troubled.store.get("/w")
+        assert held is not None
+        assert held.version == version
+
+    def test_a_session_that_the_server_forgot(self, troubled: Troubled) -> None:
+        """Reads go on, a read under way too; a write says that it cannot tell, or is made; the next one is made."""
+        keys = self.filled(troubled)
+        under_way = troubled.store.get_many(keys)
+        found = [next(under_way)]
+        troubled.expire()
+        found += under_way
+        assert [key for key, _ in found] == keys
+        self.demand_all(troubled.store, keys)
+        troubled.expire()
+        try:
+            troubled.store.write([Write("/after", b"1")])
+        except UnavailableError:
+            held = troubled.store.get("/after")
+            troubled.store.write([Write("/after", b"1", None if held is None else held.version)])
+        held = troubled.other.get("/after")
+        assert held is not None
+        assert held.value == b"1"
+
+    def test_a_counter_is_raised_over_a_cut(self, troubled: Troubled) -> None:
+        """It ends beyond what was asked for, and never lower than it was."""
+        troubled.store.raise_counter("/gen", 10)
+        troubled.line.cut_answers([0, 2_000])
+        assert troubled.store.raise_counter("/gen", 2_000) >= 2_001
+        again = troubled.other.raise_counter("/gen", 0)
+        assert again >= 2_001
+
+    def test_a_server_that_was_away(self, troubled: Troubled) -> None:
+        """While nobody can be reached a write says so; reads work as soon as somebody can be."""
+        keys = self.filled(troubled)
+        troubled.line.down()
+        with pytest.raises(UnavailableError):
+            troubled.store.write([Write("/k", b"")])
+        assert troubled.other.get("/k") is None
+        troubled.line.up()
+        self.demand_all(troubled.store, keys)

@@ -4,10 +4,12 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from kazoo.client import KazooClient
 
 from backends.memory import MemoryStore
 from backends.protocols import ControlledStore, MetadataStore
-from backends.testing.contracts import AccessControlContract, MetadataStoreContract
+from backends.testing.contracts import AccessControlContract, FaultContract, MetadataStoreContract, Troubled
+from backends.testing.faults import MemoryLine, Proxy
 from backends.zookeeper import ZooKeeperStore
 from tests.zookeeper_server import ZooKeeperServer
 
@@ -54,3 +56,38 @@ class TestZooKeeperRights(AccessControlContract):
         opened = ZooKeeperStore(zookeeper_server.hosts, chroot=f"/rights-{next(_CHROOTS)}", session_s=10)
         yield opened
         opened.close()
+
+
+class TestMemoryFaults(FaultContract):
+    """The store in memory, as if it had a line."""
+
+    @pytest.fixture
+    def troubled(self) -> Troubled:
+        """Return an empty store on a line."""
+        store = MemoryStore()
+        line = MemoryLine(store)
+        return Troubled(line, line, store)
+
+
+@pytest.mark.real
+class TestZooKeeperFaults(FaultContract):
+    """A real ZooKeeper behind a proxy."""
+
+    @pytest.fixture
+    def troubled(self, zookeeper_server: ZooKeeperServer) -> Iterator[Troubled]:
+        """Return an empty part of the server's tree."""
+        chroot = f"/faults-{next(_CHROOTS)}"
+        with Proxy("127.0.0.1", zookeeper_server.port) as line:
+            store = ZooKeeperStore(line.hosts, chroot=chroot, session_s=10, patience_s=120)
+            other = ZooKeeperStore(zookeeper_server.hosts, chroot=chroot, session_s=10, patience_s=120)
+
+            def expire() -> None:
+                # Whoever shows a session's id and password takes it over, and may end it.
+                thief = KazooClient(zookeeper_server.hosts, client_id=store._client.client_id)
+                thief.start()
+                thief.stop()
+                thief.close()
+
+            yield Troubled(store, line, other, expire)
+            store.close()
+            other.close()
