@@ -71,7 +71,8 @@ class Versioned:
         created_txn, changed_txn: the store's transaction numbers; None where it has none.
         created_ms, changed_ms: ms since 1970; None where the store keeps none.
         owner: the session or lease that the key lives with; 0 for a permanent key.
-        children_created: number that a sequential child would get next; None where the store has no such thing.
+        children_created: number that is taken from the key next, as BookKeeper takes ids: by a sequential child, or on
+            etcd by a write of the key; None where the store has no such thing.
         acl: rights as text, ``scheme:id:perms`` joined with commas, perms of c d r w a; None where none can be read.
     """
 
@@ -191,12 +192,12 @@ class MetadataStore(Protocol):
         ...
 
     def raise_counter(self, key: str, beyond: int) -> int:
-        """Make sequential children of a key be numbered above `beyond`; the key is created if it is absent.
+        """Make the numbers that are taken from a key be above `beyond`; the key is created if it is absent.
 
         Never lowers. Can be interrupted and repeated.
 
         Returns:
-            The number that the next sequential child gets.
+            The number that is taken next.
         """
         ...
 

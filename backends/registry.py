@@ -7,7 +7,7 @@
     zk+legacyhierarchical://                           ZooKeeper    the path          legacy (a form of ours)
     zk://, zk+null://                                    ZooKeeper    the path          what LAYOUT says
     metadata-store:zk:h1:2181,h2:2181/chroot             ZooKeeper    /chroot/ledgers   what LAYOUT says
-    etcd://host:2379/root                                not yet
+    etcd://host:2379,host:2379/root                      etcd         the path          etcd
     zkfiles:///dir, etcdfile:///file                     not yet
     catalog:///dir                                       not here: `reconcile.stores`
     metadata-store:etcd:…, metadata-store:oxia://…       never: Pulsar keeps other keys there
@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+import pyarrow as pa
+
 from backends.errors import ReadOnlyStoreError, UnsupportedStoreError
-from backends.protocols import ControlledStore, MetadataStore, Rights, Versioned, Write
+from backends.protocols import ControlledStore, MetadataStore, Point, Rights, ScannableStore, Versioned, Write
 
 _LAYOUTS: Final = {
     "zk": None,
@@ -34,7 +36,6 @@ _LAYOUTS: Final = {
     "zk+longlonghierarchical": "longlonghierarchical",
 }
 _REFUSALS: Final = {
-    "etcd": "etcd is not read by this version; ZooKeeper is",
     "zkfiles": "ZooKeeper's snapshots and logs are not read by this version; a live ZooKeeper is",
     "etcdfile": "etcd's snapshots are not read by this version; a live ZooKeeper is",
     "catalog": "a catalog is a copy of a store; name the store itself",
@@ -46,6 +47,8 @@ _PULSAR_REFUSALS: Final = {
     "rocksdb": "Pulsar's own RocksDB store belongs to a standalone Pulsar and is not supported",
     "memory": "Pulsar's store in memory ends with its process",
 }
+_ETCD: Final = "etcd"
+_ETCD_PORT: Final = 2379
 _PULSAR: Final = "metadata-store"
 _ROOT_IN_CHROOT: Final = "/ledgers"
 _DEFAULT_PORT: Final = 2181
@@ -140,6 +143,23 @@ class ReadOnlyControlledStore(ReadOnlyStore):
         raise ReadOnlyStoreError(self.uri, f"the rights of {key} in version {expected} were to become {acl}")
 
 
+class ReadOnlyScannableStore(ReadOnlyStore):
+    """The same for a store that shows one point in time."""
+
+    def __init__(self, store: ScannableStore) -> None:
+        super().__init__(store)
+        self._scannable = store
+
+    def point(self) -> Point:
+        return self._scannable.point()
+
+    def scan(self, root: str) -> Iterator[pa.RecordBatch]:
+        return self._scannable.scan(root)
+
+    def history(self, root: str) -> Iterator[pa.RecordBatch]:
+        return self._scannable.history(root)
+
+
 def parse_store_uri(uri: str) -> StoreAddress:
     """Return what a store URI says.
 
@@ -155,8 +175,15 @@ def parse_store_uri(uri: str) -> StoreAddress:
         return _parse_pulsar(uri, rest)
     if scheme in _REFUSALS:
         raise UnsupportedStoreError(uri, _REFUSALS[scheme])
+    if scheme == _ETCD:
+        if not rest.startswith("//"):
+            raise UnsupportedStoreError(uri, f"'//' and the servers must follow {scheme}:")
+        hosts, path = _split(uri, rest[2:], _ETCD_PORT)
+        if not path:
+            raise UnsupportedStoreError(uri, "it names no root, the path of BookKeeper's metadataServiceUri")
+        return StoreAddress(_ETCD, uri, hosts, path, _ETCD)
     if scheme not in _LAYOUTS:
-        known = ", ".join(f"{name}://" for name in _LAYOUTS)
+        known = ", ".join(f"{name}://" for name in (*_LAYOUTS, _ETCD))
         raise UnsupportedStoreError(uri, f"unknown kind of store {scheme!r}; known: {known}, {_PULSAR}:zk:")
     if not rest.startswith("//"):
         raise UnsupportedStoreError(uri, f"'//' and the servers must follow {scheme}:")
@@ -176,7 +203,7 @@ def _parse_pulsar(uri: str, rest: str) -> StoreAddress:
     return StoreAddress("zookeeper", uri, hosts, path + _ROOT_IN_CHROOT, None)
 
 
-def _split(uri: str, text: str) -> tuple[str, str]:
+def _split(uri: str, text: str, default_port: int = _DEFAULT_PORT) -> tuple[str, str]:
     """Return the servers joined with commas, and the path without a slash at its end."""
     at = text.find("/")
     servers, path = (text, "") if at < 0 else (text[:at], text[at:])
@@ -185,9 +212,9 @@ def _split(uri: str, text: str) -> tuple[str, str]:
         if "@" in server:
             raise UnsupportedStoreError("(not shown)", "user and password do not belong into a URI")
         found = _HOST.fullmatch(server)
-        if found is None or not 0 < int(found[1] or _DEFAULT_PORT) < 1 << 16:
+        if found is None or not 0 < int(found[1] or default_port) < 1 << 16:
             raise UnsupportedStoreError(uri, f"not host:port: {server!r}")
-        hosts.append(server if found[1] else f"{server}:{_DEFAULT_PORT}")
+        hosts.append(server if found[1] else f"{server}:{default_port}")
     if not _PATH.fullmatch(path):
         raise UnsupportedStoreError(uri, f"not a path: {path!r}")
     return ",".join(hosts), path.rstrip("/")
@@ -219,9 +246,37 @@ def open_store(
     from backends.zookeeper import ZooKeeperStore  # noqa: PLC0415 - its client, only where one is wanted
 
     address = parse_store_uri(uri)
+    if address.kind == _ETCD:
+        return _open_etcd(address, writable=writable, at=at, auth=auth, waits=(session_s, patience_s))
     if at is not None:
         raise UnsupportedStoreError(
             uri, "a live ZooKeeper shows only the present; its files show the past (zkfiles://)"
         )
     store = ZooKeeperStore(address.hosts, auth=auth, session_s=session_s, patience_s=patience_s)
     return OpenStore(store if writable else ReadOnlyControlledStore(store), address.root, address.layout_hint, uri)
+
+
+def _open_etcd(
+    address: StoreAddress,
+    *,
+    writable: bool,
+    at: str | None,
+    auth: tuple[str, str] | None,
+    waits: tuple[float, float],
+) -> OpenStore:
+    from backends.etcd.store import EtcdStore  # noqa: PLC0415 - grpc, only where it is wanted
+
+    if at is not None and not (at.isascii() and at.isdigit() and 0 < int(at) < 1 << 63):
+        raise UnsupportedStoreError(
+            address.uri, f"etcd keeps no times: name a revision, a number from 1 on, not {at!r}"
+        )
+    store = EtcdStore(
+        address.hosts,
+        top=address.root,
+        auth=auth,
+        at=None if at is None else int(at),
+        session_s=waits[0],
+        patience_s=waits[1],
+    )
+    shown = store if writable else ReadOnlyScannableStore(store)
+    return OpenStore(shown, address.root, address.layout_hint, address.uri)

@@ -16,6 +16,7 @@ from recovery.codecs.store import FIRST_LONG_ID, Layout
 _SHORT: Final = "/00/0000/L0000"
 _LONG: Final = "/000/0000/0000/0000/L0000"
 _SCOPED: Final = "/scoped" + "/####" * 7 + "/L####"
+_ETCD: Final = "/ledgers/########-####-####-####-############"
 _MARK: Final = "/underreplication/ledgers" + "/####" * 4 + "/urL"
 _SCOPED_MARK: Final = "/underreplication/scoped-ledgers" + "/####" * 8 + "/urS" + "#" * 32
 _FLAT: Final = r"^/L([0-9]{10}|[1-9][0-9]{10,18})$"
@@ -25,6 +26,7 @@ _PLAIN: Final = {
     Layout.HIERARCHICAL: (_SHORT, _LONG),
     Layout.LONGHIERARCHICAL: (_LONG,),
     Layout.LONGLONGHIERARCHICAL: (_LONG,),
+    Layout.ETCD: (),
 }
 """Forms of the keys of scope 0: 0 stands for a decimal digit, # for a hex digit."""
 _FOLDERS: Final = {
@@ -33,11 +35,13 @@ _FOLDERS: Final = {
     _SCOPED: "scoped(/[0-9a-f]{4}){1,7}",
 }
 _KINDS: Final = (
-    ("layout", "^/LAYOUT$"),
-    ("instance_id", "^/INSTANCEID$"),
+    ("layout", "^/(LAYOUT|layout)$"),
+    ("instance_id", "^/(INSTANCEID|instanceid)$"),
     ("cookie", "^/cookies/[^/]*$"),
     ("other", "^/available/readonly$"),
     ("registration", "^/available/(readonly/)?[^/]*$"),
+    ("registration", "^/bookies/(writable|readonly)/[^/]*$"),
+    ("generator", "^/buckets/[^/]*$"),
     ("generator", "(?s)^/(idgen|idgen-long)(/.*)?$"),
     ("generator", "^/ID-[^/]*$"),
     ("mark", "(?s)^/underreplication/ledgers/(.*/)?urL[^/]*$"),
@@ -82,9 +86,9 @@ def ledgers_of(layout: Layout, keys: pa.Array) -> Ledgers:
         found.append((rows[good], np.zeros(int(good.sum()), np.int64), number[good].view(np.int64)))
     if layout is Layout.FLAT:
         found.append(_flat(keys))
-    rows, digits = _of_form(keys, sizes, _SCOPED)
+    rows, digits = _of_form(keys, sizes, _ETCD if layout is Layout.ETCD else _SCOPED)
     halves = _hexadecimal(digits)
-    good = halves[:, 0] != 0
+    good = (halves[:, 0] != 0) | ((layout is Layout.ETCD) & (halves[:, 1] >= 0))
     found.append((rows[good], halves[good, 0], halves[good, 1]))
     where, scope, ledger = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.argsort(where, kind="stable")
@@ -92,7 +96,9 @@ def ledgers_of(layout: Layout, keys: pa.Array) -> Ledgers:
 
 
 def are_folders(layout: Layout, keys: pa.Array) -> pa.Array:
-    """Say which keys are inner nodes on the way to a layout's ledgers, `/scoped` itself not among them."""
+    """Say which keys are inner nodes on the way to a layout's ledgers, `/scoped` and `/ledgers` not among them."""
+    if layout is Layout.ETCD:
+        return pc.equal(keys, "")
     forms = [_FOLDERS[form] for form in (*_PLAIN[layout], _SCOPED)]
     return pc.match_substring_regex(keys, f"^/({'|'.join(forms)})$")
 

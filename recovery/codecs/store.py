@@ -9,8 +9,9 @@ id with ten and nineteen decimal digits.
     longhierarchical    D19 as /ddd/dddd/dddd/dddd/Ldddd               0 … 2^63 - 1
     hierarchical        below 2147483647 as legacy, else as longhierarchical
     longlonghierarchical  as longhierarchical
+    etcd                /ledgers/ and a UUID: scope, then ledger       in scope 0: 0 … 2^63 - 1
 
-    scope other than 0, in every layout: /scoped, then scope and ledger as hex, /hhhh eight times, L before the last
+    scope other than 0, on ZooKeeper: /scoped, then scope and ledger as hex, /hhhh eight times, L before the last
 
 LAYOUT is ``<1 or 2> LF <manager> : <manager version>``; the manager is a type name (1) or a factory class (2).
 
@@ -19,6 +20,8 @@ LongZkLedgerIdGenerator; scoped keys: bookkeeper-metadata §3 (no released BookK
 """
 
 import re
+import uuid
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -40,6 +43,7 @@ class Layout(StrEnum):
     HIERARCHICAL = "hierarchical"
     LONGHIERARCHICAL = "longhierarchical"
     LONGLONGHIERARCHICAL = "longlonghierarchical"
+    ETCD = "etcd"
 
     @classmethod
     def _missing_(cls, value: object) -> "Layout | None":
@@ -58,6 +62,8 @@ MARKS: Final = "/underreplication/ledgers"
 SCOPED_MARKS: Final = "/underreplication/scoped-ledgers"
 LOCKS: Final = "/underreplication/locks"
 REPLICATION_DISABLED: Final = "/underreplication/disable"
+ETCD_LEDGERS: Final = "/ledgers"
+ETCD_BUCKETS: Final = "/buckets"
 SHORT_GENERATOR: Final = "/idgen"
 LONG_GENERATOR: Final = "/idgen-long"
 SCOPED: Final = "/scoped"
@@ -67,6 +73,8 @@ SCOPED_MARKER: Final = b"1\nlonglonghierarchical:hex4x8"
 FIRST_LONG_ID: Final = 2147483647
 """The smallest id that `Layout.HIERARCHICAL` keeps in the long tree, and the first that no short generator gives."""
 LEGACY_IDS: Final = 10**10
+BUCKET_BITS: Final = 56
+"""On etcd an id has its bucket above so many bits, and below them the number of writes of the bucket's key."""
 
 _SPECIAL: Final = frozenset(
     {
@@ -86,11 +94,46 @@ _TEMPORARY_ID: Final = "ID-"
 _FLAT_KEY: Final = re.compile(r"/L([0-9]{10}|[1-9][0-9]{10,18})")
 _SHORT_KEY: Final = re.compile(r"/([0-9]{2})/([0-9]{4})/L([0-9]{4})")
 _LONG_KEY: Final = re.compile(r"/([0-9]{3})/([0-9]{4})/([0-9]{4})/([0-9]{4})/L([0-9]{4})")
+_ETCD_KEY: Final = re.compile(r"/ledgers/([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})")
 _SCOPED_KEY: Final = re.compile(r"/scoped((?:/[0-9a-f]{4}){4})((?:/[0-9a-f]{4}){3}/L[0-9a-f]{4})")
 _HIGH_ORDER: Final = re.compile(r"HOB-([0-9]{10})")
 _SHORT_WIDTHS: Final = (2, 4, 4)
 _LONG_WIDTHS: Final = (3, 4, 4, 4, 4)
+_UUID_WIDTHS: Final = (8, 4, 4, 4, 12)
 _MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Keys of what a cluster has besides its ledgers.
+
+    Attributes:
+        layout, instance_id: keys.
+        cookies: folder.
+        registrations: folders of writable and of read-only bookies; the second may stand inside the first.
+        folders: what a new cluster has, empty; the keys above them are made with them.
+    """
+
+    layout: str
+    instance_id: str
+    cookies: str
+    registrations: tuple[str, str]
+    folders: tuple[str, ...]
+
+
+ON_ZOOKEEPER: Final = Places(LAYOUT, INSTANCE_ID, COOKIES, (AVAILABLE, READ_ONLY), (AVAILABLE, READ_ONLY, COOKIES))
+ON_ETCD: Final = Places(
+    "/layout",
+    "/instanceid",
+    COOKIES,
+    ("/bookies/writable", "/bookies/readonly"),
+    ("/bookies/writable", "/bookies/readonly", COOKIES, ETCD_LEDGERS, ETCD_BUCKETS, UNDERREPLICATION),
+)
+
+
+def places(layout: "Layout | str | None") -> Places:
+    """Return where a cluster of a layout keeps what; None is any layout of ZooKeeper."""
+    return ON_ETCD if layout == Layout.ETCD else ON_ZOOKEEPER
 
 
 # Ledgers
@@ -102,6 +145,8 @@ def ledger_key(layout: Layout, ledger: LedgerId) -> str:
     Raises:
         ValueError: the layout has no place for the id.
     """
+    if layout is Layout.ETCD and (ledger.scope != 0 or ledger.ledger >= 0):
+        return f"{ETCD_LEDGERS}/{uuid.UUID(ledger.qualified_name)}"
     if ledger.scope != 0:
         digits = ledger.qualified_name
         parts = [digits[at : at + 4] for at in range(0, 32, 4)]
@@ -131,6 +176,11 @@ def ledger_of(layout: Layout, key: str) -> LedgerId | None:
     BookKeeper's own listings take more (any name with digits in a leaf folder, an id in the wrong tree); what is found
     there would be read at another key.
     """
+    if layout is Layout.ETCD:
+        found = _ETCD_KEY.fullmatch(key)
+        digits = "".join(found.groups()) if found else "f" * 32
+        scope, ledger = (signed(int(half, 16)) for half in (digits[:16], digits[16:]))
+        return LedgerId(scope, ledger) if found and (scope or ledger >= 0) else None
     if key.startswith(SCOPED + "/"):
         scoped = _SCOPED_KEY.fullmatch(key)
         if scoped is None:
@@ -161,6 +211,8 @@ def ledger_keys(layout: Layout, scope: npt.NDArray[np.int64], ledger: npt.NDArra
     bad = placeless(layout, scope, ledger)
     if bad.any():
         raise ValueError(f"layout {layout} has no place for ledger {ledger[bad][0]}")
+    if layout is Layout.ETCD:
+        return _with_slashes(_hex_digits(scope, ledger), _UUID_WIDTHS, f"{ETCD_LEDGERS}/".encode(), b"-", b"")
     short = (
         np.zeros_like(scoped)
         if layout in (Layout.FLAT, Layout.LONGHIERARCHICAL, Layout.LONGLONGHIERARCHICAL)
@@ -192,15 +244,21 @@ def _decimal_keys(ledger: npt.NDArray[np.int64], widths: tuple[int, ...]) -> pa.
 
 
 def _scoped_keys(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> pa.Array:
+    return _with_slashes(_hex_digits(scope, ledger), (4,) * 8, SCOPED.encode() + b"/")
+
+
+def _hex_digits(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     halves = np.stack([scope, ledger], axis=1).astype(">i8").view(np.uint8).reshape(len(scope), 16)
     nibbles = np.stack([halves >> 4, halves & 15], axis=2).reshape(len(scope), 32)
-    return _with_slashes(np.frombuffer(b"0123456789abcdef", np.uint8)[nibbles], (4,) * 8, SCOPED.encode() + b"/")
+    return np.frombuffer(b"0123456789abcdef", np.uint8)[nibbles]
 
 
-def _with_slashes(digits: npt.NDArray[np.uint8], widths: tuple[int, ...], start: bytes) -> pa.Array:
+def _with_slashes(
+    digits: npt.NDArray[np.uint8], widths: tuple[int, ...], start: bytes, between: bytes = b"/", leaf: bytes = b"L"
+) -> pa.Array:
     fields, at = [], 0
     for index, width in enumerate(widths):
-        lead = (start if index == 0 else b"/") + (b"L" if index == len(widths) - 1 else b"")
+        lead = (start if index == 0 else between) + (leaf if index == len(widths) - 1 else b"")
         fields += [constant(lead), Field(digits[:, at : at + width])]
         at += width
     return pack(len(digits), *fields, kind=pa.string())
@@ -216,6 +274,8 @@ _FACTORIES: Final = {
     "LongHierarchicalLedgerManagerFactory": Layout.LONGHIERARCHICAL,
 }
 _FACTORY_NAMES: Final = {layout: name for name, layout in _FACTORIES.items()}
+_ETCD_FACTORY: Final = "org.apache.bookkeeper.metadata.etcd.EtcdLedgerManagerFactory"
+_ETCD_VERSION: Final = 0
 _TYPES: Final = {"flat": Layout.FLAT, "hierarchical": Layout.HIERARCHICAL}
 _MANAGER_VERSION: Final = 1
 
@@ -236,18 +296,23 @@ def layout_of(raw: bytes | memoryview) -> Layout:
     if lines[0] not in ("1", "2"):
         raise FormatError(Reason.BAD_VERSION, LAYOUT, 0, f"layout format {lines[0][:40]!r}")
     layout = _TYPES.get(manager)
-    if lines[0] == "2":
+    wanted = _MANAGER_VERSION
+    if lines[0] == "2" and (manager == _ETCD_FACTORY or manager.endswith("." + _ETCD_FACTORY)):
+        layout, wanted = Layout.ETCD, _ETCD_VERSION
+    elif lines[0] == "2":
         shade, _, name = manager.rpartition(_PACKAGE)
         layout = _FACTORIES.get(name) if not shade or shade.endswith(".") else None
     if layout is None:
         raise FormatError(Reason.BAD_VALUE, LAYOUT, len(lines[0]) + 1, f"ledger manager {manager[:120]!r}")
-    if number != str(_MANAGER_VERSION):
+    if number != str(wanted):
         raise FormatError(Reason.BAD_VERSION, LAYOUT, len(lines[0]) + 1, f"{manager[:120]} of version {number[:40]!r}")
     return layout
 
 
 def layout_bytes(layout: Layout) -> bytes:
     """Return the LAYOUT that BookKeeper writes for a layout, in format 2."""
+    if layout is Layout.ETCD:
+        return f"2\n{_ETCD_FACTORY}:{_ETCD_VERSION}".encode()
     plain = Layout.LONGHIERARCHICAL if layout is Layout.LONGLONGHIERARCHICAL else layout
     return f"2\n{_PACKAGE}{_FACTORY_NAMES[plain]}:{_MANAGER_VERSION}".encode()
 
@@ -280,6 +345,11 @@ def generator_key(layout: Layout) -> str:
     return ROOT if layout is Layout.FLAT else SHORT_GENERATOR
 
 
+def bucket_key(bucket: int) -> str:
+    """Return the key whose writes give the ids of a bucket, 0 to 127, on etcd."""
+    return f"{ETCD_BUCKETS}/{bucket:03d}"
+
+
 def high_order_key(high: int) -> str:
     """Return the key whose counter of children gives the ids from ``high * 2**32`` on."""
     return f"{LONG_GENERATOR}/HOB-{high:010d}"
@@ -304,9 +374,9 @@ def kind_of(key: str) -> str:
     parts = key.split("/")[1:]
     depth = len(parts)
     match parts:
-        case ["LAYOUT"]:
+        case ["LAYOUT" | "layout"]:
             return "layout"
-        case ["INSTANCEID"]:
+        case ["INSTANCEID" | "instanceid"]:
             return "instance_id"
         case ["cookies", _]:
             return "cookie"
@@ -314,6 +384,10 @@ def kind_of(key: str) -> str:
             return "registration"
         case ["available", "readonly", _]:
             return "registration"
+        case ["bookies", "writable" | "readonly", _]:
+            return "registration"
+        case ["buckets", _]:
+            return "generator"
         case ["idgen" | "idgen-long", *_]:
             return "generator"
         case [name] if name.startswith(_TEMPORARY_ID):

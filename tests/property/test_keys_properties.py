@@ -17,7 +17,7 @@ LAYOUTS = st.sampled_from(Layout)
 _WORDS = (
     "scoped L0000 0000 00 000 0123 abcd LAYOUT INSTANCEID cookies available x readonly idgen idgen-long ID-0000000001 "
     "underreplication ledgers scoped-ledgers locks urL0000000001 urS L9999999999 L9223372036854775808 L0123456789 "
-    "L01234567890 b1:3181"
+    "L01234567890 b1:3181 layout instanceid bookies writable buckets 007 00000000-0000-0000-0000-00000000270f"
 )
 PARTS = st.one_of(
     st.sampled_from(["", *_WORDS.split()]),
@@ -61,13 +61,13 @@ def test_columns_give_the_kinds_that_single_keys_give(found: list[str]) -> None:
 
 @given(LAYOUTS, LEDGERS)
 def test_every_folder_above_a_ledger_is_known_as_one(layout: Layout, ledger: LedgerId) -> None:
-    """All nodes between the root and a ledger, but for `/scoped`, are folders; the ledger is none."""
+    """All nodes between the root and a ledger, but for `/scoped` and etcd's `/ledgers`, are folders; the ledger is none."""
     if layout is Layout.LEGACY and ledger.scope == 0 and ledger.ledger >= store.LEGACY_IDS:
         return
     parts = store.ledger_key(layout, ledger).split("/")
     above = ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)]
     said = keys.are_folders(layout, pa.array(above, pa.string())).to_pylist()
-    assert said == [key != store.SCOPED for key in above[:-1]] + [False]
+    assert said == [key not in (store.SCOPED, store.ETCD_LEDGERS) for key in above[:-1]] + [False]
 
 
 @given(st.lists(LEDGERS, max_size=5))

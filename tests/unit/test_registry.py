@@ -31,10 +31,16 @@ def test_every_form_of_a_configuration_file(uri: str, hosts: str, root: str, lay
     assert parse_store_uri(uri) == StoreAddress("zookeeper", uri, hosts, root, layout)
 
 
+def test_etcd_as_bookkeeper_names_it() -> None:
+    """Endpoints are joined with commas, and the path is the root that all keys begin with."""
+    uri = "etcd://e1:2379,e2:2380/bk/c1"
+    assert parse_store_uri(uri) == StoreAddress("etcd", uri, "e1:2379,e2:2380", "/bk/c1", "etcd")
+    assert parse_store_uri("etcd://e1/bk/").hosts == "e1:2379"
+
+
 @pytest.mark.parametrize(
     ("uri", "word"),
     [
-        ("etcd://h:2379/root", "etcd"),
         ("zkfiles:///backup/version-2", "ZooKeeper's snapshots"),
         ("etcdfile:///backup/snapshot.db", "etcd's snapshots"),
         ("catalog:///captures/monday", "catalog"),
@@ -71,6 +77,9 @@ def test_what_is_not_read_is_refused_by_name(uri: str, word: str) -> None:
         ("zk://h:2181//ledgers", "not a path"),
         ("zk://h:2181/led gers", "not a path"),
         ("zk://h:2181/ledgers?x=1", "not a path"),
+        ("etcd:h:2379/bk", "must follow"),
+        ("etcd://h:2379/", "names no root"),
+        ("etcd://h:port/bk", "not host:port"),
         ("metadata-store:h:2181", "only metadata-store:zk:"),
         ("metadata-store:zk:", "not host:port"),
     ],
@@ -88,7 +97,7 @@ def test_a_password_in_a_uri_is_refused_and_not_repeated() -> None:
     assert "hunter2" not in str(refused.value)
 
 
-@given(st.text() | st.builds("{}{}".format, st.sampled_from(["zk://", "zk+flat://", "metadata-store:zk:"]), st.text()))
+@given(st.text() | st.builds("{}{}".format, st.sampled_from(["zk://", "etcd://", "metadata-store:zk:"]), st.text()))
 def test_any_text_is_an_address_or_an_error_of_ours(text: str) -> None:
     """No text makes the parser fail otherwise, and what it takes has servers and a clean root."""
     try:

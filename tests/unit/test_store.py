@@ -48,7 +48,43 @@ def test_keys_are_bookkeepers(layout: Layout, ledger: int, key: str | None) -> N
         assert store.ledger_of(layout, key) == LedgerId(0, ledger)
 
 
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize(
+    ("scope", "ledger", "name"),
+    [
+        (0, 0, "00000000-0000-0000-0000-000000000000"),
+        (0, 9999, "00000000-0000-0000-0000-00000000270f"),
+        (0, 2147483648, "00000000-0000-0000-0000-000080000000"),
+        (0, 119 << 56 | 1, "00000000-0000-0000-7700-000000000001"),
+        (0, (1 << 63) - 1, "00000000-0000-0000-7fff-ffffffffffff"),
+        (1, 5, "00000000-0000-0001-0000-000000000005"),
+        (0x0123456789ABCDEF, 42, "01234567-89ab-cdef-0000-00000000002a"),
+        (-1, -1, "ffffffff-ffff-ffff-ffff-ffffffffffff"),
+    ],
+)
+def test_on_etcd_both_halves_are_one_key(scope: int, ledger: int, name: str) -> None:
+    """The keys of BookKeeper's driver, which has scope 0 only, and those of other scopes, both ways."""
+    assert store.ledger_key(Layout.ETCD, LedgerId(scope, ledger)) == f"/ledgers/{name}"
+    assert store.ledger_of(Layout.ETCD, f"/ledgers/{name}") == LedgerId(scope, ledger)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "/ledgers",
+        "/ledgers/zzz",
+        "/ledgers/00000000-0000-0000-8000-000000000000",
+        "/ledgers/00000000-0000-0000-0000-00000000270F",
+        "/ledgers/0000000000000000000000000000270f",
+        "/ledgers/00000000-0000-0000-0000-00000000270f/x",
+        "/cookies/00000000-0000-0000-0000-00000000270f",
+    ],
+)
+def test_other_keys_on_etcd_are_no_ledgers(key: str) -> None:
+    """What BookKeeper could not have written, and ids below 0, are never taken for a ledger."""
+    assert store.ledger_of(Layout.ETCD, key) is None
+
+
+@pytest.mark.parametrize("layout", [layout for layout in Layout if layout is not Layout.ETCD])
 @pytest.mark.parametrize(("scope", "ledger", "key"), SCOPED)
 def test_scoped_keys_are_the_same_in_every_layout(layout: Layout, scope: int, ledger: int, key: str) -> None:
     """A scope other than 0 has its own tree of hex digits beside the cluster's."""
@@ -142,7 +178,8 @@ def test_layouts_are_read(text: str, layout: Layout) -> None:
         (HIERARCHICAL.encode().replace(b"Hierarchical", b"MS"), Reason.BAD_VALUE),
         (b"2\nhierarchical:1", Reason.BAD_VALUE),
         (b"1\nlonghierarchical:1", Reason.BAD_VALUE),
-        (b"2\norg.apache.bookkeeper.metadata.etcd.EtcdLedgerManagerFactory:0", Reason.BAD_VALUE),
+        (b"2\norg.apache.bookkeeper.metadata.etcd.EtcdLedgerManagerFactory:1", Reason.BAD_VERSION),
+        (b"2\nnotorg.apache.bookkeeper.metadata.etcd.EtcdLedgerManagerFactory:0", Reason.BAD_VALUE),
         (store.SCOPED_MARKER, Reason.BAD_VALUE),
     ],
 )

@@ -1,0 +1,522 @@
+"""etcd as a metadata store.
+
+    promise of `MetadataStore`   here
+    keys in a tree               keys are flat: a name with something below it is listed whether or not it is a key
+    version                      the key's mod_revision: never the same twice, also after a removal and a creation
+    children_created             writes of the key since its creation, and one: BookKeeper takes ids from that number
+    transaction                  one transaction; it compares each key's mod_revision, and that its parents are there
+    transaction numbers          revisions of the whole store; etcd keeps no times
+    owner                        the lease
+    acl                          none: etcd gives rights to users, on ranges of keys
+    one point in time            a revision, for as long as it is not compacted
+
+Source: bookkeeper-metadata §4; etcd-io/etcd v3.5, API version 3, run against 3.5.1.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final
+
+import grpc
+import pyarrow as pa
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from backends.errors import (
+    AccessDeniedError,
+    CompactedError,
+    NotEmptyError,
+    OutcomeUnknownError,
+    TooLargeError,
+    UnavailableError,
+    UnsupportedStoreError,
+    VersionConflictError,
+)
+from backends.etcd import pages, rpc
+from backends.etcd.channel import Asked, Channel, NeverSentError, StaleTokenError, Tls
+from backends.protocols import CHANGES, Point, Versioned, Write, parents
+
+_READS: Final = 100
+"""Keys that are read by one request; a transaction has at most 128 operations where nobody set another number."""
+_READS_IN_FLIGHT: Final = 10
+_MADE: Final = 60
+"""Parents made by one request: each is a transaction inside it, which counts too."""
+_PUTS_IN_FLIGHT: Final = 256
+"""To raise a counter: each is a write of its own, and the server syncs many at once."""
+_TRANSACTION_BYTES: Final = 1_500_000
+"""The server's --max-request-bytes is 1.5 MiB where nobody set another."""
+_OVERHEAD: Final = 60
+"""Bytes of one change in a transaction beside its keys and its value."""
+_COUNTER_END: Final = (1 << 56) - 1
+"""An id has its bucket in its highest 8 bits and the number in the others."""
+_TOKENS: Final = 2
+"""Tries of a write that is refused because the user's token is old: nothing was done."""
+
+
+class EtcdStore:
+    """A metadata store on an etcd cluster; what it scans is one revision.
+
+    Args:
+        hosts: ``host:port`` joined with commas, all of one cluster.
+        top: the highest key that is made as a parent; empty: all are. BookKeeper makes none above its root.
+        auth: user and password.
+        tls: None: not encrypted.
+        at: the revision to be scanned; None: that of the first look.
+        session_s: the longest wait for one answer.
+        patience_s: how long a read is tried again. A write is never tried again.
+
+    Raises:
+        UnavailableError: no answer within `patience_s`.
+        AccessDeniedError: the user is not let in.
+        UnsupportedStoreError: the revision to be scanned is compacted, or has not come yet.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        top: str = "",
+        auth: tuple[str, str] | None = None,
+        tls: Tls | None = None,
+        at: int | None = None,
+        session_s: float = 30.0,
+        patience_s: float = 60.0,
+    ) -> None:
+        self._uri = f"etcd://{hosts}"
+        self._top = top
+        self._channel = Channel(hosts, uri=self._uri, auth=auth, tls=tls, answer_s=session_s)
+        self._retrying = Retrying(
+            retry=retry_if_exception(
+                lambda error: (
+                    isinstance(error, UnavailableError)
+                    and not isinstance(error, CompactedError)
+                    and not self._channel.closed
+                )
+            ),
+            stop=stop_after_delay(patience_s),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            reraise=True,
+        )
+        self._parents: set[bytes] = set()
+        self._lock = threading.Lock()
+        self._point: Point | None = None
+        self._asked_at = at
+        self._compacted: int | None = None
+        try:
+            self._retrying(self._look, at or 0)
+        except CompactedError as error:
+            self.close()
+            raise UnsupportedStoreError(self._uri, f"revision {at} cannot be shown: {error.detail}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _look(self, revision: int = 0) -> int:
+        """Return the store's revision; it must be able to show the given one."""
+        key = self._top or "/"
+        request = rpc.RangeRequest(key=_key(key), revision=revision, count_only=True)
+        return int(self._range(request).header.revision)
+
+    # Reading
+
+    def get(self, key: str) -> Versioned | None:
+        return self._retrying(self._get, key)
+
+    def _get(self, key: str) -> Versioned | None:
+        found = self._range(rpc.RangeRequest(key=_key(key))).kvs
+        return _versioned(found[0]) if found else None
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        flying: deque[tuple[list[str], Asked | UnavailableError]] = deque()
+        ask = iter(keys)
+        while chunk := list(islice(ask, _READS)):
+            flying.append((chunk, self._ask_many(chunk)))
+            if len(flying) >= _READS_IN_FLIGHT:
+                yield from self._landed(*flying.popleft())
+        while flying:
+            yield from self._landed(*flying.popleft())
+
+    def _ask_many(self, keys: Sequence[str]) -> Asked | UnavailableError:
+        reads = [rpc.RequestOp(request_range=rpc.RangeRequest(key=_key(key))) for key in keys]
+        try:
+            return self._channel.send(lambda client: client.kvstub.Txn, rpc.TxnRequest(success=reads))
+        except UnavailableError as error:
+            return error  # is tried again when its turn comes
+
+    def _landed(self, keys: Sequence[str], asked: Asked | UnavailableError) -> Iterator[tuple[str, Versioned | None]]:
+        def landed(asked: Asked | UnavailableError) -> Any:  # noqa: ANN401 - a message
+            if isinstance(asked, UnavailableError):
+                raise asked
+            return self._channel.answer(asked, keys[0])
+
+        try:
+            response = landed(asked)
+        except UnavailableError:
+            response = self._retrying(lambda: landed(self._ask_many(keys)))
+        for key, one in zip(keys, response.responses, strict=True):
+            kvs = one.response_range.kvs
+            yield key, _versioned(kvs[0]) if kvs else None
+
+    def children(self, key: str) -> list[str] | None:
+        return self._retrying(self._children, key)
+
+    def _children(self, key: str) -> list[str] | None:
+        prefix = b"/" if key == "/" else _key(key) + b"/"
+        end = pages.end_of(prefix)
+        names: set[bytes] = set()
+        at, revision = prefix, 0
+        while True:
+            request = rpc.RangeRequest(key=at, range_end=end, limit=pages.PAGE, keys_only=True, revision=revision)
+            response = self._range(request)
+            revision = revision or response.header.revision
+            found = [kv.key[len(prefix) :] for kv in response.kvs]
+            names.update(name.partition(b"/")[0] for name in found)
+            if not response.more:
+                break
+            name, slash, _ = found[-1].partition(b"/")
+            # What else is below the same name need not be read.
+            at = prefix + name + b"0" if slash else prefix + name + b"\0"
+        names.discard(b"")
+        if not names and key != "/" and not self._range(rpc.RangeRequest(key=_key(key), revision=revision)).kvs:
+            return None
+        return sorted(name.decode(errors="backslashreplace") for name in names)
+
+    def _range(self, request: Any) -> Any:  # noqa: ANN401 - messages
+        return self._answer(self._channel.send(lambda client: client.kvstub.Range, request), request)
+
+    def _answer(self, asked: Asked, request: Any) -> Any:  # noqa: ANN401 - messages
+        return self._channel.answer(asked, request.key.decode(errors="backslashreplace"))
+
+    # One point in time
+
+    def point(self) -> Point:
+        with self._lock:
+            if self._point is None:
+                now = self._retrying(self._look)
+                self._compacted = self._retrying(self._compacted_before)
+                since = (
+                    "history is whole: nothing was compacted"
+                    if not self._compacted
+                    else f"history begins after revision {self._compacted}: what was before is compacted"
+                )
+                notes = (since, "single keys are read as they are now")
+                self._point = Point(self._asked_at or now, None, notes=notes)
+            return self._point
+
+    def _compacted_before(self) -> int:
+        """Return the revision up to which the past is gone; 0: none of it."""
+        try:
+            self._look(1)
+        except CompactedError:
+            try:
+                next(self._watched(1))
+            except _PastGoneError as error:
+                return error.revision
+        return 0
+
+    def scan(self, root: str) -> Iterator[pa.RecordBatch]:
+        revision = self.point().txn
+        above = _key(root) if root != "/" else b""
+        if above:
+            found = self._retrying(self._range, rpc.RangeRequest(key=above, revision=revision)).kvs
+            if found:
+                yield pages.batch(found)
+
+        def ask(request: Any) -> Asked | UnavailableError:  # noqa: ANN401 - messages
+            try:
+                return self._channel.send(lambda client: client.kvstub.Range, request)
+            except UnavailableError as error:
+                return error
+
+        def answer(request: Any, asked: Asked | UnavailableError) -> Any:  # noqa: ANN401 - messages
+            try:
+                if isinstance(asked, UnavailableError):
+                    raise asked
+                return self._answer(asked, request)
+            except CompactedError:
+                raise
+            except UnavailableError:
+                return self._retrying(self._range, request)
+
+        for response in pages.read(pages.ranges(above), revision or 0, ask, answer):
+            yield pages.batch(response.kvs)
+
+    def history(self, root: str) -> Iterator[pa.RecordBatch]:
+        until = self.point().txn or 0
+        start = (self._compacted or 0) + 1
+        exact = b"" if root == "/" else _key(root)
+        below = exact + b"/"
+        while start <= until:
+            before = start
+            try:
+                for response in self._watched(start):
+                    # The events of one revision come together.
+                    events = [event for event in response.events if event.kv.mod_revision <= until]
+                    start = max([start, *(event.kv.mod_revision + 1 for event in response.events)])
+                    rows = [_change(e) for e in events if e.kv.key == exact or e.kv.key.startswith(below)]
+                    if rows:
+                        yield _changes(rows)
+                    if start > until:
+                        return
+            except CompactedError:
+                raise
+            except UnavailableError:
+                if start == before:
+                    self._retrying(self._look)  # or fails, if nobody answers for too long
+
+    def _watched(self, start: int) -> Iterator[Any]:
+        """Yield what a watch of all keys says from a revision on.
+
+        All keys, since only they show the end: every revision changed one of them.
+        """
+        client = self._channel.client()
+        create = rpc.WatchCreateRequest(key=b"\0", range_end=b"\0", start_revision=start, prev_kv=True)
+        ended = threading.Event()
+
+        def requests() -> Iterator[Any]:
+            yield rpc.WatchRequest(create_request=create)
+            ended.wait()  # the watch ends with its requests
+
+        call = rpc.WatchStub(client.channel).Watch(requests(), metadata=client.metadata)
+        try:
+            for response in call:
+                self._channel.check(response.header)
+                if response.canceled and not response.compact_revision:
+                    raise AccessDeniedError("all keys, whose history is read", response.cancel_reason)
+                if response.compact_revision:
+                    raise _PastGoneError(self._uri, response.compact_revision)
+                if not response.created:
+                    yield response
+        except grpc.RpcError as error:
+            raise self._channel.failure(error, client, "all keys, whose history is read") from error
+        finally:
+            ended.set()
+            call.cancel()
+
+    # Writing
+
+    def write(self, changes: Sequence[Write]) -> list[int]:
+        if not changes:
+            return []
+        _demand_proper(changes)
+        self._demand_fitting(changes)
+        parents_of = self._parents_of(changes)
+        self._make_parents(parents_of - self._parents)
+        try:
+            return self._transact(changes, parents_of)
+        except _NoParentError:
+            # Somebody removed a parent that we knew; nothing was written.
+            with self._lock:
+                self._parents.clear()
+            self._make_parents(parents_of)
+            try:
+                return self._transact(changes, parents_of)
+            except _NoParentError as error:
+                raise VersionConflictError(changes[0].key, "its parents were removed meanwhile") from error
+
+    def _parents_of(self, changes: Sequence[Write]) -> set[bytes]:
+        """Return the parents that must be there, but for those that an earlier change makes."""
+        wanted: set[bytes] = set()
+        own: set[str] = set()
+        for change in changes:
+            if change.value is not None and change.expected is None:
+                for parent in parents(change.key):
+                    inside = not self._top or parent == self._top or parent.startswith(self._top + "/")
+                    if inside and parent not in own:
+                        wanted.add(parent.encode())
+                own.add(change.key)
+        return wanted
+
+    def _make_parents(self, wanted: set[bytes]) -> None:
+        names = sorted(wanted)
+        for at in range(0, len(names), _MADE):
+            some = names[at : at + _MADE]
+            made = [
+                rpc.RequestOp(
+                    request_txn=rpc.TxnRequest(
+                        compare=[_created(key, there=False)],
+                        success=[rpc.RequestOp(request_put=rpc.PutRequest(key=key))],
+                    )
+                )
+                for key in some
+            ]
+            absent = rpc.TxnRequest(compare=[_created(key, there=True) for key in some], failure=made)
+            self._commit(absent, some[0].decode())
+        with self._lock:
+            self._parents.update(wanted)
+
+    def _transact(self, changes: Sequence[Write], parents_of: set[bytes]) -> list[int]:
+        compare, success, failure = [], [], []
+        for change in changes:
+            key = change.key.encode()
+            failure.append(_read(key))
+            if change.expected is None:
+                compare.append(_created(key, there=False))
+            else:
+                compare.append(rpc.Compare(result="EQUAL", target="MOD", key=key, mod_revision=change.expected))
+            if change.value is None:
+                success.append(rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key)))
+            else:
+                success.append(rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=bytes(change.value))))
+        compare += [self._childless(change, changes) for change in changes if change.value is None]
+        for key in sorted(parents_of):
+            compare.append(_created(key, there=True))
+            failure.append(_read(key))
+        response = self._commit(rpc.TxnRequest(compare=compare, success=success, failure=failure), changes[0].key)
+        if response.succeeded:
+            revision = int(response.header.revision)
+            return [-1 if change.value is None else revision for change in changes]
+        raise self._refusal(changes, [one.response_range.kvs for one in response.responses])
+
+    def _childless(self, change: Write, changes: Sequence[Write]) -> Any:  # noqa: ANN401 - a message
+        """Return the comparison that holds where a key has nothing below it but what is removed with it."""
+        below = change.key.encode() + b"/"
+        end = pages.end_of(below)
+        own = [other for other in changes if other.key.startswith(f"{change.key}/")]
+        if not own:
+            return rpc.Compare(result="EQUAL", target="CREATE", key=below, range_end=end, create_revision=0)
+        request = rpc.RangeRequest(key=below, range_end=end, limit=len(own) + 1, keys_only=True)
+        seen = self._retrying(self._range, request)
+        removed = {other.key.encode() for other in own if other.value is None}
+        if len(removed) < len(own) or any(kv.key not in removed for kv in seen.kvs):
+            raise NotEmptyError(change.key)
+        # Nothing else was there, and nothing may have come since.
+        after = seen.header.revision + 1
+        return rpc.Compare(result="LESS", target="MOD", key=below, range_end=end, mod_revision=after)
+
+    def _refusal(self, changes: Sequence[Write], held: Sequence[Any]) -> Exception:
+        """Return the error for the first expectation that failed; `held` are the changes' keys, then the parents'."""
+        for change, kvs in zip(changes, held, strict=False):
+            if change.expected is None:
+                if kvs:
+                    return VersionConflictError(change.key, "it exists")
+            elif not kvs:
+                return VersionConflictError(change.key, "it is absent")
+            elif kvs[0].mod_revision != change.expected:
+                return VersionConflictError(change.key, f"it does not have version {change.expected}")
+        if not all(held):
+            missing = [change.key for change, kvs in zip(changes, held, strict=False) if not kvs]
+            created = sum(change.expected is None for change in changes)
+            if len(missing) == created and not all(held[len(changes) :]):
+                return _NoParentError()
+        return NotEmptyError(next(change.key for change in changes if change.value is None))
+
+    def _commit(self, request: Any, key: str) -> Any:  # noqa: ANN401 - messages
+        """Carry a transaction out; if its answer is lost, its outcome is not known."""
+        for tries in range(_TOKENS):
+            try:
+                return self._channel.answer(self._channel.send(lambda client: client.kvstub.Txn, request), key)
+            except StaleTokenError:
+                if tries + 1 == _TOKENS:
+                    raise
+            except NeverSentError:
+                raise
+            except UnavailableError as error:
+                if self._channel.closed:
+                    raise
+                raise OutcomeUnknownError(error.store, error.detail) from error
+        raise AssertionError("unreachable")
+
+    def _demand_fitting(self, changes: Sequence[Write]) -> None:
+        size = 0
+        for change in changes:
+            size += _OVERHEAD + 3 * len(change.key.encode()) + len(change.value or b"")
+            if size > _TRANSACTION_BYTES:
+                raise TooLargeError(change.key, f"more than {_TRANSACTION_BYTES} bytes")
+
+    def raise_counter(self, key: str, beyond: int) -> int:
+        if beyond >= _COUNTER_END:
+            raise ValueError(f"numbers end at {_COUNTER_END}: {beyond}")
+        return self._retrying(self._raise_counter, key, beyond)
+
+    def _raise_counter(self, key: str, beyond: int) -> int:
+        while True:
+            held = self._get(key)
+            if held is None:
+                with suppress(VersionConflictError):  # somebody else was faster
+                    self.write([Write(key, b"")])
+                continue
+            at = held.children_created or 0
+            if at > beyond:
+                return at
+            # Only the number of writes counts: the value and the lease stay as they are.
+            put = rpc.PutRequest(key=_key(key), ignore_value=True, ignore_lease=True)
+            puts = rpc.TxnRequest(compare=[_created(_key(key), there=True)], success=[rpc.RequestOp(request_put=put)])
+            count = min(beyond + 1 - at, _PUTS_IN_FLIGHT)
+            flying = [self._channel.send(lambda client: client.kvstub.Txn, puts) for _ in range(count)]
+            for asked in flying:
+                self._channel.answer(asked, key)
+
+
+class _PastGoneError(CompactedError):
+    """A watch was to begin in the past that is compacted, up to a revision."""
+
+    def __init__(self, store: str, revision: int) -> None:
+        super().__init__(store, f"revisions before {revision} are gone")
+        self.revision = revision
+
+
+class _NoParentError(Exception):
+    """A creation found a parent gone."""
+
+
+def _key(key: str) -> bytes:
+    if not key.startswith("/"):
+        raise ValueError(f"not an absolute key: {key!r}")
+    return key.encode()
+
+
+def _versioned(kv: Any) -> Versioned:  # noqa: ANN401 - a message
+    return Versioned(
+        value=kv.value,
+        version=kv.mod_revision,
+        created_txn=kv.create_revision,
+        changed_txn=kv.mod_revision,
+        owner=kv.lease,
+        children_created=kv.version + 1,
+    )
+
+
+def _created(key: bytes, *, there: bool) -> Any:  # noqa: ANN401 - a message
+    return rpc.Compare(result="GREATER" if there else "EQUAL", target="CREATE", key=key, create_revision=0)
+
+
+def _read(key: bytes) -> Any:  # noqa: ANN401 - a message
+    return rpc.RequestOp(request_range=rpc.RangeRequest(key=key, keys_only=True))
+
+
+def _demand_proper(changes: Sequence[Write]) -> None:
+    for change in changes:
+        _key(change.key)
+        if change.value is None and change.expected is None:
+            raise ValueError(f"a removal names no version: {change.key}")
+        if change.expected is not None and change.expected <= 0:
+            raise VersionConflictError(change.key, f"it does not have version {change.expected}")
+    if len({change.key for change in changes}) < len(changes):
+        raise ValueError("a key comes twice in one transaction")
+
+
+def _change(event: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a message
+    kv = event.kv
+    before = event.prev_kv.value if event.HasField("prev_kv") else None
+    name = kv.key.decode(errors="backslashreplace")
+    if event.type == rpc.Event.DELETE:
+        return name, kv.mod_revision, "deleted", before, None
+    return name, kv.mod_revision, "created" if kv.version == 1 else "changed", before, kv.value
+
+
+def _changes(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    names = ("key", "txn", "op", "before", "after")
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns.get(field.name, [None] * len(rows)), field.type) for field in CHANGES], schema=CHANGES
+    )
