@@ -1,0 +1,511 @@
+"""What a reconstruction is worth on histories whose truth is known: guarantees, holds, grades, class by class.
+
+    python -m recovery.testing.judge [CLASS…] [--count N] [--seed S] [--show K]
+
+A guarantee that is broken is a `Violation`, with what was true and what was claimed; the same class, seed and ledger
+bring it back. The guarantees (`docs/design` has the theory and the table that this prints):
+
+    G1    an entry that a scanned bookie serves, not above the end, has a holder in its write set
+    G2    nothing acknowledged is above the end of a closed ledger; what nobody scanned has is said to be open
+    G5    where the end or the length is not the true one, the true one is among the alternatives
+    grade what is called observed or verified is true
+    hold  what is not restored names exactly the bookies that serve entries
+    law7  two ledgers under one id are never restored as one; what some bookie shows to be deleted is not restored
+    clean a ledger to which nothing happened comes back as it was
+    rows  every ledger of the inventory has one row, and it is well formed
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+
+from recovery.infer.prior import Prior, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.model.metadata import State
+from recovery.testing import histories
+from recovery.testing.histories import CLASSES, PASSWORD, Inventory
+from recovery.testing.protocol import Record, World
+
+PASSWORDS: Final = (b"", PASSWORD)
+SURE: Final = ("observed", "verified")
+UNTOUCHED: Final = ("clean",)
+"""Classes to whose ledgers nothing happens that BookKeeper does not show: all come back as they were."""
+JUDGED: Final = (
+    "ensemble_size", "write_quorum", "ack_quorum", "state", "last_entry", "length", "segments", "digest", "password",
+)  # fmt: skip
+
+Row = Mapping[str, Any]
+Reconstruct = Callable[[Inventory], pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken guarantee.
+
+    Attributes:
+        guarantee: as in the module's table.
+        history, seed, ledger: what brings it back.
+        what: in words.
+        true, claimed: the ledger as it was, and as the reconstruction has it.
+        served: what bookies serve.
+    """
+
+    guarantee: str
+    history: str
+    seed: int
+    ledger: int
+    what: str
+    true: str
+    claimed: str
+    served: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.guarantee}: {self.history} seed {self.seed} ledger {self.ledger}: {self.what}\n"
+            f"  true     {self.true}\n  claimed  {self.claimed}\n  served   {self.served}"
+        )
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a class of histories came to; tallies of several batches add up.
+
+    Attributes:
+        ledgers: that any scanned bookie has something of.
+        paths: classes of rows; outcomes: of rows.
+        reasons: of what was not restored.
+        entries: served entries, not above the end, of restored ledgers; readable: of these, through what was restored.
+        unseen: restored ledgers whose acknowledged end nobody scanned has, and that say so.
+        resurrected: restored ledgers that were deleted, with nothing on any scanned bookie that shows it.
+        strays: copies of restored ledgers on bookies that no segment names.
+        grades: (field, grade) to how many claims, and how many of them are right.
+        violations: all of them.
+    """
+
+    ledgers: int = 0
+    paths: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    entries: int = 0
+    readable: int = 0
+    unseen: int = 0
+    resurrected: int = 0
+    strays: int = 0
+    grades: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+
+    def add(self, other: "Tally") -> None:
+        """Add another tally to this one."""
+        self.ledgers += other.ledgers
+        self.paths += other.paths
+        self.outcomes += other.outcomes
+        self.reasons += other.reasons
+        self.entries += other.entries
+        self.readable += other.readable
+        self.unseen += other.unseen
+        self.resurrected += other.resurrected
+        self.strays += other.strays
+        for place, (claims, right) in other.grades.items():
+            mine = self.grades.setdefault(place, [0, 0])
+            mine[0] += claims
+            mine[1] += right
+        self.violations += other.violations
+
+
+def reconstructed(inventory: Inventory) -> pa.Table:
+    """Reconstruct with what the cluster itself shows, and the passwords that an operator has."""
+    prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), unscanned=inventory.unscanned)
+    options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned)
+    return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options)
+
+
+def run(name: str, count: int, seed: int = 0, *, reconstruct: Reconstruct = reconstructed) -> Tally:
+    """Judge so many histories of a class, in clusters of the size that the class has."""
+    tally, left = Tally(), count
+    profile = CLASSES[name]
+    while left > 0:
+        many = min(left, profile.ledgers)
+        tally.add(judge(name, seed, many, reconstruct=reconstruct))
+        left, seed = left - many, seed + 1
+    return tally
+
+
+def judge(name: str, seed: int, ledgers: int, *, reconstruct: Reconstruct = reconstructed) -> Tally:
+    """Judge one cluster's history."""
+    world, view = histories.make(name, seed, ledgers)
+    inventory = histories.inventory(world, view)
+    rows = reconstruct(inventory).to_pylist()
+    return _Judge(name, seed, world, inventory).all(rows)
+
+
+class _Judge:
+    def __init__(self, name: str, seed: int, world: World, inventory: Inventory) -> None:
+        self.name, self.seed, self.world, self.inventory = name, seed, world, inventory
+        self.tally = Tally()
+        self.told: Iterable[tuple[str, str]] = ()
+
+    def all(self, rows: Sequence[Row]) -> Tally:
+        known = set(self.inventory.copies["ledger"].to_pylist())
+        seen = Counter(row["ledger"] for row in rows)
+        self.tally.ledgers = len(known)
+        for ledger in sorted(known - seen.keys()):
+            self._violation("rows", ledger, {}, "no row")
+        for ledger in sorted(ledger for ledger, many in seen.items() if many > 1 or ledger not in known):
+            self._violation("rows", ledger, {}, "more than one row, or one of no ledger")
+        for row in rows:
+            self.tally.paths[row["class"]] += 1
+            self.tally.outcomes[row["outcome"]] += 1
+            if row["outcome"] == "restored":
+                for guarantee, what in self._restored(row):
+                    self._violation(guarantee, row["ledger"], row, what)
+            else:
+                self.tally.reasons[str(row["reason"])] += 1
+                for guarantee, what in self._held(row):
+                    self._violation(guarantee, row["ledger"], row, what)
+        return self.tally
+
+    def _truth(self, ledger: int) -> Record:
+        world = self.world
+        record = world.records.get(ledger) or world.deleted.get(ledger) or world.forgotten.get(ledger)
+        if record is None:
+            raise AssertionError(f"ledger {ledger} never was")
+        return record
+
+    def _violation(self, guarantee: str, ledger: int, row: Row, what: str) -> None:
+        self.tally.violations.append(
+            Violation(
+                guarantee, self.name, self.seed, ledger, what, self._true(ledger), _claimed(row), self._served(ledger)
+            )
+        )
+
+    def _true(self, ledger: int) -> str:
+        record, world = self._truth(ledger), self.world
+        kind = "adv " * record.adv + "deferred " * record.deferred
+        gone = "deleted " * (ledger not in world.records) + "reused " * (ledger in world.forgotten)
+        return (
+            f"{gone}{kind}{record.ensemble}/{record.write}/{record.ack} {record.state} acked {record.acked} last "
+            f"{record.last} length {record.length} {record.digest} {_segments(record.segments)}"
+        )
+
+    def _served(self, ledger: int) -> str:
+        parts = [f"{_short(name)}: {_runs(held)}" for name, held in self.inventory.served.get(ledger, {}).items()]
+        left = self.inventory.leftovers.get(ledger, [])
+        return ", ".join(parts) + (f"; leftovers on {[*map(_short, left)]}" if left else "")
+
+    # ---------------------------------------------------------------------------------------------- not restored
+
+    def _held(self, row: Row) -> Iterator[tuple[str, str]]:
+        served = self.inventory.served.get(row["ledger"], {})
+        if row["outcome"] not in ("held", "waiting"):
+            yield "rows", f"outcome {row['outcome']}"
+        if not row["reason"]:
+            yield "hold", "no reason"
+        if served and sorted(row["holders"]) != sorted(served):
+            yield "hold", f"names {[*map(_short, row['holders'])]}"
+        if not served and not set(self.inventory.leftovers.get(row["ledger"], ())) <= set(row["holders"]):
+            yield "hold", f"leaves out leftovers: {[*map(_short, row['holders'])]}"
+        if self.name in UNTOUCHED:
+            yield "clean", f"not restored: {row['reason']}"
+
+    # ---------------------------------------------------------------------------------------------- restored
+
+    def _restored(self, row: Row) -> Iterator[tuple[str, str]]:
+        ledger = row["ledger"]
+        served, true = self.inventory.served.get(ledger, {}), self._truth(ledger)
+        if malformed := _malformed(row):
+            yield "rows", malformed
+            return
+        if sorted(row["holders"]) != sorted(served):
+            yield "hold", f"holders {[*map(_short, row['holders'])]}"
+        yield from self._readable(row, served)
+        if row["state"] == State.CLOSED:
+            yield from self._cut(row, served, true)
+        yield from self._one_life(row, served)
+        yield from self._grades(row, true)
+        if row["state"] == State.CLOSED:
+            yield from _alternatives(row, true)
+        if self.name in UNTOUCHED:
+            yield from _unequal(row, true)
+
+    def _readable(self, row: Row, served: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[str, str]]:
+        end = row["last_entry"]
+        shown: dict[int, list[str]] = {}
+        for name, held in served.items():
+            for entry in held:
+                if end is None or entry <= end:
+                    shown.setdefault(entry, []).append(name)
+        sets = _WriteSets(row)
+        unreadable = [entry for entry, names in shown.items() if not any(n in sets.of(entry) for n in names)]
+        self.tally.entries += len(shown)
+        self.tally.readable += len(shown) - len(unreadable)
+        named = {name for segment in row["segments"] for name in segment["members"]}
+        self.tally.strays += sum(name not in named for name in served)
+        if unreadable:
+            yield "G1", f"entries {_runs(unreadable)} cannot be read"
+
+    def _cut(self, row: Row, served: Mapping[str, Mapping[int, Any]], true: Record) -> Iterator[tuple[str, str]]:
+        end, must = row["last_entry"], _must(true)
+        if must <= end:
+            if row["acked_high"] is not None and row["acked_high"] < must:
+                yield "G2", f"acked_high {row['acked_high']}, acknowledged up to {must}"
+            return
+        above = sorted({entry for held in served.values() for entry in held if end < entry <= must})
+        if above:
+            yield "G2", f"closed at {end}, acknowledged up to {must}, bookies serve {_runs(above)}"
+            return
+        if row["acked_high"] is not None and row["acked_high"] < must:
+            yield "G2", f"acked_high {row['acked_high']}, acknowledged up to {must}"
+        elif row["grades"]["last_entry"] in SURE:
+            yield "G2", f"the end is called {row['grades']['last_entry']}, acknowledged up to {must}"
+        else:
+            lac = max((copy.lac for held in served.values() for copy in held.values()), default=-1)
+            if lac > end and row["lac_low"] is not None and row["lac_low"] > end:
+                yield "G2", f"a LAC shows {lac}"
+            self.tally.unseen += 1
+
+    def _one_life(self, row: Row, served: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[str, str]]:
+        ledger = row["ledger"]
+        lives = {copy.life for held in served.values() for copy in held.values()}
+        if len(lives) > 1:
+            yield "law7", "two ledgers under one id are restored as one"
+        if ledger not in self.world.records:
+            if self.inventory.leftovers.get(ledger):
+                yield "law7", "deleted, and leftovers show it"
+            else:
+                self.tally.resurrected += 1
+
+    def _grades(self, row: Row, true: Record) -> Iterator[tuple[str, str]]:
+        for name in JUDGED:
+            grade = row["grades"][name]
+            right = _right(name, row, true)
+            counted = self.tally.grades.setdefault((name, grade), [0, 0])
+            counted[0] += 1
+            counted[1] += right
+            if grade in SURE and not right:
+                yield "grade", f"{name} is called {grade}"
+
+
+class _WriteSets:
+    """The bookies that a row has for an entry, with and without those that it only assumes."""
+
+    def __init__(self, row: Row) -> None:
+        self._segments = [
+            (segment["first"], segment["members"], segment.get("assumed") or [False] * len(segment["members"]))
+            for segment in row["segments"]
+        ]
+        self._size, self._write = row["ensemble_size"], row["write_quorum"]
+        self._at = 0
+
+    def places(self, entry: int) -> list[tuple[str, bool]]:
+        """Return the members of an entry's write set, and whether each is assumed."""
+        segments = self._segments
+        at = self._at
+        if segments[at][0] > entry:
+            at = 0
+        while at + 1 < len(segments) and segments[at + 1][0] <= entry:
+            at += 1
+        self._at = at
+        _, members, assumed = segments[at]
+        places = [(entry + i) % self._size for i in range(self._write)]
+        return [(members[place], assumed[place]) for place in places]
+
+    def of(self, entry: int) -> list[str]:
+        """Return the members of an entry's write set."""
+        return [name for name, _ in self.places(entry)]
+
+
+def _must(true: Record) -> int:
+    """Return the last entry that no reconstruction may leave out."""
+    return true.last if true.state is State.CLOSED and true.last is not None else true.acked
+
+
+def _malformed(row: Row) -> str:
+    size, write, ack, end = row["ensemble_size"], row["write_quorum"], row["ack_quorum"], row["last_entry"]
+    if not 1 <= ack <= write <= size:
+        return f"quorums {size}/{write}/{ack}"
+    if row["state"] == State.CLOSED and (end is None or row["length"] is None):
+        return "closed without an end or a length"
+    firsts = [segment["first"] for segment in row["segments"]]
+    if not firsts or firsts[0] != 0 or any(one >= other for one, other in pairwise(firsts)):
+        return f"segments begin at {firsts}"
+    if end is not None and len(firsts) > 1 and firsts[-1] > end + 1:
+        return f"a segment begins at {firsts[-1]}, behind the end {end}"
+    for segment in row["segments"]:
+        members = segment["members"]
+        if len(members) != size or len(set(members)) != size or None in members:
+            return f"ensemble {members}"
+    return ""
+
+
+def _right(name: str, row: Row, true: Record) -> bool:
+    closed = true.state is State.CLOSED
+    end = row["last_entry"]
+    match name:
+        case "ensemble_size":
+            return bool(row[name] == true.ensemble)
+        case "write_quorum":
+            return bool(row[name] == true.write)
+        case "ack_quorum":
+            return bool(row[name] == true.ack)
+        case "state":
+            return bool(row[name] == true.state.value)
+        case "last_entry":
+            return row["state"] == "OPEN" or bool(end == true.last if closed else end >= true.acked)
+        case "length":
+            if row["state"] == "OPEN":
+                return True
+            summed = sum(size for entry, size in true.sizes.items() if entry <= end)
+            return bool(row[name] == (true.length if closed else summed))
+        case "digest":
+            return bool(row[name] == true.digest.value)
+        case "password":
+            return row["grades"][name] not in SURE or true.password in PASSWORDS
+        case "segments":
+            return _same_sets(row, true)
+    raise AssertionError(name)
+
+
+def _same_sets(row: Row, true: Record) -> bool:
+    """Whether each entry of both has the bookies that it truly had, but for positions that are said to be assumed."""
+    sets = _WriteSets(row)
+    end = _must(true) if row["last_entry"] is None else min(row["last_entry"], _must(true))
+    for entry in range(end + 1):
+        wanted = true.write_set(entry)
+        places = sets.places(entry)
+        if any(name not in wanted for name, assumed in places if not assumed):
+            return False
+        if not any(assumed for _, assumed in places) and len(places) != len(wanted):
+            return False
+    return True
+
+
+def _within(value: str, wanted: int) -> bool:
+    """Whether an alternative's value, a number or a range ``low..high``, has a number."""
+    low, dots, high = value.partition("..")
+    try:
+        return int(low) <= wanted <= int(high) if dots else int(low) == wanted
+    except ValueError:
+        return False
+
+
+def _alternatives(row: Row, true: Record) -> Iterator[tuple[str, str]]:
+    """Check that what a reader would see in truth is claimed, or listed."""
+    if true.state is not State.CLOSED or true.last is None or true.length is None:
+        return
+    listed = {name: [other["value"] for other in row["alternatives"] if other["field"] == name] for name in JUDGED}
+    if row["last_entry"] != true.last:
+        if not any(_within(value, true.last) for value in listed["last_entry"]):
+            yield "G5", f"the true end {true.last} is not among the alternatives {listed['last_entry']}"
+    elif row["length"] != true.length and not any(_within(value, true.length) for value in listed["length"]):
+        yield "G5", f"the true length {true.length} is not among the alternatives {listed['length']}"
+
+
+def _unequal(row: Row, true: Record) -> Iterator[tuple[str, str]]:
+    names = ("ensemble_size", "write_quorum", "state", "last_entry", "length", "digest", "segments")
+    wrong = [name for name in names if not _right(name, row, true)]
+    if wrong:
+        yield "clean", f"not as it was: {', '.join(wrong)}"
+
+
+# ------------------------------------------------------------------------------------------------------ in words
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("10.0.0.").removesuffix(":3181")
+
+
+def _segments(segments: Iterable[tuple[int, Sequence[str]]]) -> str:
+    return " ".join(f"{first}:[{','.join(map(_short, members))}]" for first, members in segments)
+
+
+def _runs(entries: Iterable[int]) -> str:
+    runs: list[list[int]] = []
+    for entry in sorted(entries):
+        if runs and runs[-1][1] + 1 == entry:
+            runs[-1][1] = entry
+        else:
+            runs.append([entry, entry])
+    texts = [f"{low}-{high}" if high > low else f"{low}" for low, high in runs]
+    return " ".join(texts if len(texts) <= 24 else [*texts[:16], "…", *texts[-6:]])
+
+
+def _claimed(row: Row) -> str:
+    if not row:
+        return "nothing"
+    if row["outcome"] != "restored":
+        return f"{row['outcome']}: {row['class']} {row['reason']}, holders {[*map(_short, row['holders'])]}"
+    grades = {name: row["grades"][name] for name in ("ensemble_size", "last_entry", "length", "segments", "state")}
+    return (
+        f"{row['class']} {row['ensemble_size']}/{row['write_quorum']}/{row['ack_quorum']} {row['state']} last "
+        f"{row['last_entry']} length {row['length']} {row['digest']} lac_low {row['lac_low']} acked_high "
+        f"{row['acked_high']} {_segments((s['first'], s['members']) for s in row['segments'])} {grades} alternatives "
+        f"{[(a['field'], a['value']) for a in row['alternatives']]}"
+    )
+
+
+PATHS: Final = ("clean", "re-replicated", "solved", "undecided")
+
+
+def table(tallies: Mapping[str, Tally]) -> str:
+    """Return a table of classes, in Markdown."""
+    head = ("class", "ledgers", *PATHS, "restored", "readable", "unseen end", "resurrected", "violations")
+    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    for name, tally in tallies.items():
+        many = max(1, tally.ledgers)
+        cells = [name, f"{tally.ledgers}", *(f"{100 * tally.paths[path] / many:.1f} %" for path in PATHS)]
+        cells += [f"{100 * tally.outcomes['restored'] / many:.1f} %"]
+        cells += [f"{100 * tally.readable / max(1, tally.entries):.3f} %"]
+        cells += [f"{tally.unseen}", f"{tally.resurrected}", f"{len(tally.violations)}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def calibration(tallies: Mapping[str, Tally]) -> str:
+    """Return how often what was claimed is right, by field and grade, in Markdown."""
+    total = Tally()
+    for tally in tallies.values():
+        total.add(tally)
+    lines = ["| field | grade | claims | right | worst class |", "| --- | --- | --- | --- | --- |"]
+    for (name, grade), (claims, right) in sorted(total.grades.items()):
+        shares = [(mine[1] / mine[0], of) for of, tally in tallies.items() if (mine := tally.grades.get((name, grade)))]
+        share, worst = min(shares)
+        text = f"{100 * right / claims:.2f} %"
+        lines.append(f"| {name} | {grade} | {claims} | {text} | {worst}: {100 * share:.2f} % |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge classes of histories and print the tables; 1 if a guarantee is broken."""
+    parser = argparse.ArgumentParser(prog="python -m recovery.testing.judge", description="Judge the reconstruction.")
+    parser.add_argument("classes", nargs="*", metavar="CLASS", help=f"of {', '.join(CLASSES)}; all by default")
+    parser.add_argument("--count", type=int, default=1000, help="histories of each class")
+    parser.add_argument("--seed", type=int, default=0, help="of the first cluster")
+    parser.add_argument(
+        "--show", type=int, default=2, help="violations of each guarantee that are shown, of each class"
+    )
+    given = parser.parse_args(arguments)
+    unknown = sorted(set(given.classes) - CLASSES.keys())
+    if unknown:
+        parser.error(f"no such class: {', '.join(unknown)}")
+    tallies = {name: run(name, given.count, given.seed) for name in given.classes or CLASSES}
+    sys.stdout.write(f"{table(tallies)}\n\n{calibration(tallies)}\n")
+    for name, tally in tallies.items():
+        shown: Counter[str] = Counter()
+        many = Counter(violation.guarantee for violation in tally.violations)
+        for violation in tally.violations:
+            shown[violation.guarantee] += 1
+            if shown[violation.guarantee] <= given.show:
+                sys.stdout.write(f"\n{violation}\n")
+        if many:
+            sys.stdout.write(f"\n{name}: {dict(many)}\n")
+    return 1 if any(tally.violations for tally in tallies.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

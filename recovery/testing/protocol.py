@@ -1,0 +1,636 @@
+"""BookKeeper's protocol on simulated bookies: what writers, recoveries, repairs and losses leave, and what is true.
+
+    writer      sends entry e to W positions of the last ensemble; complete at A answers, told in order (LAC)
+    failure     failed positions are replaced from LAC + 1 on, in a new segment, or in place if it would begin where the
+                last one does; pending entries are sent again, to the new ones
+    close       last entry = LAC; pending adds are dropped, and stay where they arrived
+    recovery    fences the last ensemble, takes the largest LAC that answers show, reads on until W - A + 1 say no,
+                writes what it read to all W
+    repair      batches of entries go to the new bookie, more than its position needs; one segment at a time
+    collection  what the store does not name is deleted; so is what is closed and does not name the bookie
+
+Sizes are bytes of payload. Nothing here has a clock or chance of its own: whoever calls decides what arrives. Source:
+apache/bookkeeper 4.17.2; `tests/real/test_simulator_real.py` compares it with one.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from recovery.codecs.entry import master_key
+from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
+
+BATCH: Final = 10
+"""Entries that a repair copies at a time."""
+
+Choose = Callable[[Sequence[str]], str]
+"""Picks a bookie among candidates."""
+
+
+class Copy(NamedTuple):
+    """An entry as a bookie has it.
+
+    Attributes:
+        lac: last add confirmed in its header.
+        length: payload bytes of the ledger up to and with it, as its writer counted.
+        size: payload bytes.
+        life: which ledger of that id wrote it: equal for copies of the same bytes.
+    """
+
+    lac: int
+    length: int
+    size: int
+    life: int
+
+
+class Shelf:
+    """What a bookie has of one ledger.
+
+    Attributes:
+        key: the master key that it knows.
+        index: entries in its index.
+        fresh: entries in memory and journal only.
+        left: entries in logs and old journals that it does not serve.
+        listed: the index has the ledger.
+        fenced: it takes no more adds.
+        fence_stored: a scan finds the fence.
+        explicit: the explicit LAC that it serves; NO_ENTRY - 1 if there is none.
+    """
+
+    __slots__ = ("explicit", "fence_stored", "fenced", "fresh", "index", "key", "left", "listed", "said")
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.index: dict[int, Copy] = {}
+        self.fresh: dict[int, Copy] = {}
+        self.left: dict[int, Copy] = {}
+        self.listed = False
+        self.said = True
+        """A journal has the key record, or another one without an entry."""
+        self.fenced = False
+        self.fence_stored = False
+        self.explicit = NO_ENTRY - 1
+
+    def get(self, entry: int) -> Copy | None:
+        """Return the copy that is served."""
+        return self.fresh.get(entry) or self.index.get(entry)
+
+    def served(self) -> dict[int, Copy]:
+        """Return all entries that are served."""
+        return {**self.index, **self.fresh}
+
+
+class Bookie:
+    """One bookie.
+
+    Attributes:
+        name: its id in ensembles.
+        incarnation: raised when it comes back with empty disks.
+        up: it answers.
+        registered: clients may choose it.
+        database: it has Db storage: every ledger that it knows is in its index.
+        shelves: what it has, by ledger.
+        clean: it was stopped cleanly.
+        old: shelves of earlier incarnations, gone from its disks.
+    """
+
+    def __init__(self, name: str, *, database: bool = False) -> None:
+        self.name = name
+        self.database = database
+        self.incarnation = 1
+        self.up = self.registered = True
+        self.clean = False
+        self.shelves: dict[int, Shelf] = {}
+        self.dropped: dict[int, Shelf] = {}
+        """Ledgers that were deleted, with what logs and journals still have of them."""
+
+    def shelf(self, ledger: int, key: bytes) -> Shelf:
+        """Return the shelf of a ledger, made if it is not there."""
+        found = self.shelves.get(ledger)
+        if found is None:
+            found = self.shelves[ledger] = Shelf(key)
+            found.listed = self.database
+            gone = self.dropped.pop(ledger, None)
+            if gone is not None:
+                found.left = {**gone.left, **gone.fresh}
+        return found
+
+    def add(self, ledger: int, entry: int, copy: Copy, key: bytes, *, recovery: bool = False) -> bool:
+        """Store an entry, unless the bookie is down, the ledger fenced, or its key another one."""
+        if not self.up:
+            return False
+        shelf = self.shelf(ledger, key)
+        if shelf.key != key or (shelf.fenced and not recovery):
+            return False
+        shelf.fresh[entry] = copy
+        return True
+
+    def fence(self, ledger: int, key: bytes) -> Shelf | None:
+        """Fence a ledger and return its shelf; None: no answer that counts."""
+        if not self.up:
+            return None
+        shelf = self.shelf(ledger, key)
+        if shelf.key != key:
+            return None
+        shelf.fenced = shelf.fence_stored = True
+        return shelf
+
+    def flush(self) -> None:
+        """Checkpoint: memory goes to logs and index, and the journal before is old."""
+        for shelf in self.shelves.values():
+            if shelf.fresh:
+                shelf.index.update(shelf.fresh)
+                shelf.fresh = {}
+                shelf.listed = True
+        for shelf in self.dropped.values():
+            shelf.left.update(shelf.fresh)
+            shelf.fresh = {}
+
+    def stop(self, *, journals_kept: bool = True) -> None:
+        """Stop cleanly. A fence or explicit LAC of a ledger with nothing dirty is then only in old journals."""
+        for shelf in self.shelves.values():
+            if not shelf.fresh and not self.database and not journals_kept:
+                shelf.fence_stored = False
+                shelf.explicit = NO_ENTRY - 1
+            if not shelf.fresh and not self.database:
+                shelf.fenced = False
+            if not journals_kept:
+                shelf.said = False
+        self.flush()
+        self.up, self.registered, self.clean = False, False, True
+
+    def kill(self) -> None:
+        """End as `kill -9` ends it."""
+        self.up = self.registered = self.clean = False
+
+    def start(self) -> None:
+        """Come back; the journal is replayed."""
+        if not self.clean:
+            for ledger, gone in list(self.dropped.items()):
+                if gone.fresh:
+                    again = self.dropped.pop(ledger)
+                    again.listed = self.database
+                    self.shelves[ledger] = again
+        self.up, self.registered, self.clean = True, True, False
+
+    def lose_journal(self) -> None:
+        """Lose what is in no log and no index yet; the bookie is down."""
+        for ledger, shelf in list(self.shelves.items()):
+            shelf.fresh, shelf.said = {}, False
+            shelf.fenced = shelf.fence_stored = shelf.fence_stored and shelf.listed
+            if not shelf.listed:
+                self.shelves.pop(ledger)
+        for shelf in self.dropped.values():
+            shelf.fresh, shelf.said = {}, False
+
+    def wipe(self) -> None:
+        """Lose everything, and be another incarnation."""
+        self.shelves, self.dropped = {}, {}
+        self.incarnation += 1
+
+    def delete(self, ledger: int) -> None:
+        """Delete a ledger as garbage collection does: the index forgets it, logs and journals keep it for now."""
+        shelf = self.shelves.pop(ledger)
+        shelf.left.update(shelf.index)
+        shelf.index, shelf.listed = {}, False
+        self.dropped[ledger] = shelf
+
+    def compact(self, *, journals: bool = True) -> None:
+        """Rewrite logs without what no index has; old journals go, too, or still have it."""
+        if not journals:
+            return
+        for ledger, shelf in list(self.dropped.items()):
+            shelf.left, shelf.said = {}, False
+            if not shelf.fresh:
+                self.dropped.pop(ledger)
+        for shelf in self.shelves.values():
+            shelf.left = {}
+
+
+@dataclass(slots=True)
+class Record:
+    """A ledger's metadata in the store, and what is true beside it.
+
+    Attributes:
+        life: number of the ledger's life; another one may have had its id.
+        acked: the last entry that a writer was told is safe, with all before it.
+        acks: entries that a writer was told of, above a LAC that did not move (DEFERRED_SYNC).
+        sizes: payload bytes by entry, of all that were ever sent.
+    """
+
+    ensemble: int
+    write: int
+    ack: int
+    digest: Digest
+    password: bytes
+    segments: list[tuple[int, list[str]]]
+    life: int = 0
+    state: State = State.OPEN
+    last: int | None = None
+    length: int | None = None
+    acked: int = NO_ENTRY
+    adv: bool = False
+    deferred: bool = False
+    key: bytes = field(default=b"", repr=False)
+    sizes: dict[int, int] = field(default_factory=dict, repr=False)
+
+    def write_set(self, entry: int) -> list[str]:
+        """Return the bookies that the metadata has for an entry."""
+        members = self.members(entry)
+        return [members[(entry + i) % self.ensemble] for i in range(self.write)]
+
+    def members(self, entry: int) -> list[str]:
+        """Return the ensemble of an entry."""
+        for first, members in reversed(self.segments):
+            if first <= entry:
+                return members
+        return self.segments[0][1]
+
+    def metadata(self) -> LedgerMetadata:
+        """Return the record as a value."""
+        closed = self.state is State.CLOSED
+        return LedgerMetadata(
+            3,
+            self.ensemble,
+            self.write,
+            self.ack,
+            self.state,
+            self.last if closed else None,
+            self.length if closed else None,
+            tuple(Segment(first, tuple(members)) for first, members in self.segments),
+            self.digest,
+            self.password,
+        )
+
+    def replace(self, start: int, members: list[str]) -> None:
+        """Begin a segment, in place of the last one if that begins there."""
+        if self.segments[-1][0] == start:
+            self.segments.pop()
+        self.segments.append((start, members))
+
+
+class World:
+    """A cluster: the store and its bookies.
+
+    Attributes:
+        records: the store.
+        deleted: records that were removed on purpose, by ledger; the last one of an id.
+        forgotten: records that a bad restore lost, by ledger: their ids were given out again.
+    """
+
+    def __init__(self, names: Iterable[str], *, database: Iterable[str] = ()) -> None:
+        databases = set(database)
+        self.bookies = {name: Bookie(name, database=name in databases) for name in names}
+        self.records: dict[int, Record] = {}
+        self.deleted: dict[int, Record] = {}
+        self.forgotten: dict[int, Record] = {}
+        self._lives = 0
+
+    def create(
+        self,
+        ledger: int,
+        quorum: tuple[int, int, int],
+        members: Sequence[str],
+        *,
+        digest: Digest = Digest.CRC32C,
+        password: bytes = b"",
+        adv: bool = False,
+        deferred: bool = False,
+    ) -> "Writer":
+        """Create a ledger with (E, W, A) on these bookies."""
+        self._lives += 1
+        self.records[ledger] = Record(
+            *quorum,
+            digest,
+            password,
+            [(0, list(members))],
+            life=self._lives,
+            adv=adv,
+            deferred=deferred,
+            key=master_key(password),
+        )
+        return Writer(self, ledger)
+
+    def available(self, without: Iterable[str]) -> list[str]:
+        """Return the bookies that a client may choose."""
+        besides = set(without)
+        return [name for name, bookie in self.bookies.items() if bookie.registered and name not in besides]
+
+    def delete(self, ledger: int) -> None:
+        """Remove a record on purpose; bookies notice when they collect."""
+        self.deleted[ledger] = self.records.pop(ledger)
+
+    def collect_garbage(self, name: str) -> None:
+        """Let a bookie delete what the store does not name, and what is closed without naming the bookie."""
+        bookie = self.bookies[name]
+        for ledger in list(bookie.shelves):
+            record = self.records.get(ledger)
+            if record is None or (
+                record.state is State.CLOSED and not any(name in members for _, members in record.segments)
+            ):
+                bookie.delete(ledger)
+
+    def recover(self, ledger: int, order: Callable[[list[str]], list[str]], choose: Choose, *, lag: int = 0) -> bool:
+        """Open a ledger with recovery; return whether it was closed.
+
+        Args:
+            ledger: not closed yet.
+            order: in which bookies answer.
+            choose: a bookie for a position that fails.
+            lag: how far the LAC in what it writes is behind.
+        """
+        record = self.records[ledger]
+        record.state = State.IN_RECOVERY
+        size, write, ack = record.ensemble, record.write, record.ack
+        start, members = record.segments[-1]
+        answers = {name: self.bookies[name].fence(ledger, record.key) for name in members}
+        for at in range(size):
+            if sum(answers[members[(at + i) % size]] is None for i in range(write)) >= ack:
+                return False
+        lac, length = NO_ENTRY, 0
+        for name in members:
+            shelf = answers[name]
+            held = shelf.served() if shelf is not None else {}
+            if held and held[max(held)].lac > lac:
+                lac, length = held[max(held)].lac, held[max(held)].length
+        lac = max(lac, start - 1)
+        current = list(members)
+        pending: dict[int, list[str]] = {}
+        entry = lac + 1
+        while True:
+            copy, refused = self._recovery_read(record, ledger, entry, order)
+            if copy is None:
+                if not refused:
+                    return False
+                break
+            entry, length = entry + 1, copy.length
+            copy = copy._replace(lac=max(lac, entry - 2 - lag))
+            for i in range(write):
+                place = (entry - 1 + i) % size
+                if self.bookies[current[place]].add(ledger, entry - 1, copy, record.key, recovery=True):
+                    continue
+                others = self.available(current)
+                if not others:
+                    return False
+                if entry - 1 not in pending:
+                    pending[entry - 1] = list(current)
+                current[place] = choose(others)
+                self.bookies[current[place]].add(ledger, entry - 1, copy, record.key, recovery=True)
+                pending[entry - 1] = list(current)
+        for first, ensemble in sorted(pending.items()):
+            record.replace(first, ensemble)
+        record.last, record.state = entry - 1, State.CLOSED
+        record.length = length
+        return True
+
+    def _recovery_read(
+        self, record: Record, ledger: int, entry: int, order: Callable[[list[str]], list[str]]
+    ) -> tuple[Copy | None, bool]:
+        """Return the first copy that answers, or None and whether enough bookies said that there is none."""
+        refused = 0
+        for name in order(record.write_set(entry)):
+            bookie = self.bookies[name]
+            if not bookie.up:
+                continue
+            shelf = bookie.shelves.get(ledger)
+            copy = shelf.get(entry) if shelf is not None and shelf.key == record.key else None
+            if copy is not None:
+                return copy, False
+            refused += 1
+            if refused > record.write - record.ack:
+                return None, True
+        return None, False
+
+    def repair(self, ledger: int, bad: str, choose: Choose) -> bool:
+        """Re-replicate what a bookie should have, segment by segment; return whether all of it could be.
+
+        The ledger must be closed, or the bookie not in its last ensemble.
+        """
+        record = self.records[ledger]
+        done = True
+        end = record.last if record.last is not None else record.segments[-1][0] - 1
+        for number, (first, members) in enumerate(record.segments):
+            if bad not in members:
+                continue
+            after = record.segments[number + 1][0] if number + 1 < len(record.segments) else end + 1
+            others = self.available(members)
+            if not others:
+                return False
+            target, position = choose(others), members.index(bad)
+            own = [entry for entry in range(first, after) if (position - entry) % record.ensemble < record.write]
+            if self._copy(record, ledger, members, own, target, end):
+                members[position] = target
+            else:
+                done = False
+        return done
+
+    def _copy(
+        self, record: Record, ledger: int, members: Sequence[str], own: Sequence[int], target: str, lac: int
+    ) -> bool:
+        """Copy the batches that a position's entries are in to a bookie."""
+        if not own:
+            return True
+        wanted = set(own)
+        for begin in range(own[0], own[-1] + 1, BATCH):
+            batch = [entry for entry in range(begin, min(begin + BATCH, own[-1] + 1)) if entry in wanted]
+            if not batch:
+                continue
+            for entry in range(batch[0], batch[-1] + 1):
+                copy = None
+                for i in range(record.write):
+                    name = members[(entry + i) % record.ensemble]
+                    bookie = self.bookies[name]
+                    shelf = bookie.shelves.get(ledger) if bookie.up else None
+                    copy = shelf.get(entry) if shelf is not None else None
+                    if copy is not None:
+                        break
+                if copy is None:
+                    return False
+                if not self.bookies[target].add(ledger, entry, copy._replace(lac=lac), record.key, recovery=True):
+                    return False
+        return True
+
+
+class Writer:
+    """A client that writes one ledger. What it sends waits in `queues`, by bookie, until `deliver` lets it arrive.
+
+    Attributes:
+        lac: the last entry that it was told is safe.
+        next: the entry that it sends next.
+    """
+
+    def __init__(self, world: World, ledger: int) -> None:
+        self.world = world
+        self.ledger = ledger
+        self.record = world.records[ledger]
+        self.lac = self.next = NO_ENTRY
+        self.next = 0
+        self._open = True
+        self.queues: dict[str, deque[tuple[int, Copy]]] = {}
+        self._pending: dict[int, tuple[Copy, set[str]]] = {}
+        self._length = 0
+        self._total: dict[int, int] = {}
+        self._forced = NO_ENTRY
+        self._broken: list[str] = []
+
+    def is_open(self) -> bool:
+        """Whether it may send."""
+        return self._open
+
+    @property
+    def members(self) -> list[str]:
+        """The ensemble that it writes to."""
+        return self.record.segments[-1][1]
+
+    def send(self, size: int, entry: int | None = None) -> None:
+        """Send an entry of so many bytes; LedgerHandleAdv chooses its id."""
+        if self._broken:
+            raise AssertionError("a failure waits to be handled: call `change` first")
+        record = self.record
+        if entry is None:
+            entry = self.next
+        self.next = max(self.next, entry + 1)
+        self._length += size
+        copy = Copy(self._forced if record.deferred else self.lac, self._length, size, record.life)
+        record.sizes[entry] = size
+        self._pending[entry] = (copy, set())
+        members = self.members
+        for i in range(record.write):
+            name = members[(entry + i) % record.ensemble]
+            self.queues.setdefault(name, deque()).append((entry, copy))
+
+    def deliver(self, name: str, *, heard: bool = True) -> bool:
+        """Let the next message to a bookie arrive; `heard`: its answer, too. False: it was refused."""
+        queue = self.queues[name]
+        entry, copy = queue.popleft()
+        if not queue:
+            del self.queues[name]
+        if not self.world.bookies[name].add(self.ledger, entry, copy, self.record.key):
+            return False
+        if heard:
+            pending = self._pending.get(entry)
+            if pending is not None:
+                pending[1].add(name)
+                self._advance()
+        return True
+
+    def _advance(self) -> None:
+        while (head := self._pending.get(self.lac + 1)) is not None and len(head[1]) >= self.record.ack:
+            self.lac += 1
+            self._total[self.lac] = (self._total[self.lac - 1] if self.lac else 0) + head[0].size
+            del self._pending[self.lac]
+        self.record.acked = max(self.record.acked, self.lac)
+
+    def deliver_all(self) -> None:
+        """Let everything arrive that is under way."""
+        while self.queues:
+            for name in list(self.queues):
+                while name in self.queues:
+                    self.deliver(name)
+
+    def write(self, sizes: Sequence[int], *, lag: int = 0) -> None:
+        """Send entries that all arrive in order, with a LAC that is so far behind; nothing may be under way."""
+        if self.queues or self._pending or self._broken:
+            raise AssertionError("entries are under way")
+        record, members = self.record, self.members
+        shelves = [self.world.bookies[name].shelf(self.ledger, record.key) for name in members]
+        for name, shelf in zip(members, shelves, strict=True):
+            if not self.world.bookies[name].up or shelf.fenced or shelf.key != record.key:
+                raise AssertionError(f"{name} takes no entry")
+        size_of = record.sizes
+        ensemble, quorum, life = record.ensemble, range(record.write), record.life
+        known = self.lac if not record.deferred else self._forced
+        entry = self.next
+        for size in sizes:
+            self._length += size
+            lac = known if record.deferred else max(known, entry - 1 - lag)
+            copy = Copy(lac, self._length, size, life)
+            size_of[entry] = size
+            self._total[entry] = (self._total[entry - 1] if entry else 0) + size
+            for i in quorum:
+                shelves[(entry + i) % ensemble].fresh[entry] = copy
+            entry += 1
+        self.next = entry
+        self.lac = entry - 1
+        record.acked = max(record.acked, self.lac)
+
+    def force(self) -> bool:
+        """Make sure that all acknowledged entries are synced (DEFERRED_SYNC)."""
+        if not all(self.world.bookies[name].up for name in self.members):
+            return False
+        self._forced = self.lac
+        return True
+
+    def tell_lac(self) -> None:
+        """Send an explicit LAC to the write set of the entry that it names."""
+        if self.lac < 0:
+            return
+        record = self.record
+        for i in range(record.write):
+            bookie = self.world.bookies[self.members[(self.lac + i) % record.ensemble]]
+            if bookie.up:
+                shelf = bookie.shelf(self.ledger, record.key)
+                if shelf.key == record.key:
+                    shelf.explicit = max(shelf.explicit, self._forced if record.deferred else self.lac)
+
+    def fail(self, names: Sequence[str], arrived: Mapping[str, int] | None = None) -> None:
+        """Take these bookies for failed; of what is under way to each so much arrives, without an answer."""
+        for name in names:
+            queue = self.queues.pop(name, deque())
+            for entry, copy in list(queue)[: (arrived or {}).get(name, 0)]:
+                self.world.bookies[name].add(self.ledger, entry, copy, self.record.key)
+            if name in self.members and name not in self._broken:
+                self._broken.append(name)
+
+    def change(self, choose: Choose, besides: Iterable[str] = ()) -> bool:
+        """Replace what failed, from the first entry on that was not told safe; False: the writer closed instead."""
+        broken, self._broken = self._broken, []
+        if not broken:
+            return True
+        record = self.record
+        if record.state is not State.OPEN or self.world.records.get(self.ledger) is not record:
+            self._open = False
+            return False
+        if record.deferred:
+            self.close()
+            return False
+        members = list(self.members)
+        replaced = []
+        for name in broken:
+            others = self.world.available([*members, *broken, *besides])
+            if not others:
+                self.close()
+                return False
+            place = members.index(name)
+            members[place] = choose(others)
+            replaced.append((place, name))
+        record.replace(self.lac + 1, members)
+        places = dict(replaced)
+        for entry in sorted(self._pending):
+            copy, answers = self._pending[entry]
+            for i in range(record.write):
+                place = (entry + i) % record.ensemble
+                if place in places:
+                    answers.discard(places[place])
+                    self.queues.setdefault(members[place], deque()).append((entry, copy))
+        return True
+
+    @property
+    def pending(self) -> int:
+        """How many entries it was not told of."""
+        return len(self._pending)
+
+    def close(self) -> None:
+        """Close the ledger where its LAC is; what is under way is not waited for."""
+        self._open = False
+        record = self.record
+        if record.state is not State.OPEN or self.world.records.get(self.ledger) is not record:
+            return
+        record.state = State.CLOSED
+        record.last = self._forced if record.deferred else self.lac
+        record.length = self._total.get(self.lac, 0)
+
+    def abandon(self) -> None:
+        """Die."""
+        self._open = False
