@@ -8,7 +8,9 @@
     zk://, zk+null://                                    ZooKeeper    the path          what LAYOUT says
     metadata-store:zk:h1:2181,h2:2181/chroot             ZooKeeper    /chroot/ledgers   what LAYOUT says
     etcd://host:2379,host:2379/root                      etcd         the path          etcd
-    zkfiles:///dir, etcdfile:///file                     not yet
+    zkfiles:///dir?root=/pulsar/ledgers&layout=flat      ZooKeeper's  root=, or        layout=, or what
+                                                         files        /ledgers         LAYOUT says
+    etcdfile:///file                                     not yet
     catalog:///dir                                       not here: `reconcile.stores`
     metadata-store:etcd:…, metadata-store:oxia://…       never: Pulsar keeps other keys there
 
@@ -18,8 +20,10 @@ Source: bookkeeper-metadata §2.1; Apache Pulsar, metadataServiceUri and metadat
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+from urllib.parse import parse_qsl, unquote
 
 import pyarrow as pa
 
@@ -36,7 +40,6 @@ _LAYOUTS: Final = {
     "zk+longlonghierarchical": "longlonghierarchical",
 }
 _REFUSALS: Final = {
-    "zkfiles": "ZooKeeper's snapshots and logs are not read by this version; a live ZooKeeper is",
     "etcdfile": "etcd's snapshots are not read by this version; a live ZooKeeper is",
     "catalog": "a catalog is a copy of a store; name the store itself",
     "zk+ms": "the ledger manager 'ms' keeps its records in a store of its own, which is not supported",
@@ -48,6 +51,7 @@ _PULSAR_REFUSALS: Final = {
     "memory": "Pulsar's store in memory ends with its process",
 }
 _ETCD: Final = "etcd"
+_ZK_FILES: Final = "zkfiles"
 _ETCD_PORT: Final = 2379
 _PULSAR: Final = "metadata-store"
 _ROOT_IN_CHROOT: Final = "/ledgers"
@@ -182,8 +186,10 @@ def parse_store_uri(uri: str) -> StoreAddress:
         if not path:
             raise UnsupportedStoreError(uri, "it names no root, the path of BookKeeper's metadataServiceUri")
         return StoreAddress(_ETCD, uri, hosts, path, _ETCD)
+    if scheme == _ZK_FILES:
+        return _parse_files(uri, scheme, rest)
     if scheme not in _LAYOUTS:
-        known = ", ".join(f"{name}://" for name in (*_LAYOUTS, _ETCD))
+        known = ", ".join(f"{name}://" for name in (*_LAYOUTS, _ETCD, _ZK_FILES))
         raise UnsupportedStoreError(uri, f"unknown kind of store {scheme!r}; known: {known}, {_PULSAR}:zk:")
     if not rest.startswith("//"):
         raise UnsupportedStoreError(uri, f"'//' and the servers must follow {scheme}:")
@@ -201,6 +207,26 @@ def _parse_pulsar(uri: str, rest: str) -> StoreAddress:
         raise UnsupportedStoreError(uri, f"only {_PULSAR}:zk:host:port,host:port/chroot is supported")
     hosts, path = _split(uri, servers.removeprefix("//"))
     return StoreAddress("zookeeper", uri, hosts, path + _ROOT_IN_CHROOT, None)
+
+
+def _parse_files(uri: str, kind: str, rest: str) -> StoreAddress:
+    path, _, options = rest.partition("?")
+    if not path.startswith("///"):
+        raise UnsupportedStoreError(uri, f"an absolute path must follow {kind}://, so three slashes")
+    try:
+        given = dict(parse_qsl(options, keep_blank_values=True, strict_parsing=bool(options)))
+    except ValueError:
+        raise UnsupportedStoreError(uri, f"not root=/path or layout=name, joined with &: {options!r}") from None
+    if unknown := sorted(set(given) - {"root", "layout"}):
+        raise UnsupportedStoreError(uri, f"unknown option {unknown[0]!r}; known: root, layout")
+    root = given.get("root", _ROOT_IN_CHROOT).rstrip("/")
+    if not root or not _PATH.fullmatch(root):
+        raise UnsupportedStoreError(uri, f"root is not the path of a ledgers root: {root!r}")
+    layouts = sorted({name for name in _LAYOUTS.values() if name is not None})
+    layout = given.get("layout")
+    if layout is not None and layout not in layouts:
+        raise UnsupportedStoreError(uri, f"unknown layout {layout!r}; known: {', '.join(layouts)}")
+    return StoreAddress(kind, uri, unquote(path[2:]), root, layout)
 
 
 def _split(uri: str, text: str, default_port: int = _DEFAULT_PORT) -> tuple[str, str]:
@@ -243,17 +269,32 @@ def open_store(
         UnsupportedStoreError: malformed, or of a store that is not read.
         UnavailableError: it does not answer.
     """
-    from backends.zookeeper import ZooKeeperStore  # noqa: PLC0415 - its client, only where one is wanted
-
     address = parse_store_uri(uri)
     if address.kind == _ETCD:
         return _open_etcd(address, writable=writable, at=at, auth=auth, waits=(session_s, patience_s))
+    if address.kind == _ZK_FILES:
+        return _open_zk_files(address, writable=writable, at=at)
     if at is not None:
         raise UnsupportedStoreError(
             uri, "a live ZooKeeper shows only the present; its files show the past (zkfiles://)"
         )
+    from backends.zookeeper import ZooKeeperStore  # noqa: PLC0415 - its client, only where one is wanted
+
     store = ZooKeeperStore(address.hosts, auth=auth, session_s=session_s, patience_s=patience_s)
     return OpenStore(store if writable else ReadOnlyControlledStore(store), address.root, address.layout_hint, uri)
+
+
+def _open_zk_files(address: StoreAddress, *, writable: bool, at: str | None) -> OpenStore:
+    from backends.zkfiles.store import ZooKeeperFiles, parse_at  # noqa: PLC0415 - only where files are named
+
+    if writable:
+        raise UnsupportedStoreError(address.uri, "ZooKeeper's files are only read; name a live store to be written to")
+    try:
+        point = None if at is None else parse_at(at)
+    except ValueError as error:
+        raise UnsupportedStoreError(address.uri, str(error)) from error
+    store = ZooKeeperFiles(Path(address.hosts), at=point, uri=address.uri)
+    return OpenStore(store, address.root, address.layout_hint, address.uri)
 
 
 def _open_etcd(

@@ -1,0 +1,173 @@
+"""What happened to keys, out of transaction logs: each change with the session, the time, and the bytes before it.
+
+The bytes before a key's first change are looked up in a snapshot that was begun before it, where there is one; a node
+that such a snapshot has from a later transaction says nothing. Behind a break in the logs everything known is dropped.
+Rights are not part of it: they change no bytes.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from backends.protocols import CHANGES
+from backends.zkfiles import snapshot
+from backends.zkfiles.records import (
+    CloseSession,
+    Create,
+    Damage,
+    Delete,
+    Kind,
+    MalformedError,
+    SetData,
+    Transaction,
+)
+from backends.zkfiles.servers import History, follows
+from backends.zkfiles.snapshot import Snapshot
+from backends.zkfiles.txnlog import Payloads
+
+CREATED: Final = "created"
+CHANGED: Final = "changed"
+DELETED: Final = "deleted"
+_ROWS: Final = 1 << 14
+_BYTES: Final = 8 << 20
+
+Row = tuple[bytes, int, int, int, str, bytes | None, bytes | None]
+"""The columns of `CHANGES`."""
+
+
+def changes(
+    history: History, snapshots: Sequence[Path], root: bytes, until: int, damage: list[Damage]
+) -> Iterator[pa.RecordBatch]:
+    """Yield what happened at and below a path up to a zxid, in order.
+
+    Args:
+        history: the transactions.
+        snapshots: to look up what was before them.
+        root: the path; empty: all.
+        until: the last zxid.
+        damage: gets the records that could not be understood.
+    """
+    rows: list[Row] = []
+    size = 0
+    for row in _rows(history, snapshots, root, until, damage):
+        rows.append(row)
+        size += len(row[5] or b"") + len(row[6] or b"")
+        if len(rows) >= _ROWS or size >= _BYTES:
+            yield _batch(rows)
+            rows, size = [], 0
+    if rows:
+        yield _batch(rows)
+
+
+def _batch(rows: list[Row]) -> pa.RecordBatch:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    columns[0] = [path.decode() or "/" for path in columns[0]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)], schema=CHANGES
+    )
+
+
+def _rows(history: History, snapshots: Sequence[Path], root: bytes, until: int, damage: list[Damage]) -> Iterator[Row]:
+    payloads = Payloads()
+    breaks = {0, *history.breaks.tolist()}
+    known = _Known(root, None)
+    columns = (history.rows[name].tolist() for name in ("zxid", "log", "at", "size", "crc"))
+    try:
+        for number, (zxid, log, at, size, crc) in enumerate(zip(*columns, strict=True)):
+            if zxid > until:
+                return
+            if number in breaks:
+                known = _Known(root, _before(history, number, snapshots))
+            path = history.logs[log].path
+            try:
+                transaction = payloads.transaction(path, at, size, crc)
+            except MalformedError as error:
+                damage.append(Damage(str(path), at, error.problem))
+                known = _Known(root, None)
+                continue
+            except OSError as error:
+                damage.append(Damage(str(path), at, f"cannot be read ({error.strerror})"))
+                known = _Known(root, None)
+                continue
+            for key, op, before, after in known.apply(transaction):
+                if snapshot.is_text(key):
+                    yield key, zxid, transaction.at_ms, transaction.session, op, before, after
+    finally:
+        payloads.close()
+
+
+def _before(history: History, number: int, snapshots: Sequence[Path]) -> Snapshot | None:
+    """Return the snapshot to look up what was before the unbroken records from a row on."""
+    zxids = history.rows["zxid"]
+    first = int(zxids[number])
+    later = history.breaks[history.breaks > number]
+    last = int(zxids[int(later[0]) - 1 if len(later) else -1])
+    begun = sorted((zxid, path) for path in snapshots if (zxid := snapshot.begun_of(path.name)) is not None)
+    before = [(zxid, path) for zxid, path in reversed(begun) if zxid < first and (follows(zxid, first) or not zxid)]
+    for _, path in (*before, *((zxid, path) for zxid, path in begun if first <= zxid <= last)):
+        try:
+            found = snapshot.read(path)
+        except OSError:
+            continue
+        if found.damage is None:
+            return found
+    return None
+
+
+class _Known:
+    """What is known of keys while records go by."""
+
+    def __init__(self, root: bytes, base: Snapshot | None) -> None:
+        self._root = root
+        self._below = root + b"/"
+        self._base = base
+        self._begun = -1 if base is None or base.begun is None else base.begun
+        self._held: dict[bytes, bytes | None] = {}
+        self._owned: dict[int, set[bytes]] = {}
+        if base is not None:
+            for row in base.look(digest=False).owned.tolist():
+                path = base.path_at(row)
+                if self._wanted(path):
+                    self._owned.setdefault(base.node_at(row).owner, set()).add(path)
+
+    def _wanted(self, path: bytes) -> bool:
+        return path == self._root or path.startswith(self._below)
+
+    def _value(self, path: bytes, zxid: int) -> bytes | None:
+        if path in self._held:
+            return self._held[path]
+        if self._base is None or zxid <= self._begun:
+            return None
+        row = self._base.find(path)
+        if row is None:
+            return None
+        node = self._base.node_at(row)
+        return (node.data or b"") if node.mzxid < zxid else None
+
+    def apply(self, of: Transaction) -> Iterator[tuple[bytes, str, bytes | None, bytes | None]]:
+        """Yield key, operation, bytes before and after, of the wanted keys that a transaction changes."""
+        for change in of.changes:
+            match change:
+                case Create(path=path, data=data, kind=kind) if self._wanted(path):
+                    self._held[path] = data or b""
+                    if kind is Kind.EPHEMERAL:
+                        self._owned.setdefault(of.session, set()).add(path)
+                    yield path, CREATED, None, data or b""
+                case SetData(path=path, data=data) if self._wanted(path):
+                    before = self._value(path, of.zxid)
+                    self._held[path] = data or b""
+                    yield path, CHANGED, before, data or b""
+                case Delete(path=path) if self._wanted(path):
+                    yield self._deleted(path, of.zxid)
+                case CloseSession(paths=paths):
+                    owned = self._owned.pop(of.session, set())
+                    for path in (*paths, *sorted(owned.difference(paths))):
+                        if self._wanted(path) and (path in paths or self._held.get(path, b"") is not None):
+                            yield self._deleted(path, of.zxid)
+
+    def _deleted(self, path: bytes, zxid: int) -> tuple[bytes, str, bytes | None, bytes | None]:
+        before = self._value(path, zxid)
+        self._held[path] = None
+        return path, DELETED, before, None

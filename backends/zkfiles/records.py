@@ -1,0 +1,375 @@
+"""Transactions and rights as ZooKeeper writes them to its disk. Big-endian; a transaction's bytes are one log record.
+
+    type             encoding
+    string, buffer   int32 length, that many bytes; length -1: null
+    vector           int32 count, then the elements; count -1: null
+    rights           vector of: int32 perms (1 r, 2 w, 4 c, 8 d, 16 a), string scheme, string id
+
+    transaction      int64 session, int32 cxid, int64 zxid, int64 ms since 1970, int32 type, then its body, then from
+                     3.6 on int32 2 and int64 digest of the tree after it
+
+    type             body
+    1 15 create      path, buffer data, rights, bool ephemeral, int32 cversion of the parent (not in 3.3)
+    19 container     path, buffer data, rights, int32 cversion of the parent
+    21 with TTL      the same, int64 TTL in ms
+    2 20 delete      path
+    5 16 set data    path, buffer data, int32 version that it then has
+    7 set rights     path, rights, int32 version that they then have
+    13 check         path, int32 version; only in a multi
+    14 multi         vector of: int32 type, buffer of its body; one of type -1 makes all of them void
+    -10 session      int32 timeout in ms
+    -11 its end      nothing, or vector of strings: the keys that go with it
+    -1 refused       int32 error; uses up a zxid
+
+Strings are UTF-8, but that characters beyond U+FFFF are written as two surrogates of three bytes each.
+
+Source: zookeeper-files §0, §3.3 to §3.5; Apache ZooKeeper 3.4 to 3.9, SerializeUtils and zookeeper.jute.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+Rights = tuple[tuple[int, str, str], ...]
+"""Entries of perms, scheme and id, in the order that they stand in."""
+
+REFUSED: Final = -1
+"""Type of a transaction that changes nothing."""
+OPEN_KEY: Final = -1
+"""What a snapshot writes for `OPEN_RIGHTS`."""
+OPEN_RIGHTS: Final[Rights] = ((31, "world", "anyone"),)
+CONTAINER: Final = -(1 << 63)
+"""Owner of a container node."""
+_TTL_OWNER: Final = 0xFF << 56
+_TTL_LARGEST: Final = (1 << 40) - 1
+_PERMS: Final = (("c", 4), ("d", 8), ("r", 1), ("w", 2), ("a", 16))
+
+_I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
+HEADER: Final = struct.Struct(">qiqqi")
+"""Of a transaction: session, cxid, zxid, ms since 1970, type."""
+_DIGEST: Final = struct.Struct(">iq")
+_DIGEST_VERSION: Final = 2
+_UNSIGNED: Final = (1 << 64) - 1
+
+
+class MalformedError(Exception):
+    """Bytes are not what their format says.
+
+    Attributes:
+        at: offset of the first byte that is wrong.
+        problem: in words; never holds data.
+    """
+
+    def __init__(self, at: int, problem: str) -> None:
+        super().__init__(at, problem)
+        self.at = at
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A place in a file that could not be taken.
+
+    Attributes:
+        file: its path.
+        offset: in the file; in what a compressed one holds.
+        problem: in words; never holds data.
+    """
+
+    file: str
+    offset: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.file} at byte {self.offset}: {self.problem}"
+
+
+class Kind(Enum):
+    """What a created node is."""
+
+    PERSISTENT = "persistent"
+    EPHEMERAL = "ephemeral"
+    CONTAINER = "container"
+    TTL = "ttl"
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A node is made; `parent_cversion` -1: one more than the parent has."""
+
+    path: bytes
+    data: bytes | None
+    rights: Rights
+    parent_cversion: int
+    kind: Kind
+    ttl: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """A node goes, and what is below it."""
+
+    path: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """A node gets data, and that version."""
+
+    path: bytes
+    data: bytes | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetRights:
+    """A node gets rights, and they that version."""
+
+    path: bytes
+    rights: Rights
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session begins."""
+
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession:
+    """A session ends, and with it the nodes that it owns; 3.6 and later list them."""
+
+    paths: tuple[bytes, ...]
+
+
+Change = Create | Delete | SetData | SetRights | OpenSession | CloseSession
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One record of a log.
+
+    Attributes:
+        session: of the client; of a new session, itself.
+        zxid: its number.
+        at_ms: the leader's clock, ms since 1970.
+        changes: in order; paths are as in a snapshot: the root is empty.
+        digest: of the tree after it; None where the log has none.
+        void: a multi that failed, and changes nothing.
+    """
+
+    session: int
+    zxid: int
+    at_ms: int
+    changes: tuple[Change, ...]
+    digest: int | None
+    void: bool = False
+
+
+class Reader:
+    """Reads fields one after the other, never past the end."""
+
+    __slots__ = ("at", "data", "end")
+
+    def __init__(self, data: bytes, at: int, end: int) -> None:
+        self.data = data
+        self.at = at
+        self.end = end
+
+    def take(self, size: int) -> int:
+        """Return where so many bytes begin, and stand behind them."""
+        at = self.at
+        if size < 0 or size > self.end - at:
+            raise MalformedError(at, f"{size} bytes are named, and {self.end - at} are left")
+        self.at = at + size
+        return at
+
+    def i32(self) -> int:
+        """Read an int32."""
+        return int(_I32.unpack_from(self.data, self.take(4))[0])
+
+    def i64(self) -> int:
+        """Read an int64."""
+        return int(_I64.unpack_from(self.data, self.take(8))[0])
+
+    def buffer(self) -> bytes | None:
+        """Read a buffer."""
+        size = self.i32()
+        if size == -1:
+            return None
+        at = self.take(size)
+        return self.data[at : self.at]
+
+    def path(self) -> bytes:
+        """Read a path, the root as the empty one."""
+        at = self.at
+        path = self.buffer()
+        if not path or path[0] != 0x2F:
+            raise MalformedError(at, "not a path")
+        return b"" if path == b"/" else path
+
+    def text(self) -> str:
+        """Read a string; null is the empty one."""
+        at = self.at
+        found = self.buffer() or b""
+        try:
+            return text_of(found)
+        except UnicodeDecodeError:
+            raise MalformedError(at, "not text") from None
+
+    def count(self, least: int) -> int:
+        """Read the count of a vector whose elements have so many bytes at least; -1: null."""
+        at = self.at
+        count = self.i32()
+        if count < -1 or count * least > self.end - self.at:
+            raise MalformedError(at, f"{count} elements are named, and {self.end - self.at} bytes are left")
+        return count
+
+    def rights(self) -> Rights | None:
+        """Read rights; None: null."""
+        count = self.count(12)
+        return None if count < 0 else tuple((self.i32(), self.text(), self.text()) for _ in range(count))
+
+
+def text_of(raw: bytes) -> str:
+    """Return the text that a string's bytes are.
+
+    Raises:
+        UnicodeDecodeError: they are none.
+    """
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        # Two surrogates that belong together are one character.
+        return raw.decode("utf-8", "surrogatepass").encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+
+
+def rights_text(rights: Rights) -> str:
+    """Return rights as ``scheme:id:perms``, joined with commas."""
+    return ",".join(f"{s}:{name}:{''.join(p for p, bit in _PERMS if perms & bit)}" for perms, s, name in rights)
+
+
+def session_of(owner: int) -> int:
+    """Return the session that a node lives with; 0: none, as of containers and nodes with a TTL."""
+    return 0 if owner == CONTAINER or ttl_of(owner) is not None else owner
+
+
+def ttl_of(owner: int) -> int | None:
+    """Return the TTL in ms that an owner stands for; None: it is none."""
+    ttl = (owner & _UNSIGNED) ^ _TTL_OWNER
+    return ttl if ttl <= _TTL_LARGEST else None
+
+
+def owner_of(change: Create, session: int) -> int:
+    """Return what stands for the owner of a created node."""
+    match change.kind:
+        case Kind.EPHEMERAL:
+            return session
+        case Kind.CONTAINER:
+            return CONTAINER
+        case Kind.TTL:
+            return (_TTL_OWNER | change.ttl & _TTL_LARGEST) - (1 << 64)
+        case Kind.PERSISTENT:
+            return 0
+
+
+def decode(data: bytes) -> Transaction:
+    """Return the transaction that a log record's payload is.
+
+    Raises:
+        MalformedError: it is none that is known; offsets count from the start of `data`.
+    """
+    if len(data) < HEADER.size:
+        raise MalformedError(0, "shorter than the header of a transaction")
+    session, _, zxid, at_ms, kind = HEADER.unpack_from(data)
+    body = Reader(data, HEADER.size, len(data))
+    changes, void = _body(kind, body)
+    left = len(data) - body.at
+    digest = None
+    if left == _DIGEST.size:
+        version, found = _DIGEST.unpack_from(data, body.at)
+        digest = found & _UNSIGNED if version == _DIGEST_VERSION else None
+    elif left:
+        raise MalformedError(body.at, f"{left} bytes are left behind a transaction of type {kind}")
+    return Transaction(session, zxid, at_ms, changes, digest, void)
+
+
+def _body(kind: int, body: Reader) -> tuple[tuple[Change, ...], bool]:
+    match kind:
+        case 14:
+            return _multi(body)
+        case -1:
+            body.take(4)
+            return (), False
+        case -10:
+            return (OpenSession(body.i32()),), False
+        case -11:
+            return (CloseSession(_closed(body)),), False
+        case 13:
+            raise MalformedError(HEADER.size - 4, "a check outside of a multi")
+        case _:
+            return (_change(kind, body, HEADER.size - 4),), False
+
+
+def _closed(body: Reader) -> tuple[bytes, ...]:
+    left = body.end - body.at
+    # 12 bytes that begin with 2 are a digest: as a vector they would name two empty paths.
+    if not left or (left == _DIGEST.size and _I32.unpack_from(body.data, body.at)[0] == _DIGEST_VERSION):
+        return ()
+    return tuple(body.path() for _ in range(body.count(4)))
+
+
+def _multi(body: Reader) -> tuple[tuple[Change, ...], bool]:
+    changes: list[Change] = []
+    void = False
+    for _ in range(body.count(8)):
+        kind_at = body.at
+        kind = body.i32()
+        size = body.i32()
+        start = body.take(size)
+        inner = Reader(body.data, start, body.at)
+        if kind == -1:
+            void = True
+        elif kind == 13:
+            inner.path()
+            inner.take(4)
+        else:
+            changes.append(_change(kind, inner, kind_at))
+            if inner.at != inner.end:
+                raise MalformedError(inner.at, "bytes are left behind a part of a multi")
+    return () if void else tuple(changes), void
+
+
+def _change(kind: int, body: Reader, kind_at: int) -> Change:
+    match kind:
+        case 1 | 15:
+            path, data, rights = body.path(), body.buffer(), body.rights()
+            ephemeral = body.data[body.take(1)] != 0
+            # Before 3.4 nothing follows but a digest, which no such server wrote.
+            cversion = body.i32() if body.end - body.at in (4, 4 + _DIGEST.size) else -1
+            kind_of_node = Kind.EPHEMERAL if ephemeral else Kind.PERSISTENT
+            return Create(path, data, OPEN_RIGHTS if rights is None else rights, cversion, kind_of_node)
+        case 19 | 21:
+            path, data, rights, cversion = body.path(), body.buffer(), body.rights(), body.i32()
+            rights = OPEN_RIGHTS if rights is None else rights
+            if kind == 19:
+                return Create(path, data, rights, cversion, Kind.CONTAINER)
+            return Create(path, data, rights, cversion, Kind.TTL, body.i64())
+        case 2 | 20:
+            return Delete(body.path())
+        case 5 | 16:
+            return SetData(body.path(), body.buffer(), body.i32())
+        case 7:
+            path, rights, version = body.path(), body.rights(), body.i32()
+            return SetRights(path, OPEN_RIGHTS if rights is None else rights, version)
+    raise MalformedError(kind_at, f"a transaction of unknown type {kind}")
+
+
+def joined(problems: Iterable[Damage]) -> tuple[str, ...]:
+    """Return damage as lines of text."""
+    return tuple(str(problem) for problem in problems)

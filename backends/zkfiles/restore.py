@@ -1,0 +1,270 @@
+"""The state of a server at a point in time: the newest snapshot that serves, and the transactions after it.
+
+A snapshot serves where its seals are right and the logs reach the last zxid of which anything is in it. Where none
+does, what is there is shown with its gaps: a snapshot that transactions overlapped with, one that is cut off, or what
+the logs alone made.
+
+Source: zookeeper-files §1.2, §4.2, §4.3, §4.7, §4.9, §5.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from backends.zkfiles import snapshot
+from backends.zkfiles.records import MalformedError
+from backends.zkfiles.servers import Entries, History, follows
+from backends.zkfiles.snapshot import Snapshot
+from backends.zkfiles.tree import Tree
+from backends.zkfiles.txnlog import Payloads
+
+
+@dataclass(slots=True)
+class Restored:
+    """A state, and how it came about.
+
+    Attributes:
+        tree: the state.
+        txn: the last zxid in it; None: nothing was ever written.
+        at_ms: when that was; None: not known.
+        source: the snapshot that was used; None: none.
+        fuzzy_end: the last zxid that anything of `source` is from.
+        applied: transactions applied.
+        digests: after how many of them the digest of the tree was compared.
+        wrong: how many digests did not agree.
+        gaps: what is missing or doubtful.
+        notes: what a person should know.
+    """
+
+    tree: Tree
+    txn: int | None
+    at_ms: int | None
+    source: Path | None
+    fuzzy_end: int
+    applied: int = 0
+    digests: int = 0
+    wrong: int = 0
+    gaps: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class NothingToShowError(Exception):
+    """No state at or before the wanted zxid can be made of the files."""
+
+
+def restore(snapshots: Sequence[Path], history: History, until: int | None) -> Restored:
+    """Return the state after a zxid, or the newest one.
+
+    Args:
+        snapshots: by zxid, ascending.
+        history: the transactions.
+        until: the last zxid to be in it; None: all.
+
+    Raises:
+        NothingToShowError: the files do not say.
+    """
+    notes: list[str] = []
+    mixed: list[Path] = []
+    damaged: list[tuple[int, Path]] = []
+    for path in reversed(snapshots):
+        begun = snapshot.begun_of(path.name)
+        if until is not None and begun is not None and begun > until:
+            continue
+        found = _read(path, notes)
+        if found is None:
+            continue
+        if found.damage is not None:
+            notes.append(f"{found.damage}; not used")
+            if found.nodes:
+                damaged.append((found.nodes, path))
+            continue
+        if until is not None and found.ends > until:
+            notes.append(f"{path} is not used: it has effects up to {found.ends:#x}")
+            continue
+        rows = _after(history, found.begun, until)
+        reached = int(rows["zxid"][-1]) if len(rows) else found.begun
+        if reached is None or reached < found.ends:
+            notes.append(f"{path} is not used: it has effects up to {found.ends:#x}, and the logs do not go on to that")
+            mixed.append(path)
+            continue
+        return _replayed(found, history, until, notes)
+    if _from_the_start(history):
+        return _replayed(None, history, until, notes)
+    return _makeshift(mixed, damaged, history, until, notes)
+
+
+def _read(path: Path, notes: list[str]) -> Snapshot | None:
+    try:
+        found = snapshot.read(path)
+    except OSError as error:
+        notes.append(f"{path} cannot be read ({error.strerror})")
+        return None
+    notes += found.notes
+    return found
+
+
+def _after(history: History, begun: int | None, until: int | None) -> Entries:
+    """Return the rows that go on from a snapshot without a break."""
+    if begun is None:
+        return history.rows[:0]
+    zxids = history.rows["zxid"]
+    low = int(np.searchsorted(zxids, begun, "right"))
+    high = len(zxids) if until is None else int(np.searchsorted(zxids, until, "right"))
+    if low >= high or (not follows(begun, int(zxids[low])) and not _same_epoch_start(begun, int(zxids[low]))):
+        return history.rows[:0]
+    later = history.breaks[(history.breaks > low) & (history.breaks < high)]
+    return history.rows[low : int(later[0]) if len(later) else high]
+
+
+def _same_epoch_start(begun: int, after: int) -> bool:
+    """A server that never ran has the zxid 0, whatever epoch its first record is of."""
+    return begun == 0 and after & 0xFFFF_FFFF == 1
+
+
+def _from_the_start(history: History) -> bool:
+    return len(history.rows) > 0 and int(history.rows["zxid"][0]) & 0xFFFF_FFFF == 1
+
+
+def _makeshift(
+    mixed: list[Path], damaged: list[tuple[int, Path]], history: History, until: int | None, notes: list[str]
+) -> Restored:
+    """Return what can be shown where nothing serves, the best first."""
+    for path in mixed:
+        found = _read(path, [])
+        if found is not None and found.damage is None:
+            gap = (
+                f"{path} was written while transactions up to {found.ends:#x} were applied, and the logs of those are "
+                "not here: it has a part of them"
+            )
+            restored = _replayed(found, history, until, notes)
+            restored.gaps.insert(0, gap)
+            return restored
+    for _, path in sorted(damaged, reverse=True):
+        found = _read(path, [])
+        if found is not None and found.nodes:
+            restored = _replayed(found, history, until, notes)
+            restored.gaps.insert(0, f"{found.damage}; only the {found.nodes} nodes before that are shown, unproven")
+            return restored
+    if len(history.rows) and (until is None or int(history.rows["zxid"][0]) <= until):
+        restored = _replayed(None, history, until, notes, loose=True)
+        gap = f"no snapshot goes before {history.place(0)}: only what the logs from there on made is shown"
+        restored.gaps.insert(0, gap)
+        return restored
+    raise NothingToShowError("; ".join(notes) or "there is neither a snapshot nor a log that begins before it")
+
+
+def _replayed(
+    base: Snapshot | None, history: History, until: int | None, notes: list[str], *, loose: bool = False
+) -> Restored:
+    if base is None:
+        rows = history.rows if until is None else history.rows[history.rows["zxid"] <= until]
+        rows = rows[: int(history.breaks[0])] if len(history.breaks) else rows
+    else:
+        rows = _after(history, base.begun, until)
+    digest = len(rows) > 0 or (base is not None and base.digest is not None)
+    tree = Tree(base, digest=digest, loose=loose)
+    begun = (base.begun or 0) if base is not None else 0
+    ends = base.ends if base is not None else 0
+    found = Restored(tree, begun or None, None, base.path if base else None, ends, notes=notes)
+    if base is not None:
+        _known(found, base, history)
+    checks = dict([base.digest]) if base is not None and base.digest is not None else {}
+    _compare(found, checks.get(begun), f"{found.source}")
+    payloads = Payloads()
+    try:
+        _apply(found, history, rows, checks, payloads, comparable=not loose)
+    finally:
+        payloads.close()
+    _end(found, history, until)
+    _unknown(found, base)
+    return found
+
+
+def _known(found: Restored, base: Snapshot, history: History) -> None:
+    """Set what a snapshot alone says of its point in time."""
+    if base.begun is None:
+        found.txn = base.ends or None
+        found.gaps.append(
+            f"{base.path} does not say in its name when it was begun: it may have a part of the last ones"
+        )
+    found.at_ms = base.look(digest=False).ms or None
+    zxids = history.rows["zxid"]
+    at = int(np.searchsorted(zxids, found.txn or 0))
+    if at < len(zxids) and int(zxids[at]) == found.txn:
+        found.at_ms = int(history.rows["ms"][at])
+
+
+def _compare(found: Restored, digest: int | None, where: str) -> None:
+    if digest is not None and found.tree.digest != digest:
+        found.wrong += 1
+        if found.wrong == 1:
+            found.gaps.append(f"the digest of the tree after {where} is not the one that the server had")
+
+
+def _apply(
+    found: Restored, history: History, rows: Entries, checks: dict[int, int], payloads: Payloads, *, comparable: bool
+) -> None:
+    begun = found.tree.base.begun or 0
+    columns = (rows[name].tolist() for name in ("zxid", "log", "at", "size", "crc"))
+    for zxid, log, at, size, crc in zip(*columns, strict=True):
+        path = history.logs[log].path
+        try:
+            transaction = payloads.transaction(path, at, size, crc)
+        except (MalformedError, OSError) as error:
+            what = error.problem if isinstance(error, MalformedError) else error.strerror
+            found.gaps.append(f"{path} at byte {at}: {what}; nothing from there on is shown")
+            return
+        found.tree.apply(transaction)
+        found.txn, found.at_ms = zxid, transaction.at_ms
+        found.applied += 1
+        if not comparable:
+            continue
+        if zxid >= found.fuzzy_end and transaction.digest is not None:
+            found.digests += 1
+            _compare(found, transaction.digest, f"{path} at byte {at}, zxid {zxid:#x},")
+        if zxid in checks and zxid > begun:
+            _compare(found, checks[zxid], f"zxid {zxid:#x}, as the snapshot says,")
+
+
+def _end(found: Restored, history: History, until: int | None) -> None:
+    """Say what is behind the last transaction that was applied."""
+    txn = found.txn or 0
+    zxids = history.rows["zxid"]
+    at = int(np.searchsorted(zxids, txn, "right"))
+    reached = until is not None and txn >= until
+    if at < len(zxids):
+        goes_on = follows(txn, int(zxids[at])) or (txn == 0 and int(zxids[at]) & 0xFFFF_FFFF == 1)
+        if not goes_on and not reached:
+            found.gaps.append(
+                f"after zxid {txn:#x} comes {int(zxids[at]):#x} ({history.place(at)}): what was between is not here"
+            )
+    elif until is not None and not reached:
+        found.gaps.append(f"zxid {until:#x} was not reached: the files end at {txn:#x}")
+
+
+def _unknown(found: Restored, base: Snapshot | None) -> None:
+    """Report nodes that cannot be shown whole."""
+    tree = found.tree
+    if base is not None:
+        survey = base.look(digest=False)
+        rows = survey.unknown_rights[~tree.hidden[survey.unknown_rights]]
+        if len(rows):
+            name = base.path_at(int(rows[0])).decode("utf-8", "backslashreplace") or "/"
+            found.gaps.append(
+                f"{base.path} at byte {int(base.rows[int(rows[0])])}: the rights of {len(rows)} nodes are not in it, "
+                f"{name} the first one"
+            )
+        rows = survey.not_text[~tree.hidden[survey.not_text]]
+        found.gaps += [
+            f"{base.path} at byte {int(base.rows[int(row)])}: a path that is not text; not shown" for row in rows[:20]
+        ]
+    lost = [path for path, node in tree.changed.items() if node.rights is None]
+    if lost:
+        found.gaps.append(
+            f"the rights of {len(lost)} nodes are not known, {lost[0].decode('utf-8', 'backslashreplace')}"
+        )
+    odd = sum(not snapshot.is_text(path) for path in tree.changed)
+    if odd:
+        found.gaps.append(f"{odd} nodes have paths that are not text; not shown")

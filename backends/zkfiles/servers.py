@@ -1,0 +1,324 @@
+"""The folders of ZooKeeper servers: which files belong together, and one history out of their logs.
+
+    found at               what
+    version-2/snapshot.*   the tree, with the zxid in hex; may be in dataDir
+    version-2/log.*        transactions; may be in dataLogDir, which then has no snapshots
+    version-2/currentEpoch only of an ensemble: the last epoch that the server took part in
+
+Every server of an ensemble writes the same record for a zxid. A server logs a record before it is committed, so what a
+crashed leader logged last may be in nobody's history: where another server goes on with the next epoch from an earlier
+zxid, the records between were never committed.
+
+Source: zookeeper-files §1.1, §4.1, §4.3, §4.8; Apache ZooKeeper 3.9, FileTxnSnapLog.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.errors import NoSuchStoreError, UnavailableError
+from backends.zkfiles import snapshot, txnlog
+from backends.zkfiles.records import REFUSED
+from backends.zkfiles.txnlog import ENTRY, Log
+
+Entries = npt.NDArray[np.void]
+
+ROW: Final = np.dtype([*ENTRY.descr, ("log", "<i4")])
+"""A record of a history: an `ENTRY`, and the number of its log."""
+_LOG: Final = re.compile(r"log\.([0-9a-f]{1,16})")
+_EPOCH: Final = "currentEpoch"
+_LOOK_ALIKE: Final = re.compile(r"(snapshot|log)\..*")
+_COUNTER: Final = 0xFFFF_FFFF
+_SHOWN: Final = 20
+
+
+@dataclass(slots=True)
+class Server:
+    """The files of one server.
+
+    Attributes:
+        name: its folder, for people.
+        snapshots: by zxid, ascending.
+        logs: by zxid, ascending.
+        epoch: the last one that it took part in; None: it does not say.
+        notes: what lies there and is not read.
+    """
+
+    name: str
+    snapshots: list[Path] = field(default_factory=list)
+    logs: list[Path] = field(default_factory=list)
+    epoch: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Records of one history, zxids ascending.
+
+    Attributes:
+        logs: what `rows` point into.
+        rows: `ROW`.
+        breaks: numbers of the rows that do not go on from the one before them.
+    """
+
+    logs: tuple[Log, ...]
+    rows: Entries
+    breaks: npt.NDArray[np.int64]
+
+    def place(self, row: int) -> str:
+        """Return where a record stands, for people."""
+        entry = self.rows[row]
+        return f"{self.logs[int(entry['log'])].path} at byte {int(entry['at'])}"
+
+
+def follows(before: int, after: int) -> bool:
+    """Tell whether a zxid can be the next one after another."""
+    return after == before + 1 or (after >> 32 > before >> 32 and after & _COUNTER == 1)
+
+
+def find(path: Path) -> list[Server]:
+    """Return the servers whose files a path is, or has below it; symbolic links below it are not followed.
+
+    Raises:
+        NoSuchStoreError: there are none.
+        UnavailableError: a folder cannot be read.
+    """
+    try:
+        if path.is_file():
+            return [_of_file(path)]
+        if not path.is_dir():
+            raise NoSuchStoreError(str(path), "no such folder")
+        notes: list[str] = []
+        folders = [found for folder in _walk(path, notes) if (found := _of_folder(folder, path)) is not None]
+    except OSError as error:
+        raise UnavailableError(str(path), str(error)) from error
+    servers = _paired(folders)
+    if not servers:
+        detail = f"neither it nor a folder below it has snapshots or logs of ZooKeeper{_listed(notes)}"
+        raise NoSuchStoreError(str(path), detail)
+    servers[0].notes += notes
+    return servers
+
+
+def _listed(notes: Sequence[str]) -> str:
+    return f"; {'; '.join(notes[:_SHOWN])}" if notes else ""
+
+
+def _of_file(path: Path) -> Server:
+    # Named by a person: a link is what it points to.
+    path = path.resolve()
+    with txnlog.open_file(path, buffering=0) as file:
+        head = file.read(4)
+    server = Server(str(path))
+    if head == txnlog.MAGIC:
+        server.logs.append(path)
+    else:
+        server.snapshots.append(path)
+    return server
+
+
+def _walk(top: Path, notes: list[str]) -> Iterable[Path]:
+    def fail(error: OSError) -> None:
+        raise error
+
+    for folder, names, files in os.walk(top, onerror=fail):
+        names.sort()
+        links = [name for name in names if Path(folder, name).is_symlink()]
+        notes += [f"{shown(Path(folder, name))} is a symbolic link, and not followed" for name in links]
+        if files:
+            yield Path(folder)
+
+
+def shown(path: Path) -> str:
+    """Return a path that can be printed, whatever bytes its name has."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _zxid(name: str) -> int | None:
+    found = _LOG.fullmatch(name)
+    zxid = int(found[1], 16) if found else -1
+    return zxid if 0 <= zxid < 1 << 63 else None
+
+
+def _of_folder(folder: Path, top: Path) -> Server | None:
+    server = Server(shown(folder.relative_to(top)) if folder != top else shown(top))
+    snapshots: list[tuple[int, Path]] = []
+    logs: list[tuple[int, Path]] = []
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        begun, first = snapshot.begun_of(entry.name), _zxid(entry.name)
+        if begun is None and first is None:
+            if _LOOK_ALIKE.fullmatch(entry.name):
+                server.notes.append(f"{shown(folder / entry.name)} is not read: no server gives such a name")
+            continue
+        if not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
+            server.notes.append(f"{shown(folder / entry.name)} is not read: it is not a regular file")
+        elif begun is not None:
+            snapshots.append((begun, folder / entry.name))
+        elif first is not None:
+            logs.append((first, folder / entry.name))
+    server.snapshots = [path for _, path in sorted(snapshots)]
+    server.logs = [path for _, path in sorted(logs)]
+    server.epoch = _epoch(folder / _EPOCH)
+    return server if snapshots or logs or server.notes else None
+
+
+def _epoch(path: Path) -> int | None:
+    try:
+        with txnlog.open_file(path, buffering=0) as file:
+            text = file.read(32).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return int(text) if re.fullmatch(r"[0-9]{1,10}", text) else None
+
+
+def _paired(folders: list[Server]) -> list[Server]:
+    """Unite folders of snapshots with the folders of the same servers' logs."""
+    trees = [one for one in folders if one.snapshots and not one.logs]
+    logs = [one for one in folders if one.logs and not one.snapshots]
+    whole = [one for one in folders if (one.snapshots and one.logs) or not (one.snapshots or one.logs)]
+    for log in logs:
+        near = [(_shared(log.name, tree.name), tree) for tree in trees]
+        nearest = [tree for share, tree in near if share == max(share for share, _ in near)]
+        if not nearest:
+            whole.append(log)
+            continue
+        if len(nearest) > 1:
+            # As many of both, side by side: in the order of their names.
+            place = logs.index(log)
+            nearest = [trees[place % len(trees)]] if len(logs) == len(trees) else nearest[:1]
+        tree = nearest[0]
+        tree.notes.append(f"the logs in {log.name} are taken for those of the server in {tree.name}")
+        tree.notes += log.notes
+        tree.logs = sorted([*tree.logs, *log.logs], key=lambda path: _zxid(path.name) or 0)
+        tree.epoch = log.epoch if tree.epoch is None else tree.epoch
+    found = [one for one in (*trees, *whole) if one.snapshots or one.logs]
+    others = [note for one in whole if not (one.snapshots or one.logs) for note in one.notes]
+    if found:
+        found[0].notes += others
+    return sorted(found, key=lambda one: one.name)
+
+
+def _shared(one: str, other: str) -> int:
+    pairs = zip(Path(one).parts, Path(other).parts, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(Path(one).parts), len(Path(other).parts)))
+
+
+def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
+    """Return the records of one server's logs as one history, and what in them contradicts it."""
+    parts = []
+    for number, log in enumerate(logs):
+        part = np.empty(len(log.entries), ROW)
+        for name in ENTRY.names or ():
+            part[name] = log.entries[name]
+        part["log"] = number
+        parts.append(part)
+    rows = np.concatenate([np.empty(0, ROW), *parts])
+    notes: list[str] = []
+    if len(rows):
+        highest = np.maximum.accumulate(rows["zxid"])
+        kept = np.append(True, rows["zxid"][1:] > highest[:-1])
+        again, rows = rows[~kept], rows[kept]
+        if len(again):
+            at = np.minimum(np.searchsorted(rows["zxid"], again["zxid"]), len(rows) - 1)
+            # Servers number the refusal of a request that they cannot parse as the transaction before it.
+            same = (again["kind"] == REFUSED) | (rows["zxid"][at] == again["zxid"]) & (rows["crc"][at] == again["crc"])
+            notes = [
+                f"{logs[int(entry['log'])].path} at byte {int(entry['at'])}: zxid {int(entry['zxid']):#x} again, with "
+                "other bytes; the first one is taken"
+                for entry in again[~same]
+            ]
+    return History(tuple(logs), rows, _breaks(rows)), notes
+
+
+def _breaks(rows: Entries) -> npt.NDArray[np.int64]:
+    before, after = rows["zxid"][:-1], rows["zxid"][1:]
+    next_epoch = (after >> 32 > before >> 32) & (after & _COUNTER == 1)
+    return np.flatnonzero(~((after == before + 1) | next_epoch)) + 1
+
+
+def _never_committed(server: Server, history: History) -> set[tuple[int, int]]:
+    """Return ranges of zxids, ends apart, that a server passes over where it goes on with the next epoch.
+
+    A server that was given a whole snapshot in between proves nothing: it has no log of what it missed.
+    """
+    begun = [zxid for path in server.snapshots if (zxid := snapshot.begun_of(path.name)) is not None]
+    zxids = history.rows["zxid"]
+    places = np.flatnonzero(zxids[1:] >> 32 > zxids[:-1] >> 32).tolist()
+    steps = [(int(zxids[at]), int(zxids[at + 1])) for at in places]
+    return {(a, b) for a, b in steps if follows(a, b) and not any(a < zxid < b for zxid in begun)}
+
+
+def united(server: Server, own: History, others: Sequence[tuple[Server, History]]) -> History:
+    """Return a server's history without what was never committed, its breaks and its beginning filled from others.
+
+    Only servers with equal records, and none that contradict, are of the same ensemble.
+    """
+    related = [(other, history) for other, history in others if _agree(own.rows, history.rows)]
+    void = sorted(set[tuple[int, int]]().union(*(_never_committed(*one) for one in ((server, own), *related))))
+    logs = list(own.logs)
+    rows = _without(own.rows, void)
+    for _, other in related:
+        more = _without(other.rows, void)
+        more = more[~np.isin(more["zxid"], rows["zxid"])]
+        broken = np.zeros(len(rows) + 1, np.bool_)
+        broken[0] = True
+        broken[_breaks(rows)] = True
+        more = more[broken[np.searchsorted(rows["zxid"], more["zxid"])]]
+        more["log"] += len(logs)
+        logs += other.logs
+        rows = np.concatenate([rows, more])
+        rows = rows[np.argsort(rows["zxid"], kind="stable")]
+    return History(tuple(logs), rows, _breaks(rows))
+
+
+def _agree(one: Entries, other: Entries) -> bool:
+    _, mine, its = np.intersect1d(one["zxid"], other["zxid"], return_indices=True)
+    return len(mine) > 0 and bool((one["crc"][mine] == other["crc"][its]).all())
+
+
+def _without(rows: Entries, void: Sequence[tuple[int, int]]) -> Entries:
+    kept = np.ones(len(rows), np.bool_)
+    for low, high in void:
+        kept &= ~((rows["zxid"] > low) & (rows["zxid"] < high))
+    return rows[kept]
+
+
+def differences(chosen: Server, own: History, other: Server, theirs: History, until: int) -> list[str]:
+    """Return how another server's logs differ from the history that was chosen, up to its end and beyond."""
+    found: list[str] = []
+    both, mine, its = np.intersect1d(own.rows["zxid"], theirs.rows["zxid"], return_indices=True)
+    differ = both[own.rows["crc"][mine] != theirs.rows["crc"][its]]
+    if len(differ):
+        names = f"in {chosen.name} and {other.name}"
+        return [
+            f"{len(differ)} transactions are not the same {names}: {ranges(differ)}; nothing of the latter is taken"
+        ]
+    if not len(both) and len(own.rows) and len(theirs.rows):
+        return [f"{other.name} has no transaction in common with {chosen.name}: nothing of it is taken"]
+    missing = theirs.rows["zxid"][~np.isin(theirs.rows["zxid"], own.rows["zxid"])]
+    inside = missing[(missing > int(own.rows["zxid"][0])) & (missing <= until)] if len(own.rows) else missing[:0]
+    beyond = missing[missing > until]
+    for part, what in ((inside, "they were never committed"), (beyond, "they were never committed, or lost")):
+        if len(part):
+            found.append(
+                f"{other.name} has {len(part)} transactions that the chosen history passes over: {ranges(part)}; {what}"
+            )
+    return found
+
+
+def ranges(zxids: npt.NDArray[np.int64]) -> str:
+    """Return zxids as ranges, the first few."""
+    if not len(zxids):
+        return "none"
+    starts = np.flatnonzero(np.append(True, zxids[1:] != zxids[:-1] + 1))
+    ends = np.append(starts[1:], len(zxids)) - 1
+    pairs = zip(zxids[starts[:_SHOWN]].tolist(), zxids[ends[:_SHOWN]].tolist(), strict=True)
+    text = ", ".join(f"{low:#x}" if low == high else f"{low:#x} to {high:#x}" for low, high in pairs)
+    return text + (", …" if len(starts) > _SHOWN else "")

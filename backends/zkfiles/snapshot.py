@@ -1,0 +1,544 @@
+r"""Snapshot: the whole tree of a ZooKeeper server in one file (``snapshot.<zxid>``, perhaps ``.gz`` or ``.snappy``).
+
+Big-endian. The name has the last zxid that was applied when writing began, in hex.
+
+    part       size     content
+    header     16       b"ZKSN", int32 version 2, int64 dbid
+    sessions   4 + 12n  int32 count; each int64 session, int32 timeout in ms
+    rights              int32 count; each int64 key, rights (`records`); key -1 stands for world:anyone, all
+    nodes               each: string path (the root is empty), buffer data, int64 key of rights, and 60 bytes: int64
+                        czxid, mzxid, ctime, mtime, int32 version, cversion, aversion, int64 owner, pzxid
+    end        5        the string "/"
+    seal       13       int64 Adler-32 of all before it, the string "/"
+    digest     20       3.6 and later: int64 zxid, int32 2, int64 digest of the tree then; sealed again
+    last zxid  8        3.9 and later: int64, the last one when writing ended; sealed again
+
+Parents stand before their children, each subtree in one piece. Writing goes on while transactions are applied, so the
+tree holds all up to the name's zxid, and any part of what came until writing ended (`Snapshot.ends`).
+
+gzip holds the same bytes. So does snappy-java's stream: b"\x82SNAPPY\0", int32 1, int32 1, then blocks: int32 size,
+a raw snappy block.
+
+The digest of a tree is the sum of the CRC-32 of every node: path, data, and the 60 bytes with pzxid in the third place.
+
+Source: zookeeper-files §1, §2, §5; Apache ZooKeeper 3.9, FileSnap, DataTree, DigestCalculator; snappy-java,
+SnappyOutputStream.
+"""
+
+import io
+import os
+import re
+import struct
+import zlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.zkfiles.records import OPEN_KEY, OPEN_RIGHTS, Damage, MalformedError, Reader, Rights
+from backends.zkfiles.txnlog import open_file
+
+Ints = npt.NDArray[np.int64]
+
+MAGIC: Final = b"ZKSN"
+VERSION: Final = 2
+_GZIP: Final = b"\x1f\x8b"
+_SNAPPY: Final = b"\x82SNAPPY\0"
+_SNAPPY_HEAD: Final = 16
+_SNAPPY_AGAIN: Final = int.from_bytes(_SNAPPY[:4], "big", signed=True)
+_SNAPPY_RATIO: Final = 64
+"""A raw block never grows by more."""
+_PIECE: Final = 8 << 20
+_BLOCK: Final = 4096
+_LARGEST_NODE: Final = 1 << 30
+_END: Final = b"\0\0\0\x01/"
+_SEAL: Final = 13
+_I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
+_DIGEST: Final = struct.Struct(">qiq")
+_UNSIGNED: Final = (1 << 64) - 1
+_STAT: Final = struct.Struct(">qqqqqiiiqq")
+_TAIL: Final = np.dtype(
+    [
+        ("rights", ">i8"),
+        ("czxid", ">i8"),
+        ("mzxid", ">i8"),
+        ("ctime", ">i8"),
+        ("mtime", ">i8"),
+        ("version", ">i4"),
+        ("cversion", ">i4"),
+        ("aversion", ">i4"),
+        ("owner", ">i8"),
+        ("pzxid", ">i8"),
+    ]
+)
+_DIGESTED: Final = np.r_[8:24, 60:68, 24:60]
+"""The bytes of a tail that a digest covers, in its order."""
+_ROWS: Final = 1 << 16
+_WINDOW: Final = 64 << 20
+"""Bytes of an image that are looked at together, at most, but always a node."""
+_UNCOUNTED: Final = b"/zookeeper/"
+"""Below it no node counts for the digest."""
+
+
+@dataclass(slots=True)
+class Node:
+    """One node as it stands, with numbers as they are on disk."""
+
+    data: bytes | None
+    rights: Rights | None
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    owner: int
+    pzxid: int
+
+    def digest(self, path: bytes) -> int:
+        """Return what the node adds to the digest of its tree."""
+        if path.startswith(_UNCOUNTED):
+            return 0
+        stat = struct.pack(
+            ">qqqqqiiiq",
+            self.czxid,
+            self.mzxid,
+            self.pzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            self.cversion,
+            self.aversion,
+            self.owner,
+        )
+        return zlib.crc32(stat, zlib.crc32(self.data or b"", zlib.crc32(path)))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Nodes that stand together: `path` and `data` as Arrow binary, `tail` as `_TAIL`."""
+
+    first: int
+    path: pa.Array
+    data: pa.Array
+    tail: npt.NDArray[np.void]
+
+    def digests(self) -> int:
+        """Return the sum of the nodes' digests."""
+        raw = self.tail.view(np.uint8).reshape(-1, _TAIL.itemsize)
+        stats = np.ascontiguousarray(raw[:, _DIGESTED])
+        stat = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(stats.shape[1]), len(stats), [None, pa.py_buffer(stats)]
+        ).cast(pa.binary())
+        path, data = self.path, self.data
+        below = pc.starts_with(path, _UNCOUNTED.decode())
+        if pc.any(below).as_py():
+            counted = pc.invert(below)
+            path, data, stat = path.filter(counted), data.filter(counted), stat.filter(counted)
+        joined = pc.binary_join_element_wise(path, data, stat, pa.scalar(b"", pa.binary()))
+        return sum(map(zlib.crc32, joined.to_numpy(zero_copy_only=False)))
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """One snapshot, as far as it can be read.
+
+    Attributes:
+        path: of the file.
+        begun: zxid of its name: all up to it is in it; None where the name has none.
+        image: what it holds, not compressed.
+        compression: plain, gzip, snappy.
+        sessions: timeout in ms of each.
+        rights: by key.
+        rows: where each node begins, then where the last one ends.
+        digest: zxid and digest of the tree; None: not known.
+        last: the last zxid when writing ended; None: not written.
+        damage: what makes it unusable, if anything does.
+        notes: what is odd.
+    """
+
+    path: Path
+    begun: int | None
+    image: bytes = b""
+    compression: str = "plain"
+    version: int = VERSION
+    sessions: dict[int, int] = field(default_factory=dict)
+    rights: dict[int, Rights] = field(default_factory=dict)
+    rows: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
+    digest: tuple[int, int] | None = None
+    last: int | None = None
+    damage: Damage | None = None
+    notes: list[str] = field(default_factory=list)
+    survey: "Survey | None" = None
+    _hashes: "array[int]" = field(default_factory=lambda: array("q"))
+    _order: Ints | None = None
+    _sorted: Ints | None = None
+
+    @classmethod
+    def empty(cls) -> "Snapshot":
+        """Return one without nodes."""
+        return cls(Path(), 0)
+
+    @property
+    def nodes(self) -> int:
+        """How many there are."""
+        return len(self.rows) - 1
+
+    def look(self, *, digest: bool) -> "Survey":
+        """Go over all nodes once; the result is kept."""
+        if self.survey is None or (digest and self.survey.digest is None):
+            self.survey = _survey(self, digest=digest)
+        return self.survey
+
+    @property
+    def ends(self) -> int:
+        """The last zxid of which anything may be in it."""
+        return max(self.begun or 0, self.digest[0] if self.digest else 0, self.last or 0, self.look(digest=False).zxid)
+
+    def windows(self, first: int = 0, last: int | None = None) -> Iterator[Window]:
+        """Yield all nodes, or those from one row to before another, in their order."""
+        until = self.nodes if last is None else last
+        while first < until:
+            limit = int(np.searchsorted(self.rows, self.rows[first] + _WINDOW, "right")) - 1
+            stop = min(until, first + _ROWS, max(limit, first + 1))
+            yield self._window(first, stop)
+            first = stop
+
+    def _window(self, first: int, stop: int) -> Window:
+        # Five cells a node, next to each other: size, path, size, data, tail. Arrow takes them out.
+        base = int(self.rows[first])
+        view = memoryview(self.image)[base : int(self.rows[stop])]
+        raw = np.frombuffer(view, np.uint8)
+        begin, end = self.rows[first:stop] - base, self.rows[first + 1 : stop + 1] - base
+        size = _be32(raw, begin)
+        cells = np.empty((stop - first, 5), np.int32)
+        cells[:, 0] = begin
+        cells[:, 1] = begin + 4
+        cells[:, 2] = begin + 4 + size
+        cells[:, 3] = begin + 8 + size
+        cells[:, 4] = end - _TAIL.itemsize
+        offsets = np.append(cells.ravel(), np.int32(len(raw)))
+        every = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(view)])
+        at = np.arange(stop - first) * 5
+        tail = every.take(pa.array(at + 4))
+        stats = np.frombuffer(tail.buffers()[2], _TAIL, count=len(tail))
+        return Window(first, every.take(pa.array(at + 1)), every.take(pa.array(at + 3)), stats)
+
+    def path_at(self, row: int) -> bytes:
+        """Return the path of a node."""
+        at = int(self.rows[row])
+        (size,) = _I32.unpack_from(self.image, at)
+        return self.image[at + 4 : at + 4 + size]
+
+    def node_at(self, row: int) -> Node:
+        """Return a node; its rights are None if the file does not have them."""
+        at = int(self.rows[row])
+        at += 4 + _I32.unpack_from(self.image, at)[0]
+        (size,) = _I32.unpack_from(self.image, at)
+        key, *stat = _STAT.unpack_from(self.image, int(self.rows[row + 1]) - _TAIL.itemsize)
+        data = None if size < 0 else self.image[at + 4 : at + 4 + size]
+        return Node(data, self.rights_of(key), *stat)
+
+    def rights_of(self, key: int) -> Rights | None:
+        """Return what a key of rights stands for; None: the file does not say."""
+        return OPEN_RIGHTS if key == OPEN_KEY else self.rights.get(key)
+
+    def find(self, path: bytes) -> int | None:
+        """Return the row of a path; None: there is none."""
+        if self._sorted is None or self._order is None:
+            hashes = np.frombuffer(self._hashes, np.int64) if self._hashes else np.empty(0, np.int64)
+            self._order = np.argsort(hashes, kind="stable")
+            self._sorted = hashes[self._order]
+        wanted = hash(path)
+        at = int(np.searchsorted(self._sorted, wanted))
+        while at < len(self._sorted) and self._sorted[at] == wanted:
+            row = int(self._order[at])
+            if self.path_at(row) == path:
+                return row
+            at += 1
+        return None
+
+    def below(self, row: int) -> int:
+        """Return the row behind the last one that stands below a row."""
+        if not (path := self.path_at(row)):
+            return self.nodes
+        prefix = path + b"/"
+        # Subtrees stand in one piece: doubled steps find one that is outside, then halves the first one.
+        low, step = row + 1, 1
+        while low + step <= self.nodes and self.path_at(low + step - 1).startswith(prefix):
+            low, step = low + step, step * 2
+        high = min(low + step - 1, self.nodes)
+        return low + bisect_left(range(low, high), 1, key=lambda at: not self.path_at(at).startswith(prefix))
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What all nodes of a snapshot come to.
+
+    Attributes:
+        zxid: the highest in any of them.
+        ms: the latest time in any of them.
+        digest: of the tree; None: not asked for.
+        owned: rows of nodes that a session, a container or a TTL owns.
+        unknown_rights: rows whose rights the file does not have.
+        not_text: rows whose path is not UTF-8.
+    """
+
+    zxid: int
+    ms: int
+    digest: int | None
+    owned: Ints
+    unknown_rights: Ints
+    not_text: Ints
+
+
+def _be32(raw: npt.NDArray[np.uint8], at: Ints) -> Ints:
+    found: Ints = raw[at].astype(np.int64) << 24
+    for place, shift in ((1, 16), (2, 8), (3, 0)):
+        found |= raw[at + place].astype(np.int64) << shift
+    return found
+
+
+def _survey(snapshot: Snapshot, *, digest: bool) -> Survey:
+    zxid = ms = total = 0
+    owned, unknown, not_text = ([np.empty(0, np.int64)] for _ in range(3))
+    known = np.array([OPEN_KEY, *snapshot.rights], np.int64)
+    for window in snapshot.windows():
+        tail = window.tail
+        zxid = max(zxid, *(int(tail[name].max()) for name in ("czxid", "mzxid", "pzxid")))
+        ms = max(ms, *(int(tail[name].max()) for name in ("ctime", "mtime")))
+        owned.append(np.flatnonzero(tail["owner"]) + window.first)
+        unknown.append(np.flatnonzero(~np.isin(tail["rights"], known)) + window.first)
+        try:
+            window.path.cast(pa.string())
+        except pa.ArrowInvalid:
+            bad = [n for n, path in enumerate(window.path.to_pylist()) if not is_text(path)]
+            not_text.append(np.array(bad, np.int64) + window.first)
+        if digest:
+            total += window.digests()
+    rows = [np.concatenate(part) for part in (owned, unknown, not_text)]
+    return Survey(zxid, ms, total & _UNSIGNED if digest else None, *rows)
+
+
+def is_text(path: bytes) -> bool:
+    """Tell whether a path is UTF-8."""
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+NAME: Final = re.compile(r"snapshot\.([0-9a-f]{1,16})(\.(gz|snappy))?")
+
+
+def begun_of(name: str) -> int | None:
+    """Return the zxid in a snapshot's name; None: it is no such name."""
+    found = NAME.fullmatch(name)
+    zxid = int(found[1], 16) if found else -1
+    return zxid if 0 <= zxid < 1 << 63 else None
+
+
+def read(path: Path) -> Snapshot:
+    """Read a snapshot: its nodes' places, everything else, and whether all of it is as it was written.
+
+    Never raises for what the bytes say: what is wrong is in `Snapshot.damage`, and the nodes before it are there.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    snapshot = Snapshot(path, begun_of(path.name))
+    with open_file(path, buffering=0) as file:
+        snapshot.compression, snapshot.image, damage = _image(file)
+    try:
+        _parse(snapshot)
+    except MalformedError as error:
+        damage = damage or error
+    if damage:
+        snapshot.damage = Damage(str(path), damage.at, damage.problem)
+    return snapshot
+
+
+def _image(file: IO[bytes]) -> tuple[str, bytes, MalformedError | None]:
+    """Return what a file holds, and what is wrong with its compression or the disk."""
+    head = file.read(len(_SNAPPY))
+    file.seek(0)
+    kind, inflate = "plain", _copy
+    if head.startswith(_GZIP):
+        kind, inflate = "gzip", _gunzip
+    elif head == _SNAPPY:
+        kind, inflate = "snappy", _unsnap
+    sink = io.BytesIO()
+    try:
+        if kind == "plain":
+            with suppress(OSError):
+                return kind, file.read(), None
+            file.seek(0)
+        inflate(file, sink)
+    except MalformedError as error:
+        return kind, sink.getvalue(), error
+    except OSError as error:
+        return kind, sink.getvalue(), MalformedError(sink.tell(), f"the disk refuses ({error.strerror})")
+    return kind, sink.getvalue(), None
+
+
+def _copy(file: IO[bytes], sink: io.BytesIO) -> None:
+    """Copy up to where the disk refuses."""
+    while piece := file.read(_BLOCK):
+        sink.write(piece)
+
+
+def _gunzip(file: IO[bytes], sink: io.BytesIO) -> None:
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        while not inflater.eof:
+            piece = inflater.unconsumed_tail or file.read(_PIECE)
+            if not piece:
+                raise MalformedError(sink.tell(), "the compressed file ends too early")
+            sink.write(inflater.decompress(piece, _PIECE))
+    except zlib.error as error:
+        raise MalformedError(sink.tell(), f"cannot be decompressed ({error})") from error
+    if inflater.unused_data or file.read(1):
+        raise MalformedError(sink.tell(), "bytes behind the compressed ones")
+
+
+def _unsnap(file: IO[bytes], sink: io.BytesIO) -> None:
+    codec = pa.Codec("snappy")
+    size_of_file = os.fstat(file.fileno()).st_size
+    file.seek(_SNAPPY_HEAD)
+    while head := file.read(_I32.size):
+        at = file.tell()
+        size = _I32.unpack(head)[0] if len(head) == _I32.size else -1
+        if size == _SNAPPY_AGAIN:
+            file.seek(at + _SNAPPY_HEAD - _I32.size)
+            continue
+        if not 0 < size <= size_of_file - at:
+            raise MalformedError(sink.tell(), f"the compressed file is cut off, or wrong at byte {at}")
+        block = file.read(size)
+        whole = _varint(block)
+        if whole is None or whole > size * _SNAPPY_RATIO:
+            raise MalformedError(sink.tell(), f"cannot be decompressed: a block of impossible size at byte {at}")
+        try:
+            sink.write(codec.decompress(block, decompressed_size=whole))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise MalformedError(sink.tell(), f"cannot be decompressed at byte {at}") from error
+
+
+def _varint(block: bytes) -> int | None:
+    value = 0
+    for place, byte in enumerate(block[:5]):
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return value
+    return None
+
+
+def _parse(snapshot: Snapshot) -> None:
+    image = snapshot.image
+    reader = Reader(image, 0, len(image))
+    if not image.startswith(MAGIC):
+        raise MalformedError(0, "no header of a snapshot")
+    reader.take(len(MAGIC))
+    snapshot.version = reader.i32()
+    if snapshot.version != VERSION:
+        snapshot.notes.append(f"{snapshot.path} is of version {snapshot.version}, where {VERSION} is known")
+    reader.i64()
+    for _ in range(reader.count(12)):
+        session = reader.i64()
+        snapshot.sessions[session] = reader.i32()
+    for _ in range(reader.count(12)):
+        key, at = reader.i64(), reader.at
+        rights = reader.rights()
+        if rights is None:
+            raise MalformedError(at, "rights that are null")
+        snapshot.rights[key] = rights
+    _frame(snapshot, reader)
+    _seals(snapshot, reader)
+
+
+def _frame(snapshot: Snapshot, reader: Reader) -> None:
+    """Find where every node begins."""
+    image, at, end = snapshot.image, reader.at, reader.end
+    rows = array("q")
+    hashes = snapshot._hashes  # noqa: SLF001 - this module's own
+    add_row, add_hash, size_at, tail = rows.append, hashes.append, _I32.unpack_from, _TAIL.itemsize
+    parent, before = b"", b""
+    problem = "no end of the nodes"
+    try:
+        while True:
+            (size,) = size_at(image, at)
+            start = at + 4
+            stop = start + size
+            if size == 1 and image[start] == 0x2F:
+                problem = ""
+                break
+            (held,) = size_at(image, stop)
+            behind = stop + 4 + (0 if held < 0 else held) + tail  # noqa: FURB136 - a call costs a tenth of all
+            if size < 0 or held < -1 or behind > end or behind - at > _LARGEST_NODE:
+                problem = "a node of impossible size"
+                break
+            path = image[start:stop]
+            cut = path.rfind(b"/")
+            if path[:cut] != parent or cut < 0:
+                # Not a sibling of the one before: then a child of it, or of one of its parents.
+                parent = path[:cut] if cut >= 0 else b""
+                if cut < 0 and (path or rows):
+                    problem = "a path that does not begin with /"
+                    break
+                if not (before == parent or before.startswith(parent + b"/")) or (path and not rows):
+                    problem = "a node whose parent was not there before it"
+                    break
+            elif not rows:
+                problem = "the root is not the first node"
+                break
+            before = path
+            add_row(at)
+            add_hash(hash(path))
+            at = behind
+    except struct.error:
+        problem = "the file ends in a node"
+    reader.at = at
+    rows.append(at)
+    snapshot.rows = np.frombuffer(rows, np.int64)
+    if problem:
+        raise MalformedError(at, problem)
+
+
+def _seals(snapshot: Snapshot, reader: Reader) -> None:
+    image = memoryview(snapshot.image)
+    start, checksum = 0, 1
+
+    def seal() -> None:
+        nonlocal start, checksum
+        at = reader.at
+        stored = reader.i64()
+        checksum = zlib.adler32(image[start:at], checksum)
+        start = at
+        if stored != checksum or image[reader.take(len(_END)) : reader.at].tobytes() != _END:
+            raise MalformedError(at, "the checksum over all before it is wrong")
+
+    reader.take(len(_END))
+    seal()
+    left = len(image) - reader.at
+    if left not in (0, 21, 33, 54):
+        snapshot.notes.append(f"{snapshot.path} has {left} bytes behind its first seal, which no known version writes")
+        return
+    if left in (33, 54):
+        zxid, version, digest = _DIGEST.unpack_from(image, reader.take(_DIGEST.size))
+        seal()
+        if version == 2 and zxid:
+            snapshot.digest = zxid, digest & _UNSIGNED
+    if left in (21, 54):
+        last = reader.i64()
+        seal()
+        snapshot.last = last

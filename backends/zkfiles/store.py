@@ -1,0 +1,386 @@
+"""The files of ZooKeeper servers as a store that shows one point in time, and nothing can be written to.
+
+Of several servers the one whose history a new leader would keep is shown: the latest epoch, then the highest zxid.
+Where its logs have a hole, records of the others fill it; where they disagree, that is said.
+
+Source: zookeeper-files §4.7, §4.8.
+"""
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.errors import CorruptStoreError, ReadOnlyStoreError, UnavailableError, UnsupportedStoreError
+from backends.protocols import KEYS, Point, Versioned, Write
+from backends.zkfiles import servers, snapshot, txnlog
+from backends.zkfiles.changes import changes
+from backends.zkfiles.records import CONTAINER, OPEN_KEY, OPEN_RIGHTS, Damage, rights_text, session_of
+from backends.zkfiles.restore import NothingToShowError, Restored, restore
+from backends.zkfiles.servers import History, Server
+from backends.zkfiles.snapshot import Node, Snapshot, Window
+from backends.zkfiles.tree import Tree
+
+_COUNTER: Final = 0x7FFF_FFFF
+_ROWS: Final = 1 << 14
+_NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]+")
+_TTL_TOP: Final = 0xFF0000
+_NOTED: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A point in time that was asked for: a zxid, or ms since 1970."""
+
+    zxid: int | None = None
+    ms: int | None = None
+
+
+def parse_at(text: str) -> At:
+    """Return the point in time that a text names: a zxid, decimal or 0x…, or an ISO 8601 time, by default in UTC.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if _NUMBER.fullmatch(text):
+        zxid = int(text, 0) if text[1:2] in ("x", "X") else int(text)
+        if zxid >= 1 << 63:
+            raise ValueError(f"not a zxid, which has 63 bits: {text}")
+        return At(zxid=zxid)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"neither a zxid (decimal or 0x…) nor an ISO 8601 time: {text!r}") from None
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return At(ms=int(time.timestamp() * 1000))
+
+
+class ZooKeeperFiles:
+    """The keys in the files of ZooKeeper servers at one point in time; safe to use from several threads.
+
+    Args:
+        path: a folder with the folders of servers in it, one folder of files, or one file.
+        at: the point in time; None: the latest.
+        uri: what to be called; None: by the path.
+
+    Raises:
+        NoSuchStoreError: there are no such files.
+        UnavailableError: a folder cannot be read.
+    """
+
+    def __init__(self, path: Path, *, at: At | None = None, uri: str | None = None) -> None:
+        self._uri = uri or f"zkfiles://{servers.shown(path)}"
+        self._path = path
+        self._at = at
+        self._servers = servers.find(path)
+        self._lock = threading.Lock()
+        self._shown: _Shown | None = None
+        self._closed = False
+        self._damage: list[Damage] = []
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def close(self) -> None:
+        self._closed = True
+        self._shown = None
+
+    def point(self) -> Point:
+        shown = self._decided()
+        notes = (*shown.notes, *(f"history: {damage}" for damage in self._damage))
+        return Point(shown.restored.txn, shown.restored.at_ms, tuple(shown.restored.gaps), notes)
+
+    @property
+    def restored(self) -> Restored:
+        """How the state that is shown came about."""
+        return self._decided().restored
+
+    def scan(self, root: str) -> Iterator[pa.RecordBatch]:
+        tree = self._decided().restored.tree
+        wanted = _path_of(root)
+        names = _Names(tree.base)
+        for window in _windows_of(tree, wanted):
+            yield _keys_of_window(window, tree, names)
+        found = (
+            (path, node) for path, node in tree.changed.items() if _is_below(path, wanted) and snapshot.is_text(path)
+        )
+        while some := list(islice(found, _ROWS)):
+            yield _keys_of_nodes(some)
+
+    def history(self, root: str) -> Iterator[pa.RecordBatch]:
+        shown = self._decided()
+        until = shown.restored.txn
+        if until is None:
+            return iter(())
+        self._damage.clear()
+        return changes(shown.history, shown.snapshots, _path_of(root), until, self._damage)
+
+    def get(self, key: str) -> Versioned | None:
+        node = self._decided().restored.tree.get(_path_of(key))
+        return None if node is None else _versioned(node)
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        for key in keys:
+            yield key, self.get(key)
+
+    def children(self, key: str) -> list[str] | None:
+        tree = self._decided().restored.tree
+        path = _path_of(key)
+        if tree.get(path) is None:
+            return None
+        names = (below[len(path) + 1 :] for below in tree.children(path))
+        return sorted(name.decode() for name in names if snapshot.is_text(name))
+
+    def write(self, changes: Sequence[Write]) -> list[int]:
+        raise ReadOnlyStoreError(self._uri, f"{len(changes)} changes were asked for")
+
+    def raise_counter(self, key: str, beyond: int) -> int:
+        raise ReadOnlyStoreError(self._uri, f"{key} was to be raised beyond {beyond}")
+
+    def _decided(self) -> "_Shown":
+        with self._lock:
+            if self._closed:
+                raise UnavailableError(self._uri, "it was closed")
+            if self._shown is None:
+                try:
+                    self._shown = _decide(self._servers, self._at)
+                except NothingToShowError as error:
+                    if self._at is None:
+                        raise CorruptStoreError(self._uri, f"nothing can be shown: {error}") from error
+                    problem = f"the files do not show that point in time: {error}"
+                    raise UnsupportedStoreError(self._uri, problem) from error
+                except OSError as error:
+                    raise UnavailableError(self._uri, str(error)) from error
+            return self._shown
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What was decided to be shown."""
+
+    restored: Restored
+    history: History
+    snapshots: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    server: Server
+    history: History
+    notes: tuple[str, ...]
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Its epoch and the last zxid of which it has anything: the order in which leaders are elected."""
+        begun = [snapshot.begun_of(path.name) or 0 for path in self.server.snapshots]
+        logged = int(self.history.rows["zxid"][-1]) if len(self.history.rows) else 0
+        last = max([logged, *begun])
+        return max(self.server.epoch or 0, last >> 32), last
+
+
+def _decide(found: Sequence[Server], at: At | None) -> _Shown:
+    candidates = sorted((_candidate(server) for server in found), key=lambda one: one.reach, reverse=True)
+    best: tuple[Restored, _Candidate, History] | None = None
+    notes: list[str] = []
+    failed: list[str] = []
+    for one in candidates:
+        history = servers.united(one.server, one.history, [(o.server, o.history) for o in candidates if o is not one])
+        try:
+            until = _until(one.server, history, at)
+            restored = restore(one.server.snapshots, history, until)
+        except NothingToShowError as error:
+            failed.append(f"{one.server.name}: {error}" if len(found) > 1 else str(error))
+            continue
+        if best is None or (not restored.gaps and best[0].gaps):
+            best = restored, one, history
+        if not restored.gaps:
+            break
+        notes.append(f"{one.server.name} alone has gaps: {restored.gaps[0]}")
+    if best is None:
+        raise NothingToShowError("; ".join(failed))
+    restored, chosen, history = best
+    if len(found) == 1:
+        notes = []
+    notes = [*failed, *notes, *_said(restored, chosen, candidates, history)]
+    snapshots = tuple(path for one in [chosen, *candidates] for path in one.server.snapshots)
+    return _Shown(restored, history, tuple(dict.fromkeys(snapshots)), _few(notes))
+
+
+def _few(notes: list[str]) -> tuple[str, ...]:
+    more = [f"and {len(notes) - _NOTED} more notes"] if len(notes) > _NOTED else []
+    return (*notes[:_NOTED], *more)
+
+
+def _candidate(server: Server) -> _Candidate:
+    logs = []
+    notes = list(server.notes)
+    for path in server.logs:
+        try:
+            log = txnlog.survey(path)
+        except OSError as error:
+            notes.append(f"{servers.shown(path)} cannot be read ({error.strerror})")
+            continue
+        logs.append(log)
+        if log.damage is not None:
+            notes.append(str(log.damage))
+        elif log.why in (txnlog.End.TORN_MARK, txnlog.End.TORN_SIZE):
+            notes.append(f"{path} at byte {log.end}: {log.why}, as a crash leaves it")
+        if log.version != txnlog.VERSION:
+            notes.append(f"{path} is of version {log.version}, where {txnlog.VERSION} is known")
+    history, again = servers.history_of(logs)
+    return _Candidate(server, history, (*notes, *again))
+
+
+def _until(server: Server, history: History, at: At | None) -> int | None:
+    """Return the last zxid that is wanted."""
+    if at is None or at.ms is None:
+        return None if at is None else at.zxid
+    zxids = history.rows["zxid"]
+    early = np.flatnonzero(history.rows["ms"] <= at.ms)
+    # Before the first record and behind the last one only snapshots tell the time.
+    lowest = int(zxids[0]) if len(zxids) else 0
+    if len(early) and early[-1] < len(zxids) - 1:
+        return int(zxids[early[-1]])
+    for path in reversed(server.snapshots):
+        begun = snapshot.begun_of(path.name)
+        if begun is None or (begun >= lowest and not len(early)) or (len(early) and begun <= int(zxids[-1])):
+            continue
+        found = snapshot.read(path)
+        if found.damage is None and found.ends == begun and found.look(digest=False).ms <= at.ms:
+            return begun
+    if not len(early):
+        raise NothingToShowError("everything in them is later")
+    return int(zxids[-1])
+
+
+def _said(restored: Restored, chosen: _Candidate, candidates: list[_Candidate], history: History) -> list[str]:
+    """Return what a person should know of how the state was chosen."""
+    notes: list[str] = []
+    if len(candidates) > 1:
+        names = ", ".join(one.server.name for one in candidates if one is not chosen)
+        notes.append(f"the history of {chosen.server.name} is shown; also there: {names}")
+    notes += restored.notes
+    for one in candidates:
+        notes += one.notes
+        if one is not chosen:
+            until = restored.txn or 0
+            notes += servers.differences(chosen.server, history, one.server, one.history, until)
+    if chosen.server.epoch is not None and len(candidates) == 1 and restored.applied:
+        notes.append("one server of an ensemble cannot tell whether its last transactions were ever committed")
+    for at in history.breaks.tolist():
+        before, after = (int(history.rows["zxid"][number]) for number in (at - 1, at))
+        notes.append(
+            f"the logs go on from zxid {before:#x} with {after:#x} ({history.place(at)}): the history between is not "
+            f"here, and the last transactions up to {before:#x} may never have been committed"
+        )
+    if len(history.rows):
+        first = int(history.rows["zxid"][0])
+        notes.append(f"history begins with zxid {first:#x} ({history.place(0)})")
+    else:
+        notes.append("there are no transactions: no history")
+    return [*notes, *_orphans(restored.tree)]
+
+
+def _orphans(tree: Tree) -> list[str]:
+    """Report ephemeral nodes of sessions that are not there: a server removes them when it starts."""
+    rows = tree.base.look(digest=False).owned
+    rows = rows[~tree.hidden[rows]]
+    nodes = [(tree.base.path_at(row), tree.base.node_at(row).owner) for row in rows.tolist()]
+    nodes += [(path, node.owner) for path, node in tree.changed.items() if node.owner]
+    lost = [path for path, owner in nodes if session_of(owner) and owner not in tree.sessions]
+    if not lost:
+        return []
+    return [f"{len(lost)} ephemeral nodes are of sessions that are not there, {lost[0].decode('utf-8', 'replace')}"]
+
+
+def _path_of(key: str) -> bytes:
+    if not key.startswith("/"):
+        raise ValueError(f"not an absolute key: {key!r}")
+    return b"" if key == "/" else key.encode()
+
+
+def _is_below(path: bytes, root: bytes) -> bool:
+    return path == root or path.startswith(root + b"/")
+
+
+def _windows_of(tree: Tree, root: bytes) -> Iterator[Window]:
+    base: Snapshot = tree.base
+    row = base.find(root) if root else 0
+    if row is not None and base.nodes:
+        yield from base.windows(row, base.below(row))
+
+
+def _keys_of_window(window: Window, tree: Tree, names: "_Names") -> pa.RecordBatch:
+    """Return the nodes of a window that still stand as they are, as `KEYS`."""
+    shown = ~tree.hidden[window.first : window.first + len(window.tail)]
+    not_text = tree.base.look(digest=False).not_text - window.first
+    shown[not_text[(not_text >= 0) & (not_text < len(shown))]] = False
+    path, data, tail = window.path, window.data, window.tail
+    if not shown.all():
+        mask = pa.array(shown)
+        path, data, tail = path.filter(mask), data.filter(mask), tail[shown]
+    key = path.cast(pa.string())
+    if window.first == 0 and len(shown) and shown[0]:
+        key = pc.if_else(pc.equal(key, ""), "/", key)
+    stat = {name: tail[name].astype(tail.dtype[name].newbyteorder("=")) for name in tail.dtype.names or ()}
+    owner = stat["owner"]
+    apart = (owner == CONTAINER) | ((owner >> 40) & 0xFFFFFF == _TTL_TOP)
+    columns = [
+        key,
+        data,
+        stat["version"].astype(np.int64),
+        names.of(stat["rights"]),
+        stat["czxid"],
+        stat["mzxid"],
+        stat["ctime"],
+        stat["mtime"],
+        np.where(apart, 0, owner),
+        stat["cversion"].astype(np.int64) & _COUNTER,
+    ]
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=KEYS)
+
+
+class _Names:
+    """The rights of a snapshot as text, by key."""
+
+    def __init__(self, base: Snapshot) -> None:
+        self._keys = pa.array([OPEN_KEY, *base.rights], pa.int64())
+        self._texts = pa.array([rights_text(found) for found in (OPEN_RIGHTS, *base.rights.values())], pa.string())
+
+    def of(self, keys: npt.NDArray[np.int64]) -> pa.Array:
+        """Return the rights that keys stand for; null: the file does not say."""
+        return self._texts.take(pc.index_in(pa.array(keys), self._keys))
+
+
+def _keys_of_nodes(found: Sequence[tuple[bytes, Node]]) -> pa.RecordBatch:
+    held = [_versioned(node) for _, node in found]
+    columns = {
+        "key": [path.decode() or "/" for path, _ in found],
+        **{name: [getattr(one, name) for one in held] for name in KEYS.names[1:]},
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=KEYS)
+
+
+def _versioned(node: Node) -> Versioned:
+    return Versioned(
+        value=node.data or b"",
+        version=node.version,
+        created_txn=node.czxid,
+        changed_txn=node.mzxid,
+        created_ms=node.ctime,
+        changed_ms=node.mtime,
+        owner=session_of(node.owner),
+        children_created=node.cversion & _COUNTER,
+        acl=None if node.rights is None else rights_text(node.rights),
+    )

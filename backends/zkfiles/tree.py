@@ -1,0 +1,247 @@
+"""The tree of a snapshot with transactions applied to it: only nodes that they touch become objects.
+
+    record             node missing                node there                 parent
+    create             made                        gets the rights only       cversion and pzxid, if the record's
+                                                                              cversion is higher
+    delete             nothing                     goes, with all below it    pzxid is raised
+    set data, rights   nothing                     gets them and the version
+    end of a session   its sessions's nodes go, the listed ones first
+
+A snapshot is written while transactions are applied, so a record may find its work done, or undone by a later one;
+after all that writing overlapped with, every path is right.
+
+Source: zookeeper-files §4.4 to §4.6, §5; Apache ZooKeeper 3.9, DataTree.processTxn.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from backends.zkfiles.records import (
+    OPEN_RIGHTS,
+    Change,
+    CloseSession,
+    Create,
+    Delete,
+    OpenSession,
+    SetData,
+    SetRights,
+    Transaction,
+    owner_of,
+)
+from backends.zkfiles.snapshot import Ints, Node, Snapshot
+
+EXISTS: Final = "exists"
+NO_NODE: Final = "no node"
+VOID: Final = "failed multi"
+
+_EMPTY: Final = (b"", b"/zookeeper", b"/zookeeper/quota")
+"""What a server that never ran has."""
+_UNSIGNED: Final = (1 << 64) - 1
+
+
+def parent_of(path: bytes) -> bytes:
+    """Return the path above one that is not the root."""
+    return path[: path.rfind(b"/")]
+
+
+class Tree:
+    """A tree that transactions change.
+
+    Args:
+        base: what they are applied to; None: an empty tree.
+        digest: whether the digest is kept up.
+        loose: nodes are made although their parents are not known.
+
+    Attributes:
+        changed: nodes that were touched and are there.
+        hidden: rows of `base` that are gone, or among `changed`.
+        sessions: timeout in ms of each.
+        digest: of the tree; None: not asked for.
+        results: how often a record found its work done or impossible.
+    """
+
+    def __init__(self, base: Snapshot | None, *, digest: bool, loose: bool = False) -> None:
+        self._base = base or Snapshot.empty()
+        self._loose = loose
+        self.hidden = np.zeros(self._base.nodes, np.bool_)
+        self.changed: dict[bytes, Node] = {}
+        self.sessions = dict(self._base.sessions)
+        self.digest = self._base.look(digest=True).digest if digest else None
+        self.results: Counter[str] = Counter()
+        self._children: dict[bytes, set[bytes]] = {}
+        self._owned: dict[int, set[bytes]] = {}
+        self._owned_rows: dict[int, list[int]] | None = None
+        self._dropped: set[int] = set()
+        if base is None:
+            for path in _EMPTY:
+                self._add(path, Node(b"", OPEN_RIGHTS, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+
+    @property
+    def base(self) -> Snapshot:
+        """What the transactions are applied to."""
+        return self._base
+
+    def get(self, path: bytes) -> Node | None:
+        """Return a node as it stands; not to be changed."""
+        node = self.changed.get(path)
+        if node is None:
+            row = self._base.find(path)
+            if row is not None and not self.hidden[row]:
+                return self._base.node_at(row)
+        return node
+
+    def children(self, path: bytes) -> Iterator[bytes]:
+        """Yield the paths directly below a node."""
+        yield from self._children.get(path, ())
+        prefix = path + b"/"
+        row = self._base.find(path)
+        # A row that is hidden may still have children that are not: of a snapshot that was not written whole.
+        at, end = (0, 0) if row is None else (row + 1, self._base.below(row))
+        while at < end:
+            below = self._base.path_at(at)
+            there = not self.hidden[at] or below in self.changed
+            if there and parent_of(below) == path and below not in self._children.get(path, ()):
+                yield below
+            at = self._base.below(at) if below.startswith(prefix) else at + 1
+
+    def shown(self) -> Ints:
+        """Return the rows of the base that still stand as they are."""
+        return np.flatnonzero(~self.hidden)
+
+    def apply(self, transaction: Transaction) -> None:
+        """Apply one transaction."""
+        if transaction.void:
+            self.results[VOID] += 1
+        for change in transaction.changes:
+            self._change(change, transaction)
+
+    def _change(self, change: Change, of: Transaction) -> None:
+        match change:
+            case Create():
+                self._create(change, of)
+            case Delete(path):
+                if not self._delete(path, of.zxid):
+                    self.results[NO_NODE] += 1
+            case SetData(path, data, version):
+                if (node := self._named(path)) is not None:
+                    self._count(path, node, -1)
+                    node.data, node.version, node.mzxid, node.mtime = data, version, of.zxid, of.at_ms
+                    self._count(path, node, 1)
+            case SetRights(path, rights, version):
+                if (node := self._named(path)) is not None:
+                    self._count(path, node, -1)
+                    node.rights, node.aversion = rights, version
+                    self._count(path, node, 1)
+            case OpenSession(timeout_ms):
+                self.sessions[of.session] = timeout_ms
+            case CloseSession(paths):
+                for path in (*paths, *sorted(self._owned_by(of.session))):
+                    self._delete(path, of.zxid)
+                self._owned.pop(of.session, None)
+                self.sessions.pop(of.session, None)
+
+    def _touch(self, path: bytes) -> Node | None:
+        """Return a node that may then be changed."""
+        node = self.changed.get(path)
+        if node is None:
+            row = self._base.find(path)
+            if row is None or self.hidden[row]:
+                return None
+            self.hidden[row] = True
+            node = self.changed[path] = self._base.node_at(row)
+            if node.owner:
+                self._owned.setdefault(node.owner, set()).add(path)
+        return node
+
+    def _named(self, path: bytes) -> Node | None:
+        """Return what `_touch` does, and count absence."""
+        node = self._touch(path)
+        if node is None:
+            self.results[NO_NODE] += 1
+        return node
+
+    def _raise(self, path: bytes, node: Node, cversion: int, zxid: int) -> None:
+        self._count(path, node, -1)
+        node.cversion, node.pzxid = cversion, zxid
+        self._count(path, node, 1)
+
+    def _count(self, path: bytes, node: Node, times: int) -> None:
+        if self.digest is not None:
+            self.digest = (self.digest + times * node.digest(path)) & _UNSIGNED
+
+    def _add(self, path: bytes, node: Node) -> None:
+        self.changed[path] = node
+        self._count(path, node, 1)
+        if path:
+            self._children.setdefault(parent_of(path), set()).add(path)
+        if node.owner:
+            self._owned.setdefault(node.owner, set()).add(path)
+
+    def _create(self, change: Create, of: Transaction) -> None:
+        path = change.path
+        up = self._touch(parent_of(path)) if path else None
+        if up is None and path and not self._loose:
+            self.results[NO_NODE] += 1
+            return
+        if up is not None:
+            cversion = up.cversion + 1 if change.parent_cversion == -1 else change.parent_cversion
+            if cversion > up.cversion:
+                self._raise(parent_of(path), up, cversion, of.zxid)
+        node = self._touch(path)
+        if node is not None:
+            self.results[EXISTS] += 1
+            node.rights = change.rights
+            return
+        owner = owner_of(change, of.session)
+        zxid, ms = of.zxid, of.at_ms
+        self._add(path, Node(change.data, change.rights, zxid, zxid, ms, ms, 0, 0, 0, owner, zxid))
+
+    def _delete(self, path: bytes, zxid: int) -> bool:
+        if not path:
+            return False
+        up = self._touch(parent_of(path))
+        if up is not None and zxid > up.pzxid:
+            self._raise(parent_of(path), up, up.cversion, zxid)
+        if up is None and not self._loose:
+            return False
+        node = self._touch(path)
+        if node is None:
+            return False
+        self._remove(path)
+        return True
+
+    def _remove(self, path: bytes) -> None:
+        todo = [path]
+        while todo:
+            path = todo.pop()
+            node = self.changed.pop(path, None)
+            if node is None:
+                continue
+            self._count(path, node, -1)
+            self._children.get(parent_of(path), set()).discard(path)
+            if node.owner:
+                self._owned.get(node.owner, set()).discard(path)
+            todo += self._children.pop(path, ())
+            row = self._base.find(path)
+            if row is None or row in self._dropped:
+                continue
+            self._dropped.add(row)
+            for at in range(row + 1, self._base.below(row)):
+                below = self._base.path_at(at)
+                if not self.hidden[at]:
+                    self.hidden[at] = True
+                    self._count(below, self._base.node_at(at), -1)
+                else:
+                    todo.append(below)
+
+    def _owned_by(self, session: int) -> set[bytes]:
+        """Return the paths of nodes that a session owns."""
+        if self._owned_rows is None:
+            self._owned_rows = {}
+            for row in self._base.look(digest=False).owned.tolist():
+                self._owned_rows.setdefault(self._base.node_at(row).owner, []).append(row)
+        rows = self._owned_rows.get(session, [])
+        return self._owned.get(session, set()) | {self._base.path_at(row) for row in rows if not self.hidden[row]}

@@ -1,0 +1,249 @@
+"""Transaction log: the file that a ZooKeeper server appends every transaction to before it answers (``log.<zxid>``).
+
+Big-endian. The name has the zxid of the first record, in hex. Sizes and offsets in bytes.
+
+    at    size  field
+    0     4     magic, b"ZKLG"
+    4     4     version, int32: 2
+    8     8     dbid, int64
+    16          records: int64 Adler-32 of the payload, int32 size of the payload, the payload (`records`), b"B"
+
+Files are made longer ahead of time, with zeros. A crash leaves a record that is not finished at the end; the server
+then begins another file, so such an end is normal in any file whose successor goes on with the next zxid.
+
+Source: zookeeper-files §3.1, §3.2, §3.7; Apache ZooKeeper 3.9, FileTxnLog.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.zkfiles.records import HEADER, Damage, MalformedError, Transaction, decode
+
+MAGIC: Final = b"ZKLG"
+VERSION: Final = 2
+_HEAD: Final = struct.Struct(">4siq")
+_FRAME: Final = struct.Struct(">qi")
+_END: Final = 0x42
+_WINDOW: Final = 1 << 20
+_SEARCHED: Final = 1 << 26
+"""Bytes whose checksum is tried when a valid record is looked for behind a damaged one."""
+
+ENTRY: Final = np.dtype(
+    [("zxid", "<i8"), ("ms", "<i8"), ("kind", "<i4"), ("crc", "<u4"), ("size", "<u4"), ("at", "<i8")]
+)
+"""A valid record: `kind` is the transaction's type, `size` that of its payload, `at` is where its frame begins."""
+_BATCH: Final = 1 << 14
+
+
+class End(StrEnum):
+    """Why nothing more is read of a log."""
+
+    PADDING = "zeros that the server wrote ahead"
+    FILE = "the file's end"
+    TORN_SIZE = "a record that the file ends in"
+    TORN_MARK = "a record that was not finished"
+    CHECKSUM = "a record whose checksum is wrong"
+    HEADER = "no header of a transaction log"
+    UNREADABLE = "the disk refuses"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What one log holds.
+
+    Attributes:
+        path: of the file.
+        version: of the format.
+        entries: `ENTRY` of every valid record, in file order.
+        end: first byte that is not part of them.
+        why: what stands there.
+        size: of the file.
+        damage: what is more than a crash leaves; None: nothing.
+    """
+
+    path: Path
+    version: int
+    entries: npt.NDArray[np.void]
+    end: int
+    why: End
+    size: int
+    damage: Damage | None
+
+
+def open_file(path: Path, *, buffering: int = _WINDOW) -> IO[bytes]:
+    """Open a file to be read; a symbolic link in its place is refused, and a pipe is not waited for.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering)
+
+
+def survey(path: Path) -> Log:
+    """Check every record of a log, and say where it is; payloads are not kept.
+
+    Never raises for what the bytes say, nor for a bad sector: the log ends there.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        frames = _Frames(file, size)
+        found = [np.empty(0, ENTRY)]
+        try:
+            if not frames.header():
+                damage = None if frames.why is End.FILE else Damage(str(path), 0, frames.why)
+                return Log(path, frames.version, found[0], 0, frames.why, size, damage)
+            records = iter(frames)
+            while batch := list(islice(records, _BATCH)):
+                found.append(np.array(batch, ENTRY))
+            problem = frames.behind(int(found[-1]["zxid"][-1]) if len(found) > 1 else 0)
+        except OSError as error:
+            frames.why = End.UNREADABLE
+            problem = f"{End.UNREADABLE} ({error.strerror})"
+        damage = Damage(str(path), frames.at, problem) if problem else None
+        return Log(path, frames.version, np.concatenate(found), frames.at, frames.why, size, damage)
+
+
+class _Frames:
+    """The valid records of an open log, one after the other, and where and why they end."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file = file
+        self._size = size
+        self.version = VERSION
+        self.at = 0
+        self.why = End.FILE
+
+    def header(self) -> bool:
+        """Read the header; a file that a crash left without one is not damaged."""
+        head = self._file.read(_HEAD.size)
+        if len(head) == _HEAD.size and head.startswith(MAGIC):
+            self.version = int(_HEAD.unpack(head)[1])
+            self.at = _HEAD.size
+            return True
+        whole = MAGIC.startswith(head) or self._not_zero(0) is None
+        self.why = End.FILE if whole else End.HEADER
+        return False
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, int, int, int]]:
+        read, size = self._file.read, self._size
+        while True:
+            at = self.at
+            frame = read(_FRAME.size)
+            if len(frame) < _FRAME.size:
+                self.why = End.TORN_SIZE if any(frame) else End.FILE
+                return
+            crc, length = _FRAME.unpack(frame)
+            if crc == 0 == length:
+                self.why = End.PADDING
+                return
+            if length < 0:
+                self.why = End.CHECKSUM
+                return
+            if length == 0 or length + 1 > size - at - _FRAME.size:
+                self.why = End.TORN_SIZE
+                return
+            payload = read(length + 1)
+            if len(payload) <= length or payload[length] != _END:
+                self.why = End.TORN_MARK
+                return
+            if zlib.adler32(memoryview(payload)[:length]) != crc or length < HEADER.size:
+                self.why = End.CHECKSUM
+                return
+            _, _, zxid, ms, kind = HEADER.unpack_from(payload)
+            self.at = at + _FRAME.size + length + 1
+            yield zxid, ms, kind, crc, length, at
+
+    def behind(self, last: int) -> str | None:
+        """Return what is wrong with the end; None: it is what a crash or a clean stop leaves."""
+        if self.why is End.FILE:
+            return None
+        if self.why is End.PADDING and self._not_zero(self.at) is None:
+            return None
+        again = self._valid_again(last)
+        if again is not None:
+            return f"{self.why}; a valid record follows at byte {again}"
+        if self.why is End.PADDING:
+            return f"{self.why}, and then bytes that are no record from {self._not_zero(self.at)} on"
+        return f"{self.why}, and no valid record behind it" if self.why is End.CHECKSUM else None
+
+    def _not_zero(self, at: int) -> int | None:
+        """Return where the first byte other than zero is, from `at` on."""
+        self._file.seek(at)
+        while piece := self._file.read(_WINDOW):
+            if piece.count(0) != len(piece):
+                return at + len(piece) - len(piece.lstrip(b"\0"))
+            at += len(piece)
+        return None
+
+    def _valid_again(self, last: int) -> int | None:
+        """Return where the first record begins, behind the end, that is whole and continues the numbers."""
+        left, at = _SEARCHED, self.at + 1
+        while at + _FRAME.size + HEADER.size < self._size:
+            self._file.seek(at)
+            window = self._file.read(_WINDOW + _FRAME.size)
+            for place in _candidates(window):
+                crc, length = _FRAME.unpack_from(window, place)
+                if not HEADER.size <= length < self._size - at - place - _FRAME.size:
+                    continue
+                left -= length
+                if left < 0:
+                    return None
+                self._file.seek(at + place + _FRAME.size)
+                payload = self._file.read(length + 1)
+                if payload[-1] == _END and zlib.adler32(memoryview(payload)[:length]) == crc:
+                    zxid = HEADER.unpack_from(payload)[2]
+                    if zxid > last:
+                        return at + place
+            at += max(len(window) - _FRAME.size, 1)
+        return None
+
+
+def _candidates(window: bytes) -> list[int]:
+    """Return where a frame could begin: four zeros, a checksum that is not zero, and a size of two bytes or three."""
+    data = np.frombuffer(window, np.uint8)
+    if len(data) <= _FRAME.size:
+        return []
+    count = len(data) - _FRAME.size
+    zero = data == 0
+    run = zero[:count] & zero[1 : count + 1] & zero[2 : count + 2] & zero[3 : count + 3] & zero[8 : count + 8]
+    run &= ~(zero[4 : count + 4] & zero[5 : count + 5] & zero[6 : count + 6] & zero[7 : count + 7])
+    return [int(place) for place in np.flatnonzero(run)]
+
+
+class Payloads:
+    """Reads the records that a survey found; files are opened once and kept open."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, int] = {}
+
+    def transaction(self, path: Path, at: int, size: int, crc: int) -> Transaction:
+        """Return the transaction whose frame begins at a place.
+
+        Raises:
+            MalformedError: it is not there any more, or none that is known.
+            OSError: it cannot be read.
+        """
+        if path not in self._files:
+            self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        payload = os.pread(self._files[path], size, at + _FRAME.size)
+        if len(payload) != size or zlib.adler32(payload) != crc:
+            raise MalformedError(at, "the record changed while the log was read")
+        return decode(payload)
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._files:
+            os.close(self._files.popitem()[1])
