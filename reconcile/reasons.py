@@ -104,6 +104,18 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "the inventory contradicts itself",
         "the bookie collected again; if it stays, report it",
     ),
+    Refusal.DELETED_OUTSIDE: (
+        "the store's own history shows who deleted it, and when",
+        "a person: if it was a mistake, the plan's alternative restores the last record",
+    ),
+    Refusal.MASS_DELETION: (
+        "so much was deleted that it may be the catastrophe itself",
+        "a person: a capture of before (capture --at) as --snapshot, or the plan's alternatives one by one",
+    ),
+    Refusal.SCOPE_COLLISION: (
+        "a ledger of another scope has the same lower half: what knows no scopes mixes both",
+        "a person who knows which bookies and clients know scopes",
+    ),
     Refusal.ID_OUT_OF_RANGE: ("an id that no store can name", "a person: no BookKeeper could have made it"),
 }
 """Refusal → what it means, and what would settle it."""

@@ -66,6 +66,12 @@ class Refusal(StrEnum):
     """The inventory contradicts itself: impossible groups, or a header of an entry above all that are listed."""
     ID_OUT_OF_RANGE = "id_out_of_range"
     """An id that no store of the scope can name."""
+    DELETED_OUTSIDE = "deleted_outside"
+    """The store's own history shows that somebody deleted it: not restored unless a person chooses that."""
+    MASS_DELETION = "mass_deletion"
+    """The same, of so many ledgers that it may be the catastrophe itself."""
+    SCOPE_COLLISION = "scope_collision"
+    """A ledger of another scope has the same lower half: what knows no scopes mixes both."""
 
 
 REFUSALS: Final = tuple(Refusal)

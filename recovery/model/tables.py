@@ -283,6 +283,23 @@ FINDINGS: Final = pa.schema(
         _field("last_seen", _TIME),
         _field("status", _TEXT),
         _field("suppressed_by", _TEXT, null=True),
+        _field("subject", _TEXT, null=True),  # of a finding that is of no ledger: a path, a bookie
+        _field("suggested", _TEXT, null=True),  # what to do about it
+    ]
+)
+
+SIDES: Final = pa.schema(
+    [
+        *KEY,
+        _field("on_bookies", _BOOL),
+        _field("in_store", _BOOL),
+        _field("in_earlier", _BOOL),
+        _field("relation", _TEXT),  # one of reconcile.rules.sides.Relation
+        _field("right", _TEXT),  # store, earlier, history, bookies, nobody
+        _field("deleted_txn", _I64, null=True),
+        _field("deleted_at", _TIME, null=True),
+        _field("deleted_session", _I64, null=True),
+        _field("verdict", _TEXT),  # clean, skipped, undecided, or the category of its gravest finding
     ]
 )
 
@@ -294,7 +311,7 @@ ACTIONS: Final = pa.schema(
         _field("id", _BYTES),  # SHA-256 of the canonical fields
         _field("seq", _I64),  # order of a restore (law 6); unique in a plan
         _field("wave", _I32),
-        _field("op", _TEXT),  # create, hold, replace, remove, raise
+        _field("op", _TEXT),  # create, hold, replace, remove, raise; leave: nothing, unless an alternative is chosen
         _field("kind", _TEXT),  # ledger, node (empty), layout, instance_id, cookie, generator
         _field("key", _TEXT),  # below the root, with its leading slash
         _field("value", _BYTES, null=True),
@@ -315,6 +332,6 @@ CATALOG: Final = {
     "sources": CATALOG_SOURCES,
     "history": CATALOG_HISTORY,
 }
-PLAN: Final = {"actions": ACTIONS, "findings": FINDINGS, "reconstruction": RECONSTRUCTION}
+PLAN: Final = {"actions": ACTIONS, "findings": FINDINGS, "reconstruction": RECONSTRUCTION, "sides": SIDES}
 KINDS: Final = {"inventory": INVENTORY, "catalog": CATALOG, "plan": PLAN}
 """Tables of each kind of dataset."""

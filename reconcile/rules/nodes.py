@@ -1,0 +1,212 @@
+"""What stands beside the ledgers, side by side: cookies, registrations, locks, generators, layout, instance id.
+
+All of these are few: a cluster has some hundred bookies. Under-replication marks may be many, and are columns.
+
+A lock or a registration lives with the session that made it. One without a session is there for ever: somebody restored
+it from a backup. One of an earlier catalog is never written again.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.rules.diff import Category
+from reconcile.rules.findings import Said
+from recovery.codecs import store
+from recovery.codecs.store import Layout
+from recovery.errors import FormatError
+
+_OF_SESSIONS: Final = ("registration", "lock")
+_VOTES: Final = "/underreplication/auditorelection/V_"
+_DIGITS: Final = 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """What one catalog has beside the ledgers.
+
+    Attributes:
+        name: store or earlier.
+        source: its address.
+        nodes: path to row of CATALOG_NODES, without marks.
+        ledgers: how many it has.
+        complete: whether all of it was read.
+    """
+
+    name: str
+    source: str
+    nodes: Mapping[str, Mapping[str, Any]]
+    ledgers: int
+    complete: bool
+
+    @classmethod
+    def of(cls, name: str, source: str, nodes: pa.Table, ledgers: int, *, complete: bool) -> "Side":
+        """Take a catalog's nodes; its marks are passed over."""
+        few = nodes.filter(pc.not_equal(nodes["kind"], "mark")).to_pylist()
+        return cls(name, source, {row["path"]: row for row in few}, ledgers, complete)
+
+    def kind(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """Return the last part of the path of each node of a kind, and the node."""
+        return {path.rsplit("/", 1)[-1]: row for path, row in self.nodes.items() if row["kind"] == kind}
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a cluster lives here: an empty root lacks everything, which says nothing of one thing."""
+        return self.ledgers > 0 or bool(self.kind("cookie"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bookies:
+    """What the inventories say of bookies.
+
+    Attributes:
+        cookies: bookie to the cookie of its disks; None where they have none, or differ.
+        instance_ids: of all of them.
+    """
+
+    cookies: Mapping[str, bytes | None] = field(default_factory=dict)
+    instance_ids: Sequence[str] = ()
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether there is any inventory."""
+        return bool(self.cookies)
+
+
+def findings(
+    now: Side, earlier: Side | None, bookies: Bookies, *, layout: Layout, largest: int, raised: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield what is wrong beside the ledgers, as rows of `rules.findings.of_subjects`.
+
+    Args:
+        now: the store.
+        earlier: the newest earlier catalog.
+        bookies: of the inventories.
+        layout: of the store.
+        largest: the largest id of scope 0 that a short generator can have given, of any side; -1: none.
+        raised: whether the plan raises the generator past it.
+    """
+    yield from _sessions(now, earlier)
+    yield from _cookies(now, earlier, bookies)
+    yield from _generators(now, layout, largest, raised=raised)
+    yield from _names(now, earlier, bookies)
+
+
+def _sessions(now: Side, earlier: Side | None) -> Iterator[dict[str, Any]]:
+    for kind, category in (("lock", Category.DEAD_LOCK), ("registration", Category.DEAD_REGISTRATION)):
+        for row in now.nodes.values():
+            if row["kind"] == kind and row["owner"] is None:
+                said = [Said(now.name, "owner", "no session", now.source)]
+                yield {"category": category, "subject": row["path"], "said": said}
+    if earlier is None:
+        return
+    for path, row in earlier.nodes.items():
+        if path not in now.nodes and (row["kind"] in _OF_SESSIONS or path.startswith(_VOTES)):
+            owner = "no session" if row["owner"] is None else f"session {row['owner'] & (1 << 64) - 1:#x}"
+            yield {
+                "category": Category.EPHEMERAL_NOT_RESTORED,
+                "subject": path,
+                "said": [
+                    Said(earlier.name, "owner", owner, earlier.source),
+                    Said(now.name, "node", "none", now.source),
+                ],
+            }
+
+
+def _cookies(now: Side, earlier: Side | None, bookies: Bookies) -> Iterator[dict[str, Any]]:
+    if not now.in_use:
+        return
+    cookies, registered = now.kind("cookie"), now.kind("registration")
+    for name in sorted(cookies.keys() - registered.keys() - bookies.cookies.keys()):
+        unknowns = [] if bookies.looked_at else ["whether it has disks: no inventory was given"]
+        yield {
+            "category": Category.COOKIE_WITHOUT_BOOKIE,
+            "subject": f"{store.COOKIES}/{name}",
+            "bookies": [name],
+            "said": [
+                Said(now.name, "cookie", _hash(cookies[name]["raw"]), now.source),
+                Said(now.name, "registration", "none", now.source),
+                Said("bookies", "inventory", "none"),
+            ],
+            "unknowns": unknowns,
+        }
+    for name in sorted((registered.keys() | bookies.cookies.keys()) - cookies.keys()):
+        there = [Said(now.name, "registration", "yes", now.source)] if name in registered else []
+        there += [Said("bookies", "inventory", "yes")] if name in bookies.cookies else []
+        yield {
+            "category": Category.BOOKIE_WITHOUT_COOKIE,
+            "subject": f"{store.COOKIES}/{name}",
+            "bookies": [name],
+            "said": [*there, Said(now.name, "cookie", "none", now.source)],
+        }
+    before = {} if earlier is None else earlier.kind("cookie")
+    for name in sorted(cookies):
+        raw = cookies[name]["raw"]
+        said = [Said(now.name, "cookie", _hash(raw), now.source)]
+        own = bookies.cookies.get(name)
+        if own is not None and own != raw:
+            said.append(Said("bookies", "cookie", _hash(own), "VERSION"))
+        if earlier is not None and name in before and before[name]["raw"] != raw:
+            said.append(Said("earlier", "cookie", _hash(before[name]["raw"]), earlier.source))
+        if len(said) > 1:
+            yield {
+                "category": Category.COOKIE_DIFFERS,
+                "subject": f"{store.COOKIES}/{name}",
+                "bookies": [name],
+                "said": said,
+            }
+
+
+def _generators(now: Side, layout: Layout, largest: int, *, raised: bool) -> Iterator[dict[str, Any]]:
+    if not now.ledgers or largest < 0:
+        return
+    counter = store.generator_key(layout)
+    reached = (now.nodes.get(counter) or {}).get("children_created")
+    if counter in now.nodes and reached is None:
+        return
+    if (reached or 0) <= largest:
+        yield {
+            "category": Category.GENERATOR_BEHIND,
+            "subject": counter,
+            "severity": "warning" if raised else "critical",
+            "said": [
+                Said(now.name, "next id", "none was ever given" if reached is None else str(reached), now.source),
+                Said("plan" if raised else "bookies", "largest id that is used", str(largest)),
+            ],
+            "suggested": "the plan raises it, before anything else" if raised else None,
+        }
+
+
+def _names(now: Side, earlier: Side | None, bookies: Bookies) -> Iterator[dict[str, Any]]:
+    sides = [now] if earlier is None else [now, earlier]
+    layouts = [Said(side.name, "layout", _layout(side.nodes[store.LAYOUT]["raw"]), side.source)
+               for side in sides if store.LAYOUT in side.nodes]  # fmt: skip
+    if len({one.value for one in layouts}) > 1:
+        yield {"category": Category.LAYOUT_DIFFERS, "subject": store.LAYOUT, "said": layouts}
+    ids = [Said(side.name, "instance id", _instance(side.nodes[store.INSTANCE_ID]["raw"]), side.source)
+           for side in sides if store.INSTANCE_ID in side.nodes]  # fmt: skip
+    ids += [Said("bookies", "instance id", one, "VERSION") for one in bookies.instance_ids]
+    if len({one.value for one in ids}) > 1:
+        yield {"category": Category.INSTANCE_ID_DIFFERS, "subject": store.INSTANCE_ID, "said": ids}
+
+
+def _hash(raw: bytes) -> str:
+    return f"{len(raw)} bytes, SHA-256 {hashlib.sha256(raw).hexdigest()[:_DIGITS]}…"
+
+
+def _layout(raw: bytes) -> str:
+    try:
+        return str(store.layout_of(raw))
+    except FormatError as error:
+        return f"cannot be read ({error.detail or error.reason})"
+
+
+def _instance(raw: bytes) -> str:
+    try:
+        return store.decode_instance_id(raw)
+    except FormatError as error:
+        return f"cannot be read ({error.detail or error.reason})"

@@ -1,0 +1,310 @@
+"""Three sides of each ledger: what bookies show, what the store holds now, and what it held earlier.
+
+    relation           the store now                earlier                 what is right
+    equal              the same bytes               the same bytes          the store
+    moved              other members only                                   the store
+    changed            closed, grown, rewritten                             the store
+    created            a record                     none                    the store
+    store_and_bookies  a record                     not looked at           the store, as far as nothing disagrees
+    store_only         a record, on no bookie       not looked at           the store
+    went_back          an older record than earlier                         earlier
+    reused             another ledger under the id                          nobody: a person decides
+    unparsable         bytes that cannot be read    a record, or none       earlier, else bookies
+    deleted            none, and history shows how  maybe a record          history
+    gone               none                         a record; on bookies    earlier
+    earlier_only       none                         a record; on no bookie  earlier
+    bookies_only       none                         none                    bookies
+
+Every side is a table of one bucket range; each has a ledger at most once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.codecs.ledger_metadata import decode_columns
+from recovery.model import tables
+from recovery.model.tables import KEY_COLUMNS
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+ABSENT: Final = -1
+
+
+class Relation(StrEnum):
+    """How the three sides of a ledger stand to each other; stored, so never renamed."""
+
+    EQUAL = "equal"
+    MOVED = "moved"
+    CHANGED = "changed"
+    CREATED = "created"
+    STORE_AND_BOOKIES = "store_and_bookies"
+    STORE_ONLY = "store_only"
+    WENT_BACK = "went_back"
+    REUSED = "reused"
+    UNPARSABLE = "unparsable"
+    DELETED = "deleted"
+    GONE = "gone"
+    EARLIER_ONLY = "earlier_only"
+    BOOKIES_ONLY = "bookies_only"
+
+
+RIGHT: Final = {
+    Relation.EQUAL: "store",
+    Relation.MOVED: "store",
+    Relation.CHANGED: "store",
+    Relation.CREATED: "store",
+    Relation.STORE_AND_BOOKIES: "store",
+    Relation.STORE_ONLY: "store",
+    Relation.WENT_BACK: "earlier",
+    Relation.REUSED: "nobody",
+    Relation.UNPARSABLE: "earlier",
+    Relation.DELETED: "history",
+    Relation.GONE: "earlier",
+    Relation.EARLIER_ONLY: "earlier",
+    Relation.BOOKIES_ONLY: "bookies",
+}
+"""The side that is right; an unparsable record without an earlier one is the bookies' matter."""
+
+WORDS: Final = {
+    Relation.EQUAL: "the store holds what it held earlier, byte for byte",
+    Relation.MOVED: "the same ledger on other bookies: an ensemble change or re-replication since",
+    Relation.CHANGED: "the same ledger further on: closed, grown or written anew since",
+    Relation.CREATED: "created since the earlier catalog",
+    Relation.STORE_AND_BOOKIES: "in the store and on bookies",
+    Relation.STORE_ONLY: "in the store, on no bookie that was looked at",
+    Relation.WENT_BACK: "the store holds an older record than it held earlier: a backup was put over it",
+    Relation.REUSED: "another ledger stands under this id than earlier: other password, digest or creation time",
+    Relation.UNPARSABLE: "the store's record cannot be read",
+    Relation.DELETED: "deleted, as the store's own history shows",
+    Relation.GONE: "in the earlier catalog and on bookies, not in the store; nothing shows a deletion",
+    Relation.EARLIER_ONLY: "in the earlier catalog only; nothing shows a deletion",
+    Relation.BOOKIES_ONLY: "on bookies only: created after the earlier catalog, or deleted before it",
+}
+
+_CODES: Final = {relation: code for code, relation in enumerate(Relation)}
+_STATES: Final = ("OPEN", "IN_RECOVERY", "CLOSED")
+_CLOSED: Final = _STATES.index("CLOSED")
+_SAME_WHERE_MOVED: Final = (
+    "state",
+    "last_entry",
+    "length",
+    "ensemble_size",
+    "write_quorum",
+    "ack_quorum",
+    "digest",
+    "password_hash",
+    "ctime",
+    "custom",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Union:
+    """The ledgers of several tables.
+
+    Attributes:
+        keys: the key columns, in key order, each ledger once.
+        rows: for each table, the row that each ledger has there, or `ABSENT`.
+    """
+
+    keys: pa.Table
+    rows: tuple[Rows, ...]
+
+
+def unite(sides: Sequence[pa.Table]) -> Union:
+    """Unite tables by ledger; each has a ledger at most once."""
+    counts = [side.num_rows for side in sides]
+    columns = [np.concatenate([side[name].to_numpy() for side in sides]) for name in KEY_COLUMNS]
+    # Scope 0 is nearly everything: it is not sorted by.
+    order = np.lexsort(columns[::-1] if columns[1].any() else [columns[2], columns[0]])
+    columns = [column[order] for column in columns]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.cumsum(new) - 1
+    rows = []
+    at = 0
+    for count in counts:
+        mine = np.full(int(new.sum()), ABSENT, np.int64)
+        mine[place[at : at + count]] = np.arange(count)
+        rows.append(mine)
+        at += count
+    keys = pa.table({name: column[new] for name, column in zip(KEY_COLUMNS, columns, strict=True)})
+    return Union(keys, tuple(rows))
+
+
+def newest(catalogs: Sequence[tuple[pa.Table, int | None]]) -> tuple[pa.Table, Rows]:
+    """Unite earlier catalogs: each ledger's record from the first that has it.
+
+    Args:
+        catalogs: CATALOG_LEDGERS, the newest first, each with the transaction that it was taken at.
+
+    Returns:
+        CATALOG_LEDGERS, and for each row the transaction up to which it is known to have stood; -1: not known.
+    """
+    if not catalogs:
+        return tables.CATALOG_LEDGERS.empty_table(), np.zeros(0, np.int64)
+    united = unite([table for table, _ in catalogs])
+    start, picked, seen = 0, np.full(united.keys.num_rows, ABSENT, np.int64), np.zeros(united.keys.num_rows, np.int64)
+    for (table, txn), rows in zip(catalogs, united.rows, strict=True):
+        fresh = (picked == ABSENT) & (rows != ABSENT)
+        picked[fresh] = rows[fresh] + start
+        seen[fresh] = ABSENT if txn is None else txn
+        start += table.num_rows
+    return pa.concat_tables([table for table, _ in catalogs]).take(pa.array(picked)), seen
+
+
+def deletions(history: pa.Table) -> pa.Table:
+    """Return the last thing that happened to each ledger, where that is its deletion: CATALOG_HISTORY, a row a ledger.
+
+    `before` is the last record that is known of it.
+
+    Args:
+        history: of any number of catalogs, in any order.
+    """
+    if not history.num_rows:
+        return history
+    names = [*KEY_COLUMNS, "txn"]
+    order = np.lexsort([history[name].to_numpy() for name in reversed(names)])
+    keys = [history[name].to_numpy()[order] for name in KEY_COLUMNS]
+    last = np.ones(len(order), np.bool_)
+    last[:-1] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    found = history.take(pa.array(order[last]))
+    return found.filter(pc.equal(found["op"], "deleted"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """The three sides of all ledgers of a bucket range.
+
+    Attributes:
+        sides: SIDES without category and verdict, in key order.
+        held, stored, earlier, deleted: the row of each ledger in the table of that side, or `ABSENT`.
+    """
+
+    sides: pa.Table
+    held: Rows
+    stored: Rows
+    earlier: Rows
+    deleted: Rows
+
+    def where(self, *relations: Relation) -> Rows:
+        """Return the rows of ledgers of these relations."""
+        wanted = pc.is_in(self.sides["relation"], pa.array([str(one) for one in relations]))
+        return np.flatnonzero(wanted.to_numpy())
+
+
+def compare(
+    held: pa.Table, stored: pa.Table, earlier: pa.Table, seen: Rows, history: pa.Table, *, has_earlier: bool
+) -> Compared:
+    """Say of each ledger how its three sides stand to each other.
+
+    Args:
+        held: RECONSTRUCTION, or its key columns: what bookies show.
+        stored: CATALOG_LEDGERS of the store.
+        earlier: CATALOG_LEDGERS of earlier, from `newest`.
+        seen: from `newest`.
+        history: CATALOG_HISTORY of all catalogs.
+        has_earlier: whether there is an earlier catalog at all.
+    """
+    gone = deletions(history)
+    keys = list(KEY_COLUMNS)
+    united = unite([table.select(keys) for table in (held, stored, earlier, gone)])
+    h, s, e, d = united.rows
+    on, now, before = h != ABSENT, s != ABSENT, e != ABSENT
+    # A record that was seen after the deletion was made again.
+    deleted = (d != ABSENT) & ~now
+    both = deleted & before
+    deleted[both] &= gone["txn"].to_numpy()[d[both]] > seen[e[both]]
+    relation = np.full(len(h), _CODES[Relation.BOOKIES_ONLY], np.int8)
+    relation[~now & before] = _CODES[Relation.EARLIER_ONLY]
+    relation[~now & before & on] = _CODES[Relation.GONE]
+    relation[deleted] = _CODES[Relation.DELETED]
+    relation[now] = _CODES[Relation.CREATED if has_earlier else Relation.STORE_ONLY]
+    if not has_earlier:
+        relation[now & on] = _CODES[Relation.STORE_AND_BOOKIES]
+    pairs = np.flatnonzero(now & before)
+    relation[pairs] = _pairs(stored.take(pa.array(s[pairs])), earlier.take(pa.array(e[pairs])))
+    broken = np.zeros(len(h), np.bool_)
+    broken[now] = pc.is_valid(stored["error"]).to_numpy()[s[now]]
+    relation[broken] = _CODES[Relation.UNPARSABLE]
+    readable = np.zeros(len(h), np.bool_)
+    readable[before] = pc.is_null(earlier["error"]).to_numpy()[e[before]]
+    right = pa.array([RIGHT[one] for one in Relation]).take(pa.array(relation))
+    right = pc.if_else(pa.array(broken & ~readable), "bookies", right)
+    of_deleted = pa.array(d, mask=~deleted)
+    sides = {
+        **{name: united.keys[name] for name in keys},
+        "on_bookies": pa.array(on),
+        "in_store": pa.array(now),
+        "in_earlier": pa.array(before),
+        "relation": pa.array([str(one) for one in Relation]).take(pa.array(relation)),
+        "right": right,
+        "deleted_txn": gone["txn"].take(of_deleted),
+        "deleted_at": gone["at"].take(of_deleted),
+        "deleted_session": gone["session"].take(of_deleted),
+    }
+    return Compared(pa.table(sides), h, s, e, np.where(deleted, d, ABSENT))
+
+
+def _pairs(ours: pa.Table, theirs: pa.Table) -> npt.NDArray[np.int8]:
+    """Return the relation of records that both the store and the earlier catalog have."""
+    found = np.full(ours.num_rows, _CODES[Relation.EQUAL], np.int8)
+    differ = np.flatnonzero(~_equal(ours["raw"], theirs["raw"]))
+    if len(differ):
+        found[differ] = _differing(ours.take(pa.array(differ)), theirs.take(pa.array(differ)))
+    return found
+
+
+def _differing(ours: pa.Table, theirs: pa.Table) -> npt.NDArray[np.int8]:
+    found = np.full(ours.num_rows, _CODES[Relation.CHANGED], np.int8)
+    same = np.logical_and.reduce([_equal(ours[name], theirs[name]) for name in _SAME_WHERE_MOVED])
+    found[same & ~_equal(ours["segments"], theirs["segments"])] = _CODES[Relation.MOVED]
+    ranks = [pc.fill_null(pc.index_in(side["state"], pa.array(_STATES)), -1).to_numpy() for side in (ours, theirs)]
+    both_closed = (ranks[0] == _CLOSED) & (ranks[1] == _CLOSED)
+    back = (ranks[0] >= 0) & ((ranks[0] < ranks[1]) | (both_closed & ~_equal(ours["last_entry"], theirs["last_entry"])))
+    found[back] = _CODES[Relation.WENT_BACK]
+    other = np.zeros(len(found), np.bool_)
+    for name in ("password_hash", "digest", "ctime"):
+        known = pc.and_(pc.is_valid(ours[name]), pc.is_valid(theirs[name])).to_numpy()
+        other |= known & ~_equal(ours[name], theirs[name])
+    found[other] = _CODES[Relation.REUSED]
+    return found
+
+
+def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:
+    """Compare two columns row by row; two nulls are equal, and so are lists of the same values."""
+    if pa.types.is_nested(one.type):
+        # Arrow compares no lists: their rows as Python values, only where a record changed.
+        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+        return np.fromiter((a == b for a, b in pairs), np.bool_, len(one))
+    equal = pc.fill_null(pc.equal(one, other), False)  # noqa: FBT003 - Arrow's signature
+    both = pc.and_(pc.is_null(one), pc.is_null(other))
+    found: Mask = pc.or_(equal, both).to_numpy()
+    return found
+
+
+def last_records(compared: Compared, earlier: pa.Table, history: pa.Table, rows: Rows) -> pa.Table:
+    """Return the last record before its deletion of each of these ledgers: raw, null if nothing knows it, and parsed.
+
+    Args:
+        compared: from `compare`.
+        earlier: as given to it.
+        history: as given to it.
+        rows: of `compared.sides`.
+    """
+    gone = deletions(history)
+    d, e = compared.deleted[rows], compared.earlier[rows]
+    of_history = gone["before"].take(pa.array(d, mask=d == ABSENT))
+    of_catalog = earlier["raw"].take(pa.array(e, mask=e == ABSENT))
+    raw = pc.coalesce(of_history, of_catalog)
+    raw = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw
+    parsed = decode_columns(raw)
+    return pa.table({"raw": raw, **{name: parsed[name] for name in parsed.column_names}})

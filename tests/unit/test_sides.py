@@ -1,0 +1,182 @@
+"""Three sides of a ledger: every way in which they can stand to each other has one name, and one side is right."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcile.rules import sides
+from reconcile.rules.sides import RIGHT, WORDS, Relation, compare, deletions, newest, unite
+from recovery.codecs import ledger_metadata
+from recovery.dataset import sort_by_key
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+
+OPEN = LedgerMetadata(
+    3, 2, 2, 2, State.OPEN, None, None, (Segment(0, ("b1", "b2")),), Digest.CRC32C, b"pw", creator_token=0
+)
+CLOSED = replace(OPEN, state=State.CLOSED, last_entry=9, length=90)
+ELSEWHERE = replace(CLOSED, segments=(Segment(0, ("b1", "b3")),))
+SHORTER = replace(CLOSED, last_entry=7, length=70)
+OTHER = replace(CLOSED, password=b"else")
+
+
+def keys(*ledgers: LedgerId) -> pa.Table:
+    """The key columns of ledgers, sorted."""
+    rows = [{"bucket": one.bucket, "scope": one.scope, "ledger": one.ledger} for one in ledgers]
+    return sort_by_key(pa.Table.from_pylist(rows, schema=pa.schema(tables.KEY)))
+
+
+def catalog(records: Mapping[LedgerId, LedgerMetadata | bytes]) -> pa.Table:
+    """CATALOG_LEDGERS of records, or of bytes that are none."""
+    raws = [r if isinstance(r, bytes) else ledger_metadata.encode(r) for r in records.values()]
+    parsed = ledger_metadata.decode_columns(pa.array(raws, pa.binary()))
+    columns = {
+        "bucket": [one.bucket for one in records],
+        "scope": [one.scope for one in records],
+        "ledger": [one.ledger for one in records],
+        "raw": raws,
+        "version": [0] * len(raws),
+        **{name: parsed[name] for name in parsed.column_names},
+    }
+    filled = {field.name: columns.get(field.name, pa.nulls(len(raws), field.type)) for field in tables.CATALOG_LEDGERS}
+    table = pa.table(filled, schema=tables.CATALOG_LEDGERS)
+    return sort_by_key(table)
+
+
+def happened(*changes: tuple[LedgerId, int, str, bytes | None]) -> pa.Table:
+    """CATALOG_HISTORY of (ledger, transaction, op, bytes before)."""
+    rows = [
+        {"bucket": o.bucket, "scope": o.scope, "ledger": o.ledger, "txn": t, "session": 5, "op": op, "before": before}
+        for o, t, op, before in changes
+    ]
+    return pa.Table.from_pylist(rows, schema=tables.CATALOG_HISTORY)
+
+
+A = LedgerId(0, 7)
+
+
+@pytest.mark.parametrize(
+    ("held", "stored", "earlier", "history", "relation", "right"),
+    [
+        (True, CLOSED, CLOSED, [], Relation.EQUAL, "store"),
+        (True, ELSEWHERE, CLOSED, [], Relation.MOVED, "store"),
+        (True, CLOSED, OPEN, [], Relation.CHANGED, "store"),
+        (True, CLOSED, None, [], Relation.CREATED, "store"),
+        (True, OPEN, CLOSED, [], Relation.WENT_BACK, "earlier"),
+        (True, SHORTER, CLOSED, [], Relation.WENT_BACK, "earlier"),
+        (True, OTHER, CLOSED, [], Relation.REUSED, "nobody"),
+        (True, b"", CLOSED, [], Relation.UNPARSABLE, "earlier"),
+        (True, b"", None, [], Relation.UNPARSABLE, "bookies"),
+        (True, b"", b"x", [], Relation.UNPARSABLE, "bookies"),
+        (True, CLOSED, b"x", [], Relation.CHANGED, "store"),
+        (True, None, CLOSED, [], Relation.GONE, "earlier"),
+        (False, None, CLOSED, [], Relation.EARLIER_ONLY, "earlier"),
+        (True, None, None, [], Relation.BOOKIES_ONLY, "bookies"),
+        (True, None, None, [(9, "deleted")], Relation.DELETED, "history"),
+        (False, None, None, [(9, "deleted")], Relation.DELETED, "history"),
+        (True, None, CLOSED, [(11, "deleted")], Relation.DELETED, "history"),
+        (True, None, CLOSED, [(9, "deleted")], Relation.GONE, "earlier"),
+        (True, None, None, [(9, "deleted"), (12, "created")], Relation.BOOKIES_ONLY, "bookies"),
+        (True, CLOSED, CLOSED, [(11, "deleted")], Relation.EQUAL, "store"),
+    ],
+)
+def test_each_way_the_sides_can_stand_has_one_name(
+    held: bool,
+    stored: LedgerMetadata | bytes | None,
+    earlier: LedgerMetadata | bytes | None,
+    history: Sequence[tuple[int, str]],
+    relation: Relation,
+    right: str,
+) -> None:
+    """With an earlier catalog of transaction 10: presence, bytes and history decide, and in this order."""
+    past, seen = newest([(catalog({} if earlier is None else {A: earlier}), 10)])
+    found = compare(
+        keys(*([A] if held else [])),
+        catalog({} if stored is None else {A: stored}),
+        past,
+        seen,
+        happened(*((A, txn, op, None) for txn, op in history)),
+        has_earlier=True,
+    )
+    (row,) = found.sides.to_pylist()
+    assert (row["relation"], row["right"]) == (relation, right)
+    assert (row["deleted_txn"] is not None) == (relation is Relation.DELETED)
+
+
+def test_without_an_earlier_catalog_nothing_is_called_created() -> None:
+    """What was not looked at says nothing."""
+    b = LedgerId(7, 7)
+    none = tables.CATALOG_LEDGERS.empty_table()
+    found = compare(
+        keys(A), catalog({A: CLOSED, b: CLOSED}), none, np.zeros(0, np.int64), happened(), has_earlier=False
+    )
+    by = {(r["scope"], r["ledger"]): r["relation"] for r in found.sides.to_pylist()}
+    assert by == {(0, 7): Relation.STORE_AND_BOOKIES, (7, 7): Relation.STORE_ONLY}
+
+
+def test_of_several_earlier_catalogs_the_newest_that_has_a_ledger_counts() -> None:
+    """Each with the transaction that it was taken at."""
+    b = LedgerId(0, 8)
+    table, seen = newest([(catalog({A: CLOSED}), 20), (catalog({A: OPEN, b: OPEN}), None)])
+    states = dict(zip(table["ledger"].to_pylist(), table["state"].to_pylist(), strict=True))
+    assert states == {7: "CLOSED", 8: "OPEN"}
+    assert dict(zip(table["ledger"].to_pylist(), seen.tolist(), strict=True)) == {7: 20, 8: -1}
+
+
+def test_the_last_record_before_a_deletion_is_found() -> None:
+    """From history; else from the earlier catalog; else nobody knows it."""
+    b, c = LedgerId(0, 8), LedgerId(0, 9)
+    raw = ledger_metadata.encode(OPEN)
+    past, seen = newest([(catalog({A: CLOSED, b: CLOSED}), 1)])
+    history = happened(
+        (A, 5, "changed", b"x"), (A, 9, "deleted", raw), (b, 9, "deleted", None), (c, 9, "deleted", None)
+    )
+    found = compare(keys(), catalog({}), past, seen, history, has_earlier=True)
+    rows = sides.last_records(found, past, history, found.where(Relation.DELETED))
+    by = dict(zip(found.sides["ledger"].to_pylist(), rows["raw"].to_pylist(), strict=True))
+    assert by == {7: raw, 8: ledger_metadata.encode(CLOSED), 9: None}
+
+
+def test_every_relation_is_in_words_and_has_a_side() -> None:
+    """Nothing that is stored lacks its meaning."""
+    assert set(WORDS) == set(RIGHT) == set(Relation)
+
+
+IDS = st.lists(st.builds(LedgerId, st.sampled_from([0, 0, 7, -1]), st.integers(-2, 40)), unique=True, max_size=12)
+
+
+@given(IDS, IDS, IDS)
+def test_a_union_has_each_ledger_once_and_knows_its_rows(
+    one: list[LedgerId], two: list[LedgerId], no: list[LedgerId]
+) -> None:
+    """Whatever the sides have: their union, in key order, and where each ledger stands in each."""
+    parts = [keys(*one), keys(*two), keys(*no)]
+    found = unite(parts)
+    named = [LedgerId(r["scope"], r["ledger"]) for r in found.keys.to_pylist()]
+    assert sorted(named) == sorted({*one, *two, *no})
+    assert found.keys.equals(sort_by_key(found.keys))
+    for part, rows in zip(parts, found.rows, strict=True):
+        for ledger, row in zip(named, rows.tolist(), strict=True):
+            there: dict[str, Any] = {} if row < 0 else part.slice(row, 1).to_pylist()[0]
+            assert (row >= 0) == (ledger in [LedgerId(r["scope"], r["ledger"]) for r in part.to_pylist()])
+            assert row < 0 or (there["scope"], there["ledger"]) == (ledger.scope, ledger.ledger)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 9), st.sampled_from(["created", "changed", "deleted"])), max_size=12
+    )
+)
+def test_deletions_are_those_that_nothing_came_after(changes: list[tuple[int, int, str]]) -> None:
+    """In any order of the history."""
+    changes = list({(ledger, txn): (ledger, txn, op) for ledger, txn, op in changes}.values())
+    found = deletions(happened(*((LedgerId(0, ledger), txn, op, None) for ledger, txn, op in changes)))
+    last = {ledger: op for ledger, _, op in sorted(changes, key=lambda change: change[1])}
+    assert sorted(found["ledger"].to_pylist()) == sorted(ledger for ledger, op in last.items() if op == "deleted")
