@@ -65,6 +65,7 @@ class Profile:
         reused: the share of ledgers whose record is lost, and their id given out again.
         holes: the share of ledgers of which a bookie lost an entry.
         lost: the share of ledgers that a bookie lost all of.
+        settled: the share of bookies that have a checkpoint when all is written.
         killed: the share of bookies that end as `kill -9` ends them.
         journals: the share of those whose journal is lost.
         unscanned, incomplete, damaged: how many bookies are not scanned, miss a folder, have damage that hides entries.
@@ -98,6 +99,7 @@ class Profile:
     reused: float = 0.0
     holes: float = 0.0
     lost: float = 0.0
+    settled: float = 0.6
     killed: float = 0.5
     journals: float = 0.0
     unscanned: Sequence[int] = (0,)
@@ -111,10 +113,12 @@ _FULL: Final = ((3, 3, 2), (3, 3, 3), (2, 2, 1), (1, 1, 1), (2, 2, 2))
 _LONG: Final = (20, 30, 60, 100, 200)
 _FIRST: Final = Profile()
 CLASSES: Final[Mapping[str, Profile]] = {
-    "clean": Profile(lengths=_LONG),
+    "clean": Profile(lengths=_LONG, settled=1.0),
     "short": Profile(lengths=(1, 1, 2, 2, 3, 4, 5)),
     "full": Profile(shapes=_FULL, changes=(0, 0, 1, 2), flight=0.5),
     "changes": Profile(lengths=_LONG, changes=(1, 1, 2, 3), flight=0.5),
+    "long": Profile(lengths=(300, 500, 1000), changes=(0, 0, 1, 3, 10), flight=0.3, ledgers=100),
+    "few": Profile(ledgers=6, changes=(0, 0, 0, 1), flight=0.3, settled=0.8),
     "storm": Profile(changes=(2, 3, 5, 8), at_once=(1, 1, 2, 2, 3), early=0.3, near=0.5, flight=0.8),
     "pending": Profile(changes=(0, 0, 1), flight=1.0, endings={"closed": 0.2, "pending": 0.8}),
     "abandoned": Profile(changes=(0, 0, 1), flight=0.8, endings={"abandoned": 1.0}),
@@ -169,11 +173,13 @@ class View:
         unscanned: bookies that no inventory is of.
         incomplete: bookies of which a folder was not given; what stood there, by ledger.
         damaged: bookies with damage, the ledgers that it names, and entries that it hides, by ledger.
+        unindexed: incomplete ones that miss an index folder: what is not seen there stands in the logs.
     """
 
     unscanned: tuple[str, ...] = ()
     incomplete: Mapping[str, Mapping[int, frozenset[int]]] = field(default_factory=dict)
     damaged: Mapping[str, tuple[tuple[int | None, int, frozenset[int]], ...]] = field(default_factory=dict)
+    unindexed: frozenset[str] = frozenset()
 
     def hidden(self, name: str) -> dict[int, frozenset[int]]:
         """Return the entries of a bookie that its scan did not see, by ledger."""
@@ -423,6 +429,8 @@ def make(name: str, seed: int, ledgers: int, *, profile: Profile | None = None) 
     _harm(rng, world, profile)
     for bookie in world.bookies.values():
         if bookie.up:
+            if rng.random() < profile.settled:
+                bookie.flush()
             if rng.random() < profile.killed:
                 bookie.kill()
             else:
@@ -528,7 +536,9 @@ def _view(rng: Random, world: World, profile: Profile, lost: Sequence[str]) -> V
                 some = frozenset(entry for entry in shelf.index if first <= entry < first + rng.randint(1, 4))
                 rows.append((ledger if by_name else None, ledger, some))
         damaged[name] = tuple(rows)
-    return View(tuple(sorted(unscanned)), incomplete, {name: rows for name, rows in damaged.items() if rows})
+    damaged = {name: rows for name, rows in damaged.items() if rows}
+    unindexed = frozenset(name for name in folders if rng.random() < 0.5)
+    return View(tuple(sorted(unscanned)), incomplete, damaged, unindexed)
 
 
 # ---------------------------------------------------------------------------------------------------- inventories
@@ -574,7 +584,9 @@ def inventory(world: World, view: View | None = None) -> Inventory:
             both = shelf or dead
             if both is None:
                 continue
-            taken.take(ledger, both, hidden.get(ledger, frozenset()), named=ledger in named)
+            taken.take(
+                ledger, both, hidden.get(ledger, frozenset()), named=ledger in named, logged=name in view.unindexed
+            )
             own = {**both.index, **({} if bookie.clean else both.fresh)}
             own = {entry: copy for entry, copy in own.items() if entry not in hidden.get(ledger, ())}
             if own:
@@ -606,15 +618,17 @@ class _Taken:
         self._keys: dict[bytes, int] = {}
         self.entries = 0
 
-    def take(self, ledger: int, shelf: Shelf, hidden: Collection[int], *, named: bool) -> None:
+    def take(self, ledger: int, shelf: Shelf, hidden: Collection[int], *, named: bool, logged: bool) -> None:
         """Take what a bookie has of one ledger."""
         record = self._of(ledger, shelf)
         index = _without(shelf.index, hidden)
         journal = {entry: copy for entry, copy in shelf.fresh.items() if entry not in shelf.index}
         log = {e: copy for e, copy in shelf.left.items() if e not in shelf.index and e not in shelf.fresh}
+        if logged:
+            log |= {entry: copy for entry, copy in shelf.index.items() if entry in hidden}
         if self._bookie.clean:
             log, journal = {**log, **journal}, {}
-        listed = bool(shelf.index) or shelf.listed or named
+        listed = bool(index) or (shelf.listed and not (logged and hidden)) or named
         for source, held in ((Source.INDEX, index), (Source.JOURNAL, journal), (Source.LOG, log)):
             ledgers, entries = self._entries[source]
             ledgers.extend([ledger] * len(held))

@@ -82,6 +82,7 @@ class Tally:
         reasons: of what was not restored.
         entries: served entries, not above the end, of restored ledgers; readable: of these, through what was restored.
         unseen: restored ledgers whose acknowledged end nobody scanned has, and that say so.
+        gone: restored ledgers whose acknowledged end is on no bookie any more, and no LAC shows it.
         resurrected: restored ledgers that were deleted, with nothing on any scanned bookie that shows it.
         strays: copies of restored ledgers on bookies that no segment names.
         grades: (field, grade) to how many claims, and how many of them are right.
@@ -95,6 +96,7 @@ class Tally:
     entries: int = 0
     readable: int = 0
     unseen: int = 0
+    gone: int = 0
     resurrected: int = 0
     strays: int = 0
     grades: dict[tuple[str, str], list[int]] = field(default_factory=dict)
@@ -109,6 +111,7 @@ class Tally:
         self.entries += other.entries
         self.readable += other.readable
         self.unseen += other.unseen
+        self.gone += other.gone
         self.resurrected += other.resurrected
         self.strays += other.strays
         for place, (claims, right) in other.grades.items():
@@ -228,7 +231,7 @@ class _Judge:
             yield from self._cut(row, served, true)
         yield from self._one_life(row, served)
         yield from self._grades(row, true)
-        if row["state"] == State.CLOSED:
+        if row["state"] == State.CLOSED and ledger in self.world.records:
             yield from _alternatives(row, true)
         if self.name in UNTOUCHED:
             yield from _unequal(row, true)
@@ -250,24 +253,33 @@ class _Judge:
             yield "G1", f"entries {_runs(unreadable)} cannot be read"
 
     def _cut(self, row: Row, served: Mapping[str, Mapping[int, Any]], true: Record) -> Iterator[tuple[str, str]]:
-        end, must = row["last_entry"], _must(true)
+        ledger, end, must = row["ledger"], row["last_entry"], _must(true)
+        claims = row["acked_high"] is not None and row["acked_high"] < must
+        if ledger not in self.world.records:
+            return
         if must <= end:
-            if row["acked_high"] is not None and row["acked_high"] < must:
+            if claims:
                 yield "G2", f"acked_high {row['acked_high']}, acknowledged up to {must}"
             return
         above = sorted({entry for held in served.values() for entry in held if end < entry <= must})
+        lac = max((copy.lac for held in served.values() for copy in held.values()), default=-1)
         if above:
             yield "G2", f"closed at {end}, acknowledged up to {must}, bookies serve {_runs(above)}"
-            return
-        if row["acked_high"] is not None and row["acked_high"] < must:
-            yield "G2", f"acked_high {row['acked_high']}, acknowledged up to {must}"
         elif row["grades"]["last_entry"] in SURE:
             yield "G2", f"the end is called {row['grades']['last_entry']}, acknowledged up to {must}"
+        elif row["lac_low"] is not None and row["lac_low"] > end:
+            yield "G2", f"closed at {end}, a LAC of {lac} is known"
+        elif not self._exists(ledger, end, true):
+            self.tally.gone += 1
+        elif claims:
+            yield "G2", f"acked_high {row['acked_high']}, acknowledged up to {must}, and not all was seen"
         else:
-            lac = max((copy.lac for held in served.values() for copy in held.values()), default=-1)
-            if lac > end and row["lac_low"] is not None and row["lac_low"] > end:
-                yield "G2", f"a LAC shows {lac}"
             self.tally.unseen += 1
+
+    def _exists(self, ledger: int, end: int, true: Record) -> bool:
+        """Whether some bookie, seen or not, still has an acknowledged entry above an end."""
+        shelves = [bookie.shelves[ledger] for bookie in self.world.bookies.values() if ledger in bookie.shelves]
+        return any(end < entry <= _must(true) for shelf in shelves for entry in (*shelf.index, *shelf.fresh))
 
     def _one_life(self, row: Row, served: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[str, str]]:
         ledger = row["ledger"]
@@ -283,6 +295,8 @@ class _Judge:
     def _grades(self, row: Row, true: Record) -> Iterator[tuple[str, str]]:
         for name in JUDGED:
             grade = row["grades"][name]
+            if grade == "unknown":
+                continue
             right = _right(name, row, true)
             counted = self.tally.grades.setdefault((name, grade), [0, 0])
             counted[0] += 1
@@ -454,14 +468,14 @@ PATHS: Final = ("clean", "re-replicated", "solved", "undecided")
 
 def table(tallies: Mapping[str, Tally]) -> str:
     """Return a table of classes, in Markdown."""
-    head = ("class", "ledgers", *PATHS, "restored", "readable", "unseen end", "resurrected", "violations")
+    head = ("class", "ledgers", *PATHS, "restored", "readable", "unseen", "gone", "resurrected", "violations")
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     for name, tally in tallies.items():
         many = max(1, tally.ledgers)
         cells = [name, f"{tally.ledgers}", *(f"{100 * tally.paths[path] / many:.1f} %" for path in PATHS)]
         cells += [f"{100 * tally.outcomes['restored'] / many:.1f} %"]
         cells += [f"{100 * tally.readable / max(1, tally.entries):.3f} %"]
-        cells += [f"{tally.unseen}", f"{tally.resurrected}", f"{len(tally.violations)}"]
+        cells += [f"{tally.unseen}", f"{tally.gone}", f"{tally.resurrected}", f"{len(tally.violations)}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
