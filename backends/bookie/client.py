@@ -41,6 +41,10 @@ _OUT_S: Final = 30.0
 """How long a bookie that did not answer is left alone."""
 _BARREN: Final = 3
 """Connections in a row that broke before anything was answered, after which no other is tried."""
+_WATCH_S: Final = 0.25
+"""How often deadlines are looked at."""
+_HELD_UP_S: Final = 1.0
+"""A look that comes so late says that this process could not run."""
 _ROUNDS: Final = 32
 """Rounds of an authentication."""
 _BURST_S: Final = 0.05
@@ -209,6 +213,7 @@ class _Connection(asyncio.Protocol):
         self.alone = False
         self._later: asyncio.TimerHandle | None = None
         self._watching: asyncio.TimerHandle | None = None
+        self._watched = 0.0
         self._heard = self._loop.time()
         self._silent = 0
         self.answered = False
@@ -298,6 +303,7 @@ class _Connection(asyncio.Protocol):
         self._heard, self._silent = self._loop.time(), 0
         if self.lost is not None:
             over.set_result(None)
+        self._watched = self._loop.time()
         self._watch()
         self._fill()
         try:
@@ -355,7 +361,9 @@ class _Connection(asyncio.Protocol):
         if work is None or over is None or over.done():
             return
         now = self._loop.time()
-        late = self._talk.overdue(now)
+        # Where this process itself was held up, answers may be waiting to be read: they come first.
+        late = self._talk.overdue(now) if now - self._watched < _HELD_UP_S else []
+        self._watched = now
         for _, item in late:
             if item is not None:
                 work.take(item.tag, self._nothing())
@@ -366,7 +374,7 @@ class _Connection(asyncio.Protocol):
                     work.take(item.tag, self._nothing())
             over.set_result(self._nothing())
             return
-        self._watching = self._loop.call_later(min(0.25, self._options.deadline_s / 8), self._watch)
+        self._watching = self._loop.call_later(min(_WATCH_S, self._options.deadline_s / 8), self._watch)
         if late:
             self._fill()
 

@@ -1,4 +1,4 @@
-"""The command that runs on a bookie's own host: collect."""
+"""The command that makes inventories, on a bookie's own host or over the wire: collect."""
 
 import os
 import sys
@@ -12,6 +12,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FILE, FOLDER, make_output, now, output_options, quoted, read_passwords
 from reconcile.cli.output import Result, broken_off, throttled
+from reconcile.cli.wire import collect_cluster, take_wire, wire_options
 
 _SHOWN: Final = 5
 _PROCESSES: Final = 2
@@ -22,12 +23,17 @@ _PROCESSES: Final = 2
     cls=Command,
     exits={
         Exit.DONE: "the bookie was collected completely",
-        Exit.FAILED: "the disk of --out is full, or the tool failed",
-        Exit.USAGE: "folders, ids or files that cannot be used",
-        Exit.UNDECIDABLE: "collected, but not completely: what was not read may exist",
+        Exit.FAILED: "the disk of --out is full, the store did not answer, Spark or the tool failed",
+        Exit.USAGE: "folders, ids, URIs or files that cannot be used; with --wire: no Java, no Spark",
+        Exit.UNDECIDABLE: "collected, but not completely: what was not read, or not answered, may exist",
     },
     epilog="Example: bkmeta collect --bookie-conf /etc/bookkeeper/bk_server.conf --out /var/tmp/inv-bk1",
 )
+@click.option("--metadata", "uri", metavar="URI", help="With --wire: the store, whose ledgers are asked for.")
+@click.option("--wire", is_flag=True, help="Ask running bookies instead of reading disks; needs Spark.")
+@click.option("--bookies", metavar="ID,...", help="With --wire: only these. [default: all that the store knows]")
+@click.option("--master", default="local[*]", show_default=True, help="With --wire: Spark's master.")
+@wire_options
 @click.option("--bookie-conf", type=FILE, help="The bookie's own bk_server.conf, which names its folders.")
 @click.option("--ledger-dir", "ledger_dirs", type=FOLDER, multiple=True, help="With or without its current/.")
 @click.option("--index-dir", "index_dirs", type=FOLDER, multiple=True, help="Where it is not the ledger folder.")
@@ -47,6 +53,10 @@ _PROCESSES: Final = 2
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the inventory, not on the bookie's disks.")
 @output_options
 def collect(
+    uri: str | None,
+    wire: bool,  # noqa: FBT001 - click's option
+    bookies: str | None,
+    master: str,
     bookie_conf: Path | None,
     ledger_dirs: tuple[Path, ...],
     index_dirs: tuple[Path, ...],
@@ -63,6 +73,10 @@ def collect(
 
     The bookie may be stopped, killed or running; needs neither Java nor Spark. What each folder is for is found by
     what is in it.
+
+    With --wire instead: ask the running bookies of a cluster for every ledger that its store lists, into an inventory
+    for each below --out. Nothing is fenced, recovered or written. Bookies of DbLedgerStorage do not say what they have
+    of a ledger; they are named, with the command that collects them on their hosts.
     """
     from recovery.collect.bookie import CollectOptions  # noqa: PLC0415 - 0.5 s that --help does not need
     from recovery.collect.bookie import collect as run  # noqa: PLC0415
@@ -70,6 +84,14 @@ def collect(
     from recovery.dataset import REPORT  # noqa: PLC0415
 
     output = make_output(shared)
+    asked = take_wire(shared, wire=wire)
+    if (uri is None) == wire or (bookies and not wire):
+        raise click.UsageError("--wire and --metadata belong together, and --bookies to them")
+    if asked is not None and uri is not None:
+        if bookie_conf or ledger_dirs or index_dirs or journal_dirs or bookie_id or deep or max_mb_s or processes:
+            raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
+        names = tuple(name.strip() for name in bookies.split(",") if name.strip()) if bookies else None
+        sys.exit(output.show(collect_cluster(uri, names, asked, passwords, master, out, output)))
     if bool(bookie_conf) == bool(ledger_dirs or index_dirs or journal_dirs):
         raise click.UsageError("give either --bookie-conf, or the folders with --ledger-dir and the like")
     if bookie_conf:

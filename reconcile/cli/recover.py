@@ -68,7 +68,7 @@ def capture(uri: str, at: str | None, out: Path, **shared: Any) -> None:  # noqa
     """
     output = make_output(shared)
     with broken_off(f"{out} is not a catalog yet: run the same command again"), connected(uri, output, at=at) as opened:
-        summary = _capture(opened, out, output)
+        summary = capture_into(opened, out, output)
     complete, present = bool(summary["complete"]), summary["root"] == "present"
     ledgers, bad = summary["ledgers"], summary["unparsable"]
     found = f"{ledgers} ledgers captured" if present else "the ledgers root does not exist"
@@ -93,7 +93,8 @@ def capture(uri: str, at: str | None, out: Path, **shared: Any) -> None:  # noqa
     sys.exit(output.show(result))
 
 
-def _capture(opened: "OpenStore", out: Path, output: Output) -> Mapping[str, Any]:
+def capture_into(opened: "OpenStore", out: Path, output: Output) -> Mapping[str, Any]:
+    """Read an open store into a catalog; return what `recovery.capture.CaptureSummary` says."""
     from recovery.capture import capture as run  # noqa: PLC0415 - not for --help
     from recovery.codecs.store import Layout  # noqa: PLC0415
     from recovery.dataset import DatasetWriter  # noqa: PLC0415
@@ -193,7 +194,7 @@ def _live(uri: str, out: Path, output: Output) -> "tuple[Dataset, str, bool, Lay
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
     with connected(uri, output) as opened:
-        summary = _capture(opened, out / "store", output)
+        summary = capture_into(opened, out / "store", output)
         root = opened.root
     if not summary["complete"]:
         problem = f"could not be read whole ({summary['gaps'][0]})"

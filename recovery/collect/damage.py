@@ -1,5 +1,6 @@
 """What of a bookie's disks could not be taken: counted, written as rows, and weighed for what it hides."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
@@ -72,6 +73,26 @@ class Noted:
         self.found.append(found)
 
 
+def _row(found: Unread, bookie: str, incarnation: int) -> dict[str, object]:
+    return {
+        "bookie": bookie,
+        "incarnation": incarnation,
+        "file": found.file,
+        "offset": found.offset,
+        "length": found.length,
+        "reason": found.reason.value,
+        "scope": None if found.ledger is None else _SCOPE,
+        "ledger": found.ledger,
+        "hides_entries": found.hides is not Hides.NOTHING,
+        "detail": found.detail or None,
+    }
+
+
+def damage_table(found: Iterable[Unread], bookie: str, incarnation: int) -> pa.Table:
+    """Return rows of DAMAGE."""
+    return pa.Table.from_pylist([_row(one, bookie, incarnation) for one in found], schema=tables.DAMAGE)
+
+
 @dataclass(slots=True)
 class DamageLog:
     """Takes damage in any order, and knows at the end what may be believed.
@@ -104,20 +125,7 @@ class DamageLog:
             self.ledgers.add(found.ledger)
         unread, hid = self.files.get(found.file, (0, False))
         self.files[found.file] = unread + (found.length or 0), hid or hides
-        self._rows.append(
-            {
-                "bookie": self.bookie,
-                "incarnation": self.incarnation,
-                "file": found.file,
-                "offset": found.offset,
-                "length": found.length,
-                "reason": found.reason.value,
-                "scope": None if found.ledger is None else _SCOPE,
-                "ledger": found.ledger,
-                "hides_entries": hides,
-                "detail": found.detail or None,
-            }
-        )
+        self._rows.append(_row(found, self.bookie, self.incarnation))
         if len(self._rows) >= _BATCH:
             self.flush()
 

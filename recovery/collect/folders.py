@@ -180,7 +180,7 @@ def survey(
     )
     return Disks(
         bookie,
-        _incarnation(evidence),
+        incarnation(evidence),
         evidence,
         cookie,
         raw,
@@ -392,7 +392,8 @@ _LASTING: Final = ("bookie", "instance", "rocksdb_ledgers", "rocksdb_locations")
 """Evidence that neither a copy of the disks nor the daily trimming of journals changes."""
 
 
-def _incarnation(evidence: Sequence[tuple[str, str]]) -> int:
+def incarnation(evidence: Sequence[tuple[str, str]]) -> int:
+    """Return the number of a bookie's life; what of the evidence does not last is not looked at."""
     lasting = "\n".join(f"{kind}={value}" for kind, value in evidence if kind in _LASTING)
     return signed(int.from_bytes(hashlib.sha256(lasting.encode()).digest()[:8]))
 

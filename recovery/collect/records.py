@@ -60,6 +60,17 @@ class RecordFile:
     misnamed: bool = False
 
 
+def head_of(record: bytes | memoryview, passwords: Sequence[bytes]) -> tuple[int, ...]:
+    """Return a header row of an entry; all zero where its header cannot be read."""
+    try:
+        head = entry_codec.decode_header(record)
+    except FormatError:
+        return (0,) * HEAD_WIDTH
+    proven = entry_codec.find_digest(record, passwords)
+    digest = -1 if proven is None else DIGESTS.index(proven[0])
+    return head.ledger, head.entry, head.lac, head.length, len(record), digest
+
+
 class RecordFiles:
     """Files by number, such as the entry logs of one id space.
 
@@ -131,19 +142,10 @@ class RecordFiles:
                 if len(record) < _IDS or struct.unpack_from(">qq", record) != (int(ledger[row]), int(entry[row])):
                     continue
                 found[row] = True
-                heads[row] = self._head(record)
+                heads[row] = head_of(record, self._passwords)
             if source.misnamed and found[todo].any():
                 self._tell_misnamed(source)
         return found, heads
-
-    def _head(self, record: memoryview) -> tuple[int, ...]:
-        try:
-            head = entry_codec.decode_header(record)
-        except FormatError:
-            return (0,) * HEAD_WIDTH
-        proven = entry_codec.find_digest(record, self._passwords)
-        digest = -1 if proven is None else DIGESTS.index(proven[0])
-        return head.ledger, head.entry, head.lac, head.length, len(record), digest
 
     def _by_file(self, file: Ints, position: Ints) -> Iterator[tuple[RecordFile, Ints]]:
         """Yield each file with the rows that name it, ascending by position."""

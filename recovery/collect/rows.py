@@ -26,6 +26,7 @@ class Source(StrEnum):
     INDEX = "index"
     LOG = "log"
     JOURNAL = "journal"
+    WIRE = "wire"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,6 +20,7 @@ bookie-storage §9; the rank of an entry: reconstruction §6.
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from recovery.model import tables
 Ints = npt.NDArray[np.int64]
 
 _HEADER: Final = struct.Struct(">ii56x")
+_HEAD: Final = np.dtype([("version", ">i4"), ("groups", ">i4")])
 _GROUP: Final = np.dtype([("first", ">i8"), ("last", ">i8"), ("size", ">i4"), ("period", ">i4")])
 _I32: Final = (1 << 31) - 1
 _I64: Final = (1 << 63) - 1
@@ -337,6 +339,40 @@ def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
     if (begin > end).all():
         return groups
     raise FormatError(Reason.BAD_LENGTH, "availability", _HEADER.size, "overlapping groups of too many runs")
+
+
+def decode_availabilities(raws: Sequence[bytes]) -> tuple[KeyedGroups, dict[int, FormatError]]:
+    """Return the groups of many lists at once, as `decode_availability` does of one; keys are their places.
+
+    Returns:
+        The groups, sorted by key; and why there are none of some.
+    """
+    sizes = np.fromiter(map(len, raws), np.int64, len(raws))
+    heads = np.frombuffer(b"".join([raw[: _HEAD.itemsize].ljust(_HEAD.itemsize, b"\xff") for raw in raws]), _HEAD)
+    numbers = heads["groups"].astype(np.int64)
+    usual = (heads["version"] == 0) & (numbers >= 0) & (sizes == _HEADER.size + numbers * _GROUP.itemsize)
+    at = np.flatnonzero(usual)
+    table = np.frombuffer(b"".join([raws[n][_HEADER.size :] for n in at.tolist()]), _GROUP)
+    key = np.repeat(at, numbers[at])
+    first, last, size, period = (table[name].astype(np.int64) for name in ("first", "last", "size", "period"))
+    # Single runs that ascend and do not touch each other: all that released bookies send.
+    single = (first >= 0) & (size > 0) & (period >= 0) & (last == first) & (last <= _I64 - size + 1)
+    end = first + (size - 1)
+    single[1:] &= (key[1:] != key[:-1]) | ((first[1:] > end[:-1]) & (first[1:] - end[:-1] > 1))
+    usual[key[~single]] = False
+    kept = usual[key]
+    found = [group_runs(KeyedRuns(key[kept], first[kept], size[kept]))]
+    errors: dict[int, FormatError] = {}
+    for n in np.flatnonzero(~usual).tolist():
+        try:
+            groups = decode_availability(raws[n])
+        except FormatError as error:
+            errors[n] = error
+        else:
+            found.append(groups._replace(key=np.full(len(groups.key), n)))
+    every = KeyedGroups(*(np.concatenate(column) for column in zip(*found, strict=True)))
+    order = np.argsort(every.key, kind="stable")
+    return KeyedGroups(*(column[order] for column in every)), errors
 
 
 # Arrow

@@ -17,6 +17,7 @@ from backends.bookie.frames import Answer, Conversation, Operation, Outcome, Req
 from backends.errors import ProtocolError
 from recovery.codecs.registration import Endpoint, address_in, decode_registration
 from recovery.errors import FormatError
+from recovery.model.groups import decode_availabilities, decode_availability
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 DATA = Path(__file__).parents[1] / "golden" / "data" / "wire"
@@ -26,6 +27,8 @@ REAL = [
     for one in json.loads((DATA / f"{name}.json").read_text())["exchanges"]
     if one["outcome"] == "response"
 ]
+LISTS = [frames.interpret(frames.list_entries(7), pb.Response.FromString(raw[4:])).body for raw in REAL]
+"""Availability bytes of a real bookie, and none."""
 REGISTRATION = bytes.fromhex(
     "32210a0a68747470736572766572108dc4011a093132372e302e302e3122046874747032230a06626f6f6b696510a9c3011a09"
     "3132372e302e302e31220a626f6f6b69652d727063"
@@ -226,3 +229,30 @@ def test_both_formats_of_a_registration_and_ids_that_are_addresses() -> None:
     assert address_in("bk1.example.org:+3181") == Endpoint("bk1.example.org", 3181)
     for bookie in ("bk1", "[::1]:3181", "a:b:c", "host:port", "host:65536", "host:", ":3181"):
         assert address_in(bookie) is None
+
+
+@given(st.lists(st.one_of(st.sets(st.integers(0, 40)), st.binary(max_size=120), st.sampled_from(LISTS)), max_size=6))
+def test_many_lists_are_decoded_as_each_alone(lists: list[set[int] | bytes]) -> None:
+    """Lists of released bookies, grouped ones and arbitrary bytes in any mixture: the same groups, the same errors."""
+    raws = [one if isinstance(one, bytes) else _availability(one) for one in lists]
+    groups, errors = decode_availabilities(raws)
+    for number, raw in enumerate(raws):
+        try:
+            alone = decode_availability(raw)
+        except FormatError as error:
+            assert str(errors[number]) == str(error)
+            continue
+        mine = groups.key == number
+        assert [column[mine].tolist() for column in groups[1:]] == [column.tolist() for column in alone[1:]]
+
+
+def _availability(entries: set[int]) -> bytes:
+    """What a released bookie sends: a group a run."""
+    runs: list[list[int]] = []
+    for entry in sorted(entries):
+        if runs and runs[-1][0] + runs[-1][1] == entry:
+            runs[-1][1] += 1
+        else:
+            runs.append([entry, 1])
+    groups = b"".join(struct.pack(">qqii", first, first, size, 0) for first, size in runs)
+    return struct.pack(">ii56x", 0, len(runs)) + groups
