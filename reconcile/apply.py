@@ -12,6 +12,7 @@
     replace       the key has the value                          its version, and its bytes, are the expected ones
     remove        the key is absent                              the same
     raise         sequential children are numbered above value   they are not
+    leave         always                                         never: it waits for a person's choice
 
 Whatever else stands at a key is a conflict: it is left as it is, listed, and the run goes on with the others, until
 there are more of them than it was to bear: then it is the wrong store, or somebody else restores it. Writes go in
@@ -38,6 +39,7 @@ from backends.protocols import AccessControl, MetadataStore, Versioned, Write, p
 from reconcile.audit import JOURNAL, Journal, Record, Torn, scan
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
 from reconcile.frozen import WORLD, is_frozen, principal_of
+from reconcile.plan import LEAVE
 from recovery.codecs import store as keys
 from recovery.errors import RecoveryError
 
@@ -237,6 +239,7 @@ def apply(
         BackendError: the store failed before anything was written.
         PartlyAppliedError: the store, the journal or the plan's files failed later, or there were too many conflicts.
     """
+    actions = _that_write(actions)
     survey = _survey(actions, options)
     _guard(survey, store, root, options)
     binding = {"plan": options.plan_hash, "store": store.uri, "root": root, "acl": options.acl or ""}
@@ -252,6 +255,10 @@ def apply(
             raise PartlyAppliedError(
                 str(opened.path), f"the run ended midway ({error})", "mend that, then run it again with --resume"
             ) from error
+
+
+def _that_write(actions: Actions) -> Actions:
+    return lambda: (table.filter(pc.not_equal(table["op"], LEAVE)) for table in actions())
 
 
 def _survey(actions: Actions, options: Options) -> _Survey:

@@ -35,6 +35,8 @@ from recovery.model.metadata import Digest, State
 
 HOLD_PASSWORD_SIZE: Final = 20
 SYSTEM_BUCKET: Final = -1
+LEAVE: Final = "leave"
+"""Op of an action that writes nothing: a chosen alternative of it creates, or replaces where a version is named."""
 
 
 class Phase(IntEnum):
@@ -90,7 +92,7 @@ def _actions(columns: Mapping[str, Any], rows: int) -> pa.Table:
     fields = {}
     for field in tables.ACTIONS:
         given = columns.get(field.name)
-        if field.name == "alternatives":
+        if field.name == "alternatives" and given is None:
             fields[field.name] = pa.array([[]] * rows, field.type)
         elif field.name in ("wave", "choice"):
             fields[field.name] = _column(0, rows, field.type)
@@ -214,6 +216,80 @@ def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, s
         },
         count,
     )
+
+
+def left_alone(keys: pa.Table, layout: store.Layout, alternatives: pa.Array, *, instead: pa.Table | None) -> pa.Table:
+    """Return actions that write nothing, unless a person chooses one of their alternatives.
+
+    Args:
+        keys: the key columns, sorted.
+        layout: of the target.
+        alternatives: as ACTIONS has them.
+        instead: version and raw of the records that a chosen alternative replaces; None: it is created.
+
+    Returns:
+        ACTIONS of op leave, of those ledgers that the layout has a place for; without seq.
+    """
+    good = pa.array(~store.placeless(layout, keys["scope"].to_numpy(), keys["ledger"].to_numpy()))
+    named = keys.filter(good)
+    return _actions(
+        {
+            **{name: named[name] for name in tables.KEY_COLUMNS},
+            "seq": 0,
+            "op": LEAVE,
+            "kind": "ledger",
+            "key": store.ledger_keys(layout, named["scope"].to_numpy(), named["ledger"].to_numpy()),
+            "alternatives": alternatives.filter(good),
+            **(
+                {}
+                if instead is None
+                else {"expects": instead["version"].filter(good), "before": instead["raw"].filter(good)}
+            ),
+        },
+        named.num_rows,
+    )
+
+
+def alternatives(rows: int, readings: Sequence[tuple[str, pa.Array, pa.Array]]) -> pa.Array:
+    """Return a list of alternatives for each row.
+
+    Args:
+        rows: how many.
+        readings: label, bytes (null: this row has no such alternative) and in words, of each.
+    """
+    kind = tables.ACTIONS.field("alternatives").type
+    item = kind.value_type
+    if not readings or not rows:
+        return pa.array([[]] * rows, kind)
+    order = pa.array((np.arange(rows)[:, None] + np.arange(len(readings))[None, :] * rows).ravel())
+    value = pa.concat_arrays([one.cast(pa.binary()) for _, one, _ in readings]).take(order)
+    reads_as = pa.concat_arrays([one.cast(pa.string()) for _, _, one in readings]).take(order)
+    label = pa.concat_arrays([pa.array([name] * rows, pa.string()) for name, _, _ in readings]).take(order)
+    there = pc.is_valid(value)
+    columns = {"label": label, "value": value, "reads_as": pc.fill_null(reads_as, "")}
+    structs = pa.StructArray.from_arrays([columns[one.name].filter(there) for one in item], fields=list(item))
+    counts = there.to_numpy(zero_copy_only=False).reshape(rows, len(readings)).sum(axis=1)
+    return pa.ListArray.from_arrays(pa.array(np.r_[0, np.cumsum(counts)], pa.int32()), structs, type=kind)
+
+
+def reads_as(parsed: pa.Table) -> pa.Array:
+    """Say in words what readers would see of records; columns as `ledger_metadata.decode_columns` gives them."""
+    entries = pc.cast(pc.add(parsed["last_entry"], 1), pa.string())
+    shape = pc.binary_join_element_wise(
+        *(pc.cast(parsed[name], pa.string()) for name in ("ensemble_size", "write_quorum", "ack_quorum")), "/"
+    )
+    said = pc.binary_join_element_wise(parsed["state"], pc.coalesce(entries, pa.scalar("open")), shape, " ")
+    filled = pc.fill_null(said, "cannot be read")
+    return filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
+
+
+def in_order(actions: Sequence[pa.Table]) -> pa.Table:
+    """Unite actions of ledgers of one bucket range, and number them in the order of their keys."""
+    united = pa.concat_tables(actions)
+    order = np.lexsort([united[name].to_numpy() for name in reversed(tables.KEY_COLUMNS)])
+    sorted_ = united.take(pa.array(order))
+    at = tables.ACTIONS.get_field_index("seq")
+    return sorted_.set_column(at, tables.ACTIONS.field(at), _ledger_seq(sorted_["bucket"]))
 
 
 @dataclass(frozen=True, slots=True)

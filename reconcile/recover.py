@@ -1,14 +1,18 @@
 """`recover`: inventories of bookies into a plan that brings the lost ledger metadata back.
 
-pass 1   every bucket range: which (E, W) the cluster's own ledgers show → the prior
-pass 2   every bucket range: reconstruct → diff against the store → actions and findings, written by the task
-driver   generators, LAYOUT, instance id, cookies; the manifest with the plan's hash
+pass 1   every bucket range: which (E, W) the cluster's own ledgers show → the prior; what was deleted on purpose
+pass 2   every bucket range: reconstruct → compare with the store and earlier catalogs → actions and findings
+driver   generators, LAYOUT, instance id, cookies, what stands beside the ledgers; the manifest with the plan's hash
+
+Where a catalog has ids of other scopes, a pass before these looks for ledgers that share the lower half of their ids.
+Without inventories the store and the earlier catalogs are compared, and nothing is proposed.
 """
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile import plan
+from reconcile import plan, threeway
 from reconcile.plan import Passwords, Phase, SystemWrite
 from reconcile.rules import diff
+from reconcile.rules.findings import Run
 from recovery.codecs import store
-from recovery.dataset import Dataset, Part, open_dataset, write_manifest, write_part
+from recovery.dataset import SPILL, Dataset, Part, open_dataset, write_manifest, write_part
 from recovery.errors import InputError
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
@@ -45,7 +50,7 @@ class Request:
     Attributes:
         inventories: inventory folders; each bookie once.
         live: catalog of the store that is to be repaired; None: plan for an empty one.
-        snapshots: catalogs whose (E, W, A) count in the prior.
+        snapshots: earlier catalogs: sides of the comparison; their (E, W, A) count in the prior.
         layout: of the target.
         root: ledgers root key of the target, for the manifest.
         passwords: candidates.
@@ -82,11 +87,13 @@ class _Job:
     bookies: pa.Table
     prior: Prior | None
     options: Options
+    evidence: threeway.Evidence
     run: str
     at: datetime
 
     def copies(self, buckets: range) -> pa.Table:
-        return pa.concat_tables([i.read("copies", buckets=buckets) for i in self.request.inventories])
+        parts = [i.read("copies", buckets=buckets) for i in self.request.inventories]
+        return pa.concat_tables([tables.COPIES.empty_table(), *parts])
 
     def shapes(self, buckets: range) -> dict[str, Any]:
         catalogs = [d for d in (self.request.live, *self.request.snapshots) if d is not None]
@@ -99,15 +106,27 @@ class _Job:
             counted = rows.group_by(names).aggregate([([], "count_all")])
             for row in counted.to_pylist():
                 quorums["/".join(str(row[name]) for name in names)] += row["count_all"]
-        return {"shapes": count_shapes(self.copies(buckets), self.bookies).to_json(), "quorums": quorums}
+        copies = self.copies(buckets)
+        return {
+            "shapes": count_shapes(copies, self.bookies).to_json(),
+            "quorums": quorums,
+            "deletions": self.evidence.deletions(copies, buckets),
+        }
+
+    def collide(self, part: range) -> dict[str, Any]:
+        """Write the ledgers of a range of lower halves that stand in several scopes."""
+        found = threeway.collisions([*self.request.inventories, *self.evidence.datasets], part)
+        name = f"collisions-{part.start:04d}"
+        return _part_json(write_part(Path(self.out), SPILL, name, [found], secret=True))
 
     def recover(self, buckets: range) -> dict[str, Any]:
         assert self.prior is not None  # noqa: S101 - pass 2 comes after pass 1
-        damage = pa.concat_tables([i.read("damage") for i in self.request.inventories])
-        rows = reconstruct(self.copies(buckets), self.bookies, damage, self.prior, self.options)
+        damage = pa.concat_tables([tables.DAMAGE.empty_table(), *(i.read("damage") for i in self.request.inventories)])
+        copies = self.copies(buckets)
+        rows = reconstruct(copies, self.bookies, damage, self.prior, self.options)
         rows = plan.wait_without_place(rows, self.request.layout)
-        live = self.request.live
-        stored = live.read("ledgers", buckets=buckets) if live else tables.CATALOG_LEDGERS.empty_table()
+        sides = threeway.settled(self.evidence, threeway.compared(self.evidence, rows, buckets))
+        rows, stored = sides.rows, sides.stored
         matched = diff.match(rows, stored)
         missing = rows.take(pa.array(matched.missing))
         held = missing.filter(pc.equal(missing["outcome"], "held"))
@@ -117,13 +136,31 @@ class _Job:
         kept = diff.still_held(stored)
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
-        found = plan.findings(diff.disagreements(rows, stored, matched), unsolved, run=self.run, at=self.at)
+        run = Run(self.run, self.at)
+        disagreements = diff.disagreements(rows, stored, matched)
+        if not self.evidence.looked_at:
+            disagreements = disagreements.filter(pc.not_equal(disagreements["category"], diff.Category.NOT_ON_BOOKIES))
+        found = pa.concat_tables(
+            [
+                plan.findings(disagreements, unsolved, run=self.run, at=self.at),
+                threeway.found(self.evidence, sides, copies, buckets, run),
+            ]
+        )
+        compared, looked_at = threeway.verdicts(self.evidence, sides, found)
+        left = threeway.left(sides, self.request.layout, self.request.passwords, actions)
+        if left:
+            actions = plan.in_order([actions, *left])
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         written = {
             table: _part_json(write_part(Path(self.out), table, name, [content], secret=True))
-            for table, content in (("actions", actions), ("findings", found), ("reconstruction", rows))
+            for table, content in (
+                ("actions", actions),
+                ("findings", found),
+                ("reconstruction", rows),
+                ("sides", compared),
+            )
         }
-        used = pa.concat_tables([rows.select(["scope", "ledger"]), stored.select(["scope", "ledger"])])
+        used = compared.select(["scope", "ledger"])
         return {
             "parts": written,
             "buckets": plan.bucket_hashes(actions),
@@ -137,9 +174,22 @@ class _Job:
             "reasons": _counted(held["reason"]),
             "formats": _counted(pc.cast(wanted["format"], pa.string())),
             "findings": _counted(found["category"]),
+            "proven": _counted(found.filter(self._is_proven(found))["category"]),
+            "looked_at": looked_at,
+            "relations": _counted(compared["relation"]),
+            "verdicts": _counted(compared["verdict"]),
+            "left": sum(part.num_rows for part in left),
             "short_max": _largest_short(used),
             "above_short": int(pc.sum(pc.greater_equal(_scope_0(used), store.FIRST_LONG_ID)).as_py() or 0),
         }
+
+    def _is_proven(self, found: pa.Table) -> pa.ChunkedArray:
+        """Say which findings are critical and were shown: absence counts only where every bookie was looked at."""
+        critical = pc.equal(found["severity"], "critical")
+        if self.evidence.everywhere:
+            return critical
+        of_absence = [str(diff.Category.ENTRIES_MISSING), str(diff.Category.NOT_ON_BOOKIES)]
+        return pc.and_not(critical, pc.is_in(found["category"], pa.array(of_absence)))
 
 
 def _part_json(part: Part) -> dict[str, Any]:
@@ -208,35 +258,60 @@ def recover(
         SparkError: Spark failed.
     """
     at = now()
-    bookies = pa.concat_tables([i.read("bookies") for i in request.inventories])
+    bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in request.inventories)])
     coverage = _coverage(request, bookies)
+    evidence = threeway.Evidence(
+        live=threeway.Earlier.of(request.live) if request.live else None,
+        earlier=threeway.newest_first(request.snapshots),
+        everywhere=not coverage["not_scanned"] and not coverage["not_complete"],
+        looked_at=bool(request.inventories),
+    )
     options = Options(passwords=request.passwords.values, unscanned_bookies=tuple(coverage["not_scanned"]))
-    job = _Job(request, str(out), bookies, None, options, at.isoformat(timespec="seconds"), at)
-    rows = sum(i.rows("copies") for i in request.inventories) + (request.live.rows("ledgers") if request.live else 0)
+    job = _Job(request, str(out), bookies, None, options, evidence, at.isoformat(timespec="seconds"), at)
+    rows = sum(i.rows("copies") for i in request.inventories)
+    rows += sum(one.dataset.rows(name) for one in evidence.catalogs for name in ("ledgers", "history"))
     ranges = bucket_ranges(rows, at_least=2 if rows > 10_000 else 1)
-    prior = _prior(job, spark, rows, ranges, coverage["not_scanned"], lambda done, of: progress(done, of, "shapes"))
-    job = _Job(request, str(out), bookies, prior, options, job.run, at)
+    job = replace(job, evidence=_with_collisions(job, spark, ranges, lambda done, of: progress(done, of, "scopes")))
+    job = _prepared(job, spark, rows, ranges, coverage["not_scanned"], lambda done, of: progress(done, of, "shapes"))
     answers = over_buckets(spark, job.recover, ranges, done=lambda done, of: progress(done, of, "ledgers"))
-    return _finish(request, out, job, answers, coverage)
+    try:
+        return _finish(request, out, job, answers, coverage)
+    finally:
+        shutil.rmtree(out / SPILL, ignore_errors=True)
 
 
-def _prior(
+def _with_collisions(
+    job: _Job, spark: "SparkSession", ranges: Sequence[range], done: Callable[[int, int], None]
+) -> threeway.Evidence:
+    """Find ledgers of several scopes with the same lower half; costs nothing where all are of scope 0."""
+    datasets = [*job.request.inventories, *job.evidence.datasets]
+    if not threeway.has_scopes(datasets):
+        return job.evidence
+    files = [answer["file"] for answer in over_buckets(spark, job.collide, ranges, done=done) if answer["rows"]]
+    return replace(job.evidence, collisions=tuple(f"{job.out}/{file}" for file in files))
+
+
+def _prepared(
     job: _Job,
     spark: "SparkSession",
     rows: int,
     ranges: Sequence[range],
     not_scanned: Sequence[str],
     done: Callable[[int, int], None],
-) -> Prior:
+) -> _Job:
+    """Return the job with what the first pass says: the prior, and whether deletions were wanted."""
     sampled = ranges if rows <= PRIOR_ROWS else ranges[:: -(-rows // PRIOR_ROWS)]
     shapes = ShapeCounts()
     quorums: Counter[tuple[int, int, int]] = Counter()
-    for answer in over_buckets(spark, job.shapes, sampled, done=done):
+    answers = over_buckets(spark, job.shapes, sampled, done=done)
+    for answer in answers:
         shapes += ShapeCounts.from_json(answer["shapes"])
         for text, count in answer["quorums"].items():
             ensemble, write, ack = (int(n) for n in text.split("/"))
             quorums[ensemble, write, ack] += count
-    return Prior.build(shapes, dict(quorums), job.request.default_quorum, unscanned=not_scanned)
+    prior = Prior.build(shapes, dict(quorums), job.request.default_quorum, unscanned=not_scanned)
+    evidence = job.evidence.with_deletions([answer["deletions"] for answer in answers])
+    return replace(job, prior=prior, evidence=evidence)
 
 
 def _coverage(request: Request, bookies: pa.Table) -> dict[str, Any]:
@@ -273,7 +348,19 @@ def _finish(
         sums.update({f"outcome {k}": v for k, v in answer["outcomes"].items()})
         sums.update({f"class {k}": v for k, v in answer["classes"].items()})
         sums.update({f"finding {k}": v for k, v in answer["findings"].items()})
-        names = ("ledgers", "present", "stored", "unheld", "still_held", "above_short")
+        sums.update({f"proven {k}": v for k, v in answer["proven"].items()})
+        sums.update({f"relation {k}": v for k, v in answer["relations"].items()})
+        sums.update({f"verdict {k}": v for k, v in answer["verdicts"].items()})
+        names = (
+            "ledgers",
+            "present",
+            "stored",
+            "unheld",
+            "still_held",
+            "above_short",
+            "looked_at",
+            "left",
+        )
         sums.update({name: answer[name] for name in names})
         reasons.update(answer["reasons"])
         hashes.update({int(bucket): value for bucket, value in answer["buckets"].items()})
@@ -283,14 +370,26 @@ def _finish(
     settled = sum(sums[f"outcome {name}"] for name in ("restored", "held", "accepted_loss", "deleted"))
     unsettled = sums["ledgers"] - sums["present"] - settled
     writes = _system_writes(request, job.bookies, short_max, with_cookies=unsettled == 0)
-    actions = plan.system_actions(writes)
+    actions = plan.system_actions(writes if request.inventories else ())
     hashes.update(plan.bucket_hashes(actions))
     split = sum(plan.phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
     first, last = actions.slice(0, split), actions.slice(split)
     parts: dict[str, list[Part]] = {
         name: [Part(**answer["parts"][name]) for answer in answers]
-        for name in ("actions", "findings", "reconstruction")
+        for name in ("actions", "findings", "reconstruction", "sides")
     }
+    beside = threeway.beside(
+        job.evidence,
+        job.bookies,
+        Run(job.run, job.at),
+        layout=request.layout,
+        largest=short_max,
+        raised=any(write.op == "raise" for write in writes) and bool(request.inventories),
+    )
+    parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
+    sums.update({f"finding {k}": v for k, v in _counted(beside["category"]).items()})
+    proven = beside.filter(pc.equal(beside["severity"], "critical"))["category"]
+    sums.update({f"proven {k}": v for k, v in _counted(proven).items()})
     parts["actions"].insert(0, write_part(out, "actions", "system-first", [first], secret=True))
     parts["actions"].append(write_part(out, "actions", "system-last", [last], secret=True))
     instances = sorted({i for i in job.bookies["instance_id"].to_pylist() if i is not None})
@@ -312,9 +411,15 @@ def _finish(
         "in_store": sums["stored"],
         "in_store_not_on_bookies": sums["unheld"],
         "held_in_store": sums["still_held"],
-        "disagreements": sum(v for k, v in sums.items() if k.startswith("finding "))
-        - sums[f"finding {diff.Category.HELD}"],
-        "critical": sum(sums[f"finding {category}"] for category in _proven(coverage)),
+        "disagreements": sum(_named(sums, "finding").values())
+        - sum(sums[f"finding {category}"] for category in (diff.Category.HELD, diff.Category.STALE_UR_MARK))
+        - beside.num_rows,
+        "critical": sum(_named(sums, "proven").values()),
+        "looked_at": sums["looked_at"],
+        **{name: sums[f"verdict {name}"] for name in ("clean", "skipped", "undecided")},
+        "with_findings": sum(v for k, v in _named(sums, "verdict").items() if k in set(diff.Category)),
+        "findings": sum(_named(sums, "finding").values()),
+        "left_alone": sums["left"],
         "actions": sum(p.rows for p in parts["actions"]),
         "ids_above_short_generator": sums["above_short"],
     }
@@ -329,18 +434,18 @@ def _finish(
             "hash": plan.plan_hash(binding, hashes),
             "counts": counts,
             "reasons": dict(reasons),
+            "sides": _named(sums, "relation"),
+            "found": _named(sums, "finding"),
+            "mass_deletion": job.evidence.mass_deletion,
             "prior": [asdict(shape) for shape in job.prior.hypotheses] if job.prior else [],
         },
     )
     return Recovered(manifest, counts, dict(reasons), coverage)
 
 
-def _proven(coverage: Mapping[str, Any]) -> list[diff.Category]:
-    """Return the critical disagreements that were shown: absence counts only where every bookie was looked at."""
-    everywhere = not coverage["not_scanned"] and not coverage["not_complete"]
-    of_absence = (diff.Category.ENTRIES_MISSING, diff.Category.NOT_ON_BOOKIES)
-    critical = [category for category, severity in diff.SEVERITIES.items() if severity == "critical"]
-    return [category for category in critical if everywhere or category not in of_absence]
+def _named(sums: Mapping[str, int], kind: str) -> dict[str, int]:
+    """Return the sums of one kind by their names."""
+    return {k.removeprefix(f"{kind} "): v for k, v in sorted(sums.items()) if k.startswith(f"{kind} ")}
 
 
 def _system_writes(request: Request, bookies: pa.Table, short_max: int, *, with_cookies: bool) -> list[SystemWrite]:

@@ -46,7 +46,9 @@ MANIFEST: Final = "manifest.json"
 REPORT: Final = "report.html"
 """Page for people; beside the dataset, not of it."""
 
-_SPILL: Final = ".spill"
+SPILL: Final = ".spill"
+"""Folder of what a dataset needs while it is made."""
+
 _ROW_GROUP: Final = 16_384
 _ROW_GROUP_BYTES: Final = 64 << 20
 _SPILL_BYTES: Final = 192 << 20
@@ -198,7 +200,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
     try:
         folder.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
-        ours = {*tables.KINDS[kind], _SPILL, f"{MANIFEST}.tmp", REPORT, *(["store"] if kind == "plan" else [])}
+        ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *(["store"] if kind == "plan" else [])}
         foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
         if foreign:
             raise DatasetError(str(folder), f"holds other files ({foreign[0]}, …)", "name an empty or a new folder")
@@ -236,7 +238,7 @@ class DatasetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._path / _SPILL, ignore_errors=True)
+        shutil.rmtree(self._path / SPILL, ignore_errors=True)
 
     def append(self, name: str, rows: pa.Table) -> None:
         """Take rows of a table; their columns must be the schema's, by name and type."""
@@ -252,8 +254,8 @@ class DatasetWriter:
 
     def _spill(self, name: str) -> None:
         run = f"{name}-{len(self._runs[name]):05d}"
-        write_part(self._path, _SPILL, run, [self._buffered(name)], secret=self._secret)
-        self._runs[name].append(self._path / _SPILL / f"{run}.parquet")
+        write_part(self._path, SPILL, run, [self._buffered(name)], secret=self._secret)
+        self._runs[name].append(self._path / SPILL / f"{run}.parquet")
         self._buffers[name] = []
         self._bytes[name] = self._waiting[name] = 0
 
@@ -287,7 +289,7 @@ class DatasetWriter:
             name: [write_part(self._path, name, "part-00000", self._merged(name), secret=self._secret)]
             for name in self._buffers
         }
-        shutil.rmtree(self._path / _SPILL, ignore_errors=True)
+        shutil.rmtree(self._path / SPILL, ignore_errors=True)
         return write_manifest(
             self._path,
             self._kind,
@@ -349,6 +351,24 @@ class Dataset:
         except (OSError, pa.ArrowException) as error:
             raise self._broken(name, str(error).splitlines()[0]) from error
         return found
+
+    def bounds(self, name: str, column: str) -> tuple[Any, Any] | None:
+        """Return the smallest and the largest value of a column, as the files say without being read; None: no rows.
+
+        Raises:
+            DatasetError: a file is gone or damaged.
+        """
+        files = [part.file for part in self.parts(name) if part.rows]
+        found = []
+        try:
+            for fragment in self._scan(name, files).get_fragments() if files else ():
+                leaves = [leaf.path for leaf in fragment.metadata.schema]
+                for group in range(fragment.metadata.num_row_groups):
+                    said = fragment.metadata.row_group(group).column(leaves.index(column)).statistics
+                    found.append((said.min, said.max))
+        except (OSError, pa.ArrowException) as error:
+            raise self._broken(name, str(error).splitlines()[0]) from error
+        return (min(low for low, _ in found), max(high for _, high in found)) if found else None
 
     def batches(self, name: str) -> Iterator[pa.Table]:
         """Yield a table in its order, a row group or so at a time.

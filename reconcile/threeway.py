@@ -1,0 +1,418 @@
+"""The comparison of `recover`: what bookies show, what the store holds, what it held earlier; a bucket range at a time.
+
+    step       does
+    Evidence   the catalogs of both sides, and what is known of all ranges before the first is compared
+    compared   one join of reconstruction, store, earlier and history
+    settled    ledgers that somebody deleted are not restored; colliding ones are held
+    found      findings of ledgers, and one word for each ledger: the categories add up to what was looked at
+    left       for what is not written by itself, the records that a person can choose
+
+Everything but `Evidence.prepared` is a pure function of its bucket range.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reconcile import plan
+from reconcile.plan import Passwords
+from reconcile.rules import findings as table
+from reconcile.rules import nodes, sides
+from reconcile.rules.diff import SEVERITIES, Category
+from reconcile.rules.findings import Run, Said
+from reconcile.rules.sides import Compared, Relation
+from recovery.codecs.keys import marked
+from recovery.codecs.ledger_metadata import decode_columns
+from recovery.codecs.store import Layout
+from recovery.dataset import Dataset, sort_by_key
+from recovery.infer.refusal import Refusal
+from recovery.model import tables
+from recovery.model.ids import buckets as buckets_of
+
+FEW_DELETIONS: Final = 10
+"""Deleted ledgers that bookies still have, of a cluster of any size, that are taken for what somebody wanted."""
+SHARE_OF_DELETIONS: Final = 0.01
+"""More of the ledgers on bookies than this are a catastrophe until a person says that they are not."""
+
+_MASK: Final = (1 << 64) - 1
+_LISTED: Final = 12
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """One earlier catalog, and when it was taken."""
+
+    dataset: Dataset
+    source: str
+    txn: int | None
+    at: float
+    ledgers: int
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "Earlier":
+        """Read what a catalog says of itself."""
+        rows = dataset.read("sources").to_pylist()
+        row: Mapping[str, Any] = rows[0] if rows else {}
+        at = row["at"].timestamp() if row.get("at") else 0.0
+        return cls(dataset, str(row.get("uri") or dataset.path), row.get("txn"), at, dataset.rows("ledgers"))
+
+
+def newest_first(catalogs: Sequence[Dataset]) -> tuple[Earlier, ...]:
+    """Return catalogs by the time that they show, the newest first."""
+    return tuple(sorted(map(Earlier.of, catalogs), key=lambda one: (-one.at, -(one.txn or 0))))
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the bookies are compared with; small, and picklable.
+
+    Attributes:
+        live: the store's catalog.
+        earlier: the newest first.
+        everywhere: every bookie was looked at, completely.
+        looked_at: at least one bookie was.
+        mass_deletion: more was deleted than somebody may have wanted.
+        collisions: files of key columns of ledgers whose lower halves stand in several scopes.
+    """
+
+    live: Earlier | None
+    earlier: tuple[Earlier, ...]
+    everywhere: bool
+    looked_at: bool
+    mass_deletion: bool = False
+    collisions: tuple[str, ...] = ()
+
+    @property
+    def catalogs(self) -> tuple[Earlier, ...]:
+        """All, the store's first."""
+        return (*([self.live] if self.live else []), *self.earlier)
+
+    @property
+    def datasets(self) -> tuple[Dataset, ...]:
+        """The same, as datasets."""
+        return tuple(one.dataset for one in self.catalogs)
+
+    def stored(self, buckets: range) -> pa.Table:
+        """Return the store's records."""
+        return self.live.dataset.read("ledgers", buckets=buckets) if self.live else tables.CATALOG_LEDGERS.empty_table()
+
+    def history(self, buckets: range) -> pa.Table:
+        """Return what happened to records, as far as any catalog remembers."""
+        parts = [one.dataset.read("history", buckets=buckets) for one in self.catalogs]
+        return pa.concat_tables([tables.CATALOG_HISTORY.empty_table(), *parts])
+
+    def deletions(self, copies: pa.Table, buckets: range) -> dict[str, int]:
+        """Count, of the ledgers on bookies, those that history shows as deleted and the store lacks."""
+        if not any(one.dataset.rows("history") for one in self.catalogs):
+            return {"on_bookies": 0, "deleted": 0}
+        keys = list(tables.KEY_COLUMNS)
+        on = copies.select(keys).group_by(keys).aggregate([])
+        stored = self.stored(buckets).select(keys)
+        gone = sides.deletions(self.history(buckets)).select(keys)
+        held, now, deleted = sides.unite([on, stored, gone]).rows
+        lost = (held != sides.ABSENT) & (deleted != sides.ABSENT) & (now == sides.ABSENT)
+        return {"on_bookies": on.num_rows, "deleted": int(lost.sum())}
+
+    def with_deletions(self, counted: Sequence[Mapping[str, int]]) -> "Evidence":
+        """Decide from all ranges' counts whether deletions are believed to have been wanted."""
+        on, deleted = (sum(one[name] for one in counted) for name in ("on_bookies", "deleted"))
+        many = deleted > max(FEW_DELETIONS, SHARE_OF_DELETIONS * on)
+        emptied = any(one.dataset.rows("history") and not one.ledgers for one in self.catalogs)
+        return replace(self, mass_deletion=bool(deleted and (many or emptied)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """One bucket range, compared.
+
+    Attributes:
+        rows: RECONSTRUCTION.
+        shown: the same, before `settled`.
+        stored: CATALOG_LEDGERS of the store.
+        earlier: CATALOG_LEDGERS of earlier.
+        history: CATALOG_HISTORY.
+        compared: their join.
+        collided: which rows of the join collide with another scope's ledger.
+    """
+
+    rows: pa.Table
+    shown: pa.Table
+    stored: pa.Table
+    earlier: pa.Table
+    history: pa.Table
+    compared: Compared
+    collided: Mask
+
+
+def compared(evidence: Evidence, rows: pa.Table, buckets: range) -> Range:
+    """Join one bucket range of all sides."""
+    stored, history = evidence.stored(buckets), evidence.history(buckets)
+    earlier, seen = sides.newest([(one.dataset.read("ledgers", buckets=buckets), one.txn) for one in evidence.earlier])
+    found = sides.compare(rows, stored, earlier, seen, history, has_earlier=bool(evidence.earlier))
+    collided = np.zeros(found.sides.num_rows, np.bool_)
+    if evidence.collisions:
+        wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
+        listed = pa.concat_tables([pq.read_table(path, filters=wanted) for path in evidence.collisions])
+        _, at = sides.unite([found.sides, listed]).rows
+        collided = at != sides.ABSENT
+    return Range(rows, rows, stored, earlier, history, found, collided)
+
+
+def settled(evidence: Evidence, one: Range) -> Range:
+    """Return the range with what somebody deleted not restored, and what collides held."""
+    on = one.compared.held != sides.ABSENT
+    deleted = np.zeros(len(on), np.bool_)
+    deleted[one.compared.where(Relation.DELETED)] = True
+    rows = one.rows
+    if evidence.mass_deletion:
+        rows = _ended(rows, one.compared.held[deleted & on], "held", Refusal.MASS_DELETION)
+    else:
+        rows = _ended(rows, one.compared.held[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
+    rows = _ended(rows, one.compared.held[one.collided & on], "held", Refusal.SCOPE_COLLISION)
+    return replace(one, rows=rows)
+
+
+def _ended(rows: pa.Table, which: npt.NDArray[np.int64], outcome: str, reason: Refusal) -> pa.Table:
+    """Let rows end otherwise; what waits for a person goes on waiting."""
+    if not len(which):
+        return rows
+    chosen = np.zeros(rows.num_rows, np.bool_)
+    chosen[which] = True
+    chosen &= pc.not_equal(rows["outcome"], "waiting").to_numpy()
+    for name, said in (("outcome", outcome), ("reason", str(reason))):
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(pa.array(chosen), said, rows[name]))
+    return rows
+
+
+def found(evidence: Evidence, one: Range, copies: pa.Table, buckets: range, run: Run) -> pa.Table:
+    """Return the findings that the comparison of the three sides gives."""
+    parts = [
+        tables.FINDINGS.empty_table(),
+        _deleted(evidence, one, copies, run),
+        _stale_marks(evidence, one, buckets, run),
+    ]
+    store = evidence.live.source if evidence.live else ""
+    before = ", ".join(side.source for side in evidence.earlier)
+    for relation, category in ((Relation.REUSED, Category.ID_REUSE), (Relation.WENT_BACK, Category.STORE_WENT_BACK)):
+        at = one.compared.where(relation)
+        ours, theirs = _take(one.stored, one.compared.stored[at]), _take(one.earlier, one.compared.earlier[at])
+        said = [
+            Said(side, name, _shown(rows, name), source)
+            for name in ("state", "last_entry", "digest", "ctime", "password_hash")
+            for side, rows, source in (("store", ours, store), ("earlier", theirs, before))
+        ]
+        parts.append(table.of_ledgers(category, _take(one.compared.sides, at), said, run, subject="record"))
+    if evidence.everywhere and evidence.looked_at:
+        at = one.compared.where(Relation.EARLIER_ONLY)
+        rows = _take(one.earlier, one.compared.earlier[at])
+        kept = pc.fill_null(pc.and_(pc.equal(rows["state"], "CLOSED"), pc.greater_equal(rows["last_entry"], 0)), False)  # noqa: FBT003
+        rows = rows.filter(kept)
+        said = [Said("earlier", "last_entry", rows["last_entry"], before), Said("bookies", "last_entry", "nothing")]
+        parts.append(table.of_ledgers(Category.ONLY_IN_EARLIER, rows, said, run, subject="last_entry"))
+    keys = _take(one.compared.sides, np.flatnonzero(one.collided))
+    presence = [
+        Said(side, "record", pc.cast(keys[name], pa.string()), source)
+        for side, name, source in (
+            ("bookies", "on_bookies", "recover"),
+            ("store", "in_store", store),
+            ("earlier", "in_earlier", before),
+        )
+    ]
+    parts.append(table.of_ledgers(Category.SCOPE_COLLISION, keys, presence, run, subject="lower half"))
+    return pa.concat_tables(parts)
+
+
+def _deleted(evidence: Evidence, one: Range, copies: pa.Table, run: Run) -> pa.Table:
+    at = one.compared.where(Relation.DELETED)
+    keys = _take(one.compared.sides, at)
+    on = keys["on_bookies"]
+    quiet = pa.scalar("info" if evidence.everywhere and evidence.looked_at else SEVERITIES[Category.DELETED_OUTSIDE])
+    source = ", ".join(one.source for one in evidence.catalogs if one.dataset.rows("history"))
+    session = pa.array(
+        [None if s is None else f"{s & _MASK:#x}" for s in keys["deleted_session"].to_pylist()], pa.string()
+    )
+    txn = pa.array([f"{t} ({t & _MASK:#x})" for t in keys["deleted_txn"].to_pylist()], pa.string())
+    said = [
+        Said("history", "deleted in transaction", txn, source),
+        Said("history", "deleted by session", session, source),
+        Said("history", "deleted at", keys["deleted_at"], source),
+        Said("bookies", "have it", pc.if_else(on, "yes", "no")),
+    ]
+    return table.of_ledgers(
+        Category.DELETED_OUTSIDE,
+        keys,
+        said,
+        run,
+        subject="deletion",
+        severity=pc.if_else(on, SEVERITIES[Category.DELETED_OUTSIDE], quiet),
+        bookies=_to_index(keys, copies),
+        unknowns=["whether it was wanted"],
+    )
+
+
+def _to_index(keys: pa.Table, copies: pa.Table) -> pa.Array:
+    """Return, for each ledger, the bookies that have it in entry logs alone: their indexes dropped it."""
+    lists: list[list[str]] = [[] for _ in range(keys.num_rows)]
+    if keys.num_rows and copies.num_rows:
+        names = ["scope", "ledger"]
+        numbered = keys.select(names).append_column("at", pa.array(np.arange(keys.num_rows)))
+        mine = copies.select([*names, "bookie", "source"]).join(numbered, names, join_type="inner")
+        indexed = mine.filter(pc.equal(mine["source"], "index")).select(["at", "bookie"])
+        logged = mine.filter(pc.equal(mine["source"], "log")).select(["at", "bookie"])
+        alone = logged.join(indexed, ["at", "bookie"], join_type="left anti").group_by(["at", "bookie"]).aggregate([])
+        for row in alone.sort_by([("at", "ascending"), ("bookie", "ascending")]).to_pylist():
+            lists[row["at"]].append(row["bookie"])
+    return pa.array(lists, pa.list_(pa.string()))
+
+
+def _stale_marks(evidence: Evidence, one: Range, buckets: range, run: Run) -> pa.Table:
+    if evidence.live is None:
+        return tables.FINDINGS.empty_table()
+    rows = evidence.live.dataset.read("nodes", columns=["path", "kind"])
+    paths = rows["path"].filter(pc.equal(rows["kind"], "mark")).combine_chunks()
+    marks = marked(paths)
+    bucket = buckets_of(marks.scope, marks.ledger)
+    mine = (bucket >= buckets.start) & (bucket < buckets.stop)
+    keys = pa.table({"bucket": bucket[mine], "scope": marks.scope[mine], "ledger": marks.ledger[mine]})
+    keys = keys.append_column("path", paths.take(pa.array(marks.rows[mine])))
+    ours, stored = sides.unite([keys, one.stored]).rows
+    stale = np.sort(ours[(ours != sides.ABSENT) & (stored == sides.ABSENT)])
+    keys = keys.take(pa.array(stale))
+    said = [
+        Said("store", "mark", keys["path"], evidence.live.source),
+        Said("store", "record", "none", evidence.live.source),
+    ]
+    return table.of_ledgers(Category.STALE_UR_MARK, keys, said, run, subject="mark")
+
+
+def verdicts(evidence: Evidence, one: Range, findings: pa.Table) -> tuple[pa.Table, int]:
+    """Return SIDES, and how many ledgers were looked at: counted from the sides themselves, not from their join."""
+    keys = ["scope", "ledger"]
+    parts = [one.rows, one.stored, one.earlier, sides.deletions(one.history)]
+    looked_at = pa.concat_tables([part.select(keys) for part in parts]).group_by(keys).aggregate([]).num_rows
+    relation = one.compared.sides["relation"]
+    now = one.compared.stored
+    skipped = np.zeros(len(now), np.bool_)
+    open_now = pc.fill_null(pc.not_equal(one.stored["state"], "CLOSED"), True).to_numpy()  # noqa: FBT003
+    skipped[now != sides.ABSENT] = open_now[now[now != sides.ABSENT]]
+    unseen = not (evidence.everywhere and evidence.looked_at)
+    undecided = pc.equal(relation, str(Relation.EARLIER_ONLY)).to_numpy() & unseen
+    words = table.verdicts(one.compared.sides, findings, skipped, undecided)
+    return one.compared.sides.append_column("verdict", words), int(looked_at)
+
+
+def left(one: Range, layout: Layout, passwords: Passwords, written: pa.Table) -> list[pa.Table]:
+    """Return actions that write nothing unless a person chooses: for what was deleted, and for what cannot be read.
+
+    Args:
+        one: the range, settled.
+        layout: of the target.
+        passwords: as of the plan.
+        written: ACTIONS that the plan proposes anyway; a ledger among them has no second action.
+    """
+    keys = list(tables.KEY_COLUMNS)
+    actions = []
+    for relation in (Relation.DELETED, Relation.UNPARSABLE):
+        at = one.compared.where(relation)
+        ours, taken = sides.unite([_take(one.compared.sides, at).select(keys), written.select(keys)]).rows
+        at = at[np.sort(ours[(ours != sides.ABSENT) & (taken == sides.ABSENT)])]
+        if not len(at):
+            continue
+        records = sides.last_records(one.compared, one.earlier, one.history, at)
+        raw = pc.if_else(pc.is_null(records["error"]), records["raw"], pa.scalar(None, pa.binary())).combine_chunks()
+        shown = _shown_records(one, layout, passwords, at)
+        readings = [
+            ("restore", raw, plan.reads_as(records)),
+            ("from bookies", shown, plan.reads_as(decode_columns(shown))),
+        ]
+        instead = None
+        if relation is Relation.UNPARSABLE:
+            instead = _take(one.stored, one.compared.stored[at]).select(["version", "raw"])
+        choices = plan.alternatives(len(at), readings)
+        actions.append(plan.left_alone(_take(one.compared.sides, at), layout, choices, instead=instead))
+    return actions
+
+
+def _shown_records(one: Range, layout: Layout, passwords: Passwords, at: npt.NDArray[np.int64]) -> pa.Array:
+    """Return, of rows of the join, the record that bookies show; null where they do not settle one."""
+    held = one.compared.held[at]
+    rows = one.shown.take(pa.array(held[held != sides.ABSENT]))
+    restored = pc.equal(rows["outcome"], "restored").to_numpy()
+    made = plan.ledger_actions(rows.filter(pa.array(restored)), layout, passwords, b"")["value"].combine_chunks()
+    place = np.full(len(at), sides.ABSENT)
+    place[np.flatnonzero(held != sides.ABSENT)[restored]] = np.arange(len(made))
+    return made.take(pa.array(place, mask=place == sides.ABSENT))
+
+
+def has_scopes(datasets: Sequence[Dataset]) -> bool:
+    """Say whether any ledger is of another scope than 0, from what files say of themselves: no row is read."""
+    return any(dataset.bounds(name, "scope") not in (None, (0, 0)) for dataset in datasets for name in _keyed(dataset))
+
+
+def _keyed(dataset: Dataset) -> Sequence[str]:
+    return ["copies"] if dataset.kind == "inventory" else ["ledgers", "history"]
+
+
+def collisions(datasets: Sequence[Dataset], part: range) -> pa.Table:
+    """Return the key columns of ledgers that share the lower half of their ids with one of another scope.
+
+    Args:
+        datasets: inventories and catalogs.
+        part: the buckets of scope 0 that the lower halves fall into: each half is of one part, whatever its scope.
+    """
+    keys = list(tables.KEY_COLUMNS)
+    found = [pa.schema(tables.KEY).empty_table()]
+    for dataset in datasets:
+        for name in _keyed(dataset):
+            for batch in dataset.batches(name):
+                ledger = batch["ledger"].to_numpy()
+                half = buckets_of(np.zeros_like(ledger), ledger)
+                mine = batch.select(keys).filter(pa.array((half >= part.start) & (half < part.stop)))
+                found.append(mine.group_by(keys).aggregate([]).select(keys).cast(found[0].schema))
+    rows = pa.concat_tables(found).group_by(keys).aggregate([])
+    several = rows.group_by("ledger").aggregate([([], "count_all")])
+    several = several.filter(pc.greater(several["count_all"], 1))["ledger"]
+    return sort_by_key(
+        rows.filter(pc.is_in(rows["ledger"], several.combine_chunks())).select(keys).cast(found[0].schema)
+    )
+
+
+def beside(evidence: Evidence, bookies: pa.Table, run: Run, *, layout: Layout, largest: int, raised: bool) -> pa.Table:
+    """Return the findings of what stands beside the ledgers: cookies, sessions, generators, layout, instance id."""
+    if evidence.live is None:
+        return tables.FINDINGS.empty_table()
+
+    def side(name: str, one: Earlier) -> nodes.Side:
+        rows = one.dataset.read("nodes")
+        complete = bool(one.dataset.manifest["coverage"].get("complete"))
+        return nodes.Side.of(name, one.source, rows, one.ledgers, complete=complete)
+
+    facts = bookies.select(["bookie", "cookie", "instance_id"]).to_pylist()
+    about = nodes.Bookies(
+        {row["bookie"]: row["cookie"] for row in facts},
+        sorted({row["instance_id"] for row in facts if row["instance_id"] is not None}),
+    )
+    earlier = side("earlier", evidence.earlier[0]) if evidence.earlier else None
+    rows = nodes.findings(side("store", evidence.live), earlier, about, layout=layout, largest=largest, raised=raised)
+    return table.of_subjects(list(rows), run)
+
+
+def _take(rows: pa.Table, at: npt.NDArray[np.int64]) -> pa.Table:
+    return rows.take(pa.array(at))
+
+
+def _shown(rows: pa.Table, name: str) -> Any:  # noqa: ANN401 - an Arrow column
+    if name != "password_hash":
+        return rows[name]
+    return pa.array(
+        [None if one is None else f"key {one.hex()[:_LISTED]}…" for one in rows[name].to_pylist()], pa.string()
+    )
