@@ -31,6 +31,7 @@ class _Node:
     acl_version: int = 0
     owner: int = 0
     children_created: int = 0
+    children_txn: int = 0
     children: set[str] = field(default_factory=set)
 
 
@@ -78,6 +79,7 @@ class MemoryStore:
                 changed_ms=node.changed_ms,
                 owner=node.owner,
                 children_created=node.children_created,
+                children_txn=node.children_txn,
                 acl=node.acl,
             )
 
@@ -131,6 +133,15 @@ class MemoryStore:
             node = self._nodes.get(key)
             return None if node is None else Rights(node.acl, node.acl_version)
 
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
+        for key in keys:
+            yield key, self.get_acl(key)
+
+    def latest_txn(self) -> int:
+        with self._lock:
+            self._demand_open()
+            return self._txn
+
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
         parse_rights(acl)
         with self._lock:
@@ -176,6 +187,7 @@ class MemoryStore:
                 raise NotEmptyError(change.key)
             parent, name = _split(change.key)
             self._nodes[parent].children.discard(name)
+            self._nodes[parent].children_txn = self._txn
             del self._nodes[change.key]
             return -1
         node.value = bytes(change.value)
@@ -190,6 +202,7 @@ class MemoryStore:
         self._nodes[key] = _Node(bytes(value), acl or WORLD, self._txn, self._txn, now, now)
         self._nodes[parent].children.add(name)
         self._nodes[parent].children_created += 1
+        self._nodes[parent].children_txn = self._txn
 
     def _snapshot(self, changes: Sequence[Write]) -> dict[str, _Node | None]:
         touched = {change.key for change in changes} | {_split(change.key)[0] for change in changes}

@@ -6,7 +6,7 @@ are tests: `backends.testing.contracts.MetadataStoreContract` runs against every
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ KEYS: Final = pa.schema(
         pa.field("children_created", pa.int64()),
     ]
 )
-"""Keys of a store as a table; the columns are those of `Versioned`."""
+"""Keys of a store as a table; the columns are those of `Versioned` without `children_txn`."""
 
 CHANGES: Final = pa.schema(
     [
@@ -84,6 +84,7 @@ class Versioned:
     changed_ms: int | None = None
     owner: int = 0
     children_created: int | None = None
+    children_txn: int | None = None
     acl: str | None = None
 
 
@@ -98,6 +99,22 @@ class Rights:
 
     acl: str
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files for TLS, in PEM.
+
+    Attributes:
+        ca: certificates that sign the servers'; None: those that the system trusts.
+        cert, key: the client's own; both or none.
+        key_password: of the key, where it is encrypted.
+    """
+
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +247,19 @@ class ScannableStore(MetadataStore, Protocol):
 
         Nothing says that it is everything: a store forgets (`Point.notes` says from where on it remembers).
         """
+        ...
+
+
+@runtime_checkable
+class LiveStore(MetadataStore, Protocol):
+    """A store that is read while it changes, that numbers its changes, and whose keys have rights."""
+
+    def latest_txn(self) -> int:
+        """Return the number of the last transaction; what ended before this call is in every read after it."""
+        ...
+
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
+        """Yield the rights of keys in the given order, many in flight; None for an absent one."""
         ...
 
 

@@ -22,13 +22,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 from urllib.parse import parse_qsl, unquote
 
 import pyarrow as pa
 
 from backends.errors import ReadOnlyStoreError, UnsupportedStoreError
-from backends.protocols import ControlledStore, MetadataStore, Point, Rights, ScannableStore, Versioned, Write
+from backends.protocols import (
+    MetadataStore,
+    Point,
+    Rights,
+    ScannableStore,
+    Tls,
+    Versioned,
+    Write,
+)
 
 _LAYOUTS: Final = {
     "zk": None,
@@ -104,10 +112,35 @@ class OpenStore:
         self.store.close()
 
 
+class StoreReader(Protocol):
+    """What can be read of a store, as `backends.protocols.MetadataStore` has it; it need not have a writing method."""
+
+    @property
+    def uri(self) -> str:
+        """The address, without secrets."""
+        ...
+
+    def get(self, key: str) -> Versioned | None:
+        """Return one key."""
+        ...
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        """Yield keys in the given order."""
+        ...
+
+    def children(self, key: str) -> list[str] | None:
+        """Return the names directly below a key."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
 class ReadOnlyStore:
     """A store without its writes: each raises `ReadOnlyStoreError`."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: StoreReader) -> None:
         self._store = store
 
     @property
@@ -133,15 +166,37 @@ class ReadOnlyStore:
         self._store.close()
 
 
-class ReadOnlyControlledStore(ReadOnlyStore):
-    """The same for a store with rights: they can be read."""
+class ControlledReader(StoreReader, Protocol):
+    """What can be read of a live store with rights."""
 
-    def __init__(self, store: ControlledStore) -> None:
+    def latest_txn(self) -> int:
+        """As `LiveStore`."""
+        ...
+
+    def get_acl(self, key: str) -> Rights | None:
+        """As `backends.protocols.AccessControl`."""
+        ...
+
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
+        """As `LiveStore`."""
+        ...
+
+
+class ReadOnlyControlledStore(ReadOnlyStore):
+    """The same for a live store with rights: they can be read."""
+
+    def __init__(self, store: ControlledReader) -> None:
         super().__init__(store)
         self._controlled = store
 
+    def latest_txn(self) -> int:
+        return self._controlled.latest_txn()
+
     def get_acl(self, key: str) -> Rights | None:
         return self._controlled.get_acl(key)
+
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
+        return self._controlled.get_acls(keys)
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
         raise ReadOnlyStoreError(self.uri, f"the rights of {key} in version {expected} were to become {acl}")
@@ -252,6 +307,9 @@ def open_store(
     writable: bool = False,
     at: str | None = None,
     auth: tuple[str, str] | None = None,
+    sasl: tuple[str, str] | None = None,
+    tls: Tls | None = None,
+    ops_s: float | None = None,
     session_s: float = 30.0,
     patience_s: float = 60.0,
 ) -> OpenStore:
@@ -262,6 +320,9 @@ def open_store(
         writable: whether writes pass.
         at: the point in time to be shown: a transaction number, or an ISO 8601 time; None: the latest.
         auth: user and password; of ZooKeeper's digest scheme.
+        sasl: user and password for a ZooKeeper's SASL, DIGEST-MD5.
+        tls: None: a live store is spoken to without encryption.
+        ops_s: reads of a live ZooKeeper a second, at most; None: no limit.
         session_s: the longest wait for one answer.
         patience_s: how long connecting, and any read, is tried again.
 
@@ -278,10 +339,13 @@ def open_store(
         raise UnsupportedStoreError(
             uri, "a live ZooKeeper shows only the present; its files show the past (zkfiles://)"
         )
-    from backends.zookeeper import ZooKeeperStore  # noqa: PLC0415 - its client, only where one is wanted
+    # Its client, only where one is wanted.
+    from backends.zookeeper import ZooKeeperReader, ZooKeeperStore  # noqa: PLC0415
 
-    store = ZooKeeperStore(address.hosts, auth=auth, session_s=session_s, patience_s=patience_s)
-    return OpenStore(store if writable else ReadOnlyControlledStore(store), address.root, address.layout_hint, uri)
+    kind = ZooKeeperStore if writable else ZooKeeperReader
+    store = kind(address.hosts, auth=auth, sasl=sasl, tls=tls, ops_s=ops_s, session_s=session_s, patience_s=patience_s)
+    shown = store if isinstance(store, ZooKeeperStore) else ReadOnlyControlledStore(store)
+    return OpenStore(shown, address.root, address.layout_hint, uri)
 
 
 def _open_zk_files(address: StoreAddress, *, writable: bool, at: str | None) -> OpenStore:
@@ -293,7 +357,7 @@ def _open_zk_files(address: StoreAddress, *, writable: bool, at: str | None) -> 
         point = None if at is None else parse_at(at)
     except ValueError as error:
         raise UnsupportedStoreError(address.uri, str(error)) from error
-    store = ZooKeeperFiles(Path(address.hosts), at=point, uri=address.uri)
+    store = ZooKeeperFiles(Path(address.hosts), at=point)
     return OpenStore(store, address.root, address.layout_hint, address.uri)
 
 

@@ -3,8 +3,13 @@
     promise of `MetadataStore`   here
     version                      the node's data version: 0 after create, +1 a change
     children_created             (cversion + children) / 2: the counter behind sequential names, never lowered
+    children_txn                 pzxid: the transaction that last created or removed a child
     transaction                  multi
     acl                          scheme:id:perms of every entry, in the server's order
+    latest_txn                   zxid of the answer to a sync
+
+A `ZooKeeperReader` has no writing method, and its client refuses every request that is none of the reading ones, at the
+one place that all of them pass.
 
 Source: bookkeeper-metadata §2.4 and §2.6; Apache ZooKeeper 3.9, Stat and multi.
 """
@@ -22,7 +27,7 @@ from kazoo import exceptions as zk
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import stat_struct
-from kazoo.protocol.states import ZnodeStat
+from kazoo.protocol.states import KeeperState, ZnodeStat
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id, make_digest_acl_credential
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
@@ -30,11 +35,14 @@ from backends.errors import (
     AccessDeniedError,
     NotEmptyError,
     OutcomeUnknownError,
+    ReadOnlyStoreError,
     TooLargeError,
     UnavailableError,
     VersionConflictError,
 )
-from backends.protocols import Rights, Versioned, Write, parents, parse_rights
+from backends.pace import Pace
+from backends.protocols import Rights, Tls, Versioned, Write, parents, parse_rights
+from backends.zookeeper_rights import RightsStream
 
 T = TypeVar("T")
 
@@ -42,6 +50,8 @@ _READS: Final = 100
 """Keys that are read by one request: five times faster than one each."""
 _READS_IN_FLIGHT: Final = 10
 """Enough to hide a round trip of some ms, few enough for the server's request queue."""
+_RIGHTS: Final = 500
+"""Requests for rights that are sent at once; two such lots are in flight."""
 _PAIRS: Final = 500
 """Children created and deleted in one transaction to raise a counter: some 60 kB of the 1 MB that a server takes."""
 _RAISES_IN_FLIGHT: Final = 8
@@ -68,6 +78,11 @@ _LOST: Final = (
 )
 _REFUSED: Final = (zk.NoAuthError, zk.AuthFailedError, zk.InvalidACLError, zk.SessionClosedRequireSaslError)
 _ROLLED_BACK: Final = (zk.RolledBackError, zk.RuntimeInconsistency)
+
+_MULTI_READ: Final = 22
+_READING: Final = frozenset({3, 4, 6, 8, 9, 12, _MULTI_READ, 100})
+"""Kinds of requests that change nothing: exists, value, rights, names (twice), sync, many values; and who one is."""
+_NO_NODE: Final = -101
 
 _HEADER: Final = struct.Struct(">iBi")
 _LENGTH: Final = struct.Struct(">i")
@@ -112,8 +127,21 @@ def _versioned(value: bytes | None, stat: Any, acl: str | None) -> Versioned:  #
         changed_ms=stat.mtime,
         owner=stat.ephemeralOwner,
         children_created=_next_child(stat),
+        children_txn=stat.pzxid,
         acl=acl,
     )
+
+
+def _encrypted(tls: Tls) -> dict[str, Any]:
+    return {
+        "use_ssl": True,
+        "ca": tls.ca,
+        "certfile": tls.cert,
+        "keyfile": tls.key,
+        "keyfile_password": tls.key_password,
+        "verify_certs": True,
+        "check_hostname": True,
+    }
 
 
 def _next_child(stat: Any) -> int:  # noqa: ANN401  # kazoo has no types
@@ -121,8 +149,17 @@ def _next_child(stat: Any) -> int:  # noqa: ANN401  # kazoo has no types
     return int((stat.cversion + stat.numChildren) & 0xFFFF_FFFF) // 2
 
 
-class ZooKeeperStore:
-    """A metadata store on a ZooKeeper ensemble.
+class _ReadingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
+    """A client that cannot ask for a change."""
+
+    def _call(self, request: Any, async_object: Any) -> Any:  # noqa: ANN401  # kazoo has no types
+        if request.type not in _READING:
+            raise ReadOnlyStoreError(str(self.hosts), f"a request of kind {request.type}")
+        return super()._call(request, async_object)
+
+
+class ZooKeeperReader:
+    """What can be read of a ZooKeeper ensemble.
 
     Opening waits until the session stands, and then until the server has seen every write that ended before.
 
@@ -130,12 +167,18 @@ class ZooKeeperStore:
         hosts: ``host:port`` joined with commas.
         chroot: put before every key; made like any parent.
         auth: user and password of the digest scheme.
+        sasl: user and password for SASL with DIGEST-MD5.
+        tls: None: not encrypted.
+        ops_s: reads of a node, its names or its rights that are asked for a second, at most; None: no limit.
         session_s: the session's life without the server hearing from us; also the longest wait for one answer.
         patience_s: how long a read is tried again. A write is never tried again.
 
     Raises:
         UnavailableError: no session within `patience_s`.
+        AccessDeniedError: the server does not take us for whom we say we are.
     """
+
+    _client_class: ClassVar[type[Any]] = _ReadingClient
 
     def __init__(
         self,
@@ -143,6 +186,9 @@ class ZooKeeperStore:
         *,
         chroot: str = "",
         auth: tuple[str, str] | None = None,
+        sasl: tuple[str, str] | None = None,
+        tls: Tls | None = None,
+        ops_s: float | None = None,
         session_s: float = 30.0,
         patience_s: float = 60.0,
     ) -> None:
@@ -157,23 +203,30 @@ class ZooKeeperStore:
             wait=wait_random_exponential(multiplier=0.1, max=5),
             reraise=True,
         )
-        self._parents: set[str] = set()
-        self._parents_lock = threading.Lock()
         self._closed = False
+        self._pace = Pace(ops_s)
         self._reads_many = True
         self._behind = True
-        self._client = KazooClient(
-            hosts=hosts,
-            timeout=session_s,
-            auth_data=[("digest", f"{auth[0]}:{auth[1]}")] if auth else None,
-            connection_retry={"max_tries": -1, "max_delay": _RECONNECT_S},
-            logger=_QUIET,
-        )
+        self._rights: RightsStream | None = None
+        self._rights_lock = threading.Lock()
+        self._options: dict[str, Any] = {
+            "hosts": hosts,
+            "timeout": session_s,
+            "auth_data": [("digest", f"{auth[0]}:{auth[1]}")] if auth else None,
+            "sasl_options": {"mechanism": "DIGEST-MD5", "username": sasl[0], "password": sasl[1]} if sasl else None,
+            "connection_retry": {"max_tries": -1, "max_delay": _RECONNECT_S},
+            "logger": _QUIET,
+            **(_encrypted(tls) if tls else {}),
+        }
+        self._client = self._client_class(**self._options)
         try:
             self._client.start(timeout=patience_s)
             self._catch_up()
         except (KazooTimeoutError, UnavailableError) as error:
+            refused = self._client._state == KeeperState.AUTH_FAILED  # noqa: SLF001  # kazoo tells it nowhere else
             self.close()
+            if refused:
+                raise AccessDeniedError(self._uri, "user and password were refused") from error
             raise UnavailableError(self._uri, f"no session within {patience_s:g} s") from error
 
     @property
@@ -182,6 +235,8 @@ class ZooKeeperStore:
 
     def close(self) -> None:
         self._closed = True
+        self._pace.stop()
+        self._drop_rights()
         self._client.stop()
         self._client.close()
 
@@ -197,6 +252,7 @@ class ZooKeeperStore:
     def _get(self, key: str) -> Versioned | None:
         self._catch_up()
         node = self._at(key)
+        self._pace.take(2)
         # One after the other on one connection: sent together, answered in order.
         data, acl = self._send(self._client.get_async, node), self._send(self._client.get_acls_async, node)
         try:
@@ -208,6 +264,7 @@ class ZooKeeperStore:
 
     def _get_data(self, key: str) -> Versioned | None:
         self._catch_up()
+        self._pace.take(1)
         found = self._found_one(key, self._send(self._client.get_async, self._at(key)))
         return None if isinstance(found, Exception) else _versioned(*found, None)
 
@@ -223,6 +280,7 @@ class ZooKeeperStore:
             yield from self._landed(*flying.popleft())
 
     def _ask(self, keys: Sequence[str]) -> "_Asked":
+        self._pace.take(len(keys))
         if not self._reads_many:
             return _Asked(None, [self._send(self._client.get_async, self._at(key)) for key in keys])
         answer = self._client.handler.async_result()
@@ -271,11 +329,166 @@ class ZooKeeperStore:
 
     def _children(self, key: str) -> list[str] | None:
         self._catch_up()
+        self._pace.take(1)
         try:
             names: list[str] = self._answer(key, self._send(self._client.get_children_async, self._at(key)))
         except zk.NoNodeError:
             return None
         return sorted(names)
+
+    def get_acl(self, key: str) -> Rights | None:
+        return self._retrying(self._get_acl, key)
+
+    def _get_acl(self, key: str) -> Rights | None:
+        self._catch_up()
+        self._pace.take(1)
+        try:
+            entries, stat = self._answer(key, self._send(self._client.get_acls_async, self._at(key)))
+        except zk.NoNodeError:
+            return None
+        return Rights(format_acl(entries), stat.aversion)
+
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
+        with self._rights_lock:
+            flying: deque[list[str]] = deque()
+            ask = iter(keys)
+            for chunk in iter(lambda: list(islice(ask, _RIGHTS)), []):
+                self._pace.take(len(chunk))
+                flying.append(chunk)
+                self._ask_rights(flying, 1)
+                if len(flying) > 1:
+                    yield from self._landed_rights(flying)
+            while flying:
+                yield from self._landed_rights(flying)
+
+    def _ask_rights(self, flying: Sequence[list[str]], last: int) -> None:
+        """Send for the last of what is to be in flight; on a connection that is lost or new for all of it."""
+        try:
+            if self._rights is None:
+                raise ConnectionError("there is no connection yet")
+            for chunk in list(flying)[-last:]:
+                self._rights.ask([self._at(key) for key in chunk])
+        except OSError:
+            self._retrying(self._ask_rights_anew, flying)
+
+    def _ask_rights_anew(self, flying: Iterable[list[str]]) -> None:
+        if self._closed:
+            raise UnavailableError(self._uri, "it was closed")
+        self._drop_rights()
+        try:
+            self._rights = RightsStream(self._connection())
+            self._rights.catch_up("/")
+            for chunk in flying:
+                self._rights.ask([self._at(key) for key in chunk])
+        except (OSError, *_LOST) as error:
+            raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
+        except _REFUSED as error:
+            raise AccessDeniedError(self._uri, type(error).__name__) from error
+
+    def _connection(self) -> Any:  # noqa: ANN401  # a socket, or its encrypted kind
+        """Return a connection of its own: opened, encrypted and authenticated by kazoo, and spoken to without it."""
+        dialler = self._client_class(**self._options)._connection  # noqa: SLF001  # kazoo opens none on its own
+        failed: Exception = UnavailableError(self._uri, "no server's name is known")
+        for place in dialler._expand_client_hosts():  # noqa: SLF001
+            try:
+                dialler._connect(*place)  # noqa: SLF001
+            except (OSError, *_LOST) as error:
+                failed = error
+                if dialler._socket is not None:  # noqa: SLF001
+                    dialler._socket.close()  # noqa: SLF001
+            else:
+                dialler._socket.settimeout(self._answer_s)  # noqa: SLF001
+                return dialler._socket  # noqa: SLF001
+        raise failed
+
+    def _landed_rights(self, flying: deque[list[str]]) -> Iterator[tuple[str, Rights | None]]:
+        keys = flying[0]
+
+        def landed() -> list[Rights | int]:
+            try:
+                if self._rights is None:
+                    raise ConnectionError("it was lost")
+                return self._rights.answers(len(keys))
+            except OSError as error:
+                self._ask_rights_anew(flying)
+                raise UnavailableError(self._uri, f"{type(error).__name__} {error}") from error
+
+        found = self._retrying(landed)
+        flying.popleft()
+        for key, rights in zip(keys, found, strict=True):
+            if isinstance(rights, Rights):
+                yield key, rights
+            elif rights == _NO_NODE:
+                yield key, None
+            else:
+                error = zk.EXCEPTIONS[rights]()
+                self._drop_rights()
+                if isinstance(error, _REFUSED):
+                    raise AccessDeniedError(key, type(error).__name__) from error
+                raise UnavailableError(self._uri, f"{type(error).__name__} for {key}") from error
+
+    def _drop_rights(self) -> None:
+        if self._rights is not None:
+            self._rights.close()
+            self._rights = None
+
+    def latest_txn(self) -> int:
+        def asked() -> int:
+            self._behind = True
+            self._catch_up()
+            return int(self._client.last_zxid)
+
+        return self._retrying(asked)
+
+    def _at(self, key: str) -> str:
+        if not key.startswith("/"):
+            raise ValueError(f"not an absolute key: {key!r}")
+        return self._chroot + key if key != "/" else self._chroot or "/"
+
+    def _send(self, call: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401  # kazoo has no types
+        if self._closed:
+            raise UnavailableError(self._uri, "it was closed")
+        return call(*arguments)
+
+    def _answer(self, key: str, answer: Any) -> Any:  # noqa: ANN401  # kazoo has no types
+        """Wait for one answer; `NoNodeError` and what a transaction returns are left to the caller."""
+        try:
+            return answer.get(timeout=self._answer_s)
+        except _LOST as error:
+            raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
+        except _REFUSED as error:
+            raise AccessDeniedError(key, type(error).__name__) from error
+
+
+class ZooKeeperStore(ZooKeeperReader):
+    """A metadata store on a ZooKeeper ensemble: a `ZooKeeperReader` that writes, too."""
+
+    _client_class = KazooClient
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        chroot: str = "",
+        auth: tuple[str, str] | None = None,
+        sasl: tuple[str, str] | None = None,
+        tls: Tls | None = None,
+        ops_s: float | None = None,
+        session_s: float = 30.0,
+        patience_s: float = 60.0,
+    ) -> None:
+        self._parents: set[str] = set()
+        self._parents_lock = threading.Lock()
+        super().__init__(
+            hosts,
+            chroot=chroot,
+            auth=auth,
+            sasl=sasl,
+            tls=tls,
+            ops_s=ops_s,
+            session_s=session_s,
+            patience_s=patience_s,
+        )
 
     def write(self, changes: Sequence[Write]) -> list[int]:
         if not changes:
@@ -325,17 +538,6 @@ class ZooKeeperStore:
                     if isinstance(result, Exception) and not isinstance(result, _ROLLED_BACK):
                         self._refuse(Write(key, b"", expected=0), result)
 
-    def get_acl(self, key: str) -> Rights | None:
-        return self._retrying(self._get_acl, key)
-
-    def _get_acl(self, key: str) -> Rights | None:
-        self._catch_up()
-        try:
-            entries, stat = self._answer(key, self._send(self._client.get_acls_async, self._at(key)))
-        except zk.NoNodeError:
-            return None
-        return Rights(format_acl(entries), stat.aversion)
-
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
         entries = parse_acl(acl)
         try:
@@ -347,25 +549,6 @@ class ZooKeeperStore:
             raise VersionConflictError(key, "it is absent") from error
         except UnavailableError as error:
             raise self._outcome_unknown(error) from error
-
-    def _at(self, key: str) -> str:
-        if not key.startswith("/"):
-            raise ValueError(f"not an absolute key: {key!r}")
-        return self._chroot + key if key != "/" else self._chroot or "/"
-
-    def _send(self, call: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401  # kazoo has no types
-        if self._closed:
-            raise UnavailableError(self._uri, "it was closed")
-        return call(*arguments)
-
-    def _answer(self, key: str, answer: Any) -> Any:  # noqa: ANN401  # kazoo has no types
-        """Wait for one answer; `NoNodeError` and what a transaction returns are left to the caller."""
-        try:
-            return answer.get(timeout=self._answer_s)
-        except _LOST as error:
-            raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
-        except _REFUSED as error:
-            raise AccessDeniedError(key, type(error).__name__) from error
 
     def _demand_fitting(self, changes: Sequence[Write]) -> None:
         size = 0
@@ -469,7 +652,7 @@ class _Read:
     Source: Apache ZooKeeper 3.9, MultiOperationRecord and MultiResponse.
     """
 
-    type: ClassVar = 22
+    type: ClassVar = _MULTI_READ
     paths: tuple[bytes, ...]
 
     def serialize(self) -> bytes:

@@ -14,7 +14,7 @@ from backends.errors import (
     UnavailableError,
     VersionConflictError,
 )
-from backends.protocols import ControlledStore, MetadataStore, Write
+from backends.protocols import ControlledStore, LiveStore, MetadataStore, Write
 from backends.testing.faults import Line
 
 
@@ -296,6 +296,62 @@ class AccessControlContract(ABC):
             store.set_acl("/k", self.OPEN, expected=0)
 
 
+class LiveStoreContract(ABC):
+    """Every promise of `LiveStore`; give a `store` fixture."""
+
+    @pytest.fixture
+    @abstractmethod
+    def store(self) -> LiveStore:
+        """Return an empty store."""
+
+    def test_transactions_are_numbered(self, store: LiveStore) -> None:
+        """What was written lies between the numbers from before and from after it; reading, once begun, moves none."""
+        before = store.latest_txn()
+        store.write([Write("/k", b"")])
+        list(store.get_acls(["/k"]))  # may open a session, which some stores count
+        after = store.latest_txn()
+        held = store.get("/k")
+        assert held is not None
+        assert held.created_txn is not None
+        assert before < held.created_txn <= after
+        list(store.get_many(["/k"]))
+        list(store.get_acls(["/k"]))
+        store.children("/k")
+        assert store.latest_txn() == after
+
+    def test_a_change_among_children_shows_in_the_parent(self, store: LiveStore) -> None:
+        """Every creation and removal of a child moves its number, a change of a child's value does not."""
+        [one] = store.write([Write("/p/1", b"")])
+        seen = [self._children_txn(store)]
+        store.write([Write("/p/2", b"")])
+        seen.append(self._children_txn(store))
+        store.write([Write("/p/1", b"changed", one)])
+        assert self._children_txn(store) == seen[-1]
+        store.write([Write("/p/2", None, 0)])
+        seen.append(self._children_txn(store))
+        assert seen == sorted(set(seen))
+
+    @staticmethod
+    def _children_txn(store: LiveStore) -> int:
+        held = store.get("/p")
+        [(_, read)] = store.get_many(["/p"])
+        assert held is not None
+        assert read is not None
+        assert held.children_txn == read.children_txn
+        assert held.children_txn is not None
+        return held.children_txn
+
+    def test_rights_of_many_come_in_the_given_order(self, store: LiveStore) -> None:
+        """More keys than are ever in flight, absent ones among them, with different rights."""
+        more = "world:anyone:cdrwa,digest:bob:aGFzaA==:r"
+        for at in range(0, 2_400, 100):
+            store.write([Write(f"/r/{n}", b"", acl=more if n % 3 else None) for n in range(at, at + 100) if n % 7])
+        keys = [f"/r/{n}" for n in reversed(range(2_400))]
+        found = [(key, rights and rights.acl) for key, rights in store.get_acls(keys)]
+        expected = [None if not n % 7 else more if n % 3 else "world:anyone:cdrwa" for n in reversed(range(2_400))]
+        assert found == list(zip(keys, expected, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Troubled:
     """A store whose line to its server can be troubled.
@@ -334,6 +390,9 @@ class FaultContract(ABC):
         found = [(key, held.value if held else None) for key, held in store.get_many(keys)]
         assert found == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
         assert store.children("/many") == sorted(key[6:] for key in keys if int(key[6:]) % 7)
+        if isinstance(store, LiveStore):
+            rights = [(key, held is not None) for key, held in store.get_acls(keys)]
+            assert rights == [(key, bool(int(key[6:]) % 7)) for key in keys]
 
     def test_a_creation_that_never_arrived(self, troubled: Troubled) -> None:
         """Its outcome is said to be unknown; nothing was made, not even later, and it can be made again."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol, Self, TypeVar
 
 from backends.errors import BackendError, OutcomeUnknownError, UnavailableError, VersionConflictError
-from backends.protocols import ControlledStore, MetadataStore, Rights, Versioned, Write
+from backends.memory import MemoryStore
+from backends.protocols import MetadataStore, Rights, Versioned, Write
 
 T = TypeVar("T")
 
@@ -269,7 +270,7 @@ class MemoryLine:
     Reads are tried again by an adapter until they are answered, so they show nothing of a cut.
     """
 
-    def __init__(self, store: ControlledStore) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._order: _Order | None = None
         self._is_down = False
@@ -335,6 +336,14 @@ class MemoryLine:
     def get_acl(self, key: str) -> Rights | None:
         self._demand_up()
         return self._store.get_acl(key)
+
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
+        self._demand_up()
+        return self._store.get_acls(keys)
+
+    def latest_txn(self) -> int:
+        self._demand_up()
+        return self._store.latest_txn()
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
         return self._changed(key.encode() + acl.encode(), lambda: self._store.set_acl(key, acl, expected=expected))

@@ -7,8 +7,14 @@ import pytest
 from kazoo.client import KazooClient
 
 from backends.memory import MemoryStore
-from backends.protocols import ControlledStore, MetadataStore
-from backends.testing.contracts import AccessControlContract, FaultContract, MetadataStoreContract, Troubled
+from backends.protocols import ControlledStore, LiveStore, MetadataStore
+from backends.testing.contracts import (
+    AccessControlContract,
+    FaultContract,
+    LiveStoreContract,
+    MetadataStoreContract,
+    Troubled,
+)
 from backends.testing.faults import MemoryLine, Proxy
 from backends.zookeeper import ZooKeeperStore
 from tests.zookeeper_server import ZooKeeperServer
@@ -91,3 +97,24 @@ class TestZooKeeperFaults(FaultContract):
             yield Troubled(store, line, other, expire)
             store.close()
             other.close()
+
+
+class TestMemoryLive(LiveStoreContract):
+    """The store in memory."""
+
+    @pytest.fixture
+    def store(self) -> LiveStore:
+        """Return an empty store."""
+        return MemoryStore()
+
+
+@pytest.mark.real
+class TestZooKeeperLive(LiveStoreContract):
+    """A real ZooKeeper."""
+
+    @pytest.fixture
+    def store(self, zookeeper_server: ZooKeeperServer) -> Iterator[LiveStore]:
+        """Return an empty part of the server's tree."""
+        opened = ZooKeeperStore(zookeeper_server.hosts, chroot=f"/live-{next(_CHROOTS)}", session_s=10)
+        yield opened
+        opened.close()

@@ -1,0 +1,39 @@
+"""A limit of operations a second, for a store that serves others too."""
+
+import threading
+import time
+from typing import Final
+
+_BURST_S: Final = 0.1
+"""What was not used is kept for this long, and no longer: a pause earns no flood."""
+
+
+class Pace:
+    """Lets so many operations pass a second, whoever asks; safe to use from several threads.
+
+    Args:
+        ops_s: operations a second; None: as many as come.
+    """
+
+    def __init__(self, ops_s: float | None) -> None:
+        if ops_s is not None and ops_s <= 0:
+            raise ValueError(f"not a number of operations a second: {ops_s}")
+        self._ops_s = ops_s
+        self._lock = threading.Lock()
+        self._free_at = float("-inf")
+        self._stopped = threading.Event()
+
+    def take(self, count: int) -> None:
+        """Wait until so many more operations may be asked for."""
+        if self._ops_s is None:
+            return
+        with self._lock:
+            now = time.monotonic()
+            begins = max(self._free_at, now - _BURST_S)
+            self._free_at = begins + count / self._ops_s
+        if begins > now:
+            self._stopped.wait(begins - now)
+
+    def stop(self) -> None:
+        """Let whoever waits go on."""
+        self._stopped.set()
