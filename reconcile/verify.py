@@ -1,11 +1,11 @@
-"""A plan's ledgers read back: records from the store, entries through those records from the disks of bookies.
+"""A plan's ledgers read back: records from the store, entries through those records from bookies or their disks.
 
     of a copy        is said where
     good             the entry is where the bookie would serve it from, and its digest is the record's
     unproven         the same, but the record has no digest type or password to check it with (format 1, HMAC)
     bad              an entry with these ids is there, and its header or digest is wrong
-    absent           every place that could hold it was looked at
-    not looked at    no disks of that bookie were given, or not all, or they could not be read
+    absent           every place that could hold it was looked at, or the bookie says that it has none
+    not looked at    no disks of that bookie were given, or not all, or they could not be read; or it did not answer
 
     of an entry      its copies in the write set
     readable         one is good
@@ -21,11 +21,11 @@ Source: bookie-storage §4; apache/bookkeeper 9590a97, RoundRobinDistributionSch
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 
 from backends.protocols import MetadataStore
 from recovery.codecs import entry, ledger_metadata
-from recovery.collect.serving import BookieDisks
+from recovery.collect.serving import Found
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
 from recovery.model.groups import group_entries
@@ -82,9 +82,44 @@ class Stored(StrEnum):
 
 class _Copy(IntEnum):
     ABSENT = 0
-    BAD = 1
-    UNPROVEN = 2
-    GOOD = 3
+    UNSEEN = 1
+    BAD = 2
+    UNPROVEN = 3
+    GOOD = 4
+
+
+class Held(Protocol):
+    """What is asked for the copies of one bookie: its disks, or itself."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing was in the way of looking."""
+        ...
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was, the first few."""
+        ...
+
+    def find(self, ledger: int, wanted: Ints) -> Found:
+        """Return where some entries of a ledger may be read; they ascend and are each there once."""
+        ...
+
+    def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
+        """Hand on the row and the bytes of each place; None: it could not be looked at; nothing where nothing is."""
+        ...
+
+
+class Cluster(Protocol):
+    """Bookies by the names that records give them."""
+
+    def get(self, name: str, /) -> Held | None:
+        """Return what is asked for its copies; None if there is nothing."""
+        ...
+
+    def items(self) -> Iterable[tuple[str, Held]]:
+        """Return those that are there."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +196,7 @@ def verify(
     dataset: Dataset,
     store: MetadataStore,
     root: str,
-    disks: Mapping[str, BookieDisks],
+    disks: Cluster,
     *,
     sample: int | None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
@@ -172,7 +207,7 @@ def verify(
         dataset: the plan.
         store: only read.
         root: key of the ledgers root.
-        disks: of bookies, by their ids.
+        disks: of bookies, or they themselves, by their names.
         sample: so many ledgers, and so many holds, drawn by the plan's hash; None: all of them.
         progress: told how many of how many ledgers were looked at.
 
@@ -230,7 +265,7 @@ class _Run:
         dataset: Dataset,
         store: MetadataStore,
         base: str,
-        disks: Mapping[str, BookieDisks],
+        disks: Cluster,
         progress: Callable[[int, int], None],
     ) -> None:
         self._dataset = dataset
@@ -342,7 +377,7 @@ class _Run:
         elif record.state is not State.CLOSED or record.last_entry is None:
             self._end(ledger, Outcome.UNCHECKED, f"its record is {record.state}: its end is not known", changed=changed)
         elif ledger.scope:
-            self._end(ledger, Outcome.UNCHECKED, "ids with a scope are not looked up on disks", changed=changed)
+            self._end(ledger, Outcome.UNCHECKED, "ids with a scope are not looked up", changed=changed)
         else:
             self._ask_all(_Ledger(ledger, record, changed))
 
@@ -413,20 +448,27 @@ class _Run:
     def _settle(self) -> None:
         """Read what was asked for, and end every piece."""
         for bookie, asked in self._asked.items():
-            self._read(self._disks[bookie], asked)
+            self._read(bookie, asked)
         for piece in self._open:
             self._end_piece(piece)
         self._asked, self._open, self._waiting = {}, [], 0
 
-    def _read(self, disks: BookieDisks, asked: Sequence[_Asked]) -> None:
+    def _read(self, bookie: str, asked: Sequence[_Asked]) -> None:
+        held = self._disks.get(bookie)
+        if held is None:
+            raise AssertionError("it was there when it was asked where")
         ends = np.cumsum([0, *(len(one.at) for one in asked)])
         state = np.zeros(ends[-1], np.int8)
         at, file, position = (
             np.concatenate([getattr(one, name) for one in asked]) for name in ("at", "file", "position")
         )
         of = np.repeat(np.arange(len(asked)), np.diff(ends))
-        for row, record in disks.read(file, position):
-            state[row] = _judge(asked[of[row]].piece.ledger, int(at[row]), record)
+
+        def take(row: int, record: bytes | None) -> None:
+            piece = asked[of[row]].piece
+            state[row] = _Copy.UNSEEN if record is None else _judge(piece.ledger, int(at[row]), record)
+
+        held.each(file, position, take)
         for one, (low, high) in zip(asked, pairwise(ends.tolist()), strict=True):
             piece = one.piece
             # A copy has a place in the journal and one in the index at most: the better one is served.
@@ -437,6 +479,9 @@ class _Run:
             if not one.sure:
                 piece.unseen[absent] += 1
             self._copies["absent" if one.sure else "not_looked_at"] += len(absent)
+            unseen = one.offsets[mine == _Copy.UNSEEN]
+            piece.unseen[unseen] += 1
+            self._copies["not_looked_at"] += len(unseen)
             for counts, copy in ((piece.good, _Copy.GOOD), (piece.unproven, _Copy.UNPROVEN), (piece.bad, _Copy.BAD)):
                 counts[one.offsets[mine == copy]] += 1
                 self._copies[copy.name.lower()] += int((mine == copy).sum())

@@ -536,6 +536,10 @@ class Wire:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections."""
         for bookie in self._bookies.values():
             bookie.close()
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,12 +12,15 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, now, output_options, quoted, store_auth
 from reconcile.cli.output import Output, Result, broken_off, throttled
+from reconcile.cli.wire import take_wire, wire_options
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
+    from backends.bookie.client import Options
     from backends.protocols import MetadataStore
     from backends.registry import OpenStore
-    from reconcile.verify import Verified
+    from reconcile.verify import Cluster, Verified
+    from recovery.collect.asking import AskedCluster
     from recovery.collect.serving import BookieDisks
     from recovery.dataset import Dataset
 
@@ -59,14 +62,26 @@ def _opened(disks: Mapping[str, Sequence[Path]], output: Output) -> "Iterator[di
         yield found
 
 
+@contextmanager
+def _over_wire(opened: "OpenStore", asked: "tuple[Options, dict[str, str]]") -> "Iterator[AskedCluster]":
+    """Give the bookies that are registered in a store."""
+    from recovery.collect.asking import AskedCluster  # noqa: PLC0415 - not for --help
+    from recovery.collect.members import read_members  # noqa: PLC0415
+
+    options, aliases = asked
+    members = read_members(opened.store, opened.root, opened.layout_hint, aliases)
+    with AskedCluster(members, options) as cluster:
+        yield cluster
+
+
 @click.command(
     cls=Command,
     exits={
         Exit.DONE: "every ledger that was looked at is as it should be",
         Exit.FAILED: "the store did not answer, or the tool failed",
-        Exit.USAGE: "a plan, a URI or folders that cannot be used",
+        Exit.USAGE: "a plan, a URI, folders or files that cannot be used",
         Exit.FOUND: "ledgers or holds are not as they should be",
-        Exit.UNDECIDABLE: "some could not be looked at: disks are missing",
+        Exit.UNDECIDABLE: "some could not be looked at: disks are missing, or bookies do not answer",
     },
     epilog="Example: bkmeta verify plan --metadata zk+hierarchical://zk1:2181/ledgers --sample all "
     "--disk bk1:3181=/mnt/bk1 --disk bk2:3181=/mnt/bk2",
@@ -81,22 +96,39 @@ def _opened(disks: Mapping[str, Sequence[Path]], output: Output) -> "Iterator[di
     metavar="N|all",
     help="Ledgers drawn by the plan's hash, or all.",
 )
-@click.option(
-    "--disk", "disks", multiple=True, required=True, callback=_by_bookie, metavar="ID=DIR", help="A bookie's folder."
-)
+@click.option("--disk", "disks", multiple=True, callback=_by_bookie, metavar="ID=DIR", help="A bookie's folder.")
+@click.option("--wire", is_flag=True, help="Ask the running bookies instead of reading disks.")
+@wire_options
 @output_options
-def verify(plan: Path, uri: str, sample: int | None, disks: dict[str, list[Path]], **shared: Any) -> None:  # noqa: ANN401
-    """Read the ledgers of PLAN back: records from the store, entries through them from bookies' disks. Only reads.
+def verify(
+    plan: Path,
+    uri: str,
+    sample: int | None,
+    disks: dict[str, list[Path]],
+    wire: bool,  # noqa: FBT001 - click's option
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Read the ledgers of PLAN back: records from the store, entries through them from bookies or disks. Only reads.
 
-    Every entry is looked for where its bookie would serve it from, and its digest is checked with the password that
-    stands in the record. Give every folder of a bookie, or the folder that they stand in.
+    From disks, every entry is looked for where its bookie would serve it from: give every folder of a bookie, or the
+    folder that they stand in. With --wire the running bookies are asked for it, without fencing and without recovery.
+    Its digest is checked with the password that stands in the record.
     """
     from reconcile.stores import open_store  # noqa: PLC0415 - not for --help
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
     output = make_output(shared)
+    asked = take_wire(shared, wire=wire)
+    if wire == bool(disks):
+        raise click.UsageError("give either --wire, or the bookies' folders with --disk ID=DIR")
     dataset = open_dataset(plan, "plan")
-    with open_store(uri, auth=store_auth()) as opened, _opened(disks, output) as bookies:
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_store(uri, auth=store_auth()))
+        bookies: AskedCluster | dict[str, BookieDisks]
+        if asked is not None:
+            bookies = stack.enter_context(_over_wire(opened, asked))
+        else:
+            bookies = stack.enter_context(_opened(disks, output))
         found = _verify(dataset, opened.store, opened.root, bookies, sample, output)
     result = verified_result("verify", found, bookies, plan)
     sys.exit(output.show(result))
@@ -106,7 +138,7 @@ def _verify(
     dataset: "Dataset",
     store: "MetadataStore",
     root: str,
-    bookies: "Mapping[str, BookieDisks]",
+    bookies: "Cluster",
     sample: int | None,
     output: Output,
 ) -> "Verified":
@@ -116,7 +148,9 @@ def _verify(
         return run(dataset, store, root, bookies, sample=sample, progress=throttled(told))
 
 
-def verified_result(command: str, found: "Verified", bookies: "Mapping[str, BookieDisks]", plan: Path) -> Result:
+def verified_result(
+    command: str, found: "Verified", bookies: "AskedCluster | Mapping[str, BookieDisks]", plan: Path
+) -> Result:
     """Say what reading back gave."""
     from reconcile.verify import Outcome, Stored  # noqa: PLC0415 - not for --help
 
@@ -125,9 +159,12 @@ def verified_result(command: str, found: "Verified", bookies: "Mapping[str, Book
     holds = {str(stored): found.holds.get(stored, 0) for stored in Stored}
     entries, copies = dict(found.entries), dict(found.copies)
     readable, unchecked = outcomes[Outcome.READABLE], outcomes[Outcome.UNCHECKED]
-    code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked else Exit.DONE
+    wire = not isinstance(bookies, Mapping)
+    unresolved = {} if isinstance(bookies, Mapping) else dict(bookies.unresolved)
+    code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked or unresolved else Exit.DONE
     verdict = (
-        f"{readable} of {found.looked_at} ledgers are readable, every entry of them from a bookie's disks, "
+        f"{readable} of {found.looked_at} ledgers are readable, every entry of them from a bookie"
+        f"{'' if wire else chr(39) + 's disks'}, "
         f"{found.full} of them from every bookie that should hold it"
     )
     bad = {name: count for name, count in outcomes.items() if name != Outcome.READABLE and count}
@@ -157,7 +194,9 @@ def verified_result(command: str, found: "Verified", bookies: "Mapping[str, Book
     missing = sorted(found.without_disks.items(), key=lambda item: -item[1])
     if missing:
         named = ", ".join(f"{bookie} ({count} copies)" for bookie, count in missing[:_SHOWN])
-        details.append(f"no disks were given of {len(missing)} bookies: {named}")
+        said = "cannot be asked:" if wire else f"no disks were given of {len(missing)} bookies:"
+        details.append(f"{said} {named}")
+    details += [f"{name}: {why}" for name, why in list(unresolved.items())[:_SHOWN]]
     for bookie, problems in list(found.incomplete.items())[:_SHOWN]:
         details.append(f"{bookie} was not looked at whole: {problems[0] if problems else 'no cookie'}")
     return Result(
@@ -179,12 +218,14 @@ def verified_result(command: str, found: "Verified", bookies: "Mapping[str, Book
             "held": found.held,
             "holds_looked_at": sum(found.holds.values()),
             "sample_seed": found.seed or None,
-            "bookies": sorted(bookies),
+            "bookies": sorted(name for name, _ in bookies.items()),
+            "wire": wire,
+            "unresolved": unresolved,
             "without_disks": dict(missing),
             "incomplete": {bookie: list(problems) for bookie, problems in found.incomplete.items()},
         },
         details=details,
-        following=_next(command, code),
+        following=_next(command, code, wire=wire),
         facts={
             "plan": str(plan),
             "problems": [{**asdict(one), "ledger": str(one.ledger)} for one in found.problems],
@@ -196,11 +237,13 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count) or "none"
 
 
-def _next(command: str, code: int) -> str:
+def _next(command: str, code: int, *, wire: bool) -> str:
     if code == Exit.FOUND:
         return "look at one of them: bkmeta explain LEDGER --inventory DIR --metadata URI --plan PLAN"
     if code == Exit.UNDECIDABLE:
-        return "give the disks that are missing: --disk ID=DIR"
+        return "see why these bookies do not answer" if wire else "give the disks that are missing: --disk ID=DIR"
+    if wire:
+        return ""
     return "start the bookies, one first, and read its log; if you froze: bkmeta thaw" if command == "verify" else ""
 
 
@@ -209,9 +252,9 @@ def _next(command: str, code: int) -> str:
     exits={
         Exit.DONE: "all was written and read back as planned; or the rehearsal is removed",
         Exit.FAILED: "the store did not answer, or the tool failed",
-        Exit.USAGE: "a plan, a URI or folders that cannot be used",
+        Exit.USAGE: "a plan, a URI, folders or files that cannot be used",
         Exit.FOUND: "ledgers or holds are not as they should be",
-        Exit.UNDECIDABLE: "some could not be looked at: disks are missing",
+        Exit.UNDECIDABLE: "some could not be looked at: disks are missing, or bookies do not answer",
         Exit.REFUSED: "the root is not absent and not marked as a rehearsal of this plan",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again",
     },
@@ -221,13 +264,20 @@ def _next(command: str, code: int) -> str:
 @click.argument("plan", type=FOLDER)
 @click.option("--metadata", "uri", required=True, metavar="URI", help="A root that is absent, or an earlier rehearsal.")
 @click.option("--disk", "disks", multiple=True, callback=_by_bookie, metavar="ID=DIR", help="A bookie's folder.")
+@click.option("--wire", is_flag=True, help="Ask the running bookies instead of reading disks.")
+@click.option(
+    "--bookies-from",
+    metavar="URI",
+    help="With --wire: where the bookies are registered. [default: the plan's own root, in the store of --metadata]",
+)
+@wire_options
 @click.option(
     "--sample",
     callback=_number,
     default=_SAMPLE,
     show_default=True,
     metavar="N|all",
-    help="Ledgers read back from disks, or all.",
+    help="Ledgers read back from disks or bookies, or all.",
 )
 @click.option("--remove", "away", is_flag=True, help="Remove the rehearsal of URI instead; only what is marked as one.")
 @output_options
@@ -237,6 +287,8 @@ def rehearse(
     disks: dict[str, list[Path]],
     sample: int | None,
     *,
+    wire: bool,
+    bookies_from: str | None,
     away: bool,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -250,17 +302,27 @@ def rehearse(
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
     output = make_output(shared)
+    asked = take_wire(shared, wire=wire)
+    if (wire and disks) or (bookies_from and not wire):
+        raise click.UsageError("give either --wire, perhaps with --bookies-from, or --disk ID=DIR")
     dataset = open_dataset(plan, "plan")
     with ExitStack() as stack:
         opened = stack.enter_context(open_store(uri, writable=True, auth=store_auth()))
         if away:
-            if disks:
-                raise InputError("--disk", "has no meaning with --remove", "leave one of them out")
+            if disks or wire:
+                raise InputError("--disk, --wire", "have no meaning with --remove", "leave one of them out")
             with output.progress("removing", "keys") as told:
                 removed = engine.remove(opened.store, opened.root, progress=throttled(told))
             verdict = f"{removed} keys removed: the rehearsal is gone" if removed else "there is no such root"
             sys.exit(output.show(Result("rehearse", verdict, 0, {"removed": removed}, {"root": opened.root})))
-        bookies = stack.enter_context(_opened(disks, output))
+        bookies: AskedCluster | dict[str, BookieDisks] = {}
+        if asked is not None:
+            own = replace(opened, root=str(dataset.manifest["binding"].get("root") or opened.root))
+            if bookies_from:
+                own = stack.enter_context(open_store(bookies_from, auth=store_auth()))
+            bookies = stack.enter_context(_over_wire(own, asked))
+        elif disks:
+            bookies = stack.enter_context(_opened(disks, output))
         result = _rehearsed(dataset, opened, bookies, sample, output, plan, uri)
     sys.exit(output.show(result))
 
@@ -268,7 +330,7 @@ def rehearse(
 def _rehearsed(
     dataset: "Dataset",
     opened: "OpenStore",
-    bookies: "Mapping[str, BookieDisks]",
+    bookies: "AskedCluster | Mapping[str, BookieDisks]",
     sample: int | None,
     output: Output,
     plan: Path,
@@ -307,7 +369,7 @@ def _rehearsed(
     counts: dict[str, object] = {"writes": tallies}
     coverage: dict[str, object] = {"read_back": applied.checked, "changed": applied.changed_count}
     code = applied.exit_code
-    if bookies:
+    if bookies != {}:
         read = verified_result(
             "rehearse", _verify(dataset, opened.store, opened.root, bookies, sample, output), bookies, plan
         )
@@ -317,7 +379,9 @@ def _rehearsed(
         facts = {**facts, **read.facts}
         code = code or read.exit_code
     else:
-        details.append("no entries were read: give the bookies' disks with --disk ID=DIR")
+        details.append(
+            "no entries were read: give the bookies' disks with --disk ID=DIR, or ask the bookies with --wire"
+        )
     details.append(
         f"look at it in the store; then remove it: {quoted('bkmeta', 'rehearse', plan, '--metadata', uri)} --remove"
     )

@@ -14,7 +14,7 @@ Source: bookie-storage §2, §3, §5, §6.6.
 import os
 import struct
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -248,6 +248,11 @@ class BookieDisks:
             path = self._path(int(numbers[low]))
             if path is not None:
                 yield from _records(Path(path), order[low:high], position)
+
+    def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
+        """Hand on what `read` yields."""
+        for row, record in self.read(file, position):
+            take(row, record)
 
     def _path(self, number: int) -> str | None:
         if number in self._files or number >> 32 == _JOURNALS:
