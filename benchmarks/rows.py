@@ -11,12 +11,12 @@ from typing import Final
 
 from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
-from benchmarks import bookie_folder, inventories, plans
+from benchmarks import bookie_folder, inventories, plans, snapshots
 from benchmarks.data import kept
 from benchmarks.ledgers import INSTANCE
 from benchmarks.measure import Cost, RunFailedError, python, run, staying
 from benchmarks.pairs import Contestant
-from benchmarks.zookeeper import BATCH, BATCHES, READS, client, server
+from benchmarks.zookeeper import BATCH, BATCHES, READS, client, formatter, server
 from recovery.codecs import store
 
 _STAGES: Final = "benchmarks.stages"
@@ -147,6 +147,27 @@ def _capture(place: Place) -> Iterator[dict[str, Contestant]]:
         }
 
 
+@contextmanager
+def _snapshot(place: Place) -> Iterator[dict[str, Contestant]]:
+    folder = kept(place.home, snapshots.write, place.ledgers)
+    [snapshot] = (folder / snapshots.FOLDER).iterdir()
+    java = shlex.join(formatter(snapshot))
+    catalog = place.scratch / "catalog"
+
+    def product() -> Cost:
+        return _whole(place, run(python(_STAGES, "snapshot", folder, place.scratch / "raw.parquet")))
+
+    def parsed() -> Cost:
+        shutil.rmtree(catalog, ignore_errors=True)
+        return _whole(place, run(python(_STAGES, "capture", f"zkfiles://{folder}?root={_ROOT}", catalog)))
+
+    yield {
+        "snapshot, raw": product,
+        "capture, all parsed": parsed,
+        "SnapshotFormatter -json": lambda: run(["bash", "-c", f"{java} > /dev/null"]),
+    }
+
+
 ROWS: Final = (
     Row(
         "index",
@@ -178,5 +199,13 @@ ROWS: Final = (
         f"a live ZooKeeper to a catalog, against Java's asynchronous client that reads the same, {READS:,} in flight",
         1_000_000,
         _capture,
+    ),
+    Row(
+        "snapshot",
+        0.7,
+        "a snapshot to a Parquet file of ids, versions and raw records, checksums and the tree's digest checked, as a "
+        "whole program; against ZooKeeper's own reader that prints it as JSON to /dev/null",
+        1_000_000,
+        _snapshot,
     ),
 )

@@ -1,13 +1,17 @@
 """Stages of the product, and floors that need Spark, as programs: each prints what it took as JSON.
 
     capture URI OUT                 a store into a catalog
+    snapshot FOLDER OUT             ZooKeeper's files into a Parquet file of ids, versions and raw records
     apply PLAN URI ROOT JOURNAL     a plan into a store
     infer INVENTORIES               nothing but `reconstruct`, on one core, copies read beforehand
-    index FOLDER SCRATCH            nothing but the index files of one bookie, into groups that are thrown away
+    index FOLDER N OF               nothing but a share of the index files of one bookie, into groups that are thrown away
+    log FILE, journal FILE          one entry log or journal, into groups that are thrown away
+    locations FOLDER                one database of locations, likewise
     recover INVENTORIES OUT         stays: `recover` once for each line that it is given
     pass-through INVENTORIES        stays: Spark reads the same files and hands every row to Python and back
 
-`seconds` is the work alone, without the start of the interpreter, imports and the Spark session.
+`seconds` is the work alone, without the start of the interpreter, imports and the Spark session; `snapshot` does not
+say it, and is timed as a whole program.
 """
 
 import json
@@ -22,6 +26,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.ledgers import BOOKIES, PASSWORD
 from benchmarks.plans import LAYOUT
@@ -63,6 +68,28 @@ def capture(uri: str, out: str) -> dict[str, Any]:
     return _timed(work)
 
 
+def snapshot(folder: str, out: str) -> dict[str, Any]:
+    """Take the ledgers out of ZooKeeper's files; whole, as the program that it is compared with prints all."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    from backends.zkfiles.store import ZooKeeperFiles  # noqa: PLC0415
+    from benchmarks.snapshots import ROOT  # noqa: PLC0415
+    from recovery.codecs.keys import ledgers_of  # noqa: PLC0415
+
+    files = ZooKeeperFiles(Path(folder))
+    complete = not files.point().gaps
+    schema = pa.schema([("ledger", pa.int64()), ("version", pa.int64()), ("raw", pa.binary())])
+    ledgers = 0
+    with pq.ParquetWriter(out, schema) as writer:
+        for batch in files.scan(ROOT):
+            found = ledgers_of(LAYOUT, pc.utf8_slice_codeunits(batch["key"], len(ROOT)))
+            rows = batch.take(pa.array(found.rows))
+            columns = [pa.array(found.ledger), rows["version"], rows["value"]]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+            ledgers += len(found.rows)
+    return {"ledgers": ledgers, "complete": complete}
+
+
 def apply(plan: str, uri: str, root: str, journal: str) -> dict[str, Any]:
     """Apply a plan."""
     from backends.registry import open_store  # noqa: PLC0415
@@ -102,9 +129,9 @@ def infer(folder: str) -> dict[str, Any]:
     return {"seconds": seconds, "ledgers": ledgers}
 
 
-def index(folder: str, scratch: str) -> dict[str, Any]:
-    """Read the index files of a bookie: no entry log is looked at, and nothing is written."""
-    from recovery.collect.damage import DamageLog  # noqa: PLC0415
+def index(folder: str, number: str, of: str) -> dict[str, Any]:
+    """Read a share of the index files of a bookie: no entry log is looked at, and nothing is written."""
+    from recovery.collect.damage import Noted  # noqa: PLC0415
     from recovery.collect.facts import Interned  # noqa: PLC0415
     from recovery.collect.holdings import Grouper, runs_of  # noqa: PLC0415
     from recovery.collect.interleaved import IndexReader, find_files, first_level  # noqa: PLC0415
@@ -112,15 +139,67 @@ def index(folder: str, scratch: str) -> dict[str, Any]:
 
     def work() -> Mapping[str, Any]:
         ledgers = 0
-        with DatasetWriter(Path(scratch), "inventory", binding={}) as writer:
-            damage = DamageLog(writer, BOOKIES[0], 0)
-            reader = IndexReader(Meter(None, lambda _progress: None), damage, Interned())
-            grouper = Grouper()
-            for piece in reader.read(find_files(first_level([Path(folder)], damage), damage)):
-                grouper.feed(runs_of(piece.ledger, piece.entry))
-                ledgers += len(piece.facts)
-            grouper.end()
+        damage = Noted()
+        reader = IndexReader(Meter(None, lambda _progress: None), damage, Interned())
+        grouper = Grouper()
+        for piece in reader.read(find_files(first_level([Path(folder)], damage)[int(number) :: int(of)], damage)):
+            grouper.feed(runs_of(piece.ledger, piece.entry))
+            ledgers += len(piece.facts)
+        grouper.end()
         return {"ledgers": ledgers}
+
+    return _timed(work)
+
+
+def _records(file: str, scan: Callable[[memoryview], Iterator[Any]]) -> dict[str, Any]:
+    from recovery.codecs.framing import Entries  # noqa: PLC0415
+    from recovery.collect.holdings import to_groups  # noqa: PLC0415
+    from recovery.collect.reading import Mapped, Meter  # noqa: PLC0415
+    from recovery.collect.records import gathered  # noqa: PLC0415
+
+    def work() -> Mapping[str, Any]:
+        entries = 0
+        with Mapped(Path(file), Meter(None, lambda _progress: None)) as data:
+            data.load()
+            for part in gathered(scan(data.view)):
+                if isinstance(part, Entries):
+                    to_groups(part.ledger, part.entry)
+                    entries += len(part.ledger)
+        return {"entries": entries}
+
+    return _timed(work)
+
+
+def log(file: str) -> dict[str, Any]:
+    """Go through an entry log."""
+    from recovery.codecs.entry_log import scan_columns  # noqa: PLC0415
+
+    return _records(file, scan_columns)
+
+
+def journal(file: str) -> dict[str, Any]:
+    """Go through a journal."""
+    from recovery.codecs.journal import scan_columns  # noqa: PLC0415
+
+    return _records(file, scan_columns)
+
+
+def locations(folder: str) -> dict[str, Any]:
+    """Read a database of locations: no entry log is looked at, and nothing is written."""
+    from recovery.collect.damage import Noted  # noqa: PLC0415
+    from recovery.collect.db import Database, read_locations  # noqa: PLC0415
+    from recovery.collect.holdings import Grouper, runs_of  # noqa: PLC0415
+    from recovery.collect.reading import Meter  # noqa: PLC0415
+
+    def work() -> Mapping[str, Any]:
+        entries = 0
+        grouper = Grouper()
+        database = Database(Path(folder).parent, 0, None, 1)
+        for piece in read_locations(database, Meter(None, lambda _progress: None), Noted()):
+            grouper.feed(runs_of(piece.ledger, piece.entry))
+            entries += len(piece.ledger)
+        grouper.end()
+        return {"keys": entries}
 
     return _timed(work)
 
@@ -176,9 +255,13 @@ def pass_through(folder: str) -> Iterator[Callable[[], dict[str, Any]]]:
 
 _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "capture": capture,
+    "snapshot": snapshot,
     "apply": apply,
     "infer": infer,
     "index": index,
+    "log": log,
+    "journal": journal,
+    "locations": locations,
 }
 _STAYING: Final[Mapping[str, Callable[..., AbstractContextManager[Callable[[], dict[str, Any]]]]]] = {
     "recover": recover,

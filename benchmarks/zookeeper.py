@@ -48,6 +48,11 @@ def client(home: Path) -> list[str]:
     return ["java", _CLIENT_MEMORY, "-cp", path, "ZkClient"]
 
 
+def formatter(snapshot: Path) -> list[str]:
+    """Return the command that prints a snapshot as JSON, by ZooKeeper's own reader."""
+    return ["java", "-cp", _jars(), "org.apache.zookeeper.server.SnapshotFormatter", "-json", str(snapshot)]
+
+
 @contextmanager
 def server() -> Iterator[str]:
     """Run a standalone server with nothing in it, and give what clients connect to.

@@ -11,12 +11,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from backends.errors import CorruptStoreError
 from backends.protocols import CHANGES
 from backends.zkfiles import snapshot
 from backends.zkfiles.records import (
     CloseSession,
     Create,
-    Damage,
     Delete,
     Kind,
     MalformedError,
@@ -37,9 +37,7 @@ Row = tuple[bytes, int, int, int, str, bytes | None, bytes | None]
 """The columns of `CHANGES`."""
 
 
-def changes(
-    history: History, snapshots: Sequence[Path], root: bytes, until: int, damage: list[Damage]
-) -> Iterator[pa.RecordBatch]:
+def changes(history: History, snapshots: Sequence[Path], root: bytes, until: int) -> Iterator[pa.RecordBatch]:
     """Yield what happened at and below a path up to a zxid, in order.
 
     Args:
@@ -47,11 +45,13 @@ def changes(
         snapshots: to look up what was before them.
         root: the path; empty: all.
         until: the last zxid.
-        damage: gets the records that could not be understood.
+
+    Raises:
+        CorruptStoreError: a log changed, or cannot be read any more.
     """
     rows: list[Row] = []
     size = 0
-    for row in _rows(history, snapshots, root, until, damage):
+    for row in _rows(history, snapshots, root, until):
         rows.append(row)
         size += len(row[5] or b"") + len(row[6] or b"")
         if len(rows) >= _ROWS or size >= _BYTES:
@@ -69,7 +69,7 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
     )
 
 
-def _rows(history: History, snapshots: Sequence[Path], root: bytes, until: int, damage: list[Damage]) -> Iterator[Row]:
+def _rows(history: History, snapshots: Sequence[Path], root: bytes, until: int) -> Iterator[Row]:
     payloads = Payloads()
     breaks = {0, *history.breaks.tolist()}
     known = _Known(root, None)
@@ -83,14 +83,9 @@ def _rows(history: History, snapshots: Sequence[Path], root: bytes, until: int, 
             path = history.logs[log].path
             try:
                 transaction = payloads.transaction(path, at, size, crc)
-            except MalformedError as error:
-                damage.append(Damage(str(path), at, error.problem))
-                known = _Known(root, None)
-                continue
-            except OSError as error:
-                damage.append(Damage(str(path), at, f"cannot be read ({error.strerror})"))
-                known = _Known(root, None)
-                continue
+            except (MalformedError, OSError) as error:
+                what = error.problem if isinstance(error, MalformedError) else error.strerror
+                raise CorruptStoreError(f"{path} at byte {at}", str(what)) from error
             for key, op, before, after in known.apply(transaction):
                 if snapshot.is_text(key):
                     yield key, zxid, transaction.at_ms, transaction.session, op, before, after

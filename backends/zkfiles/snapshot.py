@@ -82,7 +82,7 @@ _TAIL: Final = np.dtype(
 )
 _DIGESTED: Final = np.r_[8:24, 60:68, 24:60]
 """The bytes of a tail that a digest covers, in its order."""
-_ROWS: Final = 1 << 16
+_ROWS: Final = 1 << 13
 _WINDOW: Final = 64 << 20
 """Bytes of an image that are looked at together, at most, but always a node."""
 _UNCOUNTED: Final = b"/zookeeper/"

@@ -24,7 +24,7 @@ from backends.errors import CorruptStoreError, ReadOnlyStoreError, UnavailableEr
 from backends.protocols import KEYS, Point, Versioned, Write
 from backends.zkfiles import servers, snapshot, txnlog
 from backends.zkfiles.changes import changes
-from backends.zkfiles.records import CONTAINER, OPEN_KEY, OPEN_RIGHTS, Damage, rights_text, session_of
+from backends.zkfiles.records import CONTAINER, OPEN_KEY, OPEN_RIGHTS, rights_text, session_of
 from backends.zkfiles.restore import NothingToShowError, Restored, restore
 from backends.zkfiles.servers import History, Server
 from backends.zkfiles.snapshot import Node, Snapshot, Window
@@ -70,26 +70,24 @@ class ZooKeeperFiles:
     Args:
         path: a folder with the folders of servers in it, one folder of files, or one file.
         at: the point in time; None: the latest.
-        uri: what to be called; None: by the path.
 
     Raises:
         NoSuchStoreError: there are no such files.
         UnavailableError: a folder cannot be read.
     """
 
-    def __init__(self, path: Path, *, at: At | None = None, uri: str | None = None) -> None:
-        self._uri = uri or f"zkfiles://{servers.shown(path)}"
-        self._path = path
+    def __init__(self, path: Path, *, at: At | None = None) -> None:
+        self._name = f"zkfiles://{servers.shown(path.absolute())}"
         self._at = at
         self._servers = servers.find(path)
         self._lock = threading.Lock()
         self._shown: _Shown | None = None
         self._closed = False
-        self._damage: list[Damage] = []
 
     @property
     def uri(self) -> str:
-        return self._uri
+        # A root that is put behind it makes it a URI that can be opened.
+        return f"{self._name}?root="
 
     def close(self) -> None:
         self._closed = True
@@ -97,8 +95,7 @@ class ZooKeeperFiles:
 
     def point(self) -> Point:
         shown = self._decided()
-        notes = (*shown.notes, *(f"history: {damage}" for damage in self._damage))
-        return Point(shown.restored.txn, shown.restored.at_ms, tuple(shown.restored.gaps), notes)
+        return Point(shown.restored.txn, shown.restored.at_ms, tuple(shown.restored.gaps), shown.notes)
 
     @property
     def restored(self) -> Restored:
@@ -122,8 +119,7 @@ class ZooKeeperFiles:
         until = shown.restored.txn
         if until is None:
             return iter(())
-        self._damage.clear()
-        return changes(shown.history, shown.snapshots, _path_of(root), until, self._damage)
+        return changes(shown.history, shown.snapshots, _path_of(root), until)
 
     def get(self, key: str) -> Versioned | None:
         node = self._decided().restored.tree.get(_path_of(key))
@@ -142,25 +138,25 @@ class ZooKeeperFiles:
         return sorted(name.decode() for name in names if snapshot.is_text(name))
 
     def write(self, changes: Sequence[Write]) -> list[int]:
-        raise ReadOnlyStoreError(self._uri, f"{len(changes)} changes were asked for")
+        raise ReadOnlyStoreError(self._name, f"{len(changes)} changes were asked for")
 
     def raise_counter(self, key: str, beyond: int) -> int:
-        raise ReadOnlyStoreError(self._uri, f"{key} was to be raised beyond {beyond}")
+        raise ReadOnlyStoreError(self._name, f"{key} was to be raised beyond {beyond}")
 
     def _decided(self) -> "_Shown":
         with self._lock:
             if self._closed:
-                raise UnavailableError(self._uri, "it was closed")
+                raise UnavailableError(self._name, "it was closed")
             if self._shown is None:
                 try:
                     self._shown = _decide(self._servers, self._at)
                 except NothingToShowError as error:
                     if self._at is None:
-                        raise CorruptStoreError(self._uri, f"nothing can be shown: {error}") from error
+                        raise CorruptStoreError(self._name, f"nothing can be shown: {error}") from error
                     problem = f"the files do not show that point in time: {error}"
-                    raise UnsupportedStoreError(self._uri, problem) from error
+                    raise UnsupportedStoreError(self._name, problem) from error
                 except OSError as error:
-                    raise UnavailableError(self._uri, str(error)) from error
+                    raise UnavailableError(self._name, str(error)) from error
             return self._shown
 
 

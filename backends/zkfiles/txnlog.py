@@ -53,6 +53,7 @@ class End(StrEnum):
     TORN_SIZE = "a record that the file ends in"
     TORN_MARK = "a record that was not finished"
     CHECKSUM = "a record whose checksum is wrong"
+    UNKNOWN = "a record that cannot be understood"
     HEADER = "no header of a transaction log"
     UNREADABLE = "the disk refuses"
 
@@ -125,6 +126,7 @@ class _Frames:
         self.version = VERSION
         self.at = 0
         self.why = End.FILE
+        self.problem = ""
 
     def header(self) -> bool:
         """Read the header; a file that a crash left without one is not damaged."""
@@ -159,8 +161,14 @@ class _Frames:
             if len(payload) <= length or payload[length] != _END:
                 self.why = End.TORN_MARK
                 return
-            if zlib.adler32(memoryview(payload)[:length]) != crc or length < HEADER.size:
+            payload = payload[:length]
+            if zlib.adler32(payload) != crc:
                 self.why = End.CHECKSUM
+                return
+            try:
+                decode(payload)
+            except MalformedError as error:
+                self.why, self.problem = End.UNKNOWN, f"{error.problem}, at byte {error.at} of it"
                 return
             _, _, zxid, ms, kind = HEADER.unpack_from(payload)
             self.at = at + _FRAME.size + length + 1
@@ -170,6 +178,8 @@ class _Frames:
         """Return what is wrong with the end; None: it is what a crash or a clean stop leaves."""
         if self.why is End.FILE:
             return None
+        if self.why is End.UNKNOWN:
+            return f"{self.why}: {self.problem}; nothing behind it is read"
         if self.why is End.PADDING and self._not_zero(self.at) is None:
             return None
         again = self._valid_again(last)
