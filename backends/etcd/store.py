@@ -10,6 +10,10 @@
     acl                          none: etcd gives rights to users, on ranges of keys
     one point in time            a revision, for as long as it is not compacted
 
+Nothing is read by transactions: a server before 3.5.5 or 3.4.20 dies if the client goes away while one that only reads
+is under way. A write whose connection broke may still be on its way when it is looked for; made again it is a conflict,
+not a second one.
+
 Source: bookkeeper-metadata §4; etcd-io/etcd v3.5, API version 3, run against 3.5.1.
 """
 
@@ -17,7 +21,6 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any, Final
 
 import grpc
@@ -38,9 +41,7 @@ from backends.etcd import pages, rpc
 from backends.etcd.channel import Asked, Channel, NeverSentError, StaleTokenError, Tls
 from backends.protocols import CHANGES, Point, Versioned, Write, parents
 
-_READS: Final = 100
-"""Keys that are read by one request; a transaction has at most 128 operations where nobody set another number."""
-_READS_IN_FLIGHT: Final = 10
+_READS_IN_FLIGHT: Final = 256
 _MADE: Final = 60
 """Parents made by one request: each is a transaction inside it, which counts too."""
 _PUTS_IN_FLIGHT: Final = 256
@@ -136,35 +137,37 @@ class EtcdStore:
         return _versioned(found[0]) if found else None
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
-        flying: deque[tuple[list[str], Asked | UnavailableError]] = deque()
-        ask = iter(keys)
-        while chunk := list(islice(ask, _READS)):
-            flying.append((chunk, self._ask_many(chunk)))
+        flying: deque[tuple[str, Any, Asked | UnavailableError]] = deque()
+
+        def landed() -> tuple[str, Versioned | None]:
+            key, request, asked = flying.popleft()
+            kvs = self._answered(request, asked).kvs
+            return key, _versioned(kvs[0]) if kvs else None
+
+        for key in keys:
+            request = rpc.RangeRequest(key=_key(key))
+            flying.append((key, request, self._ask(request)))
             if len(flying) >= _READS_IN_FLIGHT:
-                yield from self._landed(*flying.popleft())
+                yield landed()
         while flying:
-            yield from self._landed(*flying.popleft())
+            yield landed()
 
-    def _ask_many(self, keys: Sequence[str]) -> Asked | UnavailableError:
-        reads = [rpc.RequestOp(request_range=rpc.RangeRequest(key=_key(key))) for key in keys]
+    def _ask(self, request: Any) -> Asked | UnavailableError:  # noqa: ANN401 - a message
         try:
-            return self._channel.send(lambda client: client.kvstub.Txn, rpc.TxnRequest(success=reads))
+            return self._channel.send(lambda client: client.kvstub.Range, request)
         except UnavailableError as error:
-            return error  # is tried again when its turn comes
+            return error  # it is sent again when its turn comes
 
-    def _landed(self, keys: Sequence[str], asked: Asked | UnavailableError) -> Iterator[tuple[str, Versioned | None]]:
-        def landed(asked: Asked | UnavailableError) -> Any:  # noqa: ANN401 - a message
-            if isinstance(asked, UnavailableError):
-                raise asked
-            return self._channel.answer(asked, keys[0])
-
+    def _answered(self, request: Any, asked: Asked | UnavailableError) -> Any:  # noqa: ANN401 - messages
+        """Wait for the answer to one of many reads under way; it is asked for again if it was lost."""
         try:
-            response = landed(asked)
+            if isinstance(asked, Asked):
+                return self._answer(asked, request)
+        except CompactedError:
+            raise
         except UnavailableError:
-            response = self._retrying(lambda: landed(self._ask_many(keys)))
-        for key, one in zip(keys, response.responses, strict=True):
-            kvs = one.response_range.kvs
-            yield key, _versioned(kvs[0]) if kvs else None
+            pass
+        return self._retrying(self._range, request)
 
     def children(self, key: str) -> list[str] | None:
         return self._retrying(self._children, key)
@@ -231,23 +234,7 @@ class EtcdStore:
             if found:
                 yield pages.batch(found)
 
-        def ask(request: Any) -> Asked | UnavailableError:  # noqa: ANN401 - messages
-            try:
-                return self._channel.send(lambda client: client.kvstub.Range, request)
-            except UnavailableError as error:
-                return error
-
-        def answer(request: Any, asked: Asked | UnavailableError) -> Any:  # noqa: ANN401 - messages
-            try:
-                if isinstance(asked, UnavailableError):
-                    raise asked
-                return self._answer(asked, request)
-            except CompactedError:
-                raise
-            except UnavailableError:
-                return self._retrying(self._range, request)
-
-        for response in pages.read(pages.ranges(above), revision or 0, ask, answer):
+        for response in pages.read(pages.ranges(above), revision or 0, self._ask, self._answered):
             yield pages.batch(response.kvs)
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:

@@ -138,6 +138,7 @@ class Proxy:
         self._server = (host, port)
         self._lock = threading.Lock()
         self._order: _Order | None = None
+        self._settling = threading.Lock()
         self._sizes: list[int] = []
         self._piece: int | None = None
         self._pause_s = 0.0
@@ -190,6 +191,8 @@ class Proxy:
                 client, _ = self._listening.accept()
             except OSError:
                 return
+            with self._settling:
+                pass
             try:
                 if self._is_down:
                     raise ConnectionRefusedError
@@ -220,10 +223,11 @@ class Proxy:
                 self._order = None
                 if order.seen is None:
                     return
-                # The answer must not overtake the cut.
-                client.shutdown(socket.SHUT_WR)
-                server.sendall(data)
-                self._await(order.seen)
+                # The answer must not overtake the cut, nor a new connection the request.
+                with self._settling:
+                    client.shutdown(socket.SHUT_WR)
+                    server.sendall(data)
+                    self._await(order.seen)
                 return
             server.sendall(data)
             before = (before + data)[-_CHUNK:]
