@@ -463,6 +463,7 @@ class _Run:
         self._announced: dict[int, tuple[str, list[tuple[int, str]]]] = {}
         self._ours: set[int] = set()
         self._former: dict[int, str | None] = {}
+        self._finished_too: set[int] = set()
 
     def demand_waves_before(self, journal: Path, binding: Mapping[str, str]) -> None:
         """Refuse to go on where a wave before was not written to its end: a resumed run would take it for done."""
@@ -577,6 +578,8 @@ class _Run:
         )
 
     def _is_open(self, action: _Action) -> bool:
+        if action.seq in self._finished_too:
+            return False
         return action.seq > self._finished or action.seq in self._again or action.seq in self._ours
 
     def _why_withheld(self, changed: int) -> str:
@@ -596,9 +599,33 @@ class _Run:
             for batch in _batches(filter(self._is_open, cookies), self._options.batch_rows):
                 self._settle(batch, journal)
             return
+        # Those that a run announced before it was killed may stand there.
+        for batch in _batches((action for action in cookies if action.seq in self._ours), self._options.batch_rows):
+            self._look(batch, journal, withheld)
         for action in filter(self._is_open, cookies):
             self._counts[action.kind, action.op].withheld += 1
             self._step(1)
+
+    def _look(self, batch: Sequence[_Action], journal: Journal, withheld: str) -> None:
+        """Record what became of writes that an earlier run announced, without writing."""
+        held = self._held(batch)
+        announced = [_announcement(action, self._replaced(action, held[action.key])) for action in batch]
+        journal.append("intent", {"batch": self._batch, "kind": batch[0].kind, "writes": announced})
+        stand = [action.is_done(held[action.key]) for action in batch]
+        versions = [_version(held[action.key]) if there else None for action, there in zip(batch, stand, strict=True)]
+        missing = [[place, withheld] for place, there in enumerate(stand) if not there]
+        presumed = [place for place, there in enumerate(stand) if there]
+        done = {"batch": self._batch, "versions": versions, "presumed": presumed, "conflicts": missing}
+        journal.append("done", done)
+        self._batch += 1
+        for action, there in zip(batch, stand, strict=True):
+            self._ours.discard(action.seq)
+            if there:
+                self._again.discard(action.seq)
+                self._finished_too.add(action.seq)
+                self._note(action.kind, action.op, written=True)
+            else:
+                self._again.add(action.seq)
 
     def _settle(self, batch: Sequence[_Action], journal: Journal) -> None:
         """Announce a batch, carry it out, read it back, record what became of it."""
@@ -768,6 +795,10 @@ def _announcement(action: _Action, replaced: str | None) -> list[object]:
     return [action.seq, action.op, action.id.hex(), action.key, action.expects, value, replaced]
 
 
+def _version(held: Versioned | None) -> int:
+    return -1 if held is None else held.version
+
+
 def _sort_out(
     batch: Iterable[_Action],
     seen: Mapping[str, Versioned | None],
@@ -782,8 +813,7 @@ def _sort_out(
         held = seen[action.key]
         objection = None if sent else action.objection(held)
         if action.is_done(held):
-            version = held.version if held is not None else -1
-            outcomes[action.seq] = _Outcome(version=version if action.seq in ours else None)
+            outcomes[action.seq] = _Outcome(version=_version(held) if action.seq in ours else None)
         elif sent:
             outcomes[action.seq] = _Outcome(conflict="somebody changed it right after it was written")
         elif objection is not None:

@@ -23,9 +23,11 @@ from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.rules import diff
 from reconcile.rules.diff import HOLD_MARK, SEVERITIES, Category
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
@@ -184,11 +186,40 @@ def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
     return rows
 
 
-def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, secrets: bytes) -> pa.Table:
-    """Propose a record for every ledger that the store lacks.
+def is_hold(stored: pa.Table) -> npt.NDArray[np.bool_]:
+    """Say which records of a store are holds of ours; CATALOG_LEDGERS in."""
+    found = np.zeros(stored.num_rows, np.bool_)
+    lists = stored["custom"].combine_chunks()
+    marked = pc.equal(pc.struct_field(lists.flatten(), 0), HOLD_MARK)
+    found[pc.list_parent_indices(lists).filter(marked).to_numpy()] = True
+    return found
+
+
+def released(rows: pa.Table, stored: pa.Table, matched: diff.Matched) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+    """Return the ledgers whose hold can be replaced by their record, and which records of the store those holds are.
 
     Args:
-        rows: RECONSTRUCTION, sorted by key, of ledgers without a record; outcome restored or held.
+        rows: RECONSTRUCTION.
+        stored: CATALOG_LEDGERS.
+        matched: both sides.
+
+    Returns:
+        Their rows of RECONSTRUCTION, with the hold's version as `expects` and its bytes as `before`.
+    """
+    restored = pc.equal(rows["outcome"], "restored").to_numpy()
+    at = is_hold(stored)[matched.stored_rows] & restored[matched.held_rows]
+    ours, holds = rows.take(pa.array(matched.held_rows[at])), stored.take(pa.array(matched.stored_rows[at]))
+    of_store = np.zeros(stored.num_rows, np.bool_)
+    of_store[matched.stored_rows[at]] = True
+    return ours.append_column("expects", holds["version"]).append_column("before", holds["raw"]), of_store
+
+
+def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, secrets: bytes) -> pa.Table:
+    """Propose a record for every ledger that the store lacks, or has only a hold of.
+
+    Args:
+        rows: RECONSTRUCTION, sorted by key; outcome restored or held. Where it has the columns of `released`, rows with
+            `expects` replace a hold.
         layout: of the target.
         passwords: a restored row of format 3 has the key of one of them.
         secrets: `HOLD_PASSWORD_SIZE` random bytes for each held row.
@@ -199,6 +230,9 @@ def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, s
     count = rows.num_rows
     restored = pc.equal(rows["outcome"], "restored").combine_chunks()
     held = pc.invert(restored)
+    columns = rows.column_names
+    replaces = rows["expects"].combine_chunks() if "expects" in columns else pa.nulls(count, pa.int64())
+    before = rows["before"].combine_chunks() if "before" in columns else pa.nulls(count, pa.binary())
     records = pa.concat_arrays(
         [_restored_records(rows.filter(restored), passwords), _hold_records(rows.filter(held), secrets)]
     )
@@ -209,8 +243,10 @@ def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, s
             "scope": rows["scope"],
             "ledger": rows["ledger"],
             "seq": _ledger_seq(rows["bucket"]),
-            "op": pc.if_else(restored, "create", "hold"),
+            "op": pc.if_else(restored, pc.if_else(pc.is_valid(replaces), "replace", "create"), "hold"),
             "kind": "ledger",
+            "expects": replaces,
+            "before": before,
             "key": store.ledger_keys(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy()),
             "value": records.take(pa.array(back)),
         },

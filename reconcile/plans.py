@@ -1,4 +1,4 @@
-"""Plans as people handle them: read one, compare two, cut one into waves. No store is touched.
+"""Plans as people handle them: read one, compare two, cut one into waves, change one. No store is touched.
 
     wave   writes
     1      the id generators, and the ledgers of the first buckets
@@ -7,13 +7,20 @@
 
 Buckets are a hash of the ledger id, so a share of the buckets is about the same share of the ledgers. A plan that was
 not cut has wave 0 everywhere.
+
+    edit                    the new plan
+    drop LEDGER             writes nothing for it; it waits for a person, so no cookies
+    accept the loss         the same, or removes its hold; settled, so cookies
+    choose LEDGER=LABEL     writes the alternative of that name
+    rights                  names the rights of every key that is created
+    replace an instance id, a cookie     replaces what the captured store has, by its version, with the bookies' own
 """
 
 import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -25,8 +32,8 @@ import pyarrow.compute as pc
 from reconcile import plan
 from reconcile.errors import PlanError
 from reconcile.plan import Phase
-from recovery.codecs import ledger_metadata
-from recovery.dataset import Dataset, Part, prepare, write_manifest, write_part
+from recovery.codecs import ledger_metadata, store
+from recovery.dataset import Dataset, Part, open_dataset, prepare, write_manifest, write_part
 from recovery.errors import FormatError
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId
@@ -38,6 +45,8 @@ SYSTEM: Final = range(plan.SYSTEM_BUCKET, plan.SYSTEM_BUCKET + 1)
 _STORE: Final = "store"
 _SHARE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
 _REST: Final = "rest"
+_CANARY: Final = "canary"
+_NUMBERS: Final = frozenset({"length", "last_entry"})
 _MANIFEST_KEYS: Final = frozenset(
     {"kind", "schema_version", "tool_version", "secret", "tables", "binding", "coverage", "hash"}
 )
@@ -112,7 +121,7 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
     altered = 0
     phases: dict[Phase, Counter[str]] = {}
     waves: Counter[int] = Counter()
-    first: list[Line] = []
+    first: list[tuple[tuple[int, int, int, int], Line]] = []
     for buckets in ranges_of(dataset):
         actions = dataset.read("actions", buckets=buckets)
         ids = plan.action_ids(actions)
@@ -125,30 +134,49 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
                 raise PlanError(dataset.path, f"has actions of a phase {row['phase']}", "use the version that wrote it")
             phases.setdefault(Phase(row["phase"]), Counter())[row["op"]] += row["count_all"]
         waves.update({row["values"]: row["counts"] for row in pc.value_counts(actions["wave"]).to_pylist()})
-        early = actions.take(pc.sort_indices(actions["seq"])[:shown]).select(list(Line.__slots__))
-        first = sorted([*first, *(Line(**row) for row in early.to_pylist())], key=lambda line: line.seq)[:shown]
+        first = _first([*first, *_lines(actions, shown)], shown)
     found = plan.plan_hash(dataset.manifest["binding"], hashes)
     return Overview(
         hash=found,
         altered=altered,
         phases=dict(sorted(phases.items())),
         waves=dict(sorted(waves.items())),
-        first=tuple(first),
+        first=tuple(line for _, line in first),
         holds=tuple(_holds(dataset, shown)),
         problems=tuple(_problems(dataset, found, altered, phases)),
     )
 
 
+def _lines(actions: pa.Table, shown: int) -> list[tuple[tuple[int, int, int, int], Line]]:
+    """Return the first actions of a bucket range: phase by phase, and in each by ledger, as people look for them."""
+    numbered = actions.append_column("phase", pa.array(actions["seq"].to_numpy() >> 48))
+    order = [(name, "ascending") for name in ("phase", "scope", "ledger", "seq")]
+    early = numbered.take(pc.sort_indices(numbered, order)[:shown])
+    return [
+        (
+            (row["phase"], row["scope"] or 0, row["ledger"] or 0, row["seq"]),
+            Line(**{name: row[name] for name in Line.__slots__}),
+        )
+        for row in early.to_pylist()
+    ]
+
+
+def _first(
+    lines: list[tuple[tuple[int, int, int, int], Line]], shown: int
+) -> list[tuple[tuple[int, int, int, int], Line]]:
+    return sorted(lines, key=lambda line: line[0])[:shown]
+
+
 def _holds(dataset: Dataset, shown: int) -> Iterator[Hold]:
+    """Yield the held ledgers with the smallest ids."""
     names = ["scope", "ledger", "outcome", "reason", "holders"]
-    left = shown
+    found = tables.RECONSTRUCTION.empty_table().select(names)
     for buckets in ranges_of(dataset)[1:]:
-        if not left:
-            return
         rows = dataset.read("reconstruction", buckets=buckets, columns=names)
-        for row in rows.filter(pc.equal(rows["outcome"], "held")).slice(0, left).to_pylist():
-            yield Hold(LedgerId(row["scope"], row["ledger"]), row["reason"] or "", tuple(row["holders"]))
-            left -= 1
+        held = pa.concat_tables([found, rows.filter(pc.equal(rows["outcome"], "held"))])
+        found = held.take(pc.sort_indices(held, [("scope", "ascending"), ("ledger", "ascending")])[:shown])
+    for row in found.to_pylist():
+        yield Hold(LedgerId(row["scope"], row["ledger"]), row["reason"] or "", tuple(row["holders"]))
 
 
 def _problems(dataset: Dataset, found: str, altered: int, phases: Mapping[Phase, Mapping[str, int]]) -> Iterator[str]:
@@ -158,13 +186,14 @@ def _problems(dataset: Dataset, found: str, altered: int, phases: Mapping[Phase,
         yield f"the actions give the hash {found}, the manifest says {dataset.manifest.get('hash')}"
     ledgers = phases.get(Phase.LEDGERS, {})
     counts = dataset.manifest.get("counts", {})
-    for name, have in (
-        ("actions", sum(sum(ops.values()) for ops in phases.values())),
-        ("restored", ledgers.get("create", 0)),
-        ("held", ledgers.get("hold", 0)),
+    for name, have, said in (
+        ("actions", sum(sum(ops.values()) for ops in phases.values()), counts.get("actions")),
+        ("restored", ledgers.get("create", 0), counts.get("restored")),
+        ("released", ledgers.get("replace", 0), counts.get("released", 0)),
+        ("held", ledgers.get("hold", 0), counts.get("held")),
     ):
-        if counts.get(name) != have:
-            yield f"{have} {name} in its files, {counts.get(name)} in its manifest"
+        if said != have:
+            yield f"{have} {name} in its files, {said} in its manifest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +299,7 @@ def _segments(segments: Sequence[Any]) -> str:
 
 
 def parse_waves(text: str) -> list[range]:
-    """Read shares of the ledgers, as in ``1%,10%,rest``, into one bucket range a wave.
+    """Read shares of the ledgers, as in ``canary,1%,rest``, into one bucket range a wave; a canary is one bucket.
 
     Raises:
         ValueError: not shares above 0 that come to 100 % at most, or they leave something over without ``rest``.
@@ -278,10 +307,13 @@ def parse_waves(text: str) -> list[range]:
     parts = [part.strip() for part in text.split(",")]
     rest = parts[-1] == _REST
     shares = []
-    for part in parts[: len(parts) - rest]:
+    for place, part in enumerate(parts[: len(parts) - rest]):
+        if part == _CANARY and place == 0:
+            shares.append(100 / BUCKETS)
+            continue
         found = _SHARE.fullmatch(part)
         if found is None or float(found[1]) <= 0:
-            raise ValueError(f"not a share: {part!r}; write for example 1%,10%,rest")
+            raise ValueError(f"not a share: {part!r}; write for example canary,1%,rest")
         shares.append(float(found[1]))
     total = sum(shares)
     if total > 100 or (rest and total >= 100):
@@ -365,9 +397,9 @@ def split(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str
         for name in tables.PLAN
         if name != "actions"
     }
-    store = Path(dataset.path) / _STORE
-    if store.is_dir():
-        shutil.copytree(store, out / _STORE)
+    captured = Path(dataset.path) / _STORE
+    if captured.is_dir():
+        shutil.copytree(captured, out / _STORE)
     manifest = write_manifest(
         out,
         "plan",
@@ -382,6 +414,335 @@ def split(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str
     )
     found = [Wave(n, r.start, r.stop - 1, actions[n], ledgers[n]) for n, r in enumerate(waves, 1)]
     return manifest, found
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What is changed in a plan.
+
+    Attributes:
+        drop: ledgers of which nothing is written; they wait for a person.
+        accept_loss: ledgers that somebody accepts to lose: the bookies delete them.
+        choose: ledger → label of the alternative that is written.
+        acl: rights of everything that is created.
+        rights: catalog whose rights everything that is created gets; where it has none, the commonest of its kind.
+        replace_instance_id: the captured store's instance id is replaced by the bookies' own.
+        replace_cookies: bookies whose cookie in the captured store is replaced by their own.
+    """
+
+    drop: frozenset[LedgerId] = frozenset()
+    accept_loss: frozenset[LedgerId] = frozenset()
+    choose: Mapping[LedgerId, str] = field(default_factory=dict)
+    acl: str | None = None
+    rights: Dataset | None = None
+    replace_instance_id: bool = False
+    replace_cookies: frozenset[str] = frozenset()
+
+    @property
+    def texts(self) -> list[str]:
+        """Each as a line, for the new plan's manifest and for people."""
+        return [
+            *(f"dropped {ledger}" for ledger in sorted(self.drop, key=str)),
+            *(f"loss of {ledger} accepted" for ledger in sorted(self.accept_loss, key=str)),
+            *(f"for {ledger} chosen: {label}" for ledger, label in sorted(self.choose.items(), key=str)),
+            *([f"rights {self.acl}"] if self.acl is not None else []),
+            *([f"rights as in {self.rights.path}"] if self.rights is not None else []),
+            *(["the store's instance id is replaced"] if self.replace_instance_id else []),
+            *(f"the store's cookie of {bookie} is replaced" for bookie in sorted(self.replace_cookies)),
+        ]
+
+
+def edit(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
+    """Write a plan again with some of its actions changed; return the manifest of the new one, which has its own hash.
+
+    Args:
+        dataset: the plan, which stays as it is.
+        edits: what to change.
+        out: a new folder; it will hold passwords.
+
+    Raises:
+        PlanError: the plan is not what its hash was made of, or has nothing that an edit names.
+        DatasetError: a file of the plan is damaged, or `out` cannot be written.
+    """
+    if any(dataset.manifest["binding"].get("waves", ())):
+        raise PlanError(dataset.path, "was cut into waves", "edit the plan that it was cut from, then cut it again")
+    prepare(out, "plan", secret=True)
+    run = _Editing(dataset, edits)
+    hashes: dict[int, str] = {}
+    fresh: dict[int, str] = {}
+    parts: dict[str, list[Part]] = {"actions": [], "reconstruction": []}
+
+    def written(table: str, name: str, rows: pa.Table) -> None:
+        parts[table].append(write_part(out, table, name, [rows], secret=True))
+
+    system = run.system(_checked(dataset, SYSTEM, hashes))
+    fresh.update(plan.bucket_hashes(system))
+    early = pa.array(system["seq"].to_numpy() >> 48 < Phase.LEDGERS)
+    written("actions", "system-first", system.filter(early))
+    for buckets in ranges_of(dataset)[1:]:
+        name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
+        reconstruction = dataset.read("reconstruction", buckets=buckets)
+        rows = run.ledgers(_checked(dataset, buckets, hashes), reconstruction, buckets)
+        fresh.update(plan.bucket_hashes(rows))
+        written("actions", name, rows)
+        written("reconstruction", name, run.outcomes(reconstruction))
+    written("actions", "system-last", system.filter(pc.invert(early)))
+    if plan.plan_hash(dataset.manifest["binding"], hashes) != dataset.manifest["hash"]:
+        raise PlanError(dataset.path, "its actions do not give the hash in its manifest", "make the plan again")
+    run.demand_all_found()
+    findings = [tables.FINDINGS.empty_table(), *dataset.batches("findings")]
+    parts["findings"] = [write_part(out, "findings", "part-00000", findings, secret=True)]
+    store_folder = Path(dataset.path) / _STORE
+    if store_folder.is_dir():
+        shutil.copytree(store_folder, out / _STORE)
+    counts = {**dataset.manifest["counts"]}
+    for name, change in run.changed.items():
+        counts[name] = counts.get(name, 0) + change
+    counts["actions"] = sum(part.rows for part in parts["actions"])
+    binding = {
+        **dataset.manifest["binding"],
+        "edited_from": dataset.manifest["hash"],
+        "edits": [*dataset.manifest["binding"].get("edits", ()), *edits.texts],
+    }
+    # What waited before still does, unless every one of them was settled now.
+    binding["cookies_held_back"] = counts.get("waiting", 0) > 0
+    return write_manifest(
+        out,
+        "plan",
+        parts,
+        binding=binding,
+        coverage=dataset.manifest["coverage"],
+        secret=True,
+        extra={
+            **{key: value for key, value in dataset.manifest.items() if key not in _MANIFEST_KEYS},
+            "counts": counts,
+            "hash": plan.plan_hash(binding, fresh),
+        },
+    )
+
+
+class _Editing:
+    """The edits of one plan, bucket range by bucket range."""
+
+    def __init__(self, dataset: Dataset, edits: Edits) -> None:
+        self._edits = edits
+        self._path = dataset.path
+        self._layout = store.Layout(dataset.manifest["binding"]["layout"])
+        folder = Path(dataset.path) / _STORE
+        self._captured = open_dataset(folder, "catalog") if folder.is_dir() else None
+        self._named = {*edits.drop, *edits.accept_loss, *edits.choose}
+        self._found: set[LedgerId] = set()
+        self._common = _common_rights(edits.rights) if edits.rights is not None else {}
+        self._outcome: dict[LedgerId, str] = {}
+        self.changed: Counter[str] = Counter()
+        twice = [x for x in self._named if sum(x in of for of in (edits.drop, edits.accept_loss, edits.choose)) > 1]
+        if twice:
+            raise PlanError(str(twice[0]), "two edits name it", "name one")
+
+    def demand_all_found(self) -> None:
+        """Refuse edits of ledgers that the plan says nothing of."""
+        for ledger in sorted(self._named - self._found, key=str):
+            raise PlanError(self._path, f"has nothing of ledger {ledger} to edit", "see it: bkmeta explain LEDGER")
+
+    def system(self, rows: pa.Table) -> pa.Table:
+        """Edit the actions of no ledger."""
+        replaced = {store.INSTANCE_ID} if self._edits.replace_instance_id else set()
+        replaced |= {f"{store.COOKIES}/{bookie}" for bookie in self._edits.replace_cookies}
+        listed = rows.to_pylist()
+        if replaced:
+            held = self._stored_nodes(replaced)
+            for key in sorted(replaced):
+                row = next((row for row in listed if row["key"] == key), None)
+                if row is None or key not in held:
+                    lacks = "no action for it" if row is None else "no such node in the store that it was made for"
+                    raise PlanError(key, f"the plan has {lacks}", "replace only what both have")
+                if held[key]["raw"] != row["value"]:
+                    row.update(op="replace", expects=held[key]["version"], before=held[key]["raw"])
+        rights = self._rights_of_nodes()
+        for row in listed:
+            if row["op"] not in ("replace", "remove"):
+                row["acl"] = self._edits.acl or rights.get(row["key"]) or self._common.get(row["kind"]) or row["acl"]
+        return _with_ids(pa.Table.from_pylist(listed, schema=tables.ACTIONS))
+
+    def _stored_nodes(self, wanted: set[str]) -> dict[str, Any]:
+        if self._captured is None:
+            raise PlanError(self._path, "was made without the store", "recover with --metadata, then edit that plan")
+        rows = self._captured.read("nodes", columns=["path", "raw", "version"]).to_pylist()
+        return {row["path"]: row for row in rows if row["path"] in wanted}
+
+    def _rights_of_nodes(self) -> dict[str, str]:
+        if self._edits.rights is None:
+            return {}
+        rows = self._edits.rights.read("nodes", columns=["path", "acl"]).to_pylist()
+        return {row["path"]: row["acl"] for row in rows if row["acl"] is not None}
+
+    def ledgers(self, rows: pa.Table, reconstruction: pa.Table, buckets: range) -> pa.Table:
+        """Edit the actions of a bucket range."""
+        rows = self._with_rights(rows, buckets)
+        named = {ledger for ledger in self._named if ledger.bucket in buckets}
+        if named:
+            listed = rows.to_pylist()
+            others = _other_readings(reconstruction, named & set(self._edits.choose))
+            kept = []
+            for row in listed:
+                ledger = LedgerId(row["scope"], row["ledger"])
+                if ledger not in named:
+                    kept.append(row)
+                    continue
+                self._found.add(ledger)
+                edited = self._edited(ledger, row, others.get(ledger, {}))
+                if edited is not None:
+                    kept.append(edited)
+            kept += self._removals(named & self._edits.accept_loss, listed, buckets)
+            kept.sort(key=lambda row: row["seq"])
+            rows = pa.Table.from_pylist(kept, schema=tables.ACTIONS)
+        return _with_ids(rows)
+
+    def _edited(
+        self, ledger: LedgerId, row: dict[str, Any], others: Mapping[str, tuple[str, int]]
+    ) -> dict[str, Any] | None:
+        was = {"create": "restored", "hold": "held", "replace": "released"}[row["op"]]
+        if ledger in self._edits.choose:
+            label = self._edits.choose[ledger]
+            values = _alternatives(row, others)
+            if label not in values:
+                labels = ", ".join(values) or "none"
+                raise PlanError(str(ledger), f"has no alternative {label!r} (it has: {labels})", "choose one of them")
+            if row["op"] == "hold":
+                self.changed.update(held=-1, restored=1)
+                self._outcome[ledger] = "restored"
+            return {
+                **row,
+                "op": "create" if row["op"] == "hold" else row["op"],
+                "value": values[label],
+                "choice": 1 + list(values).index(label),
+            }
+        self.changed[was] -= 1
+        if was == "released" and ledger in self._edits.drop:
+            # Its hold stays as it is.
+            self.changed["held_in_store"] += 1
+            return None
+        if ledger in self._edits.accept_loss:
+            self.changed["accepted_loss"] += 1
+            self._outcome[ledger] = "accepted_loss"
+            return {**row, "op": "remove", "value": None, "acl": None} if was == "released" else None
+        self.changed["waiting"] += 1
+        self._outcome[ledger] = "waiting"
+        return None
+
+    def _removals(
+        self, ledgers: set[LedgerId], listed: Sequence[Mapping[str, Any]], buckets: range
+    ) -> list[dict[str, Any]]:
+        """Remove the holds that the captured store has of ledgers whose loss is accepted."""
+        open_ones = ledgers - {LedgerId(row["scope"], row["ledger"]) for row in listed}
+        if not open_ones or self._captured is None:
+            return []
+        stored = self._captured.read("ledgers", buckets=buckets)
+        holds = stored.filter(pa.array(plan.is_hold(stored))).select(["bucket", "scope", "ledger", "raw", "version"])
+        found: list[dict[str, Any]] = []
+        for row in holds.to_pylist():
+            ledger = LedgerId(row["scope"], row["ledger"])
+            if ledger in open_ones:
+                self._found.add(ledger)
+                self.changed.update(held_in_store=-1, accepted_loss=1)
+                self._outcome[ledger] = "accepted_loss"
+                used = [action["seq"] & 0xFFFF_FFFF for action in listed if action["bucket"] == row["bucket"]]
+                number = 1 + max([*used, *(other["seq"] & 0xFFFF_FFFF for other in found), -1])
+                found.append(
+                    {
+                        **{name: row[name] for name in ("bucket", "scope", "ledger")},
+                        "id": b"",
+                        "seq": int(Phase.LEDGERS) << 48 | row["bucket"] << 32 | number,
+                        "wave": 0,
+                        "op": "remove",
+                        "kind": "ledger",
+                        "key": store.ledger_key(self._layout, ledger),
+                        "expects": row["version"],
+                        "before": row["raw"],
+                        "choice": 0,
+                        "alternatives": [],
+                    }
+                )
+        return found
+
+    def _with_rights(self, rows: pa.Table, buckets: range) -> pa.Table:
+        if self._edits.acl is None and self._edits.rights is None:
+            return rows
+        acl: Any = pa.scalar(self._edits.acl, pa.string())
+        if self._edits.acl is None and self._edits.rights is not None:
+            known = self._edits.rights.read("ledgers", buckets=buckets, columns=["scope", "ledger", "acl"])
+            names = ["scope", "ledger"]
+            numbered = rows.select(names).append_column("at", pa.array(np.arange(rows.num_rows)))
+            both = numbered.join(known, names, join_type="left outer").sort_by("at")
+            acl = pc.coalesce(both["acl"], pa.scalar(self._common.get("ledger"), pa.string()), rows["acl"])
+        made = pc.is_in(rows["op"], pa.array(["create", "hold"]))
+        at = tables.ACTIONS.get_field_index("acl")
+        return rows.set_column(at, tables.ACTIONS.field(at), pc.if_else(made, acl, rows["acl"]))
+
+    def outcomes(self, rows: pa.Table) -> pa.Table:
+        """Edit what the plan says became of its ledgers."""
+        ids = zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True) if self._outcome else ()
+        changed = {at: out for at, (s, n) in enumerate(ids) if (out := self._outcome.get(LedgerId(s, n))) is not None}
+        if not changed:
+            return rows
+        outcome = rows["outcome"].to_pylist()
+        for at, value in changed.items():
+            outcome[at] = value
+        at = tables.RECONSTRUCTION.get_field_index("outcome")
+        return rows.set_column(at, tables.RECONSTRUCTION.field(at), pa.array(outcome, pa.string()))
+
+
+def _with_ids(rows: pa.Table) -> pa.Table:
+    at = tables.ACTIONS.get_field_index("id")
+    return rows.set_column(at, tables.ACTIONS.field(at), plan.action_ids(rows))
+
+
+def _common_rights(catalog: Dataset) -> dict[str, str]:
+    """Return, for each kind of action, the rights that most of its keys have in a catalog.
+
+    Raises:
+        PlanError: the catalog has no rights.
+    """
+    found: dict[str, Counter[str]] = {}
+    for table in catalog.batches("ledgers"):
+        counted = pc.value_counts(table["acl"].drop_null()).to_pylist()
+        found.setdefault("ledger", Counter()).update({row["values"]: row["counts"] for row in counted})
+    for row in catalog.read("nodes", columns=["kind", "acl"]).to_pylist():
+        if row["acl"] is not None:
+            found.setdefault(row["kind"], Counter())[row["acl"]] += 1
+    common = {kind: counter.most_common(1)[0][0] for kind, counter in found.items() if counter}
+    if not common:
+        raise PlanError(catalog.path, "has no rights of any key", "name rights: --acl scheme:id:perms,…")
+    either = common.get("ledger") or Counter(common.values()).most_common(1)[0][0]
+    every = ("ledger", "node", "layout", "instance_id", "cookie", "generator")
+    return {kind: common.get(kind, either) for kind in every}
+
+
+def _other_readings(reconstruction: pa.Table, ledgers: set[LedgerId]) -> dict[LedgerId, dict[str, tuple[str, int]]]:
+    """Return the alternatives of some ledgers that are one number of their record: label → field, value."""
+    found: dict[LedgerId, dict[str, tuple[str, int]]] = {}
+    if not ledgers:
+        return found
+    for row in reconstruction.select(["scope", "ledger", "alternatives"]).to_pylist():
+        ledger = LedgerId(row["scope"], row["ledger"])
+        if ledger in ledgers:
+            found[ledger] = {
+                f"{other['field']}={other['value']}": (other["field"], int(other["value"]))
+                for other in row["alternatives"]
+                if other["field"] in _NUMBERS
+            }
+    return found
+
+
+def _alternatives(row: Mapping[str, Any], others: Mapping[str, tuple[str, int]]) -> dict[str, bytes]:
+    """Return what an action could write instead, by label."""
+    found = {other["label"]: other["value"] for other in row["alternatives"]}
+    if row["op"] != "hold":
+        record = ledger_metadata.decode(row["value"])
+        for label, (name, number) in others.items():
+            other = replace(record, length=number) if name == "length" else replace(record, last_entry=number)
+            found.setdefault(label, ledger_metadata.encode(other))
+    return found
 
 
 def _checked(dataset: Dataset, buckets: range, hashes: dict[int, str]) -> pa.Table:

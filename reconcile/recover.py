@@ -25,7 +25,7 @@ from reconcile.plan import Passwords, Phase, SystemWrite
 from reconcile.rules import diff
 from reconcile.rules.findings import Run
 from recovery.codecs import store
-from recovery.dataset import SPILL, Dataset, Part, open_dataset, write_manifest, write_part
+from recovery.dataset import SPILL, Dataset, Part, open_dataset, sort_by_key, write_manifest, write_part
 from recovery.errors import InputError
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
@@ -132,8 +132,10 @@ class _Job:
         held = missing.filter(pc.equal(missing["outcome"], "held"))
         secrets = os.urandom(plan.HOLD_PASSWORD_SIZE * held.num_rows)
         wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "held"])))
+        released, of_store = plan.released(rows, stored, matched)
+        wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
         actions = plan.ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
-        kept = diff.still_held(stored)
+        kept = diff.still_held(stored.filter(pa.array(~of_store)))
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
         run = Run(self.run, self.at)
@@ -170,6 +172,7 @@ class _Job:
             "stored": stored.num_rows,
             "unheld": len(matched.unheld),
             "still_held": kept.num_rows,
+            "released": released.num_rows,
             "classes": _counted(rows["class"]),
             "reasons": _counted(held["reason"]),
             "formats": _counted(pc.cast(wanted["format"], pa.string())),
@@ -181,6 +184,7 @@ class _Job:
             "left": sum(part.num_rows for part in left),
             "short_max": _largest_short(used),
             "above_short": int(pc.sum(pc.greater_equal(_scope_0(used), store.FIRST_LONG_ID)).as_py() or 0),
+            "above_raise": int(pc.sum(pc.greater(_scope_0(used), RAISE_LIMIT)).as_py() or 0),
         }
 
     def _is_proven(self, found: pa.Table) -> pa.ChunkedArray:
@@ -357,7 +361,9 @@ def _finish(
             "stored",
             "unheld",
             "still_held",
+            "released",
             "above_short",
+            "above_raise",
             "looked_at",
             "left",
         )
@@ -411,6 +417,7 @@ def _finish(
         "in_store": sums["stored"],
         "in_store_not_on_bookies": sums["unheld"],
         "held_in_store": sums["still_held"],
+        "released": sums["released"],
         "disagreements": sum(_named(sums, "finding").values())
         - sum(sums[f"finding {category}"] for category in (diff.Category.HELD, diff.Category.STALE_UR_MARK))
         - beside.num_rows,
@@ -422,6 +429,7 @@ def _finish(
         "left_alone": sums["left"],
         "actions": sum(p.rows for p in parts["actions"]),
         "ids_above_short_generator": sums["above_short"],
+        "ids_not_raised_past": sums["above_raise"] - sums["above_short"],
     }
     manifest = write_manifest(
         out,

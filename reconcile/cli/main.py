@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "capture": ("reconcile.cli.recover:capture", "Read a metadata store into a catalog."),
     "recover": ("reconcile.cli.recover:recover", "Turn inventories into a plan that brings lost metadata back."),
     "explain": ("reconcile.cli.explain:explain", "Say everything that is known of one ledger."),
-    "plan": ("reconcile.cli.plans:plan", "Read a plan, compare two, or cut one into waves."),
+    "plan": ("reconcile.cli.plans:plan", "Read a plan, compare two, cut one into waves, or change one."),
     "rehearse": ("reconcile.cli.verify:rehearse", "Apply a plan where it can do no harm, and read it back."),
     "apply": ("reconcile.cli.recover:apply", "Write what a plan proposes, and nothing over anything."),
     "undo": ("reconcile.cli.undo:undo", "Take back what an apply wrote, by its journal."),

@@ -1,10 +1,10 @@
-"""The commands that read plans and make new ones of them: plan show, plan diff, plan split."""
+"""The commands that read plans and make new ones of them: plan show, plan diff, plan split, plan edit."""
 
 import itertools
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,14 +13,18 @@ from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
 from reconcile.reasons import in_words
 
+if TYPE_CHECKING:
+    from recovery.model.ids import LedgerId
+
 _SHOWN: Final = 10
+_CATALOG: Final = "catalog://"
 _HASH: Final = 12
 """Digits of a hash that a line for people shows where the whole one stands elsewhere."""
 
 
 @click.group(epilog="Example: bkmeta plan show plan")
 def plan() -> None:
-    """Read a plan, compare two, or cut one into waves. No store is touched."""
+    """Read a plan, compare two, cut one into waves, or change one. No store is touched."""
 
 
 @plan.command(
@@ -48,6 +52,8 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     counts, coverage, binding = manifest["counts"], manifest["coverage"], manifest["binding"]
     total = sum(sum(ops.values()) for ops in found.phases.values())
     verdict = f"{total} writes: {counts['restored']} ledgers come back, {counts['held']} are held"
+    if counts.get("released"):
+        verdict += f", {counts['released']} holds are replaced by their records"
     if coverage.get("not_scanned"):
         verdict += f"; {len(coverage['not_scanned'])} bookies were not looked at"
     if found.problems:
@@ -56,6 +62,7 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     details += [f"made {binding.get('made')} for {binding.get('root') or 'a store without a known root'}"]
     details += [f"layout {binding.get('layout')}, instance {', '.join(binding.get('instance_ids', ())) or 'unknown'}"]
     details += _coverage(coverage)
+    details += [f"edited: {text}" for text in binding.get("edits", ())]
     details += ["", "phases, in their order:"]
     details += [
         f"  {phase.value} {phase.name.lower():<12} " + ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
@@ -64,7 +71,11 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     if set(found.waves) - {0}:
         details += ["", "waves:", *(f"  {wave}: {count} writes" for wave, count in found.waves.items())]
     if found.first:
-        details += ["", f"first {len(found.first)} of {total} writes:", *(f"  {line}" for line in found.first)]
+        details += [
+            "",
+            f"{len(found.first)} of {total} writes, phase by phase, by ledger:",
+            *(f"  {line}" for line in found.first),
+        ]
     if counts["held"]:
         details += ["", f"held by this plan, {counts['held']}:"]
         reasons = sorted(manifest.get("reasons", {}).items(), key=lambda item: -item[1])
@@ -191,11 +202,16 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
         Exit.FAILED: "the disk of --out is full",
         Exit.USAGE: "a plan, shares or a folder that cannot be used",
     },
-    epilog="Example: bkmeta plan split plan --waves 1%,10%,rest --out plan-in-waves",
+    epilog="Example: bkmeta plan split plan --waves canary,1%,rest --out plan-in-waves",
 )
 @click.argument("path", metavar="PLAN", type=FOLDER)
 @click.option(
-    "--waves", "spec", required=True, metavar="SPEC", help="Shares of the ledgers, in order, e.g. 1%,10%,rest."
+    "--waves",
+    "spec",
+    default="canary,1%,rest",
+    show_default=True,
+    metavar="SPEC",
+    help="Shares of the ledgers, in order; a canary is one bucket of 4096.",
 )
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the new plan; it will hold passwords.")
 @output_options
@@ -239,3 +255,107 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
         },
     )
     sys.exit(output.show(result))
+
+
+@plan.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "the new plan was written",
+        Exit.FAILED: "the disk of --out is full",
+        Exit.USAGE: "a plan, a ledger, an alternative or a folder that cannot be used",
+    },
+    epilog="Example: bkmeta plan edit plan --accept-loss 4711 --out plan-2",
+)
+@click.argument("path", metavar="PLAN", type=FOLDER)
+@click.option("--drop", "dropped", multiple=True, metavar="LEDGER", help="Write nothing for it: it waits for a person.")
+@click.option("--choose", "chosen", multiple=True, metavar="LEDGER=LABEL", help="Write this alternative of its record.")
+@click.option(
+    "--accept-loss", "lost", multiple=True, metavar="LEDGER", help="Let the bookies delete it; its hold is removed."
+)
+@click.option("--acl", metavar="SPEC", help="Rights of everything that is created: scheme:id:perms,…")
+@click.option("--acl-of", "rights", metavar="URI", help="Rights as they were in an earlier catalog: catalog:///DIR.")
+@click.option("--replace-instance-id", is_flag=True, help="Replace the store's INSTANCEID with the bookies' own.")
+@click.option("--replace-cookie", "cookies", multiple=True, metavar="BOOKIE", help="Replace the store's cookie of it.")
+@click.option("--out", type=FOLDER, required=True, help="A new folder for the new plan; it will hold passwords.")
+@output_options
+def edit(
+    path: Path,
+    dropped: tuple[str, ...],
+    chosen: tuple[str, ...],
+    lost: tuple[str, ...],
+    acl: str | None,
+    rights: str | None,
+    *,
+    replace_instance_id: bool,
+    cookies: tuple[str, ...],
+    out: Path,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Change what PLAN would write: a new plan with a new hash; PLAN stays as it is.
+
+    Replacing INSTANCEID or cookies is for a store that somebody initialised again: the versions that are replaced are
+    those of the store as it was captured when the plan was made.
+    """
+    from backends.protocols import parse_rights  # noqa: PLC0415 - not for --help
+    from reconcile import plans  # noqa: PLC0415
+    from recovery.dataset import open_dataset  # noqa: PLC0415
+
+    output = make_output(shared)
+    choices: dict[LedgerId, str] = {}
+    for text in chosen:
+        name, equals, label = text.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{text!r} is not LEDGER=LABEL", param_hint="--choose")
+        choices[_ledger(name, "--choose")] = label
+    if acl is not None and rights is not None:
+        raise click.UsageError("give --acl or --acl-of, not both")
+    if acl is not None:
+        try:
+            parse_rights(acl)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--acl") from error
+    if rights is not None and not rights.startswith(_CATALOG):
+        raise click.BadParameter(f"{rights!r} is not catalog:///DIR", param_hint="--acl-of")
+    edits = plans.Edits(
+        drop=frozenset(_ledger(text, "--drop") for text in dropped),
+        accept_loss=frozenset(_ledger(text, "--accept-loss") for text in lost),
+        choose=choices,
+        acl=acl,
+        rights=None if rights is None else open_dataset(rights.removeprefix(_CATALOG), "catalog"),
+        replace_instance_id=replace_instance_id,
+        replace_cookies=frozenset(cookies),
+    )
+    if not edits.texts:
+        raise click.UsageError("nothing to change: name at least one edit")
+    before = open_dataset(path, "plan")
+    before.verify()
+    manifest = plans.edit(before, edits, out)
+    counts = manifest["counts"]
+    details = [*edits.texts, f"made of {before.manifest['hash']}"]
+    if manifest["binding"]["cookies_held_back"]:
+        details.append(f"{counts['waiting']} ledgers wait for a person: no cookies are written until each is settled")
+    result = Result(
+        "plan-edit",
+        f"{len(edits.texts)} edits; the new plan has hash {manifest['hash']}",
+        0,
+        counts=counts,
+        coverage=manifest["coverage"],
+        details=details,
+        following=shlex.join(["bkmeta", "plan", "diff", str(path), str(out)]),
+        facts={
+            "plan": str(out),
+            "hash": manifest["hash"],
+            "edited_from": manifest["binding"]["edited_from"],
+            "edits": edits.texts,
+        },
+    )
+    sys.exit(output.show(result))
+
+
+def _ledger(text: str, option: str) -> "LedgerId":
+    from recovery.model.ids import parse  # noqa: PLC0415 - not for --help
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from error

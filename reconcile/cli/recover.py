@@ -36,6 +36,7 @@ LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlon
 """`recovery.codecs.store.Layout`, for --help without the libraries that it needs."""
 _SHOWN: Final = 10
 _TYPED: Final = 8
+_FROM_SNAPSHOT: Final = "from-snapshot"
 
 
 def _some(names: list[str]) -> str:
@@ -212,7 +213,8 @@ def _catalog(uri: str) -> "Dataset":
 
 
 def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Result:
-    from recovery.dataset import REPORT  # noqa: PLC0415 - not for --help
+    from reconcile.recover import RAISE_LIMIT  # noqa: PLC0415 - not for --help
+    from recovery.dataset import REPORT  # noqa: PLC0415
 
     counts, coverage = manifest["counts"], manifest["coverage"]
     settled = counts["restored"] + counts["held"] + counts["waiting"] + counts["deleted"]
@@ -223,6 +225,8 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
     if counts["held"]:
         verdict += "; 1 is held: its" if counts["held"] == 1 else f"; {counts['held']} are held: their"
         verdict += " data is kept, and nobody can read it yet"
+    if counts.get("released"):
+        verdict += f"; {counts['released']} holds of an earlier plan are replaced by their records"
     if counts["held_in_store"]:
         verdict += f"; records of an earlier plan hold {counts['held_in_store']}"
     if missing:
@@ -265,6 +269,11 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
         details.append(f"the store and the bookies disagree in {places}: {out}/findings")
     if counts["held_in_store"]:
         details.append(f"held by records of an earlier plan, until they are resolved: {counts['held_in_store']}")
+    if counts.get("ids_not_raised_past"):
+        details.append(
+            f"{counts['ids_not_raised_past']} ledgers have ids above {RAISE_LIMIT:,}, and the id generator is not "
+            "raised past them (it takes hours): BookKeeper skips an id that has a record, so none is given out twice"
+        )
     if counts["in_store_not_on_bookies"]:
         details.append(f"in the store, on no bookie looked at: {counts['in_store_not_on_bookies']}")
     following = "do not apply it, report it" if invalid else quoted("bkmeta", "plan", "show", out)
@@ -278,7 +287,8 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
         Exit.DONE: "all was written and read back",
         Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
         Exit.USAGE: "a plan, a journal or a URI that cannot be used",
-        Exit.REFUSED: "a guard refused: not confirmed, another cluster's root, bookies that are running",
+        Exit.REFUSED: "a guard refused: not confirmed, another cluster's root, bookies that are running or were not "
+        "looked at, rights that nothing names",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again with --resume",
     },
     epilog="Example: bkmeta apply plan --metadata zk+hierarchical://zk1:2181/ledgers --confirm 3f9a61c07b2e\n\n"
@@ -287,7 +297,12 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
 @click.argument("plan", type=FOLDER)
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store to be written.")
 @click.option("--confirm", metavar="HASH", help="The plan's hash; asked for on a terminal if it is not given.")
-@click.option("--acl", metavar="SPEC", help="Rights of created keys: scheme:id:perms,… [default: the store's]")
+@click.option(
+    "--acl",
+    metavar="SPEC|from-snapshot",
+    help="Rights of created keys, scheme:id:perms,…; or those that the plan names. [default: open where the store is]",
+)
+@click.option("--accept-unseen", type=int, default=0, metavar="N", help="So many bookies were not looked at.")
 @click.option("--accept-unfrozen", is_flag=True, help="Write although bookies are registered in this root.")
 @click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave of a plan that was split; in order.")
 @click.option("--journal", type=FOLDER, help="Where every write is recorded. [default: PLAN/journal]")
@@ -298,6 +313,7 @@ def apply(
     uri: str,
     confirm: str | None,
     acl: str | None,
+    accept_unseen: int,
     accept_unfrozen: bool,  # noqa: FBT001 - click's option
     wave: int | None,
     journal: Path | None,
@@ -325,10 +341,16 @@ def apply(
             str(plan), f"has no wave {wave}", "see its waves: bkmeta plan show; bkmeta plan split makes some"
         )
     demand_store_uri(uri)
-    _demand_confirmation(dataset, seen.hash, confirm)
+    _demand_confirmation(dataset, seen.hash, confirm, accept_unseen)
+    if acl == _FROM_SNAPSHOT:
+        _demand_rights(dataset)
     folder = journal or plan / "journal"
     more = [] if wave is None else ["--wave", str(wave)]
     more += ["--journal", str(journal)] if journal else []
+    more += ["--acl", acl] if acl else []
+    more += ["--accept-unseen", str(accept_unseen)] if accept_unseen else []
+    more += ["--accept-unfrozen"] if accept_unfrozen else []
+    more += ["--confirm", seen.hash]
     again = quoted("bkmeta", "apply", plan, "--metadata", uri, *more)
     stopped = broken_off(f"what was written is recorded in {folder}, go on: {again} --resume")
     with stopped, connected(uri, output, writable=True) as opened:
@@ -339,7 +361,7 @@ def apply(
         withheld = "ledgers of the plan wait for a person" if dataset.manifest["binding"]["cookies_held_back"] else None
         options = engine.Options(
             plan_hash=seen.hash,
-            acl=acl,
+            acl=engine.decide_rights(opened.store, opened.root) if acl is None else _named_rights(acl),
             accept_unfrozen=accept_unfrozen,
             withhold_cookies=withheld,
             resume=resume,
@@ -358,28 +380,64 @@ def apply(
     sys.exit(output.show(_applied(applied, plan, uri, again)))
 
 
-def _demand_confirmation(dataset: "Dataset", plan_hash: str, confirm: str | None) -> None:
-    counts = dataset.manifest["counts"]
+def _demand_confirmation(dataset: "Dataset", plan_hash: str, confirm: str | None, accept_unseen: int) -> None:
+    counts, unseen = dataset.manifest["counts"], dataset.manifest["coverage"].get("not_scanned") or []
     if confirm is None and sys.stdin.isatty():
-        click.echo(
-            f"{counts['restored']} records and {counts['held']} holds will be created; hash {plan_hash}", err=True
-        )
+        wanted = f"{counts['restored']} records and {counts['held']} holds will be created"
+        if counts.get("released"):
+            wanted += f", {counts['released']} holds replaced"
+        click.echo(f"{wanted}; hash {plan_hash}", err=True)
         confirm = click.prompt("type the first 8 digits of the hash to go on", err=True)
         if len(confirm) < _TYPED:
             raise click.Abort
+        if unseen and not accept_unseen:
+            click.echo(f"not looked at, and what only they hold will be deleted: {_some(unseen)}", err=True)
+            accept_unseen = click.prompt("type how many bookies were not looked at to go on", type=int, err=True)
     if confirm is None:
         problem = "is not confirmed, and there is no terminal to ask on"
         raise GuardRefusedError(dataset.path, problem, f"review it, then add: --confirm {plan_hash}")
     if not plan_hash.startswith(confirm.lower()) or len(confirm) < _TYPED:
         raise GuardRefusedError(dataset.path, "has another hash than the one confirmed", "review this plan first")
+    if len(unseen) != accept_unseen:
+        raise GuardRefusedError(
+            dataset.path,
+            f"was made without {len(unseen)} bookies ({_some(unseen)}): what only they hold would be deleted"
+            if unseen
+            else "was made with every bookie",
+            f"collect them and recover again, or accept that: --accept-unseen {len(unseen)}"
+            if unseen
+            else "leave out --accept-unseen",
+        )
+
+
+def _demand_rights(dataset: "Dataset") -> None:
+    """Refuse a plan that names no rights for what it creates."""
+    import pyarrow as pa  # noqa: PLC0415 - not for --help
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    lacking = 0
+    for rows in dataset.batches("actions"):
+        made = pc.is_in(rows["op"], value_set=pa.array(["create", "hold"]))
+        lacking += int(pc.sum(pc.and_(made, pc.is_null(rows["acl"]))).as_py() or 0)
+    if lacking:
+        problem = f"names no rights for {lacking} of the keys that it creates"
+        remedy = "name them in the plan: bkmeta plan edit --acl-of catalog:///DIR, or --acl SPEC"
+        raise GuardRefusedError(dataset.path, problem, remedy)
+
+
+def _named_rights(acl: str) -> str | None:
+    return None if acl == _FROM_SNAPSHOT else acl
 
 
 def _applied(applied: "Applied", plan: Path, uri: str, again: str) -> Result:
     tallies = applied.tallies
-    created = sum(t.written for (kind, _), t in tallies.items() if kind == "ledger")
+    created = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("create", "hold"))
+    changed = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("replace", "remove"))
     there = sum(t.there for (kind, _), t in tallies.items() if kind == "ledger")
     conflicts = sum(t.conflicts for t in tallies.values())
     verdict = f"{created} ledger records written and read back, {there} were there already"
+    if changed:
+        verdict += f", {changed} replaced or removed"
     if conflicts:
         verdict += f"; {conflicts} keys hold something else and were left as they are"
     if applied.changed_count:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import click
 
-from backends.registry import parse_store_uri
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, connected, make_output, now, output_options, quoted
 from reconcile.cli.output import Result, broken_off, throttled
@@ -43,7 +42,8 @@ def undo(journal: Path, uri: str, confirm: str | None, *, replaced_only: bool, *
     record is removed only while the store is frozen: from a thawed one the bookies would delete the ledger. Generators
     stay raised. Without --confirm it prints what it would do and its hash, and changes nothing.
     """
-    from reconcile import undo as engine  # noqa: PLC0415 - not for --help
+    from backends.registry import parse_store_uri  # noqa: PLC0415 - not for --help
+    from reconcile import undo as engine  # noqa: PLC0415
 
     output = make_output(shared)
     parse_store_uri(uri)
