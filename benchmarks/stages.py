@@ -4,7 +4,7 @@
     snapshot FOLDER OUT             ZooKeeper's files into a Parquet file of ids, versions and raw records
     apply PLAN URI ROOT JOURNAL     a plan into a store
     infer INVENTORIES               nothing but `reconstruct`, on one core, copies read beforehand
-    index FOLDER N OF               nothing but a share of the index files of one bookie, into groups that are thrown away
+    index FOLDER N OF               a share of the index files of one bookie, into groups that are thrown away
     log FILE, journal FILE          one entry log or journal, into groups that are thrown away
     locations FOLDER                one database of locations, likewise
     recover INVENTORIES OUT         stays: `recover` once for each line that it is given
