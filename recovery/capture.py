@@ -37,6 +37,7 @@ from recovery.codecs.store import (
     kind_of,
     layout_of,
     ledger_of,
+    places,
 )
 from recovery.dataset import DatasetWriter
 from recovery.errors import FormatError, InputError
@@ -154,21 +155,23 @@ def _in_bulk(
 ) -> CaptureSummary:
     """Capture a store that shows one point in time, and close the catalog."""
     point = store.point()
-    held = {key: store.get(prefix + key if key != ROOT else prefix or ROOT) for key in (ROOT, LAYOUT, INSTANCE_ID)}
+    where = places(named)
+    wanted = (ROOT, where.layout, where.instance_id)
+    held = {key: store.get(prefix + key if key != ROOT else prefix or ROOT) for key in wanted}
     raw = {key: found.value for key, found in held.items() if found is not None}
     present = ROOT in raw
     layout, instance_id = named, None
     scanned = bulk.Scanned(0, 0, 0, 0, None)
     if not present:
         # What deleted the root may be in the history, and the layout with it.
-        before = bulk.last_seen(store, prefix + LAYOUT, prefix)
-        raw |= {LAYOUT: before} if before is not None else {}
-    if present or LAYOUT in raw or named is not None:
-        layout = _chosen(raw.get(LAYOUT), prefix + LAYOUT, named)
+        before = bulk.last_seen(store, prefix + where.layout, prefix)
+        raw |= {where.layout: before} if before is not None else {}
+    if present or where.layout in raw or named is not None:
+        layout = _chosen(raw.get(where.layout), prefix + where.layout, named)
         scanned = bulk.scan(store, prefix, layout, out, progress)
-    if INSTANCE_ID in raw:
+    if where.instance_id in raw:
         with suppress(FormatError):
-            instance_id = decode_instance_id(raw[INSTANCE_ID])
+            instance_id = decode_instance_id(raw[where.instance_id])
     progress(scanned.ledgers, scanned.ledgers)
     gaps = (*point.gaps, *([scanned.gap] if scanned.gap else []))
     notes = point.notes

@@ -27,7 +27,7 @@ def captured(source: Any, folder: Path, root: str = "/ledgers") -> CatalogStore:
     return CatalogStore(open_dataset(folder, "catalog"), root)
 
 
-@pytest.fixture(params=[layout for layout in Layout if layout is not Layout.LONGLONGHIERARCHICAL])
+@pytest.fixture(params=[one for one in Layout if one not in (Layout.LONGLONGHIERARCHICAL, Layout.ETCD)])
 def original(request: pytest.FixtureRequest) -> ScannableMemory:
     """A store of each layout."""
     made = ScannableMemory()
@@ -61,7 +61,7 @@ def test_every_key_and_every_name_is_there_again(original: ScannableMemory, tmp_
         assert ours.value == theirs.value
         if theirs.value:
             # A ledger's node is not numbered from.
-            assert ours == replace(theirs, children_created=ours.children_created)
+            assert ours == replace(theirs, children_created=ours.children_created, children_txn=None)
     for key in ("/ledgers/nothing", "/ledgers/00/0000/L0002", "/elsewhere", "/ledgers/cookies/b1:3181/below"):
         assert copy.get(key) is None
         assert copy.children(key) is None
