@@ -15,7 +15,8 @@ dataset is a contiguous stretch. `manifest.json`:
     binding          what the dataset belongs to
     coverage         what was looked at, and what was not
 
-A plan's folder also holds `store/`: the catalog of the store that it was compared with, a dataset of its own.
+A plan's folder also holds `store/`: the catalog of the store that it was compared with, a dataset of its own; and in
+`earlier/` those of files of the store that were named as snapshots.
 
 Reading goes through `pyarrow.fs`: a path is a local path or a URI that it knows.
 """
@@ -46,6 +47,8 @@ MANIFEST: Final = "manifest.json"
 REPORT: Final = "report.html"
 """Page for people; beside the dataset, not of it."""
 
+EARLIER: Final = "earlier"
+"""Folder in a plan's: catalogs of what the store held earlier, where they were made for the plan."""
 SPILL: Final = ".spill"
 """Folder of what a dataset needs while it is made."""
 
@@ -200,7 +203,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
     try:
         folder.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
-        ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *(["store"] if kind == "plan" else [])}
+        ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *(["store", EARLIER] if kind == "plan" else [])}
         foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
         if foreign:
             raise DatasetError(str(folder), f"holds other files ({foreign[0]}, …)", "name an empty or a new folder")

@@ -122,14 +122,20 @@ def capture_into(opened: "OpenStore", out: Path, output: Output) -> Mapping[str,
     epilog="Example: bkmeta recover --inventory inv/bk1 --inventory inv/bk2 --inventory inv/bk3 "
     "--metadata zk+hierarchical://zk1:2181/ledgers --expect-bookies bookies.txt --passwords pw.txt --out plan",
 )
-@click.option("--inventory", "inventories", multiple=True, required=True, metavar="DIR", help="One bookie's inventory.")
+@click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="One bookie's inventory.")
 @click.option("--metadata", "uri", metavar="URI", help="The store to be repaired: what it lacks is proposed.")
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),
     help="Of the store to be written, where --metadata is not given.",
 )
-@click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="An earlier catalog: catalog:///DIR.")
+@click.option(
+    "--snapshot",
+    "snapshots",
+    multiple=True,
+    metavar="URI",
+    help="What the store held earlier: catalog:///DIR, zkfiles:///DIR, etcdfile:///FILE, or a capture's folder.",
+)
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @click.option("--expect-bookies", type=FILE, help="Ids of all bookies of the cluster, one a line.")
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
@@ -148,16 +154,22 @@ def recover(
     out: Path,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
-    """Turn inventories into a plan that brings lost ledger metadata back. Writes nothing but the plan."""
+    """Turn inventories into a plan that brings lost ledger metadata back. Writes nothing but the plan.
+
+    The store (--metadata) and what it held earlier (--snapshot) are compared with what bookies show, ledger by ledger;
+    without an inventory they are compared with each other, and nothing is proposed.
+    """
     from reconcile import recover as job  # noqa: PLC0415 - not for --help
     from reconcile.plan import Passwords  # noqa: PLC0415
     from reconcile.report import plan_page, write_page  # noqa: PLC0415
     from reconcile.stores import demand_store_uri  # noqa: PLC0415
     from recovery.codecs.store import Layout  # noqa: PLC0415
-    from recovery.dataset import open_dataset, prepare  # noqa: PLC0415
+    from recovery.dataset import EARLIER, open_dataset, prepare  # noqa: PLC0415
     from recovery.spark import demand_spark, session  # noqa: PLC0415
 
     output = make_output(shared)
+    if not inventories and not (uri and snapshots):
+        raise click.UsageError("give --inventory; or --metadata and --snapshot, to compare only these")
     if (uri is None) == (layout is None):
         raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
     if uri is not None:
@@ -166,9 +178,13 @@ def recover(
     candidates = Passwords.of(read_passwords(passwords))
     expected = read_names(expect_bookies) if expect_bookies else None
     opened_inventories = job.open_inventories(inventories)
-    opened_snapshots = tuple(_catalog(snapshot) for snapshot in snapshots)
+    for snapshot in snapshots:
+        demand_store_uri(snapshot)
     prepare(out, "plan", secret=True)
     with broken_off(f"{out} is not a plan yet: run the same command again"):
+        opened_snapshots = tuple(
+            _earlier(snapshot, out / EARLIER / str(number), output) for number, snapshot in enumerate(snapshots, 1)
+        )
         live, root, present, target = _live(uri, out, output) if uri else (None, "", True, Layout(str(layout)))
         request = job.Request(
             inventories=opened_inventories,
@@ -200,16 +216,26 @@ def _live(uri: str, out: Path, output: Output) -> "tuple[Dataset, str, bool, Lay
     if not summary["complete"]:
         problem = f"could not be read whole ({summary['gaps'][0]})"
         raise InputError(uri, problem, "a record that was not seen would be taken for lost: mend the access first")
+    if summary["layout"] is None:
+        raise InputError(uri, "has no root, and names no layout", "name it in the URI, e.g. zk+hierarchical://")
     return open_dataset(out / "store", "catalog"), root, summary["root"] == "present", Layout(summary["layout"])
 
 
-def _catalog(uri: str) -> "Dataset":
-    from recovery.dataset import open_dataset  # noqa: PLC0415 - not for --help
+def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
+    """Return what a store held earlier as a catalog: a capture as it is, anything else captured beside the plan.
 
-    scheme, slashes, path = uri.partition("://")
-    if not slashes or scheme != "catalog":
-        raise InputError(uri, "is not a snapshot that can be read here", "make a catalog first: bkmeta capture")
-    return open_dataset(path, "catalog")
+    A catalog with gaps is taken: what it lacks counts as not known, not as absent.
+    """
+    from reconcile.stores import catalog_path  # noqa: PLC0415 - not for --help
+    from recovery.dataset import open_dataset  # noqa: PLC0415
+
+    path = catalog_path(uri)
+    if path is not None:
+        return open_dataset(path, "catalog")
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with connected(uri, output) as opened:
+        capture_into(opened, out, output)
+    return open_dataset(out, "catalog")
 
 
 def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Result:
@@ -218,10 +244,17 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
 
     counts, coverage = manifest["counts"], manifest["coverage"]
     settled = counts["restored"] + counts["held"] + counts["waiting"] + counts["deleted"]
-    invalid = settled + counts["in_store_already"] != counts["ledgers"]
+    judged = sum(counts[name] for name in ("clean", "skipped", "undecided", "with_findings"))
+    invalid = settled + counts["in_store_already"] != counts["ledgers"] or judged != counts["looked_at"]
     missing = coverage["not_scanned"]
     absent = counts["ledgers"] - counts["in_store_already"]
     verdict = f"{counts['restored']} of {absent} lost ledgers come back"
+    if not coverage["scanned"]:
+        verdict = (
+            f"{counts['looked_at']} ledgers compared, {counts['with_findings']} with findings; no bookie looked at"
+        )
+    if counts["deleted"]:
+        verdict += f"; {counts['deleted']} that somebody deleted stay deleted unless you choose otherwise"
     if counts["held"]:
         verdict += "; 1 is held: its" if counts["held"] == 1 else f"; {counts['held']} are held: their"
         verdict += " data is kept, and nobody can read it yet"
@@ -233,16 +266,16 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
         were = "1 bookie was" if len(missing) == 1 else f"{len(missing)} bookies were"
         unseen = f"{were} not looked at, and what only they hold may exist"
         verdict = f"{unseen}: {_some(missing)}. {verdict}"
-    elif not coverage["members_known_from"]:
+    elif coverage["scanned"] and not coverage["members_known_from"]:
         verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
     if invalid:
         verdict = f"INVALID, the sums do not add up: {verdict}"
     code = Exit.DONE
     if invalid:
         code = Exit.FAILED
-    elif counts["held"] or counts["waiting"] or counts["held_in_store"] or counts["critical"]:
+    elif any(counts[name] for name in ("held", "waiting", "held_in_store", "critical", "deleted")):
         code = Exit.FOUND
-    elif missing:
+    elif missing or not coverage["scanned"]:
         code = Exit.UNDECIDABLE
     details = [
         f"ledgers on {len(coverage['scanned'])} bookies: {counts['ledgers']}",
@@ -256,7 +289,7 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
         details.append("collect those bookies and recover again, or go on knowing that their ledgers stay lost or held")
     if coverage["not_named"]:
         details.append(f"collected, but not expected: {_some(coverage['not_named'])}. Is the list of bookies right?")
-    if not coverage["members_known_from"]:
+    if coverage["scanned"] and not coverage["members_known_from"]:
         details.append(
             "name every bookie of the cluster in a file, one id a line, and run again: --expect-bookies FILE"
         )
@@ -267,6 +300,17 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
     if counts["disagreements"]:
         places = f"{counts['disagreements']} places, {counts['critical']} of them critical"
         details.append(f"the store and the bookies disagree in {places}: {out}/findings")
+    found = {name: count for name, count in manifest["found"].items() if name != "HELD"}
+    if found:
+        listed = ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
+        details.append(f"findings: {listed}: {out}/findings, bkmeta explain LEDGER")
+    if manifest["mass_deletion"]:
+        details.append(
+            "so many ledgers were deleted that they are held, not left deleted: name a capture of before as --snapshot "
+            "(bkmeta capture --at), if that was the catastrophe"
+        )
+    sides = ", ".join(f"{name} {count}" for name, count in sorted(manifest["sides"].items()))
+    details.append(f"looked at: {counts['looked_at']} ledgers: {sides}")
     if counts["held_in_store"]:
         details.append(f"held by records of an earlier plan, until they are resolved: {counts['held_in_store']}")
     if counts.get("ids_not_raised_past"):
@@ -277,7 +321,7 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
     if counts["in_store_not_on_bookies"]:
         details.append(f"in the store, on no bookie looked at: {counts['in_store_not_on_bookies']}")
     following = "do not apply it, report it" if invalid else quoted("bkmeta", "plan", "show", out)
-    facts = {name: manifest[name] for name in ("hash", "reasons", "prior")}
+    facts = {name: manifest[name] for name in ("hash", "reasons", "prior", "sides", "found", "mass_deletion")}
     return Result("recover", verdict, code, counts, coverage, details, following, {"plan": str(out), **facts})
 
 
