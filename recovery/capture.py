@@ -4,24 +4,31 @@ Ledgers are found by listing, level by level, as the layout says; what stands in
 ledger's key becomes a node of kind "other", with all below it. The empty inner nodes of the ledgers' tree are not kept.
 
 A live store changes while it is read. Whatever was there from the first read to the last is in the catalog, unless a
-gap says otherwise; a ledger that was removed meanwhile may be in it or not. A store that shows all its keys at one
-point in time is read in bulk instead (`recovery.bulk`), with its history.
+gap says otherwise; a ledger that was made or removed meanwhile may be in it or not, and the catalog says between which
+transactions that was. A store that shows all its keys at one point in time is read in bulk instead (`recovery.bulk`),
+with its history.
+
+No listing is believed alone. A folder is listed again where the transaction that last changed its children is another
+one after the listing than before it; one that its parent names and nobody can list is a gap; and ledgers that somebody
+else knows of, such as bookies, are asked for by their keys where no listing named them.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
-from backends.protocols import MetadataStore, ScannableStore, Versioned
+from backends.protocols import LiveStore, MetadataStore, Rights, ScannableStore, Versioned, parse_rights
 from recovery import bulk
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
@@ -36,7 +43,9 @@ from recovery.codecs.store import (
     is_special,
     kind_of,
     layout_of,
+    ledger_keys,
     ledger_of,
+    placeless,
     places,
 )
 from recovery.dataset import DatasetWriter
@@ -51,12 +60,17 @@ _BATCH: Final = 8_192
 _GAPS: Final = 1_000
 """Gaps that are named one by one; more are counted."""
 
+_LOOKS: Final = 3
+"""Listings of one folder at most; one that changes all the time is left at what was seen."""
+_SOME: Final = 5
+
 _TWO: Final = re.compile(r"[0-9]{2}")
 _THREE: Final = re.compile(r"[0-9]{3}")
 _FOUR: Final = re.compile(r"[0-9]{4}")
 _HEX: Final = re.compile(r"[0-9a-f]{4}")
 _SHORT_TREE: Final = (_TWO, _FOUR)
 _LONG_TREE: Final = (_THREE, _FOUR, _FOUR, _FOUR)
+_ETCD_FOLDER: Final = re.compile("ledgers")
 _SCOPED_TREE: Final = (_HEX,) * 7
 _TREES: Final = {
     Layout.FLAT: (),
@@ -64,8 +78,12 @@ _TREES: Final = {
     Layout.HIERARCHICAL: (_SHORT_TREE, _LONG_TREE),
     Layout.LONGHIERARCHICAL: (_LONG_TREE,),
     Layout.LONGLONGHIERARCHICAL: (_LONG_TREE,),
+    Layout.ETCD: ((_ETCD_FOLDER,),),
 }
 """Names of the inner nodes, level by level, that lead to a layout's ledgers."""
+_HIDDEN: Final = ":x"
+"""End of a digest's name as a server shows it to who may not change the rights."""
+_PAIR: Final = np.dtype([("scope", np.int64), ("ledger", np.int64)])
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CHILDLESS: Final = frozenset({"layout", "instance_id", "cookie", "registration", "mark", "lock"})
 
@@ -86,6 +104,8 @@ class CaptureSummary:
         vanished: ledgers that were removed between listing and reading.
         changes: of ledgers' records that the source remembers.
         txn: the store's last transaction that is in it; None where that is not known.
+        since_txn: of a live store the last one before it was read: what happened between that and `txn` is in it or
+            not. None: it is all in it.
         at: when the source was as the catalog shows it; read then, where it does not say.
         notes: what a person should know of how that point was chosen.
     """
@@ -101,6 +121,7 @@ class CaptureSummary:
     vanished: int
     changes: int
     txn: int | None
+    since_txn: int | None
     at: datetime
     notes: tuple[str, ...]
 
@@ -113,6 +134,7 @@ def capture(
     *,
     now: Callable[[], datetime],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
+    known: Iterable[pa.Table] = (),
 ) -> CaptureSummary:
     """Read a store into a catalog, and close it.
 
@@ -126,6 +148,8 @@ def capture(
         out: a catalog; the records hold passwords, so it should be secret.
         now: the clock.
         progress: told how many ledgers are read, and how many there may be: an estimate until the end.
+        known: scope and ledger of ledgers that somebody knows of, perhaps repeatedly: of a live store, those that no
+            listing named are asked for one by one.
 
     Raises:
         InputError: no layout was named and LAYOUT names none; or the two contradict each other.
@@ -138,7 +162,7 @@ def capture(
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="capture") as pool:
         run = _Run(store, root.rstrip("/"), out, pool, progress)
         try:
-            return run.all(layout, started)
+            return run.all(layout, started, known)
         except BaseException:
             # Leaving the pool would wait for every read that is still queued.
             pool.shutdown(cancel_futures=True)
@@ -189,6 +213,7 @@ def _in_bulk(
         vanished=0,
         changes=scanned.changes,
         txn=point.txn,
+        since_txn=None,
         at=started if point.at_ms is None else _EPOCH + timedelta(milliseconds=point.at_ms),
         notes=notes,
     )
@@ -221,12 +246,46 @@ def _close(out: DatasetWriter, summary: CaptureSummary, uri: str, prefix: str) -
     source = {
         "kind": {"zk": "zookeeper"}.get(kind, kind),
         "uri": uri + prefix,
-        **{name: getattr(summary, name) for name in ("instance_id", "layout", "txn", "at", "complete", "root")},
+        **{
+            name: getattr(summary, name)
+            for name in ("instance_id", "layout", "txn", "since_txn", "at", "complete", "root")
+        },
         "gaps": list(summary.gaps),
         "notes": list(summary.notes),
     }
     out.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))
     out.close(coverage={**asdict(summary), "at": summary.at.isoformat()})
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """An inner node of the ledgers' tree, to be listed, or (with `names`) to be looked at again.
+
+    Attributes:
+        key: of the node.
+        tree: what the names of inner nodes below it look like, level by level; empty: ledgers stand below it.
+        share: of all there is to list.
+        names: what was listed there.
+        stamp: the transaction that had last changed its children, before it was listed.
+        looks: how often it was listed.
+    """
+
+    key: str
+    tree: Sequence[re.Pattern[str]]
+    share: float
+    names: frozenset[str] | None = None
+    stamp: int | None = None
+    looks: int = 0
+
+
+def _joined(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    pairs = np.empty(len(scope), _PAIR)
+    pairs["scope"], pairs["ledger"] = scope, ledger
+    return pairs
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 class _Run:
@@ -241,6 +300,7 @@ class _Run:
         progress: Callable[[int, int], None],
     ) -> None:
         self._store = store
+        self._live = store if isinstance(store, LiveStore) else None
         self._prefix = prefix
         self._out = out
         self._pool = pool
@@ -248,20 +308,35 @@ class _Run:
         self._gaps: list[str] = []
         self._more_gaps = 0
         self._txn: int | None = None
+        self._since: int | None = None
         self._ledgers = 0
         self._unparsable = 0
         self._nodes = 0
         self._vanished = 0
+        self._changed = 0
+        self._hidden = 0
         self._fraction = 0.0
+        self._seen: list[npt.NDArray[Any]] | None = None
+        self._shown: dict[str, bool] = {}
 
-    def all(self, layout: Layout | None, started: datetime) -> CaptureSummary:
+    def all(self, layout: Layout | None, started: datetime, known: Iterable[pa.Table]) -> CaptureSummary:
         """Capture everything, and close the catalog."""
+        if self._live is not None:
+            list(self._live.get_acls([self._key(ROOT)]))  # opens what it needs: that is a transaction, too
+            self._since = self._live.latest_txn()
+        known = iter(known)
+        first = next(known, None)
+        self._seen = None if first is None else []
         names = self._store.children(self._key(ROOT))
         instance_id = None
         if names is not None:
             layout = self._layout(layout, present="LAYOUT" in names)
             instance_id = self._instance_id() if "INSTANCEID" in names else None
-            self._everything(layout, names)
+            self._everything(layout)
+            if first is not None:
+                self._ask_for_known(layout, chain([first], known))
+        if self._live is not None:
+            self._txn = self._live.latest_txn()
         gaps = (*self._gaps, f"and {self._more_gaps} more") if self._more_gaps else tuple(self._gaps)
         summary = CaptureSummary(
             layout=None if layout is None else str(layout),
@@ -275,12 +350,24 @@ class _Run:
             vanished=self._vanished,
             changes=0,
             txn=self._txn,
+            since_txn=self._since,
             at=started,
-            notes=(),
+            notes=tuple(self._notes()),
         )
         self._progress(self._ledgers, self._ledgers)
         _close(self._out, summary, self._store.uri, self._prefix)
         return summary
+
+    def _notes(self) -> Iterator[str]:
+        if self._changed:
+            yield f"{_many(self._changed, 'folder')} changed while being listed and were listed again"
+        if self._vanished:
+            yield f"{_many(self._vanished, 'ledger')} were removed between being listed and being read"
+        if self._hidden:
+            yield (
+                f"the rights of {_many(self._hidden, 'record')} are not in it: their digests are shown only to who may "
+                "change them (BKMETA_ZK_AUTH)"
+            )
 
     def _key(self, key: str) -> str:
         return self._prefix + key if key != ROOT else self._prefix or ROOT
@@ -309,45 +396,82 @@ class _Run:
         except (FormatError, AccessDeniedError):
             return None
 
-    def _everything(self, layout: Layout, names: list[str]) -> None:
+    def _everything(self, layout: Layout) -> None:
         others = [ROOT]
-        tops: list[tuple[str, Sequence[re.Pattern[str]]]] = []
+        tops: list[_Folder] = []
         flat: list[str] = []
-        for name in names:
+        share = 0.0
+        for name in self._names_of_root():
             tree = next((tree for tree in _TREES[layout] if tree[0].fullmatch(name)), None)
             if f"/{name}" == SCOPED:
-                tops.append((SCOPED, _SCOPED_TREE))
+                tops.append(_Folder(SCOPED, _SCOPED_TREE, share))
                 self._write_nodes([SCOPED])
             elif tree is not None:
-                tops.append((f"/{name}", tree[1:]))
+                tops.append(_Folder(f"/{name}", tree[1:], share))
             elif layout is Layout.FLAT and not is_special(name):
                 flat.append(f"/{name}")
             else:
                 others.append(f"/{name}")
+        share = 1 / max(1, len(tops) + bool(flat))
         self._write_tree(others)
-        self._write_ledgers(layout, self._found(tops, flat))
+        self._write_ledgers(layout, self._found([replace(top, share=share) for top in tops], flat))
+
+    def _names_of_root(self) -> list[str]:
+        """Return what was listed below the root, in any of as many listings as it took."""
+        root = _Folder(ROOT, (), 0.0)
+        found: dict[str, None] = {}
+        for _ in range(_LOOKS):
+            [before] = self._stamps_of([root])
+            found |= dict.fromkeys(self._store.children(self._key(ROOT)) or ())
+            [after] = self._stamps_of([root])
+            if before == after:
+                break
+            self._changed += 1
+        return list(found)
 
     # Ledgers
 
-    def _found(self, tops: list[tuple[str, Sequence[re.Pattern[str]]]], flat: list[str]) -> Iterator[str]:
+    def _found(self, tops: list["_Folder"], flat: list[str]) -> Iterator[str]:
         """Yield the keys that stand where ledgers do, and those that do not fit on the way."""
-        share = 1 / max(1, len(tops) + bool(flat))
         for key in flat:
-            self._fraction += share / len(flat)
+            self._fraction += 1 / (len(tops) + 1) / len(flat)
             yield key
-        stack = [(key, tree, share) for key, tree in reversed(tops)]
+        stack = list(reversed(tops))
         while stack:
             taken = [stack.pop() for _ in range(min(_AT_ONCE, len(stack)))]
-            below = []
-            for (key, tree, share), names in zip(taken, self._listings([key for key, _, _ in taken]), strict=True):
-                if not tree or not names:
-                    self._fraction += share
-                for name in names:
-                    if tree and tree[0].fullmatch(name):
-                        below.append((f"{key}/{name}", tree[1:], share / len(names)))
-                    else:
-                        yield f"{key}/{name}"
+            looks = [folder for folder in taken if folder.names is not None]
+            fresh = [folder for folder in taken if folder.names is None]
+            fresh += self._changed_since(looks)
+            below: list[_Folder] = []
+            stamps = self._stamps_of(fresh)
+            for folder, names, stamp in zip(fresh, self._listings([f.key for f in fresh]), stamps, strict=True):
+                new = [name for name in names if folder.names is None or name not in folder.names]
+                inner = [name for name in new if folder.tree and folder.tree[0].fullmatch(name)]
+                deeper = frozenset(inner)
+                yield from (f"{folder.key}/{name}" for name in new if name not in deeper)
+                if not inner:
+                    self._fraction += folder.share
+                share = folder.share / max(1, len(inner))
+                below += [_Folder(f"{folder.key}/{name}", folder.tree[1:], share) for name in inner]
+                if stamp is not None and folder.looks + 1 < _LOOKS:
+                    # The second look at a folder comes when all below it was read.
+                    seen = frozenset(names) | (folder.names or frozenset())
+                    below.append(replace(folder, share=0.0, names=seen, stamp=stamp, looks=folder.looks + 1))
             stack += reversed(below)
+
+    def _stamps_of(self, folders: Sequence["_Folder"]) -> list[int | None]:
+        """Return the transaction that last changed each folder's children; None where none is told."""
+        if self._live is None or not folders:
+            return [None] * len(folders)
+        found = self._read_rightless([folder.key for folder in folders])
+        return [None if held is None else held.children_txn for held in found]
+
+    def _changed_since(self, folders: Sequence["_Folder"]) -> list["_Folder"]:
+        """Return the folders whose children changed since they were listed."""
+        stamps = self._stamps_of(folders)
+        changed = [f for f, stamp in zip(folders, stamps, strict=True) if stamp is not None and stamp != f.stamp]
+        self._changed += len(changed)
+        return changed
 
     def _listings(self, keys: list[str]) -> Iterator[list[str]]:
         """Yield the names below each key, in the given order; what cannot be listed is a gap."""
@@ -361,9 +485,26 @@ class _Run:
         for key, names in zip(keys, self._pool.map(listed, keys), strict=True):
             if isinstance(names, AccessDeniedError):
                 self._gap(key, "access denied, not listed")
-            elif names is None:
-                self._gap(key, "vanished while the store was read")
-            yield names if isinstance(names, list) else []
+                yield []
+            else:
+                yield names if names is not None else self._listed_again(key)
+
+    def _listed_again(self, key: str) -> list[str]:
+        """Return the names below a key that was named and not found: removed meanwhile, or made again, or a gap."""
+        parent, _, name = key.rpartition("/")
+        for _ in range(_LOOKS):
+            try:
+                above = self._store.children(self._key(parent or ROOT))
+                if above is None or name not in above:
+                    self._changed += 1
+                    return []
+                names = self._store.children(self._key(key))
+            except AccessDeniedError:
+                break
+            if names is not None:
+                return names
+        self._gap(key, "named by the folder above it, and not to be found when listed")
+        return []
 
     def _write_ledgers(self, layout: Layout, keys: Iterable[str]) -> None:
         strays: list[str] = []
@@ -386,17 +527,25 @@ class _Run:
     def _write_records(self, batch: list[tuple[str, LedgerId]]) -> None:
         ledgers: list[LedgerId] = []
         held: list[Versioned] = []
+        keys: list[str] = []
         of = dict(batch)
         for key, found in self._read([key for key, _ in batch]):
             if found is None:
                 self._vanished += 1
             else:
+                keys.append(key)
                 ledgers.append(of[key])
                 held.append(found)
+        self._write_found(keys, ledgers, held)
+
+    def _write_found(self, keys: list[str], ledgers: list[LedgerId], held: list[Versioned]) -> None:
         if not held:
             return
         scope = np.array([ledger.scope for ledger in ledgers], np.int64)
         ledger = np.array([ledger.ledger for ledger in ledgers], np.int64)
+        if self._seen is not None:
+            self._seen.append(_joined(scope, ledger))
+        held = self._with_rights(keys, held)
         raws = pa.array([found.value for found in held], pa.binary())
         parsed = decode_columns(raws)
         columns = {
@@ -412,6 +561,57 @@ class _Run:
         self._unparsable += len(held) - parsed["error"].null_count
         self._progress(self._ledgers, max(self._ledgers + 1, round(self._ledgers / max(self._fraction, 1e-9))))
 
+    def _with_rights(self, keys: list[str], held: list[Versioned]) -> list[Versioned]:
+        """Return what was read with its rights; without them where they are hidden or may not be read."""
+        if self._live is None:
+            return held
+        found: list[Rights | None] = []
+        try:
+            for _, rights in self._live.get_acls([self._key(key) for key in keys]):
+                found.append(rights)
+        except AccessDeniedError:
+            # A value that may be read and rights that may not: those behind it are lost with it.
+            self._hidden += len(held) - len(found)
+        found += [None] * (len(held) - len(found))
+        return [
+            replace(one, acl=rights.acl) if rights is not None and self._is_shown(rights.acl) else one
+            for one, rights in zip(held, found, strict=True)
+        ]
+
+    def _is_shown(self, acl: str) -> bool:
+        shown = self._shown.get(acl)
+        if shown is None:
+            shown = self._shown[acl] = all(
+                right.scheme != "digest" or not right.name.endswith(_HIDDEN) for right in parse_rights(acl)
+            )
+        self._hidden += not shown
+        return shown
+
+    def _ask_for_known(self, layout: Layout, known: Iterable[pa.Table]) -> None:
+        """Ask by key for ledgers that somebody knows of and no listing named."""
+        seen = np.unique(np.concatenate([np.zeros(0, _PAIR), *(self._seen or ())]))
+        for rows in known:
+            scope, ledger = (rows[name].to_numpy() for name in ("scope", "ledger"))
+            pairs = np.unique(_joined(scope, ledger))
+            pairs = pairs[~np.isin(pairs, seen, assume_unique=True)]
+            fits = ~placeless(layout, pairs["scope"], pairs["ledger"])
+            for at in range(0, len(pairs), _BATCH):
+                part = pairs[at : at + _BATCH][fits[at : at + _BATCH]]
+                self._ask_for(layout, part["scope"].copy(), part["ledger"].copy())
+            seen = np.union1d(seen, pairs)
+
+    def _ask_for(self, layout: Layout, scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> None:
+        keys = ledger_keys(layout, scope, ledger).to_pylist()
+        found = [
+            (key, LedgerId(*pair), held)
+            for (key, held), *pair in zip(self._read(keys), scope.tolist(), ledger.tolist(), strict=True)
+            if held is not None
+        ]
+        for key, _, held in found:
+            if self._since is None or held.created_txn is None or held.created_txn <= self._since:
+                self._gap(key, "is there, and no listing named it: what else a listing left out is not known")
+        self._write_found([key for key, _, _ in found], [of for _, of, _ in found], [held for _, _, held in found])
+
     def _read(self, keys: list[str]) -> Iterator[tuple[str, Versioned | None]]:
         """Yield the values of keys; what may not be read is a gap."""
         at = 0
@@ -422,6 +622,19 @@ class _Run:
         except AccessDeniedError:
             # The reads in flight behind a refusal are lost with it: the rest one by one.
             yield from self._read_with_rights(keys[at:])
+
+    def _read_rightless(self, keys: list[str]) -> list[Versioned | None]:
+        """Return what stands at keys; None also where that may not be read: listing it says so."""
+        try:
+            return [held for _, held in self._store.get_many([self._key(key) for key in keys])]
+        except AccessDeniedError:
+            found: list[Versioned | None] = []
+            for key in keys:
+                try:
+                    found.append(self._store.get(self._key(key)))
+                except AccessDeniedError:
+                    found.append(None)
+            return found
 
     def _stamps(self, held: Sequence[Versioned]) -> dict[str, pa.Array]:
         txns = [txn for found in held for txn in (found.created_txn, found.changed_txn) if txn is not None]

@@ -192,6 +192,7 @@ CATALOG_SOURCES: Final = pa.schema(
         _field("instance_id", _TEXT, null=True),
         _field("layout", _TEXT, null=True),
         _field("txn", _I64, null=True),
+        _field("since_txn", _I64, null=True),  # of a live store: what happened from here to txn is in it or not
         _field("at", _TIME),  # when the source was as the catalog shows it; read then where it does not say
         _field("complete", _BOOL),
         _field("root", _TEXT),  # present, missing

@@ -286,7 +286,7 @@ def test_a_folder_that_vanishes_is_a_gap(tmp_path: Path) -> None:
     flawed = Flawed(tree(Layout.HIERARCHICAL), vanished={"/ledgers/00/0001"})
     summary, dataset = run(flawed, tmp_path / "out")
     assert ledgers_of(dataset) == expected(Layout.HIERARCHICAL) - {LedgerId(0, 10000)}
-    assert summary.gaps == ("/00/0001: vanished while the store was read",)
+    assert summary.gaps == ("/00/0001: named by the folder above it, and not to be found when listed",)
 
 
 def test_a_ledger_that_vanishes_was_deleted(tmp_path: Path) -> None:
