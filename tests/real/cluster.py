@@ -57,14 +57,14 @@ class Cluster:
     What the JVM logs goes to `<home>.log`.
     """
 
-    def __init__(self, home: Path) -> None:
-        class_path = jars.class_path()
+    def __init__(self, home: Path, *, class_path: str = "", options: Sequence[str] = ()) -> None:
+        class_path = class_path or jars.class_path()
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
         self.zookeeper = ""
         self._log = home.with_name(f"{home.name}.log").open("w")
         self._jvm = subprocess.Popen(
-            ["java", *JVM, "-cp", class_path, "Driver"],
+            ["java", *JVM, *options, "-cp", class_path, "Driver"],
             cwd=home,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -297,12 +297,17 @@ def test_what_stands_in_the_way_is_left(
 
 
 def test_a_store_that_may_not_be_written(uri: str, raw: KazooClient, tmp_path: Path) -> None:
-    """Refused by the store's rights: said with the key, and nothing is there afterwards."""
+    """Refused by the store's rights: said with the key, and nothing is there afterwards.
+
+    In a store with rights of its own a person first says which the records shall have.
+    """
     plan, digest = plan_for(uri, tmp_path)
     readable = [make_acl("world", "anyone", read=True)]
     raw.create(root_of(uri), b"", makepath=True)
     raw.set_acls(root_of(uri), readable)
-    done = process("apply", plan, "--metadata", uri, "--confirm", digest)
+    unsaid = process("apply", plan, "--metadata", uri, "--confirm", digest)
+    assert (unsaid.code, unsaid.out, "--acl" in unsaid.err) == (5, "", True)
+    done = process("apply", plan, "--metadata", uri, "--confirm", digest, "--acl", "world:anyone:r")
     assert (done.code, done.out) == (6, "")
     assert "access denied" in done.err
     assert raw.get_children(root_of(uri)) == []
