@@ -363,17 +363,19 @@ def _guard(survey: _Survey, store: MetadataStore, root: str, options: Options) -
     registered = sorted(
         {
             name
-            for parent in (keys.AVAILABLE, keys.READ_ONLY)
+            for parent in keys.REGISTRATIONS
             for name in store.children(base + parent) or ()
-            if base + parent + "/" + name != base + keys.READ_ONLY
+            if f"{parent}/{name}" != keys.READ_ONLY
         }
     )
     if registered and not options.accept_unfrozen and not is_frozen(store, root).frozen:
         named = ", ".join(registered[:5]) + (", …" if len(registered) > 5 else "")
+        freezes = isinstance(store, AccessControl)
+        remedy = "stop them or freeze first (bkmeta freeze)" if freezes else "stop them until apply has ended"
         raise GuardRefusedError(
-            base + keys.AVAILABLE,
+            base or "/",
             f"{len(registered)} bookies are running ({named}), and delete what a partial root does not name",
-            "stop them or freeze first (bkmeta freeze), or accept that: --accept-unfrozen",
+            f"{remedy}, or accept that: --accept-unfrozen",
         )
 
 

@@ -255,7 +255,7 @@ def _store(connect: Callable[[], OpenStore]) -> Check:
             name = f"store {opened.uri}"
             if opened.store.get(opened.root) is None:
                 return Check(name, State.OK, f"answers; it has no {opened.root}")
-            layout = opened.store.get(opened.root + store.LAYOUT)
+            layout = opened.store.get(opened.root + store.places(opened.layout_hint).layout)
     except BackendError as error:
         return Check("store", State.MISSING, str(error), "start it, or mend the URI, the network or the credentials")
     return Check(name, State.OK, f"answers; {opened.root} is there, {'with' if layout else 'without'} LAYOUT")

@@ -16,7 +16,17 @@ import pyarrow as pa
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
 from reconcile.errors import GuardRefusedError
-from recovery.codecs.store import FIRST_LONG_ID, INSTANCE_ID, LAYOUT, SCOPED, Layout, is_special, ledger_of
+from recovery.codecs.keys import ledgers_of
+from recovery.codecs.store import (
+    ETCD_LEDGERS,
+    FIRST_LONG_ID,
+    INSTANCE_ID,
+    LAYOUT,
+    SCOPED,
+    Layout,
+    is_special,
+    ledger_of,
+)
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
 
@@ -102,6 +112,10 @@ class _Walk:
     def all(self, pool: ThreadPoolExecutor) -> pa.Table:
         """Return scope and ledger of all that are found."""
         stack: list[tuple[str, tuple[int, ...]]] = []
+        if self._layout is Layout.ETCD:
+            names = self._names(ETCD_LEDGERS)
+            found = ledgers_of(self._layout, pa.array([f"{ETCD_LEDGERS}/{name}" for name in names], pa.string()))
+            return pa.table([found.scope, found.ledger], schema=_KEYS)
         for name in self._store.children(self._root) or ():
             tree = next((tree for tree in _TREES[self._layout] if len(name) == tree[0] and _digits(name)), None)
             if f"/{name}" == SCOPED:

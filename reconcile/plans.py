@@ -529,6 +529,7 @@ class _Editing:
         self._path = dataset.path
         self._layout = store.Layout(dataset.manifest["binding"]["layout"])
         folder = Path(dataset.path) / _STORE
+        self._places = store.places(self._layout)
         self._captured = open_dataset(folder, "catalog") if folder.is_dir() else None
         self._named = {*edits.drop, *edits.accept_loss, *edits.choose}
         self._found: set[LedgerId] = set()
@@ -546,8 +547,8 @@ class _Editing:
 
     def system(self, rows: pa.Table) -> pa.Table:
         """Edit the actions of no ledger."""
-        replaced = {store.INSTANCE_ID} if self._edits.replace_instance_id else set()
-        replaced |= {f"{store.COOKIES}/{bookie}" for bookie in self._edits.replace_cookies}
+        replaced = {self._places.instance_id} if self._edits.replace_instance_id else set()
+        replaced |= {f"{self._places.cookies}/{bookie}" for bookie in self._edits.replace_cookies}
         listed = rows.to_pylist()
         if replaced:
             held = self._stored_nodes(replaced)

@@ -25,15 +25,11 @@ from backends.protocols import MetadataStore, Versioned
 from reconcile import frozen, listing
 from reconcile.settings import DEFAULT_WAIT_MS, BookieSettings, Unread
 from recovery.codecs.store import (
-    AVAILABLE,
-    COOKIES,
-    INSTANCE_ID,
-    LAYOUT,
-    READ_ONLY,
     UNDERREPLICATION,
     Layout,
     decode_instance_id,
     layout_of,
+    places,
 )
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
@@ -199,6 +195,7 @@ class _Look:
 
     def all(self, named: Layout | None, listing_s: float) -> Report:
         """Look at everything."""
+        self._where = places(named)
         try:
             names = self._store.children(self._root)
         except AccessDeniedError:
@@ -209,7 +206,7 @@ class _Look:
             return self._missing(held, named)
         state = frozen.is_frozen(self._store, self._root)
         rw, ro = self._registered()
-        cookies = self._children(COOKIES) or []
+        cookies = self._children(self._where.cookies) or []
         layout = self._layout(named)
         self._instance(state)
         found = self._listed(layout, listing_s)
@@ -286,12 +283,12 @@ class _Look:
             return None
 
     def _registered(self) -> tuple[list[str], list[str]]:
-        readonly = READ_ONLY.rpartition("/")[2]
-        ro = self._children(READ_ONLY) or []
-        return [name for name in self._children(AVAILABLE) or [] if name != readonly], ro
+        writable, read_only = self._where.registrations
+        ro = self._children(read_only) or []
+        return [name for name in self._children(writable) or [] if f"{writable}/{name}" != read_only], ro
 
     def _layout(self, named: Layout | None) -> Layout | None:
-        held = self._get(LAYOUT)
+        held = self._get(self._where.layout)
         if held is None:
             self._say(Level.WARNING, "layout", "LAYOUT is missing: bookies that run go on, none can start")
             return named
@@ -307,7 +304,7 @@ class _Look:
 
     def _instance(self, state: frozen.FreezeState) -> None:
         known = sorted({row["instance_id"] for row in self._about.values() if row["instance_id"] is not None})
-        held = self._get(INSTANCE_ID)
+        held = self._get(self._where.instance_id)
         if held is None:
             self._say(Level.WARNING, "instance", "INSTANCEID is missing: bookies that run go on, none can start")
             return
@@ -333,7 +330,7 @@ class _Look:
         A restore makes LAYOUT and INSTANCEID anew; who initialises a cluster again gives it another instance id.
         """
         try:
-            held = self._store.get(self._root + INSTANCE_ID)
+            held = self._store.get(self._root + self._where.instance_id)
         except AccessDeniedError:
             return False
         return (

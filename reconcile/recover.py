@@ -17,6 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -182,9 +184,8 @@ class _Job:
             "relations": _counted(compared["relation"]),
             "verdicts": _counted(compared["verdict"]),
             "left": sum(part.num_rows for part in left),
-            "short_max": _largest_short(used),
-            "above_short": int(pc.sum(pc.greater_equal(_scope_0(used), store.FIRST_LONG_ID)).as_py() or 0),
-            "above_raise": int(pc.sum(pc.greater(_scope_0(used), RAISE_LIMIT)).as_py() or 0),
+            "taken": store.numbers_taken(self.request.layout, _scope_0(used), RAISE_LIMIT),
+            **_not_given(self.request.layout, _scope_0(used)),
         }
 
     def _is_proven(self, found: pa.Table) -> pa.ChunkedArray:
@@ -204,15 +205,17 @@ def _counted(column: pa.ChunkedArray) -> dict[str, int]:
     return {str(row["values"]): row["counts"] for row in pc.value_counts(column).to_pylist()}
 
 
-def _scope_0(ids: pa.Table) -> pa.ChunkedArray:
-    return ids["ledger"].filter(pc.equal(ids["scope"], 0))
+def _scope_0(ids: pa.Table) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = ids["ledger"].filter(pc.equal(ids["scope"], 0)).to_numpy()
+    return found
 
 
-def _largest_short(ids: pa.Table) -> int:
-    """The largest id of scope 0 that a short generator could have given; -1: none."""
-    short = _scope_0(ids)
-    largest = pc.max(short.filter(pc.less_equal(short, RAISE_LIMIT))).as_py()
-    return -1 if largest is None else int(largest)
+def _not_given(layout: store.Layout, ids: npt.NDArray[np.int64]) -> dict[str, int]:
+    """Count the ids that no short generator gives, and those that none is raised past."""
+    if layout is store.Layout.ETCD:
+        past = int(((ids & ((1 << store.BUCKET_BITS) - 1)) > RAISE_LIMIT).sum())
+        return {"above_short": past, "above_raise": past}
+    return {"above_short": int((ids >= store.FIRST_LONG_ID).sum()), "above_raise": int((ids > RAISE_LIMIT).sum())}
 
 
 def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
@@ -370,12 +373,13 @@ def _finish(
         sums.update({name: answer[name] for name in names})
         reasons.update(answer["reasons"])
         hashes.update({int(bucket): value for bucket, value in answer["buckets"].items()})
-    short_max = max((answer["short_max"] for answer in answers), default=-1)
-    for row in job.bookies["max_ids"].to_pylist():
-        short_max = max([short_max, *(i["ledger"] for i in row if i["scope"] == 0 and 0 <= i["ledger"] <= RAISE_LIMIT)])
+    largest = [i["ledger"] for row in job.bookies["max_ids"].to_pylist() for i in row if i["scope"] == 0]
+    taken = store.numbers_taken(request.layout, np.array(largest, np.int64), RAISE_LIMIT)
+    for answer in answers:
+        taken |= {key: max(number, taken.get(key, -1)) for key, number in answer["taken"].items()}
     settled = sum(sums[f"outcome {name}"] for name in ("restored", "held", "accepted_loss", "deleted"))
     unsettled = sums["ledgers"] - sums["present"] - settled
-    writes = _system_writes(request, job.bookies, short_max, with_cookies=unsettled == 0)
+    writes = _system_writes(request, job.bookies, taken, with_cookies=unsettled == 0)
     actions = plan.system_actions(writes if request.inventories else ())
     hashes.update(plan.bucket_hashes(actions))
     split = sum(plan.phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
@@ -389,8 +393,8 @@ def _finish(
         job.bookies,
         Run(job.run, job.at),
         layout=request.layout,
-        largest=short_max,
-        raised=any(write.op == "raise" for write in writes) and bool(request.inventories),
+        taken=taken,
+        raised=frozenset(write.key for write in writes if write.op == "raise" and request.inventories),
     )
     parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
     sums.update({f"finding {k}": v for k, v in _counted(beside["category"]).items()})
@@ -456,31 +460,29 @@ def _named(sums: Mapping[str, int], kind: str) -> dict[str, int]:
     return {k.removeprefix(f"{kind} "): v for k, v in sorted(sums.items()) if k.startswith(f"{kind} ")}
 
 
-def _system_writes(request: Request, bookies: pa.Table, short_max: int, *, with_cookies: bool) -> list[SystemWrite]:
+def _system_writes(
+    request: Request, bookies: pa.Table, taken: Mapping[str, int], *, with_cookies: bool
+) -> list[SystemWrite]:
     """Return what a cluster needs besides ledgers, as far as the store does not have it already."""
     nodes: dict[str, Mapping[str, Any]] = {}
     if request.live is not None:
         for row in request.live.read("nodes", columns=["path", "children_created"]).to_pylist():
             nodes[row["path"]] = row
-    writes = []
-    counter = store.generator_key(request.layout)
-    reached = nodes.get(counter, {}).get("children_created") or 0
-    if short_max >= 0 and reached <= short_max:
-        target = str(short_max).encode()
-        writes.append(SystemWrite(Phase.GENERATORS, "raise", "generator", counter, target))
-    wanted = [
-        SystemWrite(Phase.LAYOUT, "create", "node", store.AVAILABLE, b""),
-        SystemWrite(Phase.LAYOUT, "create", "node", store.READ_ONLY, b""),
-        SystemWrite(Phase.LAYOUT, "create", "node", store.COOKIES, b""),
-        SystemWrite(Phase.LAYOUT, "create", "layout", store.LAYOUT, store.layout_bytes(request.layout)),
+    where = store.places(request.layout)
+    writes = [
+        SystemWrite(Phase.GENERATORS, "raise", "generator", counter, str(largest).encode())
+        for counter, largest in sorted(taken.items())
+    wanted = [SystemWrite(Phase.LAYOUT, "create", "node", folder, b"") for folder in where.folders]
+    wanted.append(SystemWrite(Phase.LAYOUT, "create", "layout", where.layout, store.layout_bytes(request.layout)))
+        if (nodes.get(counter, {}).get("children_created") or 0) <= largest
     ]
     instances = sorted({i for i in bookies["instance_id"].to_pylist() if i is not None})
     wanted += [
-        SystemWrite(Phase.INSTANCE_ID, "create", "instance_id", store.INSTANCE_ID, i.encode()) for i in instances
+        SystemWrite(Phase.INSTANCE_ID, "create", "instance_id", where.instance_id, i.encode()) for i in instances
     ]
     if with_cookies:
         wanted += [
-            SystemWrite(Phase.COOKIES, "create", "cookie", f"{store.COOKIES}/{row['bookie']}", row["cookie"])
+            SystemWrite(Phase.COOKIES, "create", "cookie", f"{where.cookies}/{row['bookie']}", row["cookie"])
             for row in bookies.select(["bookie", "complete", "cookie"]).to_pylist()
             if row["complete"] and row["cookie"] is not None
         ]

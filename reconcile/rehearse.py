@@ -28,7 +28,7 @@ JOURNALS: Final = "rehearsals"
 _BATCH: Final = 100
 """Keys removed in a transaction."""
 _STORE: Final = "store"
-_INSIDE: Final = (keys.LAYOUT, keys.COOKIES, MARK)
+_INSIDE: Final = (keys.ON_ZOOKEEPER.layout, keys.ON_ETCD.layout, keys.COOKIES, MARK)
 """What tells a ledgers root, or a rehearsal of one."""
 _HOSTS: Final = re.compile(r"[^/:,;]+:\d+")
 
@@ -129,7 +129,7 @@ def remove(store: MetadataStore, root: str, *, progress: Callable[[int, int], No
         return 0
     if read_mark(store, root) is None:
         raise GuardRefusedError(root, "is not marked as a rehearsal", "only what bkmeta rehearse made is removed by it")
-    for folder in (keys.AVAILABLE, keys.READ_ONLY):
+    for folder in keys.REGISTRATIONS:
         running = [name for name in store.children(root + folder) or () if f"{folder}/{name}" != keys.READ_ONLY]
         if running:
             problem = f"bookies are registered in it: {', '.join(running[:5])}"

@@ -386,7 +386,9 @@ def collisions(datasets: Sequence[Dataset], part: range) -> pa.Table:
     )
 
 
-def beside(evidence: Evidence, bookies: pa.Table, run: Run, *, layout: Layout, largest: int, raised: bool) -> pa.Table:
+def beside(
+    evidence: Evidence, bookies: pa.Table, run: Run, *, layout: Layout, taken: Mapping[str, int], raised: frozenset[str]
+) -> pa.Table:
     """Return the findings of what stands beside the ledgers: cookies, sessions, generators, layout, instance id."""
     if evidence.live is None:
         return tables.FINDINGS.empty_table()
@@ -402,7 +404,7 @@ def beside(evidence: Evidence, bookies: pa.Table, run: Run, *, layout: Layout, l
         sorted({row["instance_id"] for row in facts if row["instance_id"] is not None}),
     )
     earlier = side("earlier", evidence.earlier[0]) if evidence.earlier else None
-    rows = nodes.findings(side("store", evidence.live), earlier, about, layout=layout, largest=largest, raised=raised)
+    rows = nodes.findings(side("store", evidence.live), earlier, about, layout=layout, taken=taken, raised=raised)
     return table.of_subjects(list(rows), run)
 
 

@@ -116,7 +116,8 @@ def _live(uri: str, ledger: "LedgerId") -> "Stored":
     from recovery.model import tables  # noqa: PLC0415
 
     with open_store(uri, auth=store_auth()) as opened:
-        held = opened.store.get(opened.root + store.LAYOUT)
+        where = store.places(opened.layout_hint)
+        held = opened.store.get(opened.root + where.layout)
         if opened.layout_hint:
             layout = store.Layout(opened.layout_hint)
         elif held is not None:
@@ -129,7 +130,7 @@ def _live(uri: str, ledger: "LedgerId") -> "Stored":
         except ValueError as error:
             raise InputError(str(ledger), str(error), "name a ledger that the layout has a place for") from error
         record = opened.store.get(key)
-        members = tuple(opened.store.children(opened.root + store.COOKIES) or ())
+        members = tuple(opened.store.children(opened.root + where.cookies) or ())
     row = tables.CATALOG_LEDGERS.empty_table()
     if record is not None:
         row = stored_row(record, ledger)

@@ -78,7 +78,13 @@ class Bookies:
 
 
 def findings(
-    now: Side, earlier: Side | None, bookies: Bookies, *, layout: Layout, largest: int, raised: bool
+    now: Side,
+    earlier: Side | None,
+    bookies: Bookies,
+    *,
+    layout: Layout,
+    taken: Mapping[str, int],
+    raised: frozenset[str],
 ) -> Iterator[dict[str, Any]]:
     """Yield what is wrong beside the ledgers, as rows of `rules.findings.of_subjects`.
 
@@ -87,13 +93,14 @@ def findings(
         earlier: the newest earlier catalog.
         bookies: of the inventories.
         layout: of the store.
-        largest: the largest id of scope 0 that a short generator can have given, of any side; -1: none.
-        raised: whether the plan raises the generator past it.
+        taken: key of each generator to the largest number that it can have given, of any side.
+        raised: those that the plan raises past it.
     """
     yield from _sessions(now, earlier)
     yield from _cookies(now, earlier, bookies)
-    yield from _generators(now, layout, largest, raised=raised)
-    yield from _names(now, earlier, bookies)
+    for counter, largest in taken.items():
+        yield from _generator(now, counter, largest, raised=counter in raised)
+    yield from _names(now, earlier, bookies, store.places(layout))
 
 
 def _sessions(now: Side, earlier: Side | None) -> Iterator[dict[str, Any]]:
@@ -161,10 +168,9 @@ def _cookies(now: Side, earlier: Side | None, bookies: Bookies) -> Iterator[dict
             }
 
 
-def _generators(now: Side, layout: Layout, largest: int, *, raised: bool) -> Iterator[dict[str, Any]]:
-    if not now.ledgers or largest < 0:
+def _generator(now: Side, counter: str, largest: int, *, raised: bool) -> Iterator[dict[str, Any]]:
+    if not now.ledgers:
         return
-    counter = store.generator_key(layout)
     reached = (now.nodes.get(counter) or {}).get("children_created")
     if counter in now.nodes and reached is None:
         return
@@ -181,17 +187,17 @@ def _generators(now: Side, layout: Layout, largest: int, *, raised: bool) -> Ite
         }
 
 
-def _names(now: Side, earlier: Side | None, bookies: Bookies) -> Iterator[dict[str, Any]]:
+def _names(now: Side, earlier: Side | None, bookies: Bookies, where: store.Places) -> Iterator[dict[str, Any]]:
     sides = [now] if earlier is None else [now, earlier]
-    layouts = [Said(side.name, "layout", _layout(side.nodes[store.LAYOUT]["raw"]), side.source)
-               for side in sides if store.LAYOUT in side.nodes]  # fmt: skip
+    layouts = [Said(side.name, "layout", _layout(side.nodes[where.layout]["raw"]), side.source)
+               for side in sides if where.layout in side.nodes]  # fmt: skip
     if len({one.value for one in layouts}) > 1:
-        yield {"category": Category.LAYOUT_DIFFERS, "subject": store.LAYOUT, "said": layouts}
-    ids = [Said(side.name, "instance id", _instance(side.nodes[store.INSTANCE_ID]["raw"]), side.source)
-           for side in sides if store.INSTANCE_ID in side.nodes]  # fmt: skip
+        yield {"category": Category.LAYOUT_DIFFERS, "subject": where.layout, "said": layouts}
+    ids = [Said(side.name, "instance id", _instance(side.nodes[where.instance_id]["raw"]), side.source)
+           for side in sides if where.instance_id in side.nodes]  # fmt: skip
     ids += [Said("bookies", "instance id", one, "VERSION") for one in bookies.instance_ids]
     if len({one.value for one in ids}) > 1:
-        yield {"category": Category.INSTANCE_ID_DIFFERS, "subject": store.INSTANCE_ID, "said": ids}
+        yield {"category": Category.INSTANCE_ID_DIFFERS, "subject": where.instance_id, "said": ids}
 
 
 def _hash(raw: bytes) -> str:

@@ -131,6 +131,10 @@ ON_ETCD: Final = Places(
 )
 
 
+REGISTRATIONS: Final = (*ON_ZOOKEEPER.registrations, *ON_ETCD.registrations)
+"""Of any store: what has no such folder has nobody registered in it."""
+
+
 def places(layout: "Layout | str | None") -> Places:
     """Return where a cluster of a layout keeps what; None is any layout of ZooKeeper."""
     return ON_ETCD if layout == Layout.ETCD else ON_ZOOKEEPER
@@ -348,6 +352,24 @@ def generator_key(layout: Layout) -> str:
 def bucket_key(bucket: int) -> str:
     """Return the key whose writes give the ids of a bucket, 0 to 127, on etcd."""
     return f"{ETCD_BUCKETS}/{bucket:03d}"
+
+
+def numbers_taken(layout: Layout, ledger: npt.NDArray[np.int64], limit: int) -> dict[str, int]:
+    """Return, for each key that gives numbers, the largest one up to a limit that some id shows to be given.
+
+    Args:
+        layout: on etcd each bucket has a key of its own, else there is one.
+        ledger: ids of scope 0.
+        limit: larger numbers are of ids that clients chose.
+    """
+    bits = BUCKET_BITS if layout is Layout.ETCD else 63
+    number = ledger & ((1 << bits) - 1)
+    given = (ledger >= 0) & (number <= limit) & ((layout is not Layout.ETCD) | (number > 0))
+    found = {}
+    for bucket in np.unique(ledger[given] >> bits).tolist():
+        key = bucket_key(bucket) if layout is Layout.ETCD else generator_key(layout)
+        found[key] = int(number[given & (ledger >> bits == bucket)].max())
+    return found
 
 
 def high_order_key(high: int) -> str:
