@@ -15,7 +15,7 @@ import numpy as np
 
 from backends.zkfiles import snapshot
 from backends.zkfiles.records import MalformedError
-from backends.zkfiles.servers import Entries, History, follows
+from backends.zkfiles.servers import Entries, History
 from backends.zkfiles.snapshot import Snapshot
 from backends.zkfiles.tree import Tree
 from backends.zkfiles.txnlog import Payloads
@@ -112,7 +112,7 @@ def _after(history: History, begun: int | None, until: int | None) -> Entries:
     zxids = history.rows["zxid"]
     low = int(np.searchsorted(zxids, begun, "right"))
     high = len(zxids) if until is None else int(np.searchsorted(zxids, until, "right"))
-    if low >= high or (not follows(begun, int(zxids[low])) and not _same_epoch_start(begun, int(zxids[low]))):
+    if low >= high or not (history.goes_on(begun, low) or _same_epoch_start(begun, int(zxids[low]))):
         return history.rows[:0]
     later = history.breaks[(history.breaks > low) & (history.breaks < high)]
     return history.rows[low : int(later[0]) if len(later) else high]
@@ -235,8 +235,7 @@ def _end(found: Restored, history: History, until: int | None) -> None:
     at = int(np.searchsorted(zxids, txn, "right"))
     reached = until is not None and txn >= until
     if at < len(zxids):
-        goes_on = follows(txn, int(zxids[at])) or (txn == 0 and int(zxids[at]) & 0xFFFF_FFFF == 1)
-        if not goes_on and not reached:
+        if not (reached or history.goes_on(txn, at) or _same_epoch_start(txn, int(zxids[at]))):
             found.gaps.append(
                 f"after zxid {txn:#x} comes {int(zxids[at]):#x} ({history.place(at)}): what was between is not here"
             )

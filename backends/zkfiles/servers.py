@@ -30,8 +30,8 @@ from backends.zkfiles.txnlog import ENTRY, Log
 
 Entries = npt.NDArray[np.void]
 
-ROW: Final = np.dtype([*ENTRY.descr, ("log", "<i4")])
-"""A record of a history: an `ENTRY`, and the number of its log."""
+ROW: Final = np.dtype([*ENTRY.descr, ("log", "<i4"), ("cut", "?")])
+"""A record of a history: an `ENTRY`, the number of its log, and whether the log before that one ends in damage."""
 _LOG: Final = re.compile(r"log\.([0-9a-f]{1,16})")
 _EPOCH: Final = "currentEpoch"
 _LOOK_ALIKE: Final = re.compile(r"(snapshot|log)\..*")
@@ -76,6 +76,11 @@ class History:
         """Return where a record stands, for people."""
         entry = self.rows[row]
         return f"{self.logs[int(entry['log'])].path} at byte {int(entry['at'])}"
+
+    def goes_on(self, before: int, row: int) -> bool:
+        """Tell whether a record can be the next one after a zxid; behind damage only the very next number is."""
+        zxid = int(self.rows["zxid"][row])
+        return zxid == before + 1 or (not self.rows["cut"][row] and follows(before, zxid))
 
 
 def follows(before: int, after: int) -> bool:
@@ -213,11 +218,14 @@ def _shared(one: str, other: str) -> int:
 def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
     """Return the records of one server's logs as one history, and what in them contradicts it."""
     parts = []
+    damaged = False
     for number, log in enumerate(logs):
-        part = np.empty(len(log.entries), ROW)
+        part = np.zeros(len(log.entries), ROW)
         for name in ENTRY.names or ():
             part[name] = log.entries[name]
         part["log"] = number
+        part["cut"][:1] = damaged
+        damaged = log.damage is not None or (damaged and not len(part))
         parts.append(part)
     rows = np.concatenate([np.empty(0, ROW), *parts])
     notes: list[str] = []
@@ -239,7 +247,7 @@ def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
 
 def _breaks(rows: Entries) -> npt.NDArray[np.int64]:
     before, after = rows["zxid"][:-1], rows["zxid"][1:]
-    next_epoch = (after >> 32 > before >> 32) & (after & _COUNTER == 1)
+    next_epoch = (after >> 32 > before >> 32) & (after & _COUNTER == 1) & ~rows["cut"][1:]
     return np.flatnonzero(~((after == before + 1) | next_epoch)) + 1
 
 
@@ -251,8 +259,8 @@ def _never_committed(server: Server, history: History) -> set[tuple[int, int]]:
     begun = [zxid for path in server.snapshots if (zxid := snapshot.begun_of(path.name)) is not None]
     zxids = history.rows["zxid"]
     places = np.flatnonzero(zxids[1:] >> 32 > zxids[:-1] >> 32).tolist()
-    steps = [(int(zxids[at]), int(zxids[at + 1])) for at in places]
-    return {(a, b) for a, b in steps if follows(a, b) and not any(a < zxid < b for zxid in begun)}
+    steps = [(int(zxids[at]), int(zxids[at + 1])) for at in places if history.goes_on(int(zxids[at]), at + 1)]
+    return {(a, b) for a, b in steps if not any(a < zxid < b for zxid in begun)}
 
 
 def united(server: Server, own: History, others: Sequence[tuple[Server, History]]) -> History:
@@ -260,11 +268,11 @@ def united(server: Server, own: History, others: Sequence[tuple[Server, History]
 
     Only servers with equal records, and none that contradict, are of the same ensemble.
     """
-    related = [(other, history) for other, history in others if _agree(own.rows, history.rows)]
-    void = sorted(set[tuple[int, int]]().union(*(_never_committed(*one) for one in ((server, own), *related))))
+    same = [(other, history) for other, history in others if _agree(own.rows, history.rows)]
+    void = sorted(set[tuple[int, int]]().union(*(_never_committed(*one) for one in ((server, own), *same))))
     logs = list(own.logs)
     rows = _without(own.rows, void)
-    for _, other in related:
+    for _, other in same:
         more = _without(other.rows, void)
         more = more[~np.isin(more["zxid"], rows["zxid"])]
         broken = np.zeros(len(rows) + 1, np.bool_)
@@ -275,7 +283,14 @@ def united(server: Server, own: History, others: Sequence[tuple[Server, History]
         logs += other.logs
         rows = np.concatenate([rows, more])
         rows = rows[np.argsort(rows["zxid"], kind="stable")]
+        # What was cut here goes on there, and all before it has been filled in.
+        rows["cut"] &= ~np.isin(rows["zxid"], other.rows["zxid"][~other.rows["cut"]])
     return History(tuple(logs), rows, _breaks(rows))
+
+
+def related(own: History, theirs: History) -> bool:
+    """Tell whether another history can be of the same ensemble: their records agree, or one has none."""
+    return not len(own.rows) or not len(theirs.rows) or _agree(own.rows, theirs.rows)
 
 
 def _agree(one: Entries, other: Entries) -> bool:

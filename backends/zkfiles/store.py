@@ -198,11 +198,12 @@ def _decide(found: Sequence[Server], at: At | None) -> _Shown:
         except NothingToShowError as error:
             failed.append(f"{one.server.name}: {error}" if len(found) > 1 else str(error))
             continue
-        if best is None or (not restored.gaps and best[0].gaps):
+        if best is None or (best[0].gaps and not restored.gaps and servers.related(best[1].history, one.history)):
             best = restored, one, history
-        if not restored.gaps:
+        if not best[0].gaps:
             break
-        notes.append(f"{one.server.name} alone has gaps: {restored.gaps[0]}")
+        if restored.gaps:
+            notes.append(f"{one.server.name} has gaps: {restored.gaps[0]}")
     if best is None:
         raise NothingToShowError("; ".join(failed))
     restored, chosen, history = best
@@ -253,7 +254,7 @@ def _until(server: Server, history: History, at: At | None) -> int | None:
         if begun is None or (begun >= lowest and not len(early)) or (len(early) and begun <= int(zxids[-1])):
             continue
         found = snapshot.read(path)
-        if found.damage is None and found.ends == begun and found.look(digest=False).ms <= at.ms:
+        if found.damage is None and found.ends == begun and 0 < found.look(digest=False).ms <= at.ms:
             return begun
     if not len(early):
         raise NothingToShowError("everything in them is later")
@@ -269,9 +270,7 @@ def _said(restored: Restored, chosen: _Candidate, candidates: list[_Candidate], 
     notes += restored.notes
     for one in candidates:
         notes += one.notes
-        if one is not chosen:
-            until = restored.txn or 0
-            notes += servers.differences(chosen.server, history, one.server, one.history, until)
+        notes += servers.differences(chosen.server, history, one.server, one.history, restored.txn or 0)
     if chosen.server.epoch is not None and len(candidates) == 1 and restored.applied:
         notes.append("one server of an ensemble cannot tell whether its last transactions were ever committed")
     for at in history.breaks.tolist():
