@@ -308,6 +308,17 @@ def alternatives(rows: int, readings: Sequence[tuple[str, pa.Array, pa.Array]]) 
     return pa.ListArray.from_arrays(pa.array(np.r_[0, np.cumsum(counts)], pa.int32()), structs, type=kind)
 
 
+def with_alternatives(actions: pa.Table, rows: npt.NDArray[np.int64], alternatives: pa.Array) -> pa.Table:
+    """Return actions, some of which get the given alternatives, a list for each of these rows."""
+    if not len(rows):
+        return actions
+    at = tables.ACTIONS.get_field_index("alternatives")
+    place = np.arange(actions.num_rows)
+    place[rows] = actions.num_rows + np.arange(len(rows))
+    both = pa.concat_arrays([actions["alternatives"].combine_chunks(), alternatives])
+    return actions.set_column(at, tables.ACTIONS.field(at), both.take(pa.array(place)))
+
+
 def reads_as(parsed: pa.Table) -> pa.Array:
     """Say in words what readers would see of records; columns as `ledger_metadata.decode_columns` gives them."""
     entries = pc.cast(pc.add(parsed["last_entry"], 1), pa.string())

@@ -490,8 +490,9 @@ def edit(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
     if plan.plan_hash(dataset.manifest["binding"], hashes) != dataset.manifest["hash"]:
         raise PlanError(dataset.path, "its actions do not give the hash in its manifest", "make the plan again")
     run.demand_all_found()
-    findings = [tables.FINDINGS.empty_table(), *dataset.batches("findings")]
-    parts["findings"] = [write_part(out, "findings", "part-00000", findings, secret=True)]
+    for name in ("findings", "sides"):
+        rows_of = [tables.PLAN[name].empty_table(), *dataset.batches(name)]
+        parts[name] = [write_part(out, name, "part-00000", rows_of, secret=True)]
     store_folder = Path(dataset.path) / _STORE
     if store_folder.is_dir():
         shutil.copytree(store_folder, out / _STORE)
@@ -528,13 +529,14 @@ class _Editing:
         self._edits = edits
         self._path = dataset.path
         self._layout = store.Layout(dataset.manifest["binding"]["layout"])
-        folder = Path(dataset.path) / _STORE
         self._places = store.places(self._layout)
+        folder = Path(dataset.path) / _STORE
         self._captured = open_dataset(folder, "catalog") if folder.is_dir() else None
         self._named = {*edits.drop, *edits.accept_loss, *edits.choose}
         self._found: set[LedgerId] = set()
         self._common = _common_rights(edits.rights) if edits.rights is not None else {}
         self._outcome: dict[LedgerId, str] = {}
+        self._deleted: set[LedgerId] = set()
         self.changed: Counter[str] = Counter()
         twice = [x for x in self._named if sum(x in of for of in (edits.drop, edits.accept_loss, edits.choose)) > 1]
         if twice:
@@ -584,6 +586,7 @@ class _Editing:
         if named:
             listed = rows.to_pylist()
             others = _other_readings(reconstruction, named & set(self._edits.choose))
+            self._deleted |= _of_outcome(reconstruction, "deleted")
             kept = []
             for row in listed:
                 ledger = LedgerId(row["scope"], row["ledger"])
@@ -602,21 +605,20 @@ class _Editing:
     def _edited(
         self, ledger: LedgerId, row: dict[str, Any], others: Mapping[str, tuple[str, int]]
     ) -> dict[str, Any] | None:
+        if row["op"] == plan.LEAVE:
+            return self._edited_leave(ledger, row, others)
         was = {"create": "restored", "hold": "held", "replace": "released"}[row["op"]]
         if ledger in self._edits.choose:
             label = self._edits.choose[ledger]
-            values = _alternatives(row, others)
-            if label not in values:
-                labels = ", ".join(values) or "none"
-                raise PlanError(str(ledger), f"has no alternative {label!r} (it has: {labels})", "choose one of them")
+            value, choice = _chosen(ledger, label, _alternatives(row, others))
             if row["op"] == "hold":
                 self.changed.update(held=-1, restored=1)
                 self._outcome[ledger] = "restored"
             return {
                 **row,
                 "op": "create" if row["op"] == "hold" else row["op"],
-                "value": values[label],
-                "choice": 1 + list(values).index(label),
+                "value": value,
+                "choice": choice,
             }
         self.changed[was] -= 1
         if was == "released" and ledger in self._edits.drop:
@@ -630,6 +632,25 @@ class _Editing:
         self.changed["waiting"] += 1
         self._outcome[ledger] = "waiting"
         return None
+
+    def _edited_leave(
+        self, ledger: LedgerId, row: dict[str, Any], others: Mapping[str, tuple[str, int]]
+    ) -> dict[str, Any] | None:
+        """Edit an action that writes nothing: of a ledger that was deleted, or whose record cannot be read."""
+        deleted = ledger in self._deleted
+        if ledger in self._edits.choose:
+            label, replaces = self._edits.choose[ledger], row["expects"] is not None
+            value, choice = _chosen(ledger, label, _alternatives(row, others))
+            self.changed["released" if replaces else "restored"] += 1
+            self.changed.update(deleted=-deleted, left_alone=-1)
+            if deleted:
+                self._outcome[ledger] = "restored"
+            return {**row, "op": "replace" if replaces else "create", "value": value, "choice": choice}
+        if ledger in self._edits.accept_loss and deleted:
+            self.changed.update(deleted=-1, accepted_loss=1, left_alone=-1)
+            self._outcome[ledger] = "accepted_loss"
+            return None
+        return row
 
     def _removals(
         self, ledgers: set[LedgerId], listed: Sequence[Mapping[str, Any]], buckets: range
@@ -719,6 +740,11 @@ def _common_rights(catalog: Dataset) -> dict[str, str]:
     return {kind: common.get(kind, either) for kind in every}
 
 
+def _of_outcome(reconstruction: pa.Table, outcome: str) -> set[LedgerId]:
+    rows = reconstruction.filter(pc.equal(reconstruction["outcome"], outcome)).select(["scope", "ledger"])
+    return {LedgerId(row["scope"], row["ledger"]) for row in rows.to_pylist()}
+
+
 def _other_readings(reconstruction: pa.Table, ledgers: set[LedgerId]) -> dict[LedgerId, dict[str, tuple[str, int]]]:
     """Return the alternatives of some ledgers that are one number of their record: label → field, value."""
     found: dict[LedgerId, dict[str, tuple[str, int]]] = {}
@@ -735,10 +761,18 @@ def _other_readings(reconstruction: pa.Table, ledgers: set[LedgerId]) -> dict[Le
     return found
 
 
+def _chosen(ledger: LedgerId, label: str, values: Mapping[str, bytes]) -> tuple[bytes, int]:
+    """Return the bytes of an alternative, and its number."""
+    if label not in values:
+        labels = ", ".join(values) or "none"
+        raise PlanError(str(ledger), f"has no alternative {label!r} (it has: {labels})", "choose one of them")
+    return values[label], 1 + list(values).index(label)
+
+
 def _alternatives(row: Mapping[str, Any], others: Mapping[str, tuple[str, int]]) -> dict[str, bytes]:
     """Return what an action could write instead, by label."""
     found = {other["label"]: other["value"] for other in row["alternatives"]}
-    if row["op"] != "hold":
+    if row["value"] is not None and row["op"] != "hold":
         record = ledger_metadata.decode(row["value"])
         for label, (name, number) in others.items():
             other = replace(record, length=number) if name == "length" else replace(record, last_entry=number)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 RAISE_LIMIT: Final = 100_000_000
 """Largest id that a counter is raised past: more takes hours, and BookKeeper skips an id that has a record anyway."""
 
+_NO_DISAGREEMENT: Final = (diff.Category.HELD, diff.Category.STALE_UR_MARK, diff.Category.DELETED_OUTSIDE)
 PRIOR_ROWS: Final = 4_000_000
 """Rows of copies that the prior is counted on; larger clusters are sampled by buckets, which are a hash of the id."""
 
@@ -151,9 +152,7 @@ class _Job:
             ]
         )
         compared, looked_at = threeway.verdicts(self.evidence, sides, found)
-        left = threeway.left(sides, self.request.layout, self.request.passwords, actions)
-        if left:
-            actions = plan.in_order([actions, *left])
+        actions, left = threeway.offered(sides, self.request.layout, self.request.passwords, actions)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         written = {
             table: _part_json(write_part(Path(self.out), table, name, [content], secret=True))
@@ -183,7 +182,7 @@ class _Job:
             "looked_at": looked_at,
             "relations": _counted(compared["relation"]),
             "verdicts": _counted(compared["verdict"]),
-            "left": sum(part.num_rows for part in left),
+            "left": left,
             "taken": store.numbers_taken(self.request.layout, _scope_0(used), RAISE_LIMIT),
             **_not_given(self.request.layout, _scope_0(used)),
         }
@@ -423,7 +422,7 @@ def _finish(
         "held_in_store": sums["still_held"],
         "released": sums["released"],
         "disagreements": sum(_named(sums, "finding").values())
-        - sum(sums[f"finding {category}"] for category in (diff.Category.HELD, diff.Category.STALE_UR_MARK))
+        - sum(sums[f"finding {category}"] for category in _NO_DISAGREEMENT)
         - beside.num_rows,
         "critical": sum(_named(sums, "proven").values()),
         "looked_at": sums["looked_at"],
@@ -472,10 +471,10 @@ def _system_writes(
     writes = [
         SystemWrite(Phase.GENERATORS, "raise", "generator", counter, str(largest).encode())
         for counter, largest in sorted(taken.items())
-    wanted = [SystemWrite(Phase.LAYOUT, "create", "node", folder, b"") for folder in where.folders]
-    wanted.append(SystemWrite(Phase.LAYOUT, "create", "layout", where.layout, store.layout_bytes(request.layout)))
         if (nodes.get(counter, {}).get("children_created") or 0) <= largest
     ]
+    wanted = [SystemWrite(Phase.LAYOUT, "create", "node", folder, b"") for folder in where.folders]
+    wanted.append(SystemWrite(Phase.LAYOUT, "create", "layout", where.layout, store.layout_bytes(request.layout)))
     instances = sorted({i for i in bookies["instance_id"].to_pylist() if i is not None})
     wanted += [
         SystemWrite(Phase.INSTANCE_ID, "create", "instance_id", where.instance_id, i.encode()) for i in instances

@@ -310,21 +310,22 @@ def verdicts(evidence: Evidence, one: Range, findings: pa.Table) -> tuple[pa.Tab
     return one.compared.sides.append_column("verdict", words), int(looked_at)
 
 
-def left(one: Range, layout: Layout, passwords: Passwords, written: pa.Table) -> list[pa.Table]:
-    """Return actions that write nothing unless a person chooses: for what was deleted, and for what cannot be read.
+def offered(one: Range, layout: Layout, passwords: Passwords, actions: pa.Table) -> tuple[pa.Table, int]:
+    """Return the actions with what a person can choose instead, and how many more they are.
+
+    For what was deleted, its last record; for what cannot be read, the earlier one; for both, what bookies show. Where
+    the plan writes nothing, an action that writes nothing carries them.
 
     Args:
         one: the range, settled.
         layout: of the target.
         passwords: as of the plan.
-        written: ACTIONS that the plan proposes anyway; a ledger among them has no second action.
+        actions: ACTIONS of the range, in their order.
     """
     keys = list(tables.KEY_COLUMNS)
-    actions = []
+    found = [actions]
     for relation in (Relation.DELETED, Relation.UNPARSABLE):
         at = one.compared.where(relation)
-        ours, taken = sides.unite([_take(one.compared.sides, at).select(keys), written.select(keys)]).rows
-        at = at[np.sort(ours[(ours != sides.ABSENT) & (taken == sides.ABSENT)])]
         if not len(at):
             continue
         records = sides.last_records(one.compared, one.earlier, one.history, at)
@@ -334,12 +335,20 @@ def left(one: Range, layout: Layout, passwords: Passwords, written: pa.Table) ->
             ("restore", raw, plan.reads_as(records)),
             ("from bookies", shown, plan.reads_as(decode_columns(shown))),
         ]
+        choices = plan.alternatives(len(at), readings)
+        mine, written = sides.unite([_take(one.compared.sides, at).select(keys), found[0].select(keys)]).rows
+        both = (mine != sides.ABSENT) & (written != sides.ABSENT)
+        found[0] = plan.with_alternatives(found[0], written[both], choices.take(pa.array(mine[both])))
+        alone = np.sort(mine[(mine != sides.ABSENT) & (written == sides.ABSENT)])
         instead = None
         if relation is Relation.UNPARSABLE:
-            instead = _take(one.stored, one.compared.stored[at]).select(["version", "raw"])
-        choices = plan.alternatives(len(at), readings)
-        actions.append(plan.left_alone(_take(one.compared.sides, at), layout, choices, instead=instead))
-    return actions
+            instead = _take(one.stored, one.compared.stored[at[alone]]).select(["version", "raw"])
+        left = plan.left_alone(
+            _take(one.compared.sides, at[alone]), layout, choices.take(pa.array(alone)), instead=instead
+        )
+        found.append(left)
+    more = sum(table.num_rows for table in found[1:])
+    return (plan.in_order(found) if more else found[0]), more
 
 
 def _shown_records(one: Range, layout: Layout, passwords: Passwords, at: npt.NDArray[np.int64]) -> pa.Array:

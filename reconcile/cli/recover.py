@@ -280,7 +280,7 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
     details = [
         f"ledgers on {len(coverage['scanned'])} bookies: {counts['ledgers']}",
         f"of these in the store already: {counts['in_store_already']}",
-        f"the plan: {counts['actions']} writes, hash {manifest['hash']}",
+        f"the plan: {counts['actions'] - counts['left_alone']} writes, hash {manifest['hash']}",
         f"the report: {out / REPORT}",
     ]
     if no_root:
