@@ -1,22 +1,25 @@
 """The ledgers that a store lists, held against those on bookies' disks: what garbage collection would delete.
 
-Names are listed, no record is read: one request for each folder, several at a time.
+Names are listed, no record is read: one request for each folder, several at a time. `left_out` reads records: a closed
+one that does not name a bookie lets the over-replicated check of that bookie delete its copy.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
 from reconcile.errors import GuardRefusedError
 from recovery.codecs.keys import ledgers_of
+from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
     ETCD_LEDGERS,
     FIRST_LONG_ID,
@@ -25,10 +28,15 @@ from recovery.codecs.store import (
     SCOPED,
     Layout,
     is_special,
+    ledger_keys,
     ledger_of,
+    placeless,
 )
 from recovery.dataset import Dataset
+from recovery.model.groups import expand, from_arrow
 from recovery.model.ids import LedgerId
+from recovery.model.metadata import State
+from recovery.spark import bucket_ranges
 
 _AT_ONCE: Final = 16
 _SHORT: Final = (2, 4)
@@ -46,6 +54,7 @@ _KEYS: Final = pa.schema([pa.field("scope", pa.int64()), pa.field("ledger", pa.i
 _EXAMPLES: Final = 5
 _LEAF: Final = len("L0000")
 _MAX: Final = (1 << 63) - 1
+_NOTHING: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,3 +246,127 @@ def demand_restored(
             f"restore or hold them{accept}",
         )
     return {"listed": listing.ledgers, "held": held.num_rows, "absent": absent.num_rows}
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A bookie that a closed record does not name, and that holds entries which are not on their full write set.
+
+    Attributes:
+        ledger: the ledger.
+        bookie: holds a copy that the over-replicated check may delete.
+        entries: so many of its entries.
+        first: the first of them.
+    """
+
+    ledger: LedgerId
+    bookie: str
+    entries: int
+    first: int
+
+    def __str__(self) -> str:
+        more = f" and {self.entries - 1} more" if self.entries > 1 else ""
+        return f"ledger {self.ledger} on {self.bookie}: entry {self.first}{more}"
+
+
+def left_out(store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset]) -> Iterator[LeftOut]:
+    """Yield every copy that a thaw lets go although its entries are not on all bookies that the record names for them.
+
+    An entry above the record's end is on no write set. What a bookie without an inventory holds is not known, so it
+    counts as nothing.
+
+    Raises:
+        DatasetError: an inventory is damaged.
+        BackendError: the store does not answer.
+    """
+    rows = sum(inventory.rows("copies") for inventory in inventories)
+    for buckets in bucket_ranges(rows):
+        names = ["scope", "ledger", "bookie", "groups", "source", "entries"]
+        copies = pa.concat_tables([one.read("copies", buckets=buckets, columns=names) for one in inventories])
+        # What only a log has may be a ledger that was deleted long ago.
+        copies = copies.filter(pc.and_(pc.not_equal(copies["source"], "log"), pc.greater(copies["entries"], 0)))
+        ids = copies.select(_KEYS.names).group_by(_KEYS.names).aggregate([])
+        bad = placeless(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy())
+        ids = ids.filter(pa.array(~bad))
+        keys = ledger_keys(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy()).to_pylist()
+        raws = [None if held is None else held.value for _, held in store.get_many([root + key for key in keys])]
+        records = decode_columns(pa.array(raws, pa.binary()))
+        columns = ["state", "ensemble_size", "write_quorum", "last_entry", "segments"]
+        known = ids.append_column("row", pa.array(np.arange(ids.num_rows)))
+        for name in columns:
+            known = known.append_column(name, records[name])
+        yield from _left_out(copies, known.filter(pc.fill_null(pc.equal(known["state"], str(State.CLOSED)), False)))  # noqa: FBT003 - Arrow's signature
+
+
+def _left_out(copies: pa.Table, closed: pa.Table) -> Iterator[LeftOut]:
+    """Look at the closed ledgers of which a bookie that is not named holds something; those are few."""
+    segments = closed["segments"].combine_chunks()
+    of_segment = pc.list_parent_indices(segments)
+    members = pc.struct_field(segments.flatten(), "members")
+    named = pa.table(
+        {
+            "at": of_segment.take(pc.list_parent_indices(members)).cast(pa.int64()),
+            "bookie": members.flatten(),
+        }
+    )
+    at = closed.select(_KEYS.names).append_column("at", pa.array(np.arange(closed.num_rows)))
+    held = copies.select([*_KEYS.names, "bookie"]).join(at, _KEYS.names, join_type="inner")
+    strays = held.join(named, ["at", "bookie"], join_type="left anti")
+    for ledger in pc.unique(strays["at"]).to_pylist() if strays.num_rows else []:
+        record = closed.slice(ledger, 1).to_pylist()[0]
+        mine = pc.and_(pc.equal(copies["scope"], record["scope"]), pc.equal(copies["ledger"], record["ledger"]))
+        yield from _of_ledger(copies.filter(mine), record)
+
+
+def _of_ledger(copies: pa.Table, record: Mapping[str, Any]) -> Iterator[LeftOut]:
+    """Compare the entries of each bookie that a record does not name with those of the bookies that it does."""
+    holds: dict[str, npt.NDArray[np.int64]] = {}
+    for bookie in pc.unique(copies["bookie"]).to_pylist():
+        rows = copies.filter(pc.equal(copies["bookie"], bookie))
+        _, entries = expand(from_arrow(rows["groups"]))
+        holds[bookie] = np.unique(entries)
+    firsts = np.array([segment["first"] for segment in record["segments"]], np.int64)
+    ensembles = [segment["members"] for segment in record["segments"]]
+    named = {member for members in ensembles for member in members}
+    for bookie in sorted(set(holds) - named):
+        entries = holds[bookie]
+        lacking = entries > (record["last_entry"] if record["last_entry"] is not None else -1)
+        of_entry = np.searchsorted(firsts, entries, side="right") - 1
+        for number, members in enumerate(ensembles):
+            inside = np.flatnonzero(of_entry == number)
+            for position, member in enumerate(members):
+                there = np.isin(entries[inside], holds.get(member, _NOTHING))
+                turn = (position - entries[inside]) % record["ensemble_size"] < record["write_quorum"]
+                lacking[inside[turn & ~there]] = True
+        if lacking.any():
+            ledger = LedgerId(record["scope"], record["ledger"])
+            yield LeftOut(ledger, bookie, int(lacking.sum()), int(entries[lacking][0]))
+
+
+def demand_named(
+    store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset], *, accept: int = 0
+) -> int:
+    """Refuse a thaw after which the over-replicated check would delete copies that nothing else has; return how many.
+
+    Raises:
+        GuardRefusedError: there are others than were accepted.
+    """
+    found = 0
+    shown: list[str] = []
+    for one in left_out(store, root, layout, inventories):
+        found += 1
+        if len(shown) < _EXAMPLES:
+            shown.append(str(one))
+    if found != accept:
+        more = "; …" if found > len(shown) else ""
+        raise GuardRefusedError(
+            root,
+            f"has closed records that leave out {found} bookies which hold entries that are not on all the bookies "
+            f"named for them, and these would be deleted: {'; '.join(shown)}{more}"
+            if found
+            else "has no closed record that leaves out what only one bookie holds",
+            f"have the ledgers held or restored with those bookies, or accept that they go: --accept-left-out {found}"
+            if found
+            else "leave out --accept-left-out",
+        )
+    return found

@@ -114,6 +114,13 @@ def freeze_command(uri: str, confirm: str | None, journal: Path | None, **shared
 @click.option(
     "--accept-absent", type=int, default=0, metavar="N", help="So many ledgers of the inventories may be deleted."
 )
+@click.option(
+    "--accept-left-out",
+    type=int,
+    default=0,
+    metavar="N",
+    help="So many copies that closed records leave out may be deleted though nothing else has all their entries.",
+)
 @output_options
 def thaw_command(
     uri: str,
@@ -121,13 +128,14 @@ def thaw_command(
     journal: Path | None,
     inventories: tuple[str, ...],
     accept_absent: int,
+    accept_left_out: int,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Give the bookies back what freeze took. WRITES rights; from then on what has no record is deleted.
 
     Without --confirm it prints the exact changes and their hash, and changes nothing. Refuses while LAYOUT or
-    INSTANCEID is missing, no ledger is listed, or ledgers of the given inventories have no record. Replication stays
-    disabled.
+    INSTANCEID is missing, no ledger is listed, ledgers of the given inventories have no record, or a closed record
+    leaves out a bookie whose entries not all the bookies that it names have. Replication stays disabled.
     """
     output = make_output(shared)
     auth = _identity(uri)
@@ -135,6 +143,7 @@ def thaw_command(
     with open_store(uri, writable=True, auth=auth) as opened:
         again = [word for path in inventories for word in ("--inventory", path)]
         again += ["--accept-absent", str(accept_absent)] if accept_absent else []
+        again += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []
         run = _Run(opened, auth, journal or _folder(uri), uri, again)
         past = freeze.read_past(run.folder, run.root)
         if past is None:
@@ -147,6 +156,10 @@ def thaw_command(
             counts = listing.demand_restored(
                 run.store, run.root, layout, opened_inventories, accept_absent=accept_absent
             )
+            if opened_inventories:
+                counts["left_out"] = listing.demand_named(
+                    run.store, run.root, layout, opened_inventories, accept=accept_left_out
+                )
 
         def propose(past: freeze.Past | None) -> freeze.Proposal:
             return freeze.propose_thaw(run.store, run.root, past or freeze.Past())
