@@ -11,7 +11,7 @@ from typing import Final
 
 from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
-from benchmarks import bookie_folder, inventories, plans, snapshots
+from benchmarks import bookie_folder, disks, inventories, plans, snapshots
 from benchmarks.data import kept
 from benchmarks.ledgers import INSTANCE
 from benchmarks.measure import Cost, RunFailedError, python, run, staying
@@ -65,7 +65,7 @@ def _whole(place: Place, cost: Cost) -> Cost:
 
 
 @contextmanager
-def _index(place: Place) -> Iterator[dict[str, Contestant]]:
+def _collect(place: Place) -> Iterator[dict[str, Contestant]]:
     folder = kept(place.home, bookie_folder.write, place.ledgers)
     current = folder / bookie_folder.LEDGERS / "current"
     out = place.scratch / "inventory"
@@ -73,7 +73,6 @@ def _index(place: Place) -> Iterator[dict[str, Contestant]]:
     # `-c` instead of the installed program: it also runs where the checkout is not installed.
     program = [sys.executable, "-c", "from reconcile.cli.main import main; main()"]
     collect = [*program, "collect", *map(str, folders), "--out", str(out), "--progress", "none", "--json"]
-    cat = f"find {shlex.quote(str(current))} -name '*.idx' -print0 | xargs -0 -P2 -n500 cat > /dev/null"
 
     def product() -> Cost:
         shutil.rmtree(out, ignore_errors=True)
@@ -81,15 +80,7 @@ def _index(place: Place) -> Iterator[dict[str, Contestant]]:
         found = {"ledgers": cost.said["counts"]["ledgers"], "code": cost.said["exit_code"]}
         return _whole(place, replace(cost, said=found))
 
-    def alone() -> Cost:
-        shutil.rmtree(out, ignore_errors=True)
-        return _whole(place, run(python(_STAGES, "index", current, out)))
-
-    yield {
-        "collect": product,
-        "index reading alone": alone,
-        "find | xargs -P2 cat": lambda: run(["bash", "-c", cat]),
-    }
+    yield {"collect": product, "find | xargs -P2 cat": lambda: disks.cat(current)}
 
 
 @contextmanager
@@ -170,12 +161,47 @@ def _snapshot(place: Place) -> Iterator[dict[str, Contestant]]:
 
 ROWS: Final = (
     Row(
-        "index",
-        0.6,
+        "collect",
+        2.0,
         "`bkmeta collect` of a bookie with a small index file a ledger, as a whole command: index files, a header read "
         "in the entry log for each ledger, the inventory written; against cat of the same index files, two at a time",
         100_000,
-        _index,
+        _collect,
+    ),
+    Row(
+        "index",
+        0.6,
+        "small index files into groups, two processes, against cat of them, two at a time",
+        1_000_000,
+        disks.small,
+    ),
+    Row(
+        "large",
+        2.0,
+        "index files of 64 KiB to 2 MiB, one for twenty ledgers, into groups, two processes, against cat of them",
+        100_000,
+        disks.large,
+    ),
+    Row(
+        "locations",
+        1.1,
+        "a hundred locations a ledger in RocksDB into groups, one process, against RocksDB's C API going through them",
+        200_000,
+        disks.all_locations,
+    ),
+    Row(
+        "log",
+        1.0,
+        "ten records of 1 KiB a ledger in an entry log into groups, against cat of the log into cat",
+        100_000,
+        disks.one_log,
+    ),
+    Row(
+        "journal",
+        1.5,
+        "ten records of 1 KiB a ledger in a journal into groups, against cat of the journal into cat",
+        100_000,
+        disks.one_journal,
     ),
     Row(
         "reconstruct",

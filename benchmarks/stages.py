@@ -165,6 +165,7 @@ def _records(file: str, scan: Callable[[memoryview], Iterator[Any]]) -> dict[str
                 if isinstance(part, Entries):
                     to_groups(part.ledger, part.entry)
                     entries += len(part.ledger)
+                    data.done(int(part.position[-1]))
         return {"entries": entries}
 
     return _timed(work)

@@ -18,7 +18,7 @@ from backends.errors import BackendError, NoSuchStoreError
 from backends.rocks import open_read_only
 from recovery.codecs import ledger_db
 from recovery.codecs.ledger_db import LedgerRow, StorageFlags
-from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.damage import Hides, TakesDamage, Unread
 from recovery.collect.facts import FACT_WIDTH, NONE, Interned
 from recovery.collect.index import Piece
 from recovery.collect.reading import Meter
@@ -49,16 +49,16 @@ class Database:
         return self.number is not None and ledger_db.shard(ledger, self.of) != self.number
 
 
-def read_database(database: Database, meter: Meter, damage: DamageLog, secrets: Interned) -> Iterator[Piece]:
+def read_database(database: Database, meter: Meter, damage: TakesDamage, secrets: Interned) -> Iterator[Piece]:
     """Yield what the databases of one folder say."""
     none = np.empty(0, np.int64)
     for rows in _read(database.folder / LEDGERS, meter, damage):
         facts = _facts(rows, database, damage, secrets)
         yield Piece(none, none, none, np.array(facts, np.int64).reshape(-1, FACT_WIDTH))
-    yield from _locations(database, meter, damage)
+    yield from read_locations(database, meter, damage)
 
 
-def _read(folder: Path, meter: Meter, damage: DamageLog) -> Iterator[tuple[list[bytes], list[bytes]]]:
+def _read(folder: Path, meter: Meter, damage: TakesDamage) -> Iterator[tuple[list[bytes], list[bytes]]]:
     """Yield keys and values of a database; what goes wrong is damage that hides everything behind it."""
     try:
         with open_read_only(folder) as reader:
@@ -74,7 +74,7 @@ def _read(folder: Path, meter: Meter, damage: DamageLog) -> Iterator[tuple[list[
 
 
 def _facts(
-    rows: tuple[list[bytes], list[bytes]], database: Database, damage: DamageLog, secrets: Interned
+    rows: tuple[list[bytes], list[bytes]], database: Database, damage: TakesDamage, secrets: Interned
 ) -> list[tuple[int, ...]]:
     file = str(database.folder / LEDGERS)
     facts: list[tuple[int, ...]] = []
@@ -99,7 +99,8 @@ def _fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[int, .
     return row.ledger, database.source, int(row.fenced), int(row.limbo or False), secrets.key(row.master_key), lac
 
 
-def _locations(database: Database, meter: Meter, damage: DamageLog) -> Iterator[Piece]:
+def read_locations(database: Database, meter: Meter, damage: TakesDamage) -> Iterator[Piece]:
+    """Yield what the database of locations of one folder says."""
     folder = database.folder / LOCATIONS
     told: int | None = None
     for keys, values in _read(folder, meter, damage):

@@ -4,17 +4,20 @@ import itertools
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import bookie_folder, inventories, plans
+from benchmarks import bookie_folder, disks, inventories, locations, plans
 from benchmarks.data import kept
 from benchmarks.ledgers import BOOKIES, ENSEMBLE, PASSWORD, WRITE, chunk, groups, stays
 from benchmarks.measure import Cost, RunFailedError, python, run, staying
-from benchmarks.pairs import in_turns, table
+from benchmarks.pairs import Contestant, in_turns, table
+from benchmarks.rows import Place
 from recovery.dataset import open_dataset
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
@@ -159,3 +162,21 @@ def test_the_command_says_what_it_has() -> None:
     refused = subprocess.run(python("benchmarks", "nothing"), capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "no row is called nothing" in refused.stderr
+
+
+@pytest.mark.parametrize("row", [disks.small, disks.large, disks.one_log, disks.one_journal])
+def test_rows_about_files_do_all_of_their_work(
+    row: Callable[[Place], AbstractContextManager[dict[str, Contestant]]], tmp_path: Path
+) -> None:
+    """The stage reads as much as was made, or says so; its floor runs."""
+    (tmp_path / "scratch").mkdir()
+    with row(Place(tmp_path, tmp_path / "scratch", 40)) as contestants:
+        assert all(run().seconds > 0 for run in contestants.values())
+
+
+def test_all_locations_are_read(tmp_path: Path) -> None:
+    """The stage of the row with a floor in C reads every location that was made."""
+    folder = tmp_path / "locations"
+    locations.write(folder, 3)
+    held = len([n for n in range(locations.EACH) if n % ENSEMBLE < WRITE])
+    assert run(python("benchmarks.stages", "locations", folder)).said["keys"] == 3 * held

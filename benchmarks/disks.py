@@ -1,0 +1,116 @@
+"""Rows about the files of a bookie: each format by itself, against what only reads the bytes."""
+
+import shlex
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from benchmarks import bookie_folder, large_index, locations, records
+from benchmarks.data import kept
+from benchmarks.measure import ROOT, Cost, RunFailedError, python, run
+from benchmarks.pairs import Contestant
+
+if TYPE_CHECKING:
+    from benchmarks.rows import Place
+
+STAGES: Final = "benchmarks.stages"
+_PROCESSES: Final = 2
+_SOURCE: Final = ROOT / "benchmarks" / "c" / "iterate.c"
+
+
+def _demand(cost: Cost, what: str, many: int) -> Cost:
+    """See that a run did all of its work."""
+    if cost.said.get(what) != many:
+        raise RunFailedError(f"{many} {what} were there, and the run says {dict(cost.said)}")
+    return cost
+
+
+def shares(folder: Path, ledgers: int) -> Cost:
+    """Read the index files of a folder with two processes, each its share."""
+    commands = [python(STAGES, "index", folder, n, _PROCESSES) for n in range(_PROCESSES)]
+    with ThreadPoolExecutor(_PROCESSES) as pool:
+        costs = list(pool.map(run, commands))
+    whole = Cost(
+        max(cost.seconds for cost in costs),
+        sum(cost.cpu_s for cost in costs),
+        {"": max(cost.peaks[""] for cost in costs)},
+        {"ledgers": sum(cost.said["ledgers"] for cost in costs)},
+    )
+    return _demand(whole, "ledgers", ledgers)
+
+
+def cat(folder: Path) -> Cost:
+    """Read the index files of a folder, two at a time."""
+    command = f"find {shlex.quote(str(folder))} -name '*.idx' -print0 | xargs -0 -P2 -n500 cat > /dev/null"
+    return run(["bash", "-c", command])
+
+
+@contextmanager
+def small(place: "Place") -> Iterator[dict[str, Contestant]]:
+    """Small index files."""
+    current = kept(place.home, bookie_folder.write, place.ledgers) / bookie_folder.LEDGERS / "current"
+    yield {
+        "index files": lambda: shares(current, place.ledgers),
+        "find | xargs -P2 cat": lambda: cat(current),
+    }
+
+
+@contextmanager
+def large(place: "Place") -> Iterator[dict[str, Contestant]]:
+    """Large index files."""
+    folder = kept(place.home, large_index.write, place.ledgers)
+    files = max(1, place.ledgers // large_index.SHARE)
+    yield {
+        "large index files": lambda: shares(folder, files),
+        "find | xargs -P2 cat": lambda: cat(folder),
+    }
+
+
+@contextmanager
+def one_log(place: "Place") -> Iterator[dict[str, Contestant]]:
+    """An entry log."""
+    yield from _one(place, records.LOG, "log")
+
+
+@contextmanager
+def one_journal(place: "Place") -> Iterator[dict[str, Contestant]]:
+    """A journal."""
+    yield from _one(place, records.JOURNAL, "journal")
+
+
+def _one(place: "Place", name: str, stage: str) -> Iterator[dict[str, Contestant]]:
+    file = kept(place.home, records.write, place.ledgers) / name
+    entries = records.EACH * place.ledgers
+    yield {
+        stage: lambda: _demand(run(python(STAGES, stage, file)), "entries", entries),
+        "cat | cat": lambda: run(["bash", "-c", f"cat {shlex.quote(str(file))} | cat > /dev/null"]),
+    }
+
+
+@contextmanager
+def all_locations(place: "Place") -> Iterator[dict[str, Contestant]]:
+    """A database of locations."""
+    folder = kept(place.home, locations.write, place.ledgers)
+    program = place.scratch / "iterate"
+    built = subprocess.run(
+        ["cc", "-O2", "-o", str(program), str(_SOURCE), "-lrocksdb"], capture_output=True, text=True, check=False
+    )
+    if built.returncode:
+        raise RunFailedError(f"the floor needs a C compiler and RocksDB's C API (librocksdb-dev): {built.stderr}")
+
+    def floor() -> Cost:
+        cost = run([str(program), str(folder)])
+        return replace(cost, said={"keys": cost.said["keys"]})
+
+    # The stage finds the database by its usual name.
+    named = place.scratch / "locations"
+    named.symlink_to(folder)
+    keys = floor().said["keys"]
+    yield {
+        "locations": lambda: _demand(run(python(STAGES, "locations", named)), "keys", keys),
+        "C, one thread": floor,
+    }
