@@ -1,4 +1,4 @@
-"""Bookies of every storage, each ledger manager, Pulsar's driver; garbage collected every second: frozen, all is kept."""
+"""Bookies of every storage, each ledger manager, Pulsar's driver, collecting every second: frozen, they keep everything."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
 from reconcile import frozen
 from recovery.codecs import ledger_metadata
+from recovery.codecs.store import Layout, layout_bytes
 from recovery.model.metadata import Segment
 from tests.command import run
 from tests.real import pulsar
@@ -46,7 +47,11 @@ class Frozen:
         self.cluster = Cluster(work / "home", **extra)  # type: ignore[arg-type]  # either nothing or both
         self.log = work / "home.log"
         self.cluster.start_zookeeper("zookeeper", ROOT)
-        self.cluster("format", layout=self.layout)
+        self.cluster("format", layout="hierarchical" if self.layout == "legacy" else self.layout)
+        if self.layout == "legacy":
+            # No URI names it: clusters that have it say so in LAYOUT.
+            layout = {"path": f"{ROOT}/LAYOUT", "data": encoded(layout_bytes(Layout.LEGACY))}
+            self.cluster("zk_put", nodes=[layout])
         kind = {"legacy": "zk+legacyhierarchical"}.get(self.layout, f"zk+{self.layout}")
         self.uri = (
             f"metadata-store:zk:{self.cluster.zookeeper}" if of_pulsar else f"{kind}://{self.cluster.zookeeper}{ROOT}"
