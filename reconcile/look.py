@@ -12,6 +12,9 @@
     dirty marker       DIRTY                            none: no bytes
     locations, ledgers a folder with a file CURRENT     the length of its first key
     ledger metadata    any                              BookieMetadataFormatVersion
+    ZooKeeper log      any                              ZKLG
+    its snapshot       any; snapshot.<zxid>.gz,         ZKSN; of gzip and snappy
+                       snapshot.<zxid>.snappy
 
 First bytes win over a name. Payload, passwords and master keys are never shown; a key is named by the first digits of
 its SHA-256.
@@ -33,6 +36,9 @@ import numpy.typing as npt
 
 from backends.errors import BackendError
 from backends.rocks import open_read_only
+from backends.zkfiles import snapshot, txnlog
+from reconcile import store_files
+from reconcile.store_files import Facts
 from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db, ledger_metadata
 from recovery.codecs.entry_log import EntryAt
 from recovery.collect.holdings import Grouper, runs_of
@@ -56,8 +62,6 @@ _BOOKIE_STATUS: Final = re.compile(r"[0-9]+,(READ_WRITE|READ_ONLY),[0-9]+(,(true
 _LAST_ID: Final = re.compile(rb"([0-9a-fA-F]{1,8})\n?")
 _COOKIE: Final = re.compile(rb"[0-9]{1,9}\n(bookieHost:|[^\x00-\x1f]+\n[^\x00-\x1f]+\n[0-9]+\t)")
 _FOREIGN: Final = {
-    b"ZKSN": "a ZooKeeper snapshot, which this version does not read",
-    b"ZKLG": "a ZooKeeper transaction log, which this version does not read",
     b"PAR1": "a Parquet file; name the folder of the dataset to the command that reads it",
 }
 
@@ -76,6 +80,8 @@ class Kind(StrEnum):
     LOCATIONS = "locations database"
     LEDGERS = "ledgers database"
     METADATA = "ledger metadata"
+    ZK_SNAPSHOT = "ZooKeeper snapshot"
+    ZK_LOG = "ZooKeeper transaction log"
 
 
 _NAMES: Final = (
@@ -87,6 +93,7 @@ _NAMES: Final = (
     (Kind.COOKIE, re.compile(r"VERSION")),
     (Kind.STATUS, re.compile(r"BOOKIE_STATUS")),
     (Kind.DIRTY, re.compile(r"DIRTY")),
+    (Kind.ZK_SNAPSHOT, snapshot.NAME),
 )
 _MAGICS: Final = (
     (Kind.INDEX, re.compile(rb"BKLE")),
@@ -94,6 +101,8 @@ _MAGICS: Final = (
     (Kind.JOURNAL, re.compile(rb"BKLG")),
     (Kind.METADATA, re.compile(re.escape(ledger_metadata.MAGIC))),
     (Kind.COOKIE, _COOKIE),
+    (Kind.ZK_SNAPSHOT, re.compile(re.escape(snapshot.MAGIC))),
+    (Kind.ZK_LOG, re.compile(re.escape(txnlog.MAGIC))),
 )
 
 
@@ -144,6 +153,16 @@ class _Notes:
         self.damaged += 1
         if len(self.damage) < LISTED:
             self.damage.append(found)
+
+    def take(self, facts: Facts) -> None:
+        """Take what the reader of another store's file found."""
+        self.header |= facts.header
+        self.counts.update(facts.counts)
+        self.first, self.last = facts.first, facts.last
+        self.ranges += facts.ranges
+        self.notes += facts.notes
+        for one in facts.damage:
+            self.broken(one)
 
     def refused(self, error: FormatError, base: int = 0) -> None:
         self.broken(Damage(base + error.offset, 0, error.reason, error.detail))
@@ -537,6 +556,14 @@ def _read_metadata(_path: Path, content: memoryview, found: _Notes) -> None:
     found.notes += ledger_metadata.problems(read)
 
 
+def _read_zk_snapshot(path: Path, _content: memoryview, found: _Notes) -> None:
+    found.take(store_files.zookeeper_snapshot(path))
+
+
+def _read_zk_log(path: Path, _content: memoryview, found: _Notes) -> None:
+    found.take(store_files.zookeeper_log(path))
+
+
 _READERS: Final[dict[Kind, Callable[[Path, memoryview, _Notes], None]]] = {
     Kind.INDEX: _read_index,
     Kind.LOG: _read_log,
@@ -547,6 +574,8 @@ _READERS: Final[dict[Kind, Callable[[Path, memoryview, _Notes], None]]] = {
     Kind.STATUS: _read_status,
     Kind.DIRTY: _read_dirty,
     Kind.METADATA: _read_metadata,
+    Kind.ZK_SNAPSHOT: _read_zk_snapshot,
+    Kind.ZK_LOG: _read_zk_log,
 }
 
 

@@ -146,7 +146,7 @@ def test_what_is_no_file_of_a_bookie_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "locations").mkdir()
     (tmp_path / "locations" / "CURRENT").write_text("MANIFEST-000001\n")
     for path, words in (
-        (_write(tmp_path, "log.1", b"ZKLG" + b"\0" * 8), "ZooKeeper transaction log"),
+        (_write(tmp_path, "part.parquet", b"PAR1" + b"\0" * 8), "Parquet file"),
         (_write(tmp_path, "notes.txt", b"hello"), "neither the name nor the first bytes"),
         (_write(tmp_path / "locations", "000004.log", b"\0" * 40), "name its folder"),
         (tmp_path, "without a database"),
