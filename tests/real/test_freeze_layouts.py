@@ -1,4 +1,4 @@
-"""Bookies of every storage, each ledger manager, Pulsar's driver, collecting every second: frozen, they keep everything."""
+"""Bookies of every storage, by each ledger manager and by Pulsar's driver: frozen, they keep everything."""
 
 import time
 from collections.abc import Callable, Iterator
