@@ -3,8 +3,7 @@
     what happens                                          what becomes of the requests
     the connection breaks                                 asked once more, each alone on a new one; then no_answer
     nothing within the deadline                           no_answer; should an answer come later, it is dropped
-    three connections in a row break unanswered           no_answer, all that are left
-    no connection within the patience                     no_answer, all that are left; further ones are not waited for
+    no connection, or none that answers, within patience  no_answer, all that are left; further ones are not waited for
                                                           until a while has passed
     as many deadlines in a row as fit in flight           the same
     ETOOMANYREQUESTS                                      asked again after a pause, with half as many in flight; at
@@ -21,6 +20,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -40,7 +40,7 @@ _BACKOFF_S: Final = (0.05, 2.0)
 _OUT_S: Final = 30.0
 """How long a bookie that did not answer is left alone."""
 _BARREN: Final = 3
-"""Connections in a row that broke before anything was answered, after which no other is tried."""
+"""Connections in a row that broke before anything was answered, after which no other is tried if patience is over."""
 _WATCH_S: Final = 0.25
 """How often deadlines are looked at."""
 _HELD_UP_S: Final = 1.0
@@ -393,6 +393,12 @@ class _Connection(asyncio.Protocol):
             self._over.set_result(None)
 
 
+async def _pause(attempt: int) -> None:
+    """Wait before the next attempt, longer each time."""
+    longest = min(_BACKOFF_S[1], _BACKOFF_S[0] * 2 ** min(attempt - 1, 16))
+    await asyncio.sleep(longest * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+
+
 class Bookie:
     """One bookie, asked by one caller at a time; made by `Wire`."""
 
@@ -418,7 +424,7 @@ class Bookie:
         if self._out is not None and loop.time() < self._out[0]:
             work.give_up(self._out[1])
             return
-        barren = 0
+        barren, since = 0, 0.0
         while True:
             connection = self._connection
             if connection is None or connection.lost is not None:
@@ -435,10 +441,17 @@ class Bookie:
                 return
             if connection.lost is None:
                 return
-            barren = 0 if connection.answered else barren + 1
-            if barren >= _BARREN and not connection.alone:
+            if connection.answered or connection.alone:
+                barren = 0
+                continue
+            # A bookie that starts, or stops, may take connections and close them at once.
+            since = loop.time() if not barren else since
+            barren += 1
+            last = connection.lost.outcome is Outcome.REFUSED or loop.time() - since > self.options.patience_s
+            if barren >= _BARREN and last:
                 self._give_up(work, connection.lost)
                 return
+            await _pause(barren)
 
     async def one(self, request: Request) -> Answer:
         """Ask one thing."""
@@ -459,17 +472,15 @@ class Bookie:
     async def _connect(self, *, patient: bool) -> _Connection:
         loop = asyncio.get_running_loop()
         until = loop.time() + (self.options.patience_s if patient else 0.0)
-        pause = _BACKOFF_S[0]
-        while True:
+        for attempt in count(1):
             try:
                 return await self._connected()
             except OSError as error:
                 said = str(error) or "no connection"
-            left = until - loop.time()
-            if left <= 0:
+            if loop.time() >= until:
                 raise _RefusedError(Answer(Outcome.NO_ANSWER, detail=f"{self.address}: {said}"))
-            await asyncio.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter
-            pause = min(_BACKOFF_S[1], pause * 2)
+            await _pause(attempt)
+        raise AssertionError("counting does not end")
 
     async def _connected(self) -> _Connection:
         """Return a connection that can be used.

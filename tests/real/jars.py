@@ -1,7 +1,9 @@
 """The jars of a released BookKeeper and the compiled driver, both kept in a cache of the user.
 
     ${XDG_CACHE_HOME:-~/.cache}/bkmeta/jars-<hash of java/pom.xml>/                       copied by Maven
-    ${XDG_CACHE_HOME:-~/.cache}/bkmeta/driver-<hash of java/Driver.java and of the jars>/  compiled by javac
+    ${XDG_CACHE_HOME:-~/.cache}/bkmeta/driver-<hash of java/*.java and of the jars>/      compiled by javac
+
+    ${XDG_CACHE_HOME:-~/.cache}/bkmeta/pulsar-<hash of java/pulsar/pom.xml>/              Pulsar's metadata driver
 
 Run as a program it fills the cache and prints the class path: ``python -m tests.real.jars``.
 """
@@ -19,7 +21,8 @@ from tests.golden.cases import cache_home
 
 SOURCES: Final = Path(__file__).resolve().parent / "java"
 _POM: Final = SOURCES / "pom.xml"
-_DRIVER: Final = SOURCES / "Driver.java"
+_DRIVER: Final = sorted(SOURCES.glob("*.java"))
+_PULSAR_POM: Final = SOURCES / "pulsar" / "pom.xml"
 _PACKAGES: Final = "default-jdk-headless maven"
 _ATTEMPTS: Final = 3
 
@@ -68,13 +71,13 @@ def _run(what: str, command: list[str], *, attempts: int = 1) -> None:
             raise PrerequisiteError(f"{what} failed: {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
-def _copy_jars(target: Path) -> None:
+def _copy_jars(target: Path, pom: Path = _POM) -> None:
     command = [
         _program("mvn"),
         "-B",
         "-q",
         "-f",
-        str(_POM),
+        str(pom),
         "dependency:copy-dependencies",
         f"-DoutputDirectory={target}",
     ]
@@ -87,6 +90,13 @@ def _copy_jars(target: Path) -> None:
 def jars() -> Path:
     """Return the folder of the jars, fetched if they are not there."""
     return _made_once(cache_home() / f"jars-{_digest(_POM.read_bytes())}", _copy_jars)
+
+
+def pulsar_class_path() -> str:
+    """Return the class path of the compiled driver and of Pulsar's metadata drivers, with the BookKeeper of those."""
+    name = f"pulsar-{_digest(_PULSAR_POM.read_bytes())}"
+    library = _made_once(cache_home() / name, lambda target: _copy_jars(target, _PULSAR_POM))
+    return f"{class_path().partition(':')[0]}:{library}/*"
 
 
 def class_path() -> str:
@@ -104,11 +114,11 @@ def class_path() -> str:
             f"{library}/*",
             "-d",
             str(target),
-            str(_DRIVER),
+            *map(str, _DRIVER),
         ]
         _run("compiling the driver", command)
 
-    name = f"driver-{_digest(_DRIVER.read_bytes(), library.name.encode())}"
+    name = f"driver-{_digest(*(source.read_bytes() for source in _DRIVER), library.name.encode())}"
     return f"{_made_once(cache_home() / name, compile_driver)}:{library}/*"
 
 

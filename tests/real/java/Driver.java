@@ -68,6 +68,7 @@ public final class Driver {
     private String root;
     private BookKeeper client;
     private final Map<Integer, EmbeddedServer> bookies = new TreeMap<>();
+    private final Map<Integer, Counters> counters = new HashMap<>();
     private final Map<Integer, List<Path>> folders = new HashMap<>();
     private final Map<Integer, Integer> ports = new HashMap<>();
     private final Map<Long, LedgerHandle> writers = new HashMap<>();
@@ -189,7 +190,9 @@ public final class Driver {
         conf.setNumHighPriorityWorkerThreads(1);
         conf.setServerNumIOThreads(2);
         a.path("props").fields().forEachRemaining(p -> conf.setProperty(p.getKey(), p.getValue().asText()));
-        EmbeddedServer bookie = EmbeddedServer.builder(new BookieConfiguration(conf)).build();
+        counters.put(n, new Counters());
+        EmbeddedServer bookie =
+            EmbeddedServer.builder(new BookieConfiguration(conf)).statsProvider(counters.get(n)).build();
         bookie.getLifecycleComponentStack().start();
         if (!bookie.getBookieService().getServer().isRunning()) {
             bookie.getLifecycleComponentStack().close();
@@ -502,6 +505,8 @@ public final class Driver {
                 return bookieStop(a.get("n").asInt());
             case "bookie_kill":
                 return bookieKill(a.get("n").asInt());
+            case "counters":
+                return counters.get(a.get("n").asInt()).counted();
             case "create":
                 return create(a);
             case "add":
