@@ -644,7 +644,7 @@ class _Taken:
         self.entries += len(index) + len(journal)
         explicit = shelf.explicit if shelf.explicit > NO_ENTRY - 1 else NO_LAC
         raw = encode_lac_record(ledger, explicit, record.digest, record.password) if explicit != NO_LAC else None
-        key = self._keys.setdefault(shelf.key, len(self._keys))
+        key = self._keys.setdefault(shelf.key, len(self._keys)) if shelf.keyed or shelf.listed else -1
         self._known[ledger] = (self._complete and not named, shelf.fence_stored, key, explicit, raw)
 
     def _of(self, ledger: int, shelf: Shelf) -> Record:

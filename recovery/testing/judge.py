@@ -413,6 +413,8 @@ def _alternatives(row: Row, true: Record) -> Iterator[tuple[str, str]]:
     if true.state is not State.CLOSED or true.last is None or true.length is None:
         return
     listed = {name: [other["value"] for other in row["alternatives"] if other["field"] == name] for name in JUDGED}
+    if row["last_entry"] < true.last:
+        return  # judged as cut off, or gone
     if row["last_entry"] != true.last:
         if not any(_within(value, true.last) for value in listed["last_entry"]):
             yield "G5", f"the true end {true.last} is not among the alternatives {listed['last_entry']}"

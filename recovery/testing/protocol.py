@@ -53,12 +53,13 @@ class Shelf:
         fresh: entries in memory and journal only.
         left: entries in logs and old journals that it does not serve.
         listed: the index has the ledger.
+        said: a journal has a record that names it; keyed: its key, too, which only comes with an entry.
         fenced: it takes no more adds.
         fence_stored: a scan finds the fence.
         explicit: the explicit LAC that it serves; NO_ENTRY - 1 if there is none.
     """
 
-    __slots__ = ("explicit", "fence_stored", "fenced", "fresh", "index", "key", "left", "listed", "said")
+    __slots__ = ("explicit", "fence_stored", "fenced", "fresh", "index", "key", "keyed", "left", "listed", "said")
 
     def __init__(self, key: bytes) -> None:
         self.key = key
@@ -67,7 +68,7 @@ class Shelf:
         self.left: dict[int, Copy] = {}
         self.listed = False
         self.said = True
-        """A journal has the key record, or another one without an entry."""
+        self.keyed = False
         self.fenced = False
         self.fence_stored = False
         self.explicit = NO_ENTRY - 1
@@ -110,7 +111,6 @@ class Bookie:
         found = self.shelves.get(ledger)
         if found is None:
             found = self.shelves[ledger] = Shelf(key)
-            found.listed = self.database
             gone = self.dropped.pop(ledger, None)
             if gone is not None:
                 found.left = {**gone.left, **gone.fresh}
@@ -124,6 +124,7 @@ class Bookie:
         if shelf.key != key or (shelf.fenced and not recovery):
             return False
         shelf.fresh[entry] = copy
+        shelf.keyed = True
         return True
 
     def fence(self, ledger: int, key: bytes) -> Shelf | None:
@@ -137,12 +138,17 @@ class Bookie:
         return shelf
 
     def flush(self) -> None:
-        """Checkpoint: memory goes to logs and index, and the journal before is old."""
+        """Checkpoint: memory goes to logs and index, and the journal before is old.
+
+        Db storage writes down all ledgers that it knows, but only if it has an entry to write.
+        """
+        dirty = any(shelf.fresh for shelf in self.shelves.values())
         for shelf in self.shelves.values():
             if shelf.fresh:
                 shelf.index.update(shelf.fresh)
                 shelf.fresh = {}
                 shelf.listed = True
+            shelf.listed |= dirty and self.database
         for shelf in self.dropped.values():
             shelf.left.update(shelf.fresh)
             shelf.fresh = {}
@@ -156,7 +162,7 @@ class Bookie:
             if not shelf.fresh and not self.database:
                 shelf.fenced = False
             if not journals_kept:
-                shelf.said = False
+                shelf.said = shelf.keyed = False
         self.flush()
         self.up, self.registered, self.clean = False, False, True
 
@@ -165,24 +171,24 @@ class Bookie:
         self.up = self.registered = self.clean = False
 
     def start(self) -> None:
-        """Come back; the journal is replayed."""
+        """Come back; the journal is replayed, and flushed."""
         if not self.clean:
             for ledger, gone in list(self.dropped.items()):
                 if gone.fresh:
                     again = self.dropped.pop(ledger)
-                    again.listed = self.database
                     self.shelves[ledger] = again
+            self.flush()
         self.up, self.registered, self.clean = True, True, False
 
     def lose_journal(self) -> None:
         """Lose what is in no log and no index yet; the bookie is down."""
         for ledger, shelf in list(self.shelves.items()):
-            shelf.fresh, shelf.said = {}, False
+            shelf.fresh, shelf.said, shelf.keyed = {}, False, False
             shelf.fenced = shelf.fence_stored = shelf.fence_stored and shelf.listed
             if not shelf.listed:
                 self.shelves.pop(ledger)
         for shelf in self.dropped.values():
-            shelf.fresh, shelf.said = {}, False
+            shelf.fresh, shelf.said, shelf.keyed = {}, False, False
 
     def wipe(self) -> None:
         """Lose everything, and be another incarnation."""
@@ -201,7 +207,7 @@ class Bookie:
         if not journals:
             return
         for ledger, shelf in list(self.dropped.items()):
-            shelf.left, shelf.said = {}, False
+            shelf.left, shelf.said, shelf.keyed = {}, False, False
             if not shelf.fresh:
                 self.dropped.pop(ledger)
         for shelf in self.shelves.values():
@@ -321,13 +327,13 @@ class World:
         """Remove a record on purpose; bookies notice when they collect."""
         self.deleted[ledger] = self.records.pop(ledger)
 
-    def collect_garbage(self, name: str) -> None:
-        """Let a bookie delete what the store does not name, and what is closed without naming the bookie."""
+    def collect_garbage(self, name: str, *, surplus: bool = True) -> None:
+        """Let a bookie delete what the store does not name; `surplus`: and what is closed without naming the bookie."""
         bookie = self.bookies[name]
         for ledger in list(bookie.shelves):
             record = self.records.get(ledger)
             if record is None or (
-                record.state is State.CLOSED and not any(name in members for _, members in record.segments)
+                surplus and record.state is State.CLOSED and not any(name in members for _, members in record.segments)
             ):
                 bookie.delete(ledger)
 
@@ -551,6 +557,8 @@ class Writer:
             for i in quorum:
                 shelves[(entry + i) % ensemble].fresh[entry] = copy
             entry += 1
+        for shelf in shelves:
+            shelf.keyed |= bool(shelf.fresh)
         self.next = entry
         self.lac = entry - 1
         record.acked = max(record.acked, self.lac)

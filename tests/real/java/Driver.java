@@ -20,23 +20,34 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.apache.bookkeeper.bookie.BookieImpl;
+import org.apache.bookkeeper.bookie.LedgerStorage;
 import org.apache.bookkeeper.client.BKException;
 import org.apache.bookkeeper.client.BookKeeper;
 import org.apache.bookkeeper.client.BookKeeperAdmin;
 import org.apache.bookkeeper.client.LedgerEntry;
 import org.apache.bookkeeper.client.LedgerHandle;
+import org.apache.bookkeeper.client.RackawareEnsemblePlacementPolicy;
 import org.apache.bookkeeper.client.api.LedgerMetadata;
 import org.apache.bookkeeper.conf.ClientConfiguration;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.meta.AbstractZkLedgerManager;
 import org.apache.bookkeeper.meta.LedgerManager;
 import org.apache.bookkeeper.meta.MetadataDrivers;
+import org.apache.bookkeeper.net.BookieId;
+import org.apache.bookkeeper.proto.BookieServer;
 import org.apache.bookkeeper.server.EmbeddedServer;
 import org.apache.bookkeeper.server.conf.BookieConfiguration;
+import org.apache.bookkeeper.util.AvailabilityOfEntriesOfLedger;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.ZKUtil;
@@ -67,6 +78,8 @@ public final class Driver {
     private ZooKeeper zk;
     private String root;
     private BookKeeper client;
+    private final Map<Boolean, BookKeeper> placed = new HashMap<>();
+    private final Set<Integer> muted = ConcurrentHashMap.newKeySet();
     private final Map<Integer, EmbeddedServer> bookies = new TreeMap<>();
     private final Map<Integer, Counters> counters = new HashMap<>();
     private final Map<Integer, List<Path>> folders = new HashMap<>();
@@ -237,12 +250,41 @@ public final class Driver {
                 copy(folder, aside(folder));
             } while (!before.equals(listing(folder)));
         }
+        if (muted.remove(n)) {
+            // what it does from here on, it does to folders that are thrown away; no writer shall see it fail
+            server(n).resumeProcessing();
+            for (LedgerHandle ledger : writers.values()) {
+                await("a writer is answered", () -> ledger.getLastAddConfirmed() == ledger.getLastAddPushed());
+            }
+        }
         bookieStop(n);
         for (Path folder : folders.get(n)) {
             delete(folder);
             Files.move(aside(folder), folder);
         }
         return true;
+    }
+
+    private BookieServer server(int n) {
+        return bookies.get(n).getBookieService().getServer();
+    }
+
+    /** Collects garbage at once, and waits until a ledger is gone. */
+    private boolean collect(int n, long ledger) throws Exception {
+        LedgerStorage storage = ((BookieImpl) server(n).getBookie()).getLedgerStorage();
+        storage.forceGC();
+        await("the ledger is deleted", () -> !storage.ledgerExists(ledger));
+        return true;
+    }
+
+    private static void await(String what, Callable<Boolean> done) throws Exception {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
+        while (!done.call()) {
+            if (System.nanoTime() > end) {
+                throw new IOException("not in two minutes: " + what);
+            }
+            Thread.sleep(5);
+        }
     }
 
     private static Path aside(Path folder) {
@@ -281,19 +323,99 @@ public final class Driver {
 
     // ------------------------------------------------------------------ the client
 
+    private ClientConfiguration clientConf() {
+        ClientConfiguration conf = new ClientConfiguration();
+        conf.setMetadataServiceUri(uri("null"));
+        conf.setZkTimeout(20_000);
+        conf.setNumIOThreads(2);
+        conf.setNumWorkerThreads(2);
+        conf.setAddEntryTimeout(8);
+        conf.setReadEntryTimeout(5);
+        conf.setProperty("enableDigestTypeAutodetection", true);
+        return conf;
+    }
+
     private BookKeeper client() throws Exception {
         if (client == null) {
-            ClientConfiguration conf = new ClientConfiguration();
-            conf.setMetadataServiceUri(uri("null"));
-            conf.setZkTimeout(20_000);
-            conf.setNumIOThreads(2);
-            conf.setNumWorkerThreads(2);
-            conf.setAddEntryTimeout(8);
-            conf.setReadEntryTimeout(5);
-            conf.setProperty("enableDigestTypeAutodetection", true);
-            client = BookKeeper.forConfig(conf).build();
+            client = BookKeeper.forConfig(clientConf()).build();
         }
         return client;
+    }
+
+    /** A client that takes the bookies it is told, and never loses patience; perhaps with explicit LACs. */
+    private BookKeeper placed(boolean explicit) throws Exception {
+        if (!placed.containsKey(explicit)) {
+            ClientConfiguration conf = clientConf();
+            conf.setAddEntryTimeout(600);
+            conf.setEnsemblePlacementPolicy(Placement.class);
+            if (explicit) {
+                conf.setExplictLacInterval(10);
+            }
+            placed.put(explicit, BookKeeper.forConfig(conf).build());
+        }
+        return placed.get(explicit);
+    }
+
+    /** Ensembles as they are told. */
+    public static final class Placement extends RackawareEnsemblePlacementPolicy {
+        private static volatile List<BookieId> ensemble = List.of();
+        private static final Map<BookieId, BookieId> INSTEAD = new ConcurrentHashMap<>();
+
+        @Override
+        public PlacementResult<List<BookieId>> newEnsemble(
+                int size, int write, int ack, Map<String, byte[]> custom, Set<BookieId> excluded) {
+            return PlacementResult.of(new ArrayList<>(ensemble), PlacementPolicyAdherence.MEETS_STRICT);
+        }
+
+        @Override
+        public PlacementResult<BookieId> replaceBookie(
+                int size, int write, int ack, Map<String, byte[]> custom, List<BookieId> members, BookieId old,
+                Set<BookieId> excluded) {
+            return PlacementResult.of(INSTEAD.get(old), PlacementPolicyAdherence.MEETS_STRICT);
+        }
+    }
+
+    private static List<BookieId> ids(JsonNode names) {
+        List<BookieId> found = new ArrayList<>();
+        names.forEach(name -> found.add(BookieId.parse(name.asText())));
+        return found;
+    }
+
+    /** Sends entries without waiting for the answers, only until bookies that are named list their last one. */
+    private boolean send(JsonNode a) throws Exception {
+        long id = a.get("ledger").asLong();
+        LedgerHandle ledger = writers.get(id);
+        for (JsonNode size : a.get("sizes")) {
+            ledger.asyncAddEntry(new byte[size.asInt()], (code, handle, entry, context) -> { }, null);
+        }
+        BookKeeperAdmin admin = new BookKeeperAdmin(placed(false));
+        for (Map.Entry<String, JsonNode> wanted : a.get("arrive").properties()) {
+            await("an entry arrives", () -> {
+                CompletableFuture<AvailabilityOfEntriesOfLedger> list =
+                    admin.asyncGetListOfEntriesOfLedger(BookieId.parse(wanted.getKey()), id);
+                try {
+                    return list.get(20, TimeUnit.SECONDS).isEntryAvailable(wanted.getValue().asLong());
+                } catch (ExecutionException e) {
+                    return false;
+                }
+            });
+        }
+        return true;
+    }
+
+    /** Waits until bookies know an explicit LAC. */
+    private boolean told(JsonNode a) throws Exception {
+        long id = a.get("ledger").asLong();
+        long lac = a.get("lac").asLong();
+        for (BookieId bookie : ids(a.get("bookies"))) {
+            await("an explicit LAC arrives", () -> {
+                CompletableFuture<Long> answer = new CompletableFuture<>();
+                placed(true).getClientCtx().getBookieClient().readLac(bookie, id, (code, ledger, stored, entry, context) ->
+                    answer.complete(stored == null || stored.readableBytes() < 16 ? -1L : stored.getLong(8)), null);
+                return answer.get(20, TimeUnit.SECONDS) == lac;
+            });
+        }
+        return true;
     }
 
     private static BookKeeper.DigestType digest(JsonNode a) {
@@ -307,9 +429,13 @@ public final class Driver {
         int w = a.get("W").asInt();
         int q = a.get("A").asInt();
         byte[] password = bytes(a.get("password"));
+        if (a.hasNonNull("members")) {
+            Placement.ensemble = ids(a.get("members"));
+        }
+        BookKeeper client = a.hasNonNull("members") ? placed(a.path("explicit").asBoolean()) : client();
         LedgerHandle ledger = a.path("adv").asBoolean()
-            ? client().createLedgerAdv(e, w, q, digest(a), password, custom)
-            : client().createLedger(e, w, q, digest(a), password, custom);
+            ? client.createLedgerAdv(e, w, q, digest(a), password, custom)
+            : client.createLedger(e, w, q, digest(a), password, custom);
         writers.put(ledger.getId(), ledger);
         return ledger.getId();
     }
@@ -513,6 +639,31 @@ public final class Driver {
                 return add(a);
             case "close":
                 return close(a.get("ledger").asLong());
+            case "send":
+                return send(a);
+            case "told":
+                return told(a);
+            case "mute":
+                muted.add(a.get("n").asInt());
+                server(a.get("n").asInt()).suspendProcessing();
+                return true;
+            case "instead":
+                Placement.INSTEAD.put(BookieId.parse(a.get("old").asText()), BookieId.parse(a.get("new").asText()));
+                return true;
+            case "recover":
+                placed(false).openLedger(a.get("ledger").asLong(), digest(a), bytes(a.get("password"))).close();
+                return true;
+            case "repair": {
+                BookKeeperAdmin admin = new BookKeeperAdmin(placed(false), clientConf());
+                BookieId bad = BookieId.parse(a.get("bad").asText());
+                admin.recoverBookieData(a.get("ledger").asLong(), Set.of(bad), false, false);
+                return true;
+            }
+            case "delete":
+                placed(false).deleteLedger(a.get("ledger").asLong());
+                return true;
+            case "collect":
+                return collect(a.get("n").asInt(), a.get("ledger").asLong());
             case "read":
                 return read(a);
             case "ledgers":
