@@ -6,7 +6,7 @@
     zk+longlonghierarchical://                         ZooKeeper    the path          as named (a form of ours)
     zk+legacyhierarchical://                           ZooKeeper    the path          legacy (a form of ours)
     zk://, zk+null://                                    ZooKeeper    the path          what LAYOUT says
-    metadata-store:zk:h1:2181,h2:2181/chroot             ZooKeeper    /chroot/ledgers   what LAYOUT says
+    metadata-store:zk:h1:2181,h2:2181/chroot             ZooKeeper    /chroot/ledgers   hierarchical
     etcd://host:2379,host:2379/root                      etcd         the path          etcd
     zkfiles:///dir?root=/pulsar/ledgers&layout=flat      ZooKeeper's  root=, or        layout=, or what
                                                          files        /ledgers         LAYOUT says
@@ -62,6 +62,8 @@ _ETCD: Final = "etcd"
 _ZK_FILES: Final = "zkfiles"
 _ETCD_PORT: Final = 2379
 _PULSAR: Final = "metadata-store"
+_PULSAR_LAYOUT: Final = "hierarchical"
+"""Pulsar's driver knows no other, and makes no LAYOUT."""
 _ROOT_IN_CHROOT: Final = "/ledgers"
 _DEFAULT_PORT: Final = 2181
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9_.\-]+|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?\])(?::([0-9]{1,5}))?")
@@ -261,7 +263,7 @@ def _parse_pulsar(uri: str, rest: str) -> StoreAddress:
     if not colon or kind.lower() != "zk":
         raise UnsupportedStoreError(uri, f"only {_PULSAR}:zk:host:port,host:port/chroot is supported")
     hosts, path = _split(uri, servers.removeprefix("//"))
-    return StoreAddress("zookeeper", uri, hosts, path + _ROOT_IN_CHROOT, None)
+    return StoreAddress("zookeeper", uri, hosts, path + _ROOT_IN_CHROOT, _PULSAR_LAYOUT)
 
 
 def _parse_files(uri: str, kind: str, rest: str) -> StoreAddress:

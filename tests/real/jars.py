@@ -2,8 +2,7 @@
 
     ${XDG_CACHE_HOME:-~/.cache}/bkmeta/jars-<hash of java/pom.xml>/                       copied by Maven
     ${XDG_CACHE_HOME:-~/.cache}/bkmeta/driver-<hash of java/*.java and of the jars>/      compiled by javac
-
-    ${XDG_CACHE_HOME:-~/.cache}/bkmeta/pulsar-<hash of java/pulsar/pom.xml>/              Pulsar's metadata driver
+    ${XDG_CACHE_HOME:-~/.cache}/bkmeta/pulsar-<hash of java/pulsar/pom.xml>/              Pulsar's (pulsar.py)
 
 Run as a program it fills the cache and prints the class path: ``python -m tests.real.jars``.
 """
@@ -22,7 +21,6 @@ from tests.golden.cases import cache_home
 SOURCES: Final = Path(__file__).resolve().parent / "java"
 _POM: Final = SOURCES / "pom.xml"
 _DRIVER: Final = sorted(SOURCES.glob("*.java"))
-_PULSAR_POM: Final = SOURCES / "pulsar" / "pom.xml"
 _PACKAGES: Final = "default-jdk-headless maven"
 _ATTEMPTS: Final = 3
 
@@ -71,13 +69,13 @@ def _run(what: str, command: list[str], *, attempts: int = 1) -> None:
             raise PrerequisiteError(f"{what} failed: {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
-def _copy_jars(target: Path, pom: Path = _POM) -> None:
+def _copy_jars(target: Path) -> None:
     command = [
         _program("mvn"),
         "-B",
         "-q",
         "-f",
-        str(pom),
+        str(_POM),
         "dependency:copy-dependencies",
         f"-DoutputDirectory={target}",
     ]
@@ -90,13 +88,6 @@ def _copy_jars(target: Path, pom: Path = _POM) -> None:
 def jars() -> Path:
     """Return the folder of the jars, fetched if they are not there."""
     return _made_once(cache_home() / f"jars-{_digest(_POM.read_bytes())}", _copy_jars)
-
-
-def pulsar_class_path() -> str:
-    """Return the class path of the compiled driver and of Pulsar's metadata drivers, with the BookKeeper of those."""
-    name = f"pulsar-{_digest(_PULSAR_POM.read_bytes())}"
-    library = _made_once(cache_home() / name, lambda target: _copy_jars(target, _PULSAR_POM))
-    return f"{class_path().partition(':')[0]}:{library}/*"
 
 
 def class_path() -> str:

@@ -21,9 +21,9 @@ from backends.registry import OpenStore, ReadOnlyStore, StoreAddress, open_store
         ("zk://h:2181/ledgers", "h:2181", "/ledgers", None),
         ("zk+null://[::1]:2181/ledgers", "[::1]:2181", "/ledgers", None),
         ("ZK+Hierarchical://h:2181/Ledgers", "h:2181", "/Ledgers", "hierarchical"),
-        ("metadata-store:zk:h1:2181,h2:2181", "h1:2181,h2:2181", "/ledgers", None),
-        ("metadata-store:zk:h1:2181,h2:2181/pulsar/east", "h1:2181,h2:2181", "/pulsar/east/ledgers", None),
-        ("metadata-store:zk:h1/", "h1:2181", "/ledgers", None),
+        ("metadata-store:zk:h1:2181,h2:2181", "h1:2181,h2:2181", "/ledgers", "hierarchical"),
+        ("metadata-store:zk:h1:2181,h2:2181/pulsar/east", "h1:2181,h2:2181", "/pulsar/east/ledgers", "hierarchical"),
+        ("metadata-store:zk:h1/", "h1:2181", "/ledgers", "hierarchical"),
     ],
 )
 def test_every_form_of_a_configuration_file(uri: str, hosts: str, root: str, layout: str | None) -> None:
