@@ -17,8 +17,9 @@ ANSWER_S = 30.0
 class ZooKeeperServer:
     """One server on 127.0.0.1, on a port of its own, that keeps its data over restarts."""
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(self, folder: Path, port: int | None = None, *, settings: str = "") -> None:
         self.folder = folder
+        self._settings = settings
         self.port = port or _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -39,6 +40,7 @@ class ZooKeeperServer:
         config.write_text(
             f"dataDir={self.data_dir}\nclientPortAddress=127.0.0.1\nclientPort={self.port}\ntickTime=500\n"
             "maxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=ruok\n"
+            f"{self._settings}\n"
         )
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
