@@ -61,6 +61,8 @@ _AT_ONCE: Final = 8
 """Bookies that a task asks at the same time."""
 _PROBES: Final = 3
 """Ledgers that a bookie should know, and is asked for, to see whether it answers lists."""
+_SCOPED: Final = b"\x80"
+"""First byte, and above, of a record of another scope than 0."""
 _ENTRY: Final = 1
 """Column of a header row."""
 _TOLD: Final = 1000
@@ -593,8 +595,8 @@ class _Asking:
         await self._bookie.ask(((n, frames.read_entry(self._ledgers[n], frames.LAST)) for n in unsaid), take_read)
 
     def _take_head(self, n: int, record: bytes) -> bool:
-        head = head_of(record, self._passwords)
-        if not head[SIZE_COLUMN] or head[0] != self._ledgers[n]:
+        head = head_of(record, self._passwords) if record[:1] < _SCOPED else ()
+        if not head or not head[SIZE_COLUMN] or head[0] != self._ledgers[n]:
             return False
         self._heads[n] = head
         return True
