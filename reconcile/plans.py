@@ -45,6 +45,7 @@ SYSTEM: Final = range(plan.SYSTEM_BUCKET, plan.SYSTEM_BUCKET + 1)
 _STORE: Final = "store"
 _SHARE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
 _REST: Final = "rest"
+_NUMBER: Final = re.compile(r"-?[0-9]+")
 _CANARY: Final = "canary"
 _NUMBERS: Final = frozenset({"length", "last_entry"})
 _MANIFEST_KEYS: Final = frozenset(
@@ -756,7 +757,7 @@ def _other_readings(reconstruction: pa.Table, ledgers: set[LedgerId]) -> dict[Le
             found[ledger] = {
                 f"{other['field']}={other['value']}": (other["field"], int(other["value"]))
                 for other in row["alternatives"]
-                if other["field"] in _NUMBERS
+                if other["field"] in _NUMBERS and _NUMBER.fullmatch(other["value"])
             }
     return found
 

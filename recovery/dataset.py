@@ -130,9 +130,11 @@ def write_part(folder: Path, table_name: str, part: str, batches: Iterable[pa.Ta
                 for piece in _slices(batch):
                     writer.write_table(piece)
                 if batch.num_rows and "bucket" in batch.schema.names:
-                    edge = pc.min_max(batch["bucket"]).as_py()
-                    low = edge["min"] if low is None else min(low, edge["min"])
-                    high = edge["max"] if high is None else max(high, edge["max"])
+                    # Findings of no ledger have none.
+                    edge = pc.min_max(batch["bucket"].drop_null()).as_py()
+                    if edge["min"] is not None:
+                        low = edge["min"] if low is None else min(low, edge["min"])
+                        high = edge["max"] if high is None else max(high, edge["max"])
                 rows += batch.num_rows
             if writer is None:
                 raise ValueError("a part needs at least one batch, which may be empty")
