@@ -334,7 +334,7 @@ def open_store(
     """
     address = parse_store_uri(uri)
     if address.kind == _ETCD:
-        return _open_etcd(address, writable=writable, at=at, auth=auth, waits=(session_s, patience_s))
+        return _open_etcd(address, writable=writable, at=at, auth=auth, tls=tls, waits=(session_s, patience_s))
     if address.kind == _ZK_FILES:
         return _open_zk_files(address, writable=writable, at=at)
     if at is not None:
@@ -369,18 +369,26 @@ def _open_etcd(
     writable: bool,
     at: str | None,
     auth: tuple[str, str] | None,
+    tls: Tls | None,
     waits: tuple[float, float],
 ) -> OpenStore:
-    from backends.etcd.store import EtcdStore  # noqa: PLC0415 - grpc, only where it is wanted
+    # grpc, only where it is wanted.
+    from backends.etcd.channel import Tls as EtcdTls  # noqa: PLC0415
+    from backends.etcd.store import EtcdStore  # noqa: PLC0415
 
+    if tls is not None and (tls.ca is None or tls.key_password is not None):
+        raise UnsupportedStoreError(address.uri, "TLS to etcd needs the servers' CA, and a key without a password")
     if at is not None and not (at.isascii() and at.isdigit() and 0 < int(at) < 1 << 63):
         raise UnsupportedStoreError(
             address.uri, f"etcd keeps no times: name a revision, a number from 1 on, not {at!r}"
         )
+    if at is not None and writable:
+        raise UnsupportedStoreError(address.uri, "the past is never written to")
     store = EtcdStore(
         address.hosts,
         top=address.root,
         auth=auth,
+        tls=EtcdTls(tls.ca, tls.cert, tls.key) if tls is not None and tls.ca is not None else None,
         at=None if at is None else int(at),
         session_s=waits[0],
         patience_s=waits[1],

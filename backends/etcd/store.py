@@ -18,6 +18,7 @@ Source: bookkeeper-metadata §4; etcd-io/etcd v3.5, API version 3, run against 3
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -32,6 +33,7 @@ from backends.errors import (
     CompactedError,
     NotEmptyError,
     OutcomeUnknownError,
+    ReadOnlyStoreError,
     TooLargeError,
     UnavailableError,
     UnsupportedStoreError,
@@ -42,6 +44,8 @@ from backends.etcd.channel import Asked, Channel, NeverSentError, StaleTokenErro
 from backends.protocols import CHANGES, Point, Versioned, Write, parents
 
 _READS_IN_FLIGHT: Final = 256
+_FIRST: Final = 2
+"""The first revision that a write makes: an empty store has revision 1."""
 _MADE: Final = 60
 """Parents made by one request: each is a transaction inside it, which counts too."""
 _PUTS_IN_FLIGHT: Final = 256
@@ -64,7 +68,7 @@ class EtcdStore:
         top: the highest key that is made as a parent; empty: all are. BookKeeper makes none above its root.
         auth: user and password.
         tls: None: not encrypted.
-        at: the revision to be scanned; None: that of the first look.
+        at: the revision that all reads show, and nothing is written; None: scans show that of the first look.
         session_s: the longest wait for one answer.
         patience_s: how long a read is tried again. A write is never tried again.
 
@@ -100,10 +104,12 @@ class EtcdStore:
             wait=wait_random_exponential(multiplier=0.1, max=5),
             reraise=True,
         )
+        self._answer_s = session_s
+        self._patience_s = patience_s
         self._parents: set[bytes] = set()
         self._lock = threading.Lock()
         self._point: Point | None = None
-        self._asked_at = at
+        self._shown = at or 0
         self._compacted: int | None = None
         try:
             self._retrying(self._look, at or 0)
@@ -133,7 +139,7 @@ class EtcdStore:
         return self._retrying(self._get, key)
 
     def _get(self, key: str) -> Versioned | None:
-        found = self._range(rpc.RangeRequest(key=_key(key))).kvs
+        found = self._range(rpc.RangeRequest(key=_key(key), revision=self._shown)).kvs
         return _versioned(found[0]) if found else None
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
@@ -145,7 +151,7 @@ class EtcdStore:
             return key, _versioned(kvs[0]) if kvs else None
 
         for key in keys:
-            request = rpc.RangeRequest(key=_key(key))
+            request = rpc.RangeRequest(key=_key(key), revision=self._shown)
             flying.append((key, request, self._ask(request)))
             if len(flying) >= _READS_IN_FLIGHT:
                 yield landed()
@@ -176,7 +182,7 @@ class EtcdStore:
         prefix = b"/" if key == "/" else _key(key) + b"/"
         end = pages.end_of(prefix)
         names: set[bytes] = set()
-        at, revision = prefix, 0
+        at, revision = prefix, self._shown
         while True:
             request = rpc.RangeRequest(key=at, range_end=end, limit=pages.PAGE, keys_only=True, revision=revision)
             response = self._range(request)
@@ -211,8 +217,8 @@ class EtcdStore:
                     if not self._compacted
                     else f"history begins after revision {self._compacted}: what was before is compacted"
                 )
-                notes = (since, "single keys are read as they are now")
-                self._point = Point(self._asked_at or now, None, notes=notes)
+                notes = (since,) if self._shown else (since, "single keys are read as they are now")
+                self._point = Point(self._shown or now, None, notes=notes)
             return self._point
 
     def _compacted_before(self) -> int:
@@ -239,7 +245,8 @@ class EtcdStore:
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
         until = self.point().txn or 0
-        start = (self._compacted or 0) + 1
+        start = max((self._compacted or 0) + 1, _FIRST)
+        progress = time.monotonic()
         exact = b"" if root == "/" else _key(root)
         below = exact + b"/"
         while start <= until:
@@ -257,8 +264,11 @@ class EtcdStore:
             except CompactedError:
                 raise
             except UnavailableError:
-                if start == before:
-                    self._retrying(self._look)  # or fails, if nobody answers for too long
+                if start > before:
+                    progress = time.monotonic()
+                elif time.monotonic() > progress + self._patience_s:
+                    raise
+                self._retrying(self._look)
 
     def _watched(self, start: int) -> Iterator[Any]:
         """Yield what a watch of all keys says from a revision on.
@@ -273,7 +283,7 @@ class EtcdStore:
             yield rpc.WatchRequest(create_request=create)
             ended.wait()  # the watch ends with its requests
 
-        call = rpc.WatchStub(client.channel).Watch(requests(), metadata=client.metadata)
+        call = rpc.WatchStub(client.channel).Watch(requests(), metadata=client.metadata, timeout=self._answer_s)
         try:
             for response in call:
                 self._channel.check(response.header)
@@ -292,6 +302,8 @@ class EtcdStore:
     # Writing
 
     def write(self, changes: Sequence[Write]) -> list[int]:
+        if self._shown:
+            raise ReadOnlyStoreError(self._uri, f"it shows revision {self._shown}")
         if not changes:
             return []
         _demand_proper(changes)
