@@ -6,7 +6,7 @@ from typing import Final
 from tests.golden.cases import cache_home
 from tests.real import jars
 
-_POM: Final = jars.SOURCES / "pulsar" / "pom.xml"
+_POM: Final = jars.SOURCES / "pulsar-bookie" / "pom.xml"
 DRIVER: Final = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver"
 _LOG4J: Final = """<Configuration status="error"><Appenders><Console name="c" target="SYSTEM_ERR">
 <PatternLayout pattern="%d %p %t %c{1} %m%n%throwable{3}"/></Console></Appenders>
@@ -21,7 +21,7 @@ def class_path() -> str:
         command = ["mvn", "-B", "-q", "-f", str(_POM), goal, f"-DoutputDirectory={target}"]
         jars._run("fetching Pulsar's driver", command, attempts=3)
 
-    library = jars._made_once(cache_home() / f"pulsar-{jars._digest(_POM.read_bytes())}", copy)
+    library = jars._made_once(cache_home() / f"pulsar-bookie-{jars._digest(_POM.read_bytes())}", copy)
     return f"{jars.class_path().split(':')[0]}:{library}/*"
 
 
