@@ -7,7 +7,7 @@ Same class, seed and number: same history.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final
@@ -397,10 +397,25 @@ def _drawn(rng: Random, weights: Weights) -> str:
     return rng.choices(list(weights), list(weights.values()))[0]
 
 
-def make(name: str, seed: int, ledgers: int, *, profile: Profile | None = None) -> tuple[World, View]:
+SCANS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "unscanned": {"unscanned": (1, 1, 2)},
+    "incomplete": {"incomplete": (1, 1, 2)},
+    "damaged": {"damaged": (1, 1, 2)},
+    "few": {"ledgers": 6},
+}
+"""What any class can be combined with: less is seen of it, or of its cluster."""
+
+
+def profile_of(name: str) -> Profile:
+    """Return the profile of a class, or of a class and a scan: ``storm``, ``storm/unscanned``."""
+    own, _, scan = name.partition("/")
+    return replace(CLASSES[own], **SCANS[scan]) if scan else CLASSES[own]
+
+
+def make(name: str, seed: int, ledgers: int) -> tuple[World, View]:
     """Live through a cluster's history of a class; ids count from 0."""
     rng = Random(f"{name} {seed}")
-    profile = profile or CLASSES[name]
+    profile = profile_of(name)
     names = [f"10.0.0.{number}:3181" for number in range(1, profile.bookies + 1)]
     world = World(names, database=[name for name in names if rng.random() < 0.3])
     lives: list[_Life] = []

@@ -1,6 +1,6 @@
 """What a reconstruction is worth on histories whose truth is known: guarantees, holds, grades, class by class.
 
-    python -m recovery.testing.judge [CLASS…] [--count N] [--seed S] [--show K]
+    python -m recovery.testing.judge [CLASS[/SCAN]…] [--count N] [--seed S] [--show K]
 
 A guarantee that is broken is a `Violation`, with what was true and what was claimed; the same class, seed and ledger
 bring it back. The guarantees (`docs/design` has the theory and the table that this prints):
@@ -29,7 +29,7 @@ from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model.metadata import State
 from recovery.testing import histories
-from recovery.testing.histories import CLASSES, PASSWORD, Inventory
+from recovery.testing.histories import CLASSES, PASSWORD, SCANS, Inventory, profile_of
 from recovery.testing.protocol import Record, World
 
 PASSWORDS: Final = (b"", PASSWORD)
@@ -131,9 +131,9 @@ def reconstructed(inventory: Inventory) -> pa.Table:
 def run(name: str, count: int, seed: int = 0, *, reconstruct: Reconstruct = reconstructed) -> Tally:
     """Judge so many histories of a class, in clusters of the size that the class has."""
     tally, left = Tally(), count
-    profile = CLASSES[name]
+    size = profile_of(name).ledgers
     while left > 0:
-        many = min(left, profile.ledgers)
+        many = min(left, size)
         tally.add(judge(name, seed, many, reconstruct=reconstruct))
         left, seed = left - many, seed + 1
     return tally
@@ -499,15 +499,20 @@ def calibration(tallies: Mapping[str, Tally]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge classes of histories and print the tables; 1 if a guarantee is broken."""
     parser = argparse.ArgumentParser(prog="python -m recovery.testing.judge", description="Judge the reconstruction.")
-    parser.add_argument("classes", nargs="*", metavar="CLASS", help=f"of {', '.join(CLASSES)}; all by default")
+    parser.add_argument(
+        "classes",
+        nargs="*",
+        metavar="CLASS[/SCAN]",
+        help=f"of {', '.join(CLASSES)}; with a /SCAN of {', '.join(SCANS)}",
+    )
     parser.add_argument("--count", type=int, default=1000, help="histories of each class")
     parser.add_argument("--seed", type=int, default=0, help="of the first cluster")
     parser.add_argument(
         "--show", type=int, default=2, help="violations of each guarantee that are shown, of each class"
     )
     given = parser.parse_args(arguments)
-    unknown = sorted(set(given.classes) - CLASSES.keys())
-    if unknown:
+    known = {*CLASSES, *(f"{name}/{scan}" for name in CLASSES for scan in SCANS)}
+    if unknown := sorted(set(given.classes) - known):
         parser.error(f"no such class: {', '.join(unknown)}")
     tallies = {name: run(name, given.count, given.seed) for name in given.classes or CLASSES}
     sys.stdout.write(f"{table(tallies)}\n\n{calibration(tallies)}\n")
