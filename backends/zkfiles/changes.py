@@ -37,12 +37,15 @@ Row = tuple[bytes, int, int, int, str, bytes | None, bytes | None]
 """The columns of `CHANGES`."""
 
 
-def changes(history: History, snapshots: Sequence[Path], root: bytes, until: int) -> Iterator[pa.RecordBatch]:
+def changes(
+    history: History, snapshots: Sequence[Path], read: Snapshot, root: bytes, until: int
+) -> Iterator[pa.RecordBatch]:
     """Yield what happened at and below a path up to a zxid, in order.
 
     Args:
         history: the transactions.
         snapshots: to look up what was before them.
+        read: one of them that is read already, or an empty one.
         root: the path; empty: all.
         until: the last zxid.
 
@@ -51,7 +54,7 @@ def changes(history: History, snapshots: Sequence[Path], root: bytes, until: int
     """
     rows: list[Row] = []
     size = 0
-    for row in _rows(history, snapshots, root, until):
+    for row in _rows(history, snapshots, read, root, until):
         rows.append(row)
         size += len(row[5] or b"") + len(row[6] or b"")
         if len(rows) >= _ROWS or size >= _BYTES:
@@ -69,7 +72,7 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
     )
 
 
-def _rows(history: History, snapshots: Sequence[Path], root: bytes, until: int) -> Iterator[Row]:
+def _rows(history: History, snapshots: Sequence[Path], read: Snapshot, root: bytes, until: int) -> Iterator[Row]:
     payloads = Payloads()
     breaks = {0, *history.breaks.tolist()}
     known = _Known(root, None)
@@ -79,7 +82,7 @@ def _rows(history: History, snapshots: Sequence[Path], root: bytes, until: int) 
             if zxid > until:
                 return
             if number in breaks:
-                known = _Known(root, _before(history, number, snapshots))
+                known = _Known(root, _before(history, number, snapshots, read))
             path = history.logs[log].path
             try:
                 transaction = payloads.transaction(path, at, size, crc)
@@ -93,7 +96,7 @@ def _rows(history: History, snapshots: Sequence[Path], root: bytes, until: int) 
         payloads.close()
 
 
-def _before(history: History, number: int, snapshots: Sequence[Path]) -> Snapshot | None:
+def _before(history: History, number: int, snapshots: Sequence[Path], read: Snapshot) -> Snapshot | None:
     """Return the snapshot to look up what was before the unbroken records from a row on."""
     zxids = history.rows["zxid"]
     first = int(zxids[number])
@@ -103,7 +106,7 @@ def _before(history: History, number: int, snapshots: Sequence[Path]) -> Snapsho
     before = [(zxid, path) for zxid, path in reversed(begun) if zxid < first and (follows(zxid, first) or not zxid)]
     for _, path in (*before, *((zxid, path) for zxid, path in begun if first <= zxid <= last)):
         try:
-            found = snapshot.read(path)
+            found = read if path == read.path else snapshot.read(path)
         except OSError:
             continue
         if found.damage is None:

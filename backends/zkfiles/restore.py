@@ -7,6 +7,7 @@ the logs alone made.
 Source: zookeeper-files §1.2, §4.2, §4.3, §4.7, §4.9, §5.
 """
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,40 +69,51 @@ def restore(snapshots: Sequence[Path], history: History, until: int | None) -> R
     notes: list[str] = []
     mixed: list[Path] = []
     damaged: list[tuple[int, Path]] = []
+    later: list[tuple[int, Path]] = []
+    found: Restored | None = None
     for path in reversed(snapshots):
         begun = snapshot.begun_of(path.name)
         if until is not None and begun is not None and begun > until:
             continue
-        found = _read(path, notes)
-        if found is None:
+        read = _read(path, notes)
+        if read is None or read.damage is not None:
+            later.append((begun or 0, path))
+            if read is not None and read.nodes:
+                damaged.append((read.nodes, path))
             continue
-        if found.damage is not None:
-            notes.append(f"{found.damage}; not used")
-            if found.nodes:
-                damaged.append((found.nodes, path))
+        if until is not None and read.ends > until:
+            notes.append(f"{path} is not used: it has effects up to {read.ends:#x}")
             continue
-        if until is not None and found.ends > until:
-            notes.append(f"{path} is not used: it has effects up to {found.ends:#x}")
-            continue
-        rows = _after(history, found.begun, until)
-        reached = int(rows["zxid"][-1]) if len(rows) else found.begun
-        if reached is None or reached < found.ends:
-            notes.append(f"{path} is not used: it has effects up to {found.ends:#x}, and the logs do not go on to that")
+        rows = _after(history, read.begun, until)
+        reached = int(rows["zxid"][-1]) if len(rows) else read.begun
+        if reached is None or reached < read.ends:
+            notes.append(f"{path} is not used: it has effects up to {read.ends:#x}, and the logs do not go on to that")
+            later.append((read.ends, path))
             mixed.append(path)
             continue
-        return _replayed(found, history, until, notes)
-    if _from_the_start(history):
-        return _replayed(None, history, until, notes)
-    return _makeshift(mixed, damaged, history, until, notes)
+        found = _replayed(read, history, until, notes)
+        break
+    if found is None and _from_the_start(history):
+        found = _replayed(None, history, until, notes)
+    if found is None:
+        return _makeshift(mixed, damaged, history, until, notes)
+    zxid, path = max(later, default=(0, Path()))
+    if zxid > (found.txn or 0):
+        gap = f"{path} is of a later state, up to zxid {zxid:#x}, and cannot be used"
+        found.gaps.append(f"{gap}: what came after {found.txn or 0:#x} is not here")
+    return found
 
 
 def _read(path: Path, notes: list[str]) -> Snapshot | None:
     try:
         found = snapshot.read(path)
     except OSError as error:
-        notes.append(f"{path} cannot be read ({error.strerror})")
+        what = "it is a symbolic link, which is not followed" if error.errno == errno.ELOOP else error.strerror
+        notes.append(f"{path} is not read ({what})")
         return None
     notes += found.notes
+    if found.damage is not None:
+        notes.append(f"{found.damage}; not used")
     return found
 
 
@@ -229,18 +241,21 @@ def _apply(
 
 
 def _end(found: Restored, history: History, until: int | None) -> None:
-    """Say what is behind the last transaction that was applied."""
+    """Say what is behind the last transaction that was applied, and missing."""
     txn = found.txn or 0
+    if until is not None and txn >= until:
+        return
     zxids = history.rows["zxid"]
     at = int(np.searchsorted(zxids, txn, "right"))
-    reached = until is not None and txn >= until
     if at < len(zxids):
-        if not (reached or history.goes_on(txn, at) or _same_epoch_start(txn, int(zxids[at]))):
+        if not (history.goes_on(txn, at) or _same_epoch_start(txn, int(zxids[at]))):
             found.gaps.append(
                 f"after zxid {txn:#x} comes {int(zxids[at]):#x} ({history.place(at)}): what was between is not here"
             )
-    elif until is not None and not reached:
+    elif until is not None:
         found.gaps.append(f"zxid {until:#x} was not reached: the files end at {txn:#x}")
+    unread = [log for log in history.logs if log.damage is not None and (log.last is None or log.last >= txn)]
+    found.gaps += [f"{log.damage}: what it had after zxid {txn:#x} is not here" for log in unread]
 
 
 def _unknown(found: Restored, base: Snapshot | None) -> None:

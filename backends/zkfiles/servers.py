@@ -14,7 +14,6 @@ Source: zookeeper-files §1.1, §4.1, §4.3, §4.8; Apache ZooKeeper 3.9, FileTx
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +31,6 @@ Entries = npt.NDArray[np.void]
 
 ROW: Final = np.dtype([*ENTRY.descr, ("log", "<i4"), ("cut", "?")])
 """A record of a history: an `ENTRY`, the number of its log, and whether the log before that one ends in damage."""
-_LOG: Final = re.compile(r"log\.([0-9a-f]{1,16})")
 _EPOCH: Final = "currentEpoch"
 _LOOK_ALIKE: Final = re.compile(r"(snapshot|log)\..*")
 _COUNTER: Final = 0xFFFF_FFFF
@@ -146,25 +144,17 @@ def shown(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _zxid(name: str) -> int | None:
-    found = _LOG.fullmatch(name)
-    zxid = int(found[1], 16) if found else -1
-    return zxid if 0 <= zxid < 1 << 63 else None
-
-
 def _of_folder(folder: Path, top: Path) -> Server | None:
     server = Server(shown(folder.relative_to(top)) if folder != top else shown(top))
     snapshots: list[tuple[int, Path]] = []
     logs: list[tuple[int, Path]] = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        begun, first = snapshot.begun_of(entry.name), _zxid(entry.name)
+        begun, first = snapshot.begun_of(entry.name), txnlog.first_of(entry.name)
         if begun is None and first is None:
             if _LOOK_ALIKE.fullmatch(entry.name):
                 server.notes.append(f"{shown(folder / entry.name)} is not read: no server gives such a name")
             continue
-        if not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
-            server.notes.append(f"{shown(folder / entry.name)} is not read: it is not a regular file")
-        elif begun is not None:
+        if begun is not None:
             snapshots.append((begun, folder / entry.name))
         elif first is not None:
             logs.append((first, folder / entry.name))
@@ -201,7 +191,7 @@ def _paired(folders: list[Server]) -> list[Server]:
         tree = nearest[0]
         tree.notes.append(f"the logs in {log.name} are taken for those of the server in {tree.name}")
         tree.notes += log.notes
-        tree.logs = sorted([*tree.logs, *log.logs], key=lambda path: _zxid(path.name) or 0)
+        tree.logs = sorted([*tree.logs, *log.logs], key=lambda path: txnlog.first_of(path.name) or 0)
         tree.epoch = log.epoch if tree.epoch is None else tree.epoch
     found = [one for one in (*trees, *whole) if one.snapshots or one.logs]
     others = [note for one in whole if not (one.snapshots or one.logs) for note in one.notes]

@@ -119,7 +119,7 @@ class ZooKeeperFiles:
         until = shown.restored.txn
         if until is None:
             return iter(())
-        return changes(shown.history, shown.snapshots, _path_of(root), until)
+        return changes(shown.history, shown.snapshots, shown.restored.tree.base, _path_of(root), until)
 
     def get(self, key: str) -> Versioned | None:
         node = self._decided().restored.tree.get(_path_of(key))
@@ -223,11 +223,7 @@ def _candidate(server: Server) -> _Candidate:
     logs = []
     notes = list(server.notes)
     for path in server.logs:
-        try:
-            log = txnlog.survey(path)
-        except OSError as error:
-            notes.append(f"{servers.shown(path)} cannot be read ({error.strerror})")
-            continue
+        log = txnlog.survey(path)
         logs.append(log)
         if log.damage is not None:
             notes.append(str(log.damage))

@@ -14,7 +14,10 @@ then begins another file, so such an end is normal in any file whose successor g
 Source: zookeeper-files §3.1, §3.2, §3.7; Apache ZooKeeper 3.9, FileTxnLog.
 """
 
+import errno
 import os
+import re
+import stat
 import struct
 import zlib
 from collections.abc import Iterator
@@ -38,6 +41,8 @@ _WINDOW: Final = 1 << 20
 _SEARCHED: Final = 1 << 26
 """Bytes whose checksum is tried when a valid record is looked for behind a damaged one."""
 
+NAME: Final = re.compile(r"log\.([0-9a-f]{1,16})")
+
 ENTRY: Final = np.dtype(
     [("zxid", "<i8"), ("ms", "<i8"), ("kind", "<i4"), ("crc", "<u4"), ("size", "<u4"), ("at", "<i8")]
 )
@@ -55,7 +60,7 @@ class End(StrEnum):
     CHECKSUM = "a record whose checksum is wrong"
     UNKNOWN = "a record that cannot be understood"
     HEADER = "no header of a transaction log"
-    UNREADABLE = "the disk refuses"
+    UNREADABLE = "it cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +85,44 @@ class Log:
     size: int
     damage: Damage | None
 
+    @property
+    def last(self) -> int | None:
+        """The zxid that what is not read of it comes after; None: that is not known."""
+        if len(self.entries):
+            return int(self.entries["zxid"].max())
+        first = first_of(self.path.name)
+        return None if first is None else first - 1
+
 
 def open_file(path: Path, *, buffering: int = _WINDOW) -> IO[bytes]:
-    """Open a file to be read; a symbolic link in its place is refused, and a pipe is not waited for.
+    """Open a regular file to be read; a symbolic link in its place is not followed, and a pipe is not waited for.
 
     Raises:
         OSError: it cannot be opened.
     """
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering)
+    return os.fdopen(_descriptor(path), "rb", buffering)
+
+
+def _descriptor(path: Path) -> int:
+    found = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return found
 
 
 def survey(path: Path) -> Log:
     """Check every record of a log, and say where it is; payloads are not kept.
 
-    Never raises for what the bytes say, nor for a bad sector: the log ends there.
-
-    Raises:
-        OSError: it cannot be opened.
+    Never raises for what the bytes say, nor for what cannot be read: the log ends there.
     """
-    with open_file(path) as file:
+    try:
+        file = open_file(path)
+    except OSError as error:
+        what = "a symbolic link, which is not followed" if error.errno == errno.ELOOP else error.strerror
+        unread = Damage(str(path), 0, f"{End.UNREADABLE} ({what})")
+        return Log(path, VERSION, np.empty(0, ENTRY), 0, End.UNREADABLE, 0, unread)
+    with file:
         size = os.fstat(file.fileno()).st_size
         frames = _Frames(file, size)
         found = [np.empty(0, ENTRY)]
@@ -115,6 +139,13 @@ def survey(path: Path) -> Log:
             problem = f"{End.UNREADABLE} ({error.strerror})"
         damage = Damage(str(path), frames.at, problem) if problem else None
         return Log(path, frames.version, np.concatenate(found), frames.at, frames.why, size, damage)
+
+
+def first_of(name: str) -> int | None:
+    """Return the zxid in a log's name; None: it is no such name."""
+    found = NAME.fullmatch(name)
+    zxid = int(found[1], 16) if found else -1
+    return zxid if 0 <= zxid < 1 << 63 else None
 
 
 class _Frames:
@@ -247,7 +278,7 @@ class Payloads:
             OSError: it cannot be read.
         """
         if path not in self._files:
-            self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            self._files[path] = _descriptor(path)
         payload = os.pread(self._files[path], size, at + _FRAME.size)
         if len(payload) != size or zlib.adler32(payload) != crc:
             raise MalformedError(at, "the record changed while the log was read")

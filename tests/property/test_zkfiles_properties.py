@@ -77,6 +77,10 @@ def _with(folder: Path, change: Callable[[Path], None], at: At | None = None) ->
         return _read(copy, at)
 
 
+def _below(change: Callable[[Path], None]) -> Callable[[Path], None]:
+    return lambda copy: change(copy / "version-2")
+
+
 @settings(max_examples=50)
 @given(st.sampled_from(SNAPSHOTS).flatmap(lambda path: st.tuples(st.just(path.name), mangled(path.read_bytes()))))
 def test_any_snapshot_is_nodes_or_damage(case: tuple[str, bytes]) -> None:
@@ -222,8 +226,8 @@ def test_links_pipes_and_odd_names_are_listed_and_not_read(tmp_path: Path) -> No
     """What is no regular file under a server's name is a note: no link is followed, and no pipe is waited for."""
     copy = Path(shutil.copytree(DATA / "v39-plain", tmp_path / "a"))
     there = copy / "version-2"
-    os.mkfifo(there / "log.2e")
-    (there / "snapshot.2f").symlink_to(there / "snapshot.28")
+    os.mkfifo(there / "log.2")
+    (there / "snapshot.2a").symlink_to(there / "snapshot.28")
     (there / "log.1.bak").write_bytes(b"x")
     (there / "snapshot.30.tmp").write_bytes(b"x")
     (there / "snapshot.FF").write_bytes(b"x")
@@ -233,5 +237,41 @@ def test_links_pipes_and_odd_names_are_listed_and_not_read(tmp_path: Path) -> No
     point = _read(tmp_path)
     assert point is not None
     assert (point.txn, point.gaps) == (0x2D, ())
-    for name in ("log.2e", "snapshot.2f", "log.1.bak", "snapshot.30.tmp", "snapshot.FF", "log.\\xff", "loop"):
-        assert any(f"/{name} is" in note for note in point.notes), name
+    for name in ("log.2", "snapshot.2a", "log.1.bak", "snapshot.30.tmp", "snapshot.FF", "log.\\xff", "loop"):
+        assert any(f"/{name} " in note for note in point.notes), name
+
+
+def test_what_cannot_be_read_and_would_matter_is_a_gap(tmp_path: Path) -> None:
+    """A log or a snapshot of a later state that cannot be used is missing from what is shown, and that is said."""
+    raw = (DATA / "v39-plain" / "version-2" / "log.29").read_bytes()
+
+    def pipe(there: Path) -> None:
+        os.mkfifo(there / "log.2e")
+
+    def link(there: Path) -> None:
+        (there / "log.2e").symlink_to("log.1")
+
+    def other(there: Path) -> None:
+        (there / "log.2e").write_bytes(b"no log at all")
+
+    def newer(there: Path) -> None:
+        (there / "snapshot.40").write_bytes(b"ZKSN")
+
+    def flipped(there: Path) -> None:
+        (there / "log.29").write_bytes(raw[:400] + bytes([raw[400] ^ 1]) + raw[401:])
+
+    def headless(there: Path) -> None:
+        (there / "log.29").write_bytes(b"x" + raw[1:])
+
+    for change, txn, word in (
+        (pipe, 0x2D, "log.2e at byte 0"),
+        (link, 0x2D, "symbolic link"),
+        (other, 0x2D, "no header"),
+        (newer, 0x2D, "snapshot.40 is of a later state"),
+        (flipped, 0x2C, "log.29 at byte"),
+        (headless, 0x28, "log.29 at byte 0"),
+    ):
+        point = _with(DATA / "v39-plain", _below(change))
+        assert point is not None
+        assert point.txn == txn
+        assert any(word in gap for gap in point.gaps), (word, point)
