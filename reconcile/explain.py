@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from backends.protocols import Versioned
 from reconcile.evidence import HASH_DIGITS, Field, Knowledge, Shapes, alternatives, changes, fields
 from reconcile.grid import Segment, grid
+from reconcile.plan import LEAVE, reads_as
 from reconcile.reasons import REASONS
-from reconcile.rules import diff
+from reconcile.rules import diff, sides
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
@@ -26,6 +27,7 @@ from recovery.spark import bucket_ranges
 
 PRIOR_ROWS: Final = 500_000
 """Rows of copies that the prior is counted on; larger clusters are sampled by buckets, this ledger's among them."""
+_MASK: Final = (1 << 64) - 1
 LISTED: Final = 12
 """Ranges of a copy, headers, and pieces of damage that are given one by one."""
 
@@ -37,14 +39,16 @@ class Stored:
     Attributes:
         source: its address.
         row: CATALOG_LEDGERS, one row or none.
-        history: what happened to the record, as text, oldest first.
+        history: CATALOG_HISTORY of the ledger.
+        txn: the transaction that the source was read at; None: not known.
         members: bookies that have a cookie there.
         complete: whether all of the source was read.
     """
 
     source: str
     row: pa.Table
-    history: tuple[str, ...]
+    history: pa.Table
+    txn: int | None
     members: tuple[str, ...]
     complete: bool
 
@@ -90,6 +94,7 @@ class Explanation:
         settles: what would settle that.
         copies: who holds what.
         fields: of the proposed record.
+        sides: how bookies, the store and earlier catalogs stand to each other, and which of them is right.
         timeline: what happened when, as far as anything shows it.
         alternatives: other readings, in words.
         grid: lines.
@@ -109,6 +114,7 @@ class Explanation:
     settles: str
     copies: tuple[Copy, ...]
     fields: tuple[Field, ...]
+    sides: tuple[str, ...]
     timeline: tuple[str, ...]
     alternatives: tuple[str, ...]
     grid: tuple[str, ...]
@@ -163,6 +169,7 @@ def explain(
         settles=_why(row)[1],
         copies=shown,
         fields=tuple(fields(row, copies, knowledge, shapes)),
+        sides=tuple(_sides(ledger, copies, stored, plan, has_store=has_store)),
         timeline=tuple(_timeline(row, stored)),
         alternatives=tuple(alternatives(row)),
         grid=tuple(grid(copies, segments)),
@@ -350,8 +357,53 @@ def _timeline(row: Mapping[str, Any] | None, stored: Sequence[Stored]) -> Iterat
             for name, what in (("created_at", "its record was created"), ("changed_at", "its record was last changed")):
                 if record[name] is not None:
                     yield f"{record[name].isoformat(timespec='seconds')}: {what} ({one.source})"
-        yield from one.history
+        for change in one.history.sort_by("txn").to_pylist():
+            when = change["at"].isoformat(timespec="seconds") if change["at"] else "at an unknown time"
+            session = "" if change["session"] is None else f", session {change['session'] & _MASK:#x}"
+            reads = _reads(change["after"])
+            yield f"{when}: {change['op']} in transaction {change['txn']}{session}{reads} ({one.source})"
     yield from changes(row)
+
+
+def _reads(raw: bytes | None) -> str:
+    """Say what readers would see of a record."""
+    if raw is None:
+        return ""
+    return f": {reads_as(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0].as_py()}"
+
+
+def _sides(
+    ledger: LedgerId, copies: pa.Table, stored: Sequence[Stored], plan: Dataset | None, *, has_store: bool
+) -> Iterator[str]:
+    """Say how the three sides stand to each other: from what was given, else as the plan says it."""
+    live, earlier = (stored[0], stored[1:]) if has_store else (None, stored)
+    if live is None and not earlier:
+        for row in only(plan, "sides", ledger).to_pylist() if plan is not None else ():
+            yield f"{row['relation']}: {sides.WORDS[sides.Relation(row['relation'])]}; right: {row['right']}"
+            yield from _deletion(row)
+        return
+    keys = list(tables.KEY_COLUMNS)
+    held = copies.select(keys).slice(0, 1)
+    now = live.row if live is not None else tables.CATALOG_LEDGERS.empty_table()
+    past, seen = sides.newest([(one.row, one.txn) for one in earlier])
+    history = pa.concat_tables([tables.CATALOG_HISTORY.empty_table(), *(one.history for one in stored)])
+    found = sides.compare(held, now, past, seen, history, has_earlier=bool(earlier)).sides
+    for row in found.to_pylist():
+        yield f"{row['relation']}: {sides.WORDS[sides.Relation(row['relation'])]}; right: {row['right']}"
+        yield from _deletion(row)
+        bookies = sorted(set(copies["bookie"].to_pylist()))
+        yield f"bookies: {', '.join(bookies) if bookies else 'none of those looked at'}"
+        for name, one in [("store", live), *(("earlier", one) for one in earlier)]:
+            if one is not None:
+                raw = one.row["raw"][0].as_py() if one.row.num_rows else None
+                yield f"{name}: {'no record' if raw is None else _reads(raw)[2:]} ({one.source})"
+
+
+def _deletion(row: Mapping[str, Any]) -> Iterator[str]:
+    if row["deleted_txn"] is not None:
+        when = row["deleted_at"].isoformat(timespec="seconds") if row["deleted_at"] else "an unknown time"
+        session = "an unknown session" if row["deleted_session"] is None else f"{row['deleted_session'] & _MASK:#x}"
+        yield f"deleted in transaction {row['deleted_txn']} at {when} by session {session}"
 
 
 def _record(rows: pa.Table) -> LedgerMetadata | None:
@@ -397,10 +449,15 @@ def _planned(plan: Dataset | None, ledger: LedgerId) -> tuple[tuple[str, ...], t
     """Return the plan's actions for a ledger, and its findings, in words."""
     if plan is None:
         return (), ()
-    actions = [
-        f"{a['op']} {a['key']} " + ("if absent" if a["expects"] is None else f"if version {a['expects']}")
-        for a in only(plan, "actions", ledger).to_pylist()
-    ]
+    actions = []
+    for action in only(plan, "actions", ledger).to_pylist():
+        condition = "if absent" if action["expects"] is None else f"if version {action['expects']}"
+        waits = action["op"] == LEAVE
+        actions.append(f"nothing to {action['key']}" if waits else f"{action['op']} {action['key']} {condition}")
+        actions += [
+            f"instead, if you choose it: {other['label']}, which reads as {other['reads_as']}"
+            for other in action["alternatives"]
+        ]
     findings = plan.read("findings")
     mine = pc.fill_null(_is(findings, ledger), False)  # noqa: FBT003 - Arrow's signature
     said = [
@@ -437,13 +494,18 @@ def _verdict(
     partial = bool(found.coverage["may_exist_elsewhere"])
     absent = Standing.UNDECIDED if partial else Standing.OPEN
     in_store = live is not None and live.row.num_rows > 0
-    if not in_store and row is None and not found.actions:
+    gone = any(line.startswith("deleted in transaction") for line in found.sides)
+    if not in_store and row is None and not found.actions and not gone:
         if elsewhere:
             return f"{name}: only an earlier catalog knows it", absent
         unseen = "not everything that could know it was looked at" if partial else "everything was looked at"
         return f"{name}: nothing that was looked at knows it, and {unseen}", absent
     standing = Standing.SETTLED
     parts = []
+    deleted = [line for line in found.sides if line.startswith("deleted in transaction")]
+    if deleted and not in_store:
+        parts.append(f"{deleted[0]}; not restored unless you choose it")
+        standing = Standing.OPEN
     if in_store:
         hold = record is not None and any(key == diff.HOLD_MARK for key, _ in record.custom)
         if record is None:
@@ -454,7 +516,9 @@ def _verdict(
             parts.append(f"in the store, {record.state}")
         if record is None or hold:
             standing = Standing.OPEN
-    if row is not None and row["outcome"] == "restored":
+    if row is not None and row["outcome"] == "restored" and gone and not in_store:
+        parts.append("bookies still show it")
+    elif row is not None and row["outcome"] == "restored":
         shape = f"{row['ensemble_size']}/{row['write_quorum']}/{row['ack_quorum']}"
         shows = f"{row['state']}, {row['last_entry'] + 1} entries, {shape}"
         parts.append(f"bookies show {shows}" if in_store else f"comes back from bookies: {shows}")
@@ -488,6 +552,23 @@ def stored_row(held: Versioned, ledger: LedgerId) -> pa.Table:
         for f in tables.CATALOG_LEDGERS
     ]
     return pa.table(columns, schema=tables.CATALOG_LEDGERS)
+
+
+def history_rows(changes: Iterable[pa.RecordBatch], key: str, ledger: LedgerId) -> pa.Table:
+    """Return what happened to one key of a store as rows of CATALOG_HISTORY."""
+    found = [tables.CATALOG_HISTORY.empty_table()]
+    for batch in changes:
+        rows = batch.filter(pc.equal(batch["key"], key))
+        count = rows.num_rows
+        own = {
+            "bucket": pa.array([ledger.bucket] * count, pa.int16()),
+            "scope": pa.array([ledger.scope] * count, pa.int64()),
+            "ledger": pa.array([ledger.ledger] * count, pa.int64()),
+            "at": rows["at_ms"].cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+        }
+        columns = {f.name: own[f.name] if f.name in own else rows[f.name] for f in tables.CATALOG_HISTORY}
+        found.append(pa.table(columns, schema=tables.CATALOG_HISTORY))
+    return pa.concat_tables(found)
 
 
 def _time(milliseconds: int | None) -> pa.Array:

@@ -325,7 +325,8 @@ def reads_as(parsed: pa.Table) -> pa.Array:
     shape = pc.binary_join_element_wise(
         *(pc.cast(parsed[name], pa.string()) for name in ("ensemble_size", "write_quorum", "ack_quorum")), "/"
     )
-    said = pc.binary_join_element_wise(parsed["state"], pc.coalesce(entries, pa.scalar("open")), shape, " ")
+    entries = pc.coalesce(pc.binary_join_element_wise(entries, " entries", ""), pa.scalar("open"))
+    said = pc.binary_join_element_wise(parsed["state"], entries, shape, ", ")
     filled = pc.fill_null(said, "cannot be read")
     return filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
 

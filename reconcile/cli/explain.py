@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 CODES: Final = {"settled": Exit.DONE, "open": Exit.FOUND, "undecided": Exit.UNDECIDABLE}
 """Exit code of each standing."""
-_CATALOG: Final = "catalog"
 _WIDTH: Final = 16
 _VALUE: Final = 18
 
@@ -49,7 +48,7 @@ _VALUE: Final = 18
 @click.argument("ledger")
 @click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="One bookie's inventory.")
 @click.option("--metadata", "uri", metavar="URI", help="The store, or a capture of it: catalog:///DIR.")
-@click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="An earlier catalog: catalog:///DIR.")
+@click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="What the store held earlier, as recover.")
 @click.option("--plan", type=FOLDER, help="A plan; what it says of the ledger is explained, not made anew.")
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @click.option("--expect-bookies", type=FILE, help="Ids of all bookies of the cluster, one a line.")
@@ -74,6 +73,7 @@ def explain(
     from reconcile.explain import explain as run  # noqa: PLC0415
     from reconcile.plan import Passwords  # noqa: PLC0415
     from reconcile.recover import open_inventories  # noqa: PLC0415
+    from reconcile.stores import catalog_path  # noqa: PLC0415
     from recovery.dataset import open_dataset  # noqa: PLC0415
     from recovery.model import ids  # noqa: PLC0415
 
@@ -85,11 +85,9 @@ def explain(
     if not (inventories or uri or snapshots or plan):
         raise click.UsageError("give at least one of --inventory, --metadata, --snapshot, --plan")
     opened = open_inventories(inventories)
-    captured = [*([uri] if uri is not None and uri.startswith(_CATALOG) else []), *snapshots]
-    catalogs = [_opened(name) for name in captured]
-    stored = [_kept(name, catalog, named) for name, catalog in zip(captured, catalogs, strict=True)]
-    if uri is not None and uri not in captured:
-        stored.insert(0, _live(uri, named))
+    asked = [*([uri] if uri is not None else []), *snapshots]
+    kept = {name: open_dataset(path, "catalog") for name in asked if (path := catalog_path(name)) is not None}
+    stored = [_kept(name, kept[name], named) if name in kept else _live(name, named) for name in asked]
     knowledge = Knowledge(
         passwords=Passwords.of(read_passwords(passwords)).values,
         expected=read_names(expect_bookies) if expect_bookies else None,
@@ -102,15 +100,16 @@ def explain(
         open_dataset(plan, "plan") if plan else None,
         knowledge,
         has_store=uri is not None,
-        catalogs=catalogs,
+        catalogs=list(kept.values()),
     )
     sys.exit(output.show(_result(found, inventories, uri, plan)))
 
 
 def _live(uri: str, ledger: "LedgerId") -> "Stored":
-    """Read the ledger's record, and who has a cookie, from a store."""
-    from backends.registry import open_store  # noqa: PLC0415 - not for --help
-    from reconcile.explain import Stored, stored_row  # noqa: PLC0415
+    """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
+    from backends.protocols import ScannableStore  # noqa: PLC0415 - not for --help
+    from reconcile.explain import Stored, history_rows, stored_row  # noqa: PLC0415
+    from reconcile.stores import open_store  # noqa: PLC0415 - not for --help
     from recovery.codecs import store  # noqa: PLC0415
     from recovery.errors import InputError  # noqa: PLC0415
     from recovery.model import tables  # noqa: PLC0415
@@ -131,21 +130,15 @@ def _live(uri: str, ledger: "LedgerId") -> "Stored":
             raise InputError(str(ledger), str(error), "name a ledger that the layout has a place for") from error
         record = opened.store.get(key)
         members = tuple(opened.store.children(opened.root + where.cookies) or ())
+        history, txn, complete = tables.CATALOG_HISTORY.empty_table(), None, True
+        if isinstance(opened.store, ScannableStore):
+            point = opened.store.point()
+            txn, complete = point.txn, not point.gaps
+            history = history_rows(opened.store.history(key), key, ledger)
     row = tables.CATALOG_LEDGERS.empty_table()
     if record is not None:
         row = stored_row(record, ledger)
-    return Stored(uri, row, (), members, complete=True)
-
-
-def _opened(uri: str) -> "Dataset":
-    """Open the catalog that a URI names."""
-    from recovery.dataset import open_dataset  # noqa: PLC0415 - not for --help
-    from recovery.errors import InputError  # noqa: PLC0415
-
-    scheme, slashes, path = uri.partition("://")
-    if not slashes or scheme != _CATALOG:
-        raise InputError(uri, "is not a catalog", "name it as catalog:///DIR; make one with bkmeta capture")
-    return open_dataset(path, "catalog")
+    return Stored(uri, row, history, txn, members, complete=complete)
 
 
 def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
@@ -156,14 +149,12 @@ def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
 
     nodes = catalog.read("nodes", columns=["path", "kind"])
     cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
-    history = []
-    for row in only(catalog, "history", ledger).to_pylist():
-        when = row["at"].isoformat(timespec="seconds") if row["at"] else f"transaction {row['txn']}"
-        history.append(f"{when}: {row['op']} ({uri})")
+    sources = catalog.read("sources", columns=["txn"])["txn"].to_pylist()
     return Stored(
         uri,
         only(catalog, "ledgers", ledger),
-        tuple(history),
+        only(catalog, "history", ledger),
+        sources[0] if sources else None,
         tuple(path.rsplit("/", 1)[-1] for path in cookies),
         complete=bool(catalog.manifest["coverage"].get("complete")),
     )
@@ -193,6 +184,7 @@ def _result(found: "Explanation", inventories: Sequence[str], uri: str | None, p
             "settled_by": found.settles,
             "reconstruction": {"from": found.origin, "fields": [asdict(one) for one in found.fields]},
             "alternatives": list(found.alternatives),
+            "sides": list(found.sides),
             "timeline": list(found.timeline),
             "copies": [asdict(copy) for copy in found.copies],
             "grid": list(found.grid),
@@ -213,6 +205,7 @@ def _details(found: "Explanation") -> Iterator[str]:
     )
     yield from _block(f"the record that follows ({found.origin})", [_field(one) for one in found.fields])
     yield from _block("other readings that fit", found.alternatives)
+    yield from _block("three sides", found.sides)
     yield from _block("timeline", found.timeline)
     yield from _block("the store's record", _pairs(found.stored or {}))
     yield from _block("disagreements", found.disagreements)

@@ -1,6 +1,8 @@
 """The parts of an explanation: reasons in words, the grid, the verdict where nothing or only one side is known."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,16 @@ from reconcile.explain import Explanation, Standing, Stored, explain, stored_row
 from reconcile.grid import Segment, grid
 from reconcile.reasons import REASONS
 from reconcile.rules.diff import HOLD_MARK
-from recovery.codecs import ledger_metadata
+from recovery.capture import capture
+from recovery.codecs import ledger_metadata, store
+from recovery.codecs.store import Layout
+from recovery.dataset import DatasetWriter
 from recovery.infer.refusal import Refusal
 from recovery.model import metadata as md
 from recovery.model import tables
 from recovery.model.ids import LedgerId
+from tests.command import process
+from tests.scannable import ScannableMemory
 
 LEDGER = LedgerId(0, 7)
 NAMES = ("b1", "b2", "b3")
@@ -108,7 +115,7 @@ def _stored(raw: bytes | None, members: tuple[str, ...] = ()) -> Stored:
     row = tables.CATALOG_LEDGERS.empty_table()
     if raw is not None:
         row = stored_row(Versioned(raw, 4, created_ms=1_700_000_000_000, changed_ms=None), LEDGER)
-    return Stored("zk://x", row, (), members, complete=True)
+    return Stored("zk://x", row, tables.CATALOG_HISTORY.empty_table(), None, members, complete=True)
 
 
 def _explained(
@@ -166,3 +173,25 @@ def test_a_row_of_a_record_is_as_a_capture_has_it() -> None:
     assert row.schema == tables.CATALOG_LEDGERS
     assert (row["bucket"].to_pylist(), row["state"].to_pylist()) == ([LEDGER.bucket], ["CLOSED"])
     assert np.array_equal(row["last_entry"].to_numpy(), [9])
+
+
+def test_three_sides_are_said_with_the_deletion(tmp_path: Path) -> None:
+    """From a capture that remembers: who is right, who deleted it and when, each change with what readers saw then."""
+    source = ScannableMemory()
+    source.put("/ledgers/LAYOUT", store.layout_bytes(Layout.HIERARCHICAL))
+    ledger = LedgerId(0, 7)
+    key = "/ledgers" + store.ledger_key(Layout.HIERARCHICAL, ledger)
+    closed = md.LedgerMetadata(
+        3, 1, 1, 1, md.State.CLOSED, 4, 9, (md.Segment(0, ("b1",)),), md.Digest.CRC32, b"secret", creator_token=0
+    )
+    source.put(key, ledger_metadata.encode(closed))
+    source.session = 0xABC
+    source.put(key, None)
+    with DatasetWriter(tmp_path / "cat", "catalog", binding={"root": "/ledgers"}, secret=True) as out:
+        capture(source, "/ledgers", None, out, now=lambda: datetime(2030, 1, 1, tzinfo=UTC))
+    done = process("explain", "7", "--snapshot", tmp_path / "cat", "--json")
+    assert done.code == 3
+    assert "deleted in transaction" in done.result["verdict"]
+    assert "session 0xabc" in " ".join(done.result["sides"])
+    assert any("CLOSED, 5 entries, 1/1/1" in line for line in done.result["timeline"])
+    assert "secret" not in done.out
