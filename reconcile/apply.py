@@ -25,6 +25,7 @@ import base64
 import hashlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -46,6 +47,8 @@ from recovery.errors import RecoveryError
 BATCH_ROWS: Final = 100
 """Writes in a transaction: five times faster than single ones, and far below what a server takes."""
 BATCH_BYTES: Final = 256 << 10
+IN_FLIGHT: Final = 4
+"""Transactions of ledgers under way at once, announced together: a server syncs one while it takes the next."""
 SURPRISES: Final = 1000
 """Conflicts that a run bears."""
 OPEN_RIGHTS: Final = "world:anyone:cdrwa"
@@ -82,6 +85,7 @@ class Options:
         batch_rows: writes in a transaction.
         wave: of a plan that was cut, the one to write; None: all of it.
         surprises: conflicts that the run bears before it ends.
+        in_flight: transactions of ledgers that are under way at once.
     """
 
     plan_hash: str
@@ -92,6 +96,7 @@ class Options:
     batch_rows: int = BATCH_ROWS
     wave: int | None = None
     surprises: int = SURPRISES
+    in_flight: int = IN_FLIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,9 +541,11 @@ class _Run:
                     elif self._is_open(action):
                         yield action
 
-        for batch in _batches(before_cookies(), self._options.batch_rows):
-            self._settle(batch, journal)
-            self._break_off(journal)
+        batches = _batches(before_cookies(), self._options.batch_rows)
+        with ThreadPoolExecutor(self._options.in_flight, thread_name_prefix="apply") as pool:
+            for window in _windows(batches, self._options.in_flight):
+                self._settle_all(window, journal, pool)
+                self._break_off(journal)
         checked, changed, changed_count = self._read_back(actions)
         journal.append("verified", {"checked": checked, "changed": changed_count})
         withheld = self._why_withheld(changed_count) if cookies else ""
@@ -631,29 +638,58 @@ class _Run:
 
     def _settle(self, batch: Sequence[_Action], journal: Journal) -> None:
         """Announce a batch, carry it out, read it back, record what became of it."""
+        number, held = self._announce(batch, journal)
+        journal.sync()
+        self.begun = True
+        outcomes = {batch[0].seq: self._raise(batch[0])} if batch[0].op == _RAISE else self._write(batch, held)
+        self._record(number, batch, outcomes, journal)
+
+    def _settle_all(self, window: Sequence[Sequence[_Action]], journal: Journal, pool: ThreadPoolExecutor) -> None:
+        """Settle batches at once that have no key in common; what ended is recorded though another fails."""
+        if len(window) == 1:
+            self._settle(window[0], journal)
+            return
+        announced = [self._announce(batch, journal) for batch in window]
+        journal.sync()
+        self.begun = True
+        flying = [pool.submit(self._write, batch, held) for batch, (_, held) in zip(window, announced, strict=True)]
+        wait(flying)
+        failed: BaseException | None = None
+        for batch, (number, _), answer in zip(window, announced, flying, strict=True):
+            error = answer.exception()
+            if error is None:
+                self._record(number, batch, answer.result(), journal)
+            failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _announce(self, batch: Sequence[_Action], journal: Journal) -> tuple[int, dict[str, Versioned | None]]:
         held = self._held(batch) if batch[0].op in _CHANGES else {}
+        number = self._batch
+        self._batch += 1
         journal.append(
             "intent",
             {
-                "batch": self._batch,
+                "batch": number,
                 "kind": batch[0].kind,
                 "writes": [_announcement(action, self._replaced(action, held.get(action.key))) for action in batch],
             },
         )
-        journal.sync()
-        self.begun = True
-        outcomes = {batch[0].seq: self._raise(batch[0])} if batch[0].op == _RAISE else self._write(batch, held)
+        return number, held
+
+    def _record(
+        self, number: int, batch: Sequence[_Action], outcomes: Mapping[int, _Outcome], journal: Journal
+    ) -> None:
         ordered = [outcomes[action.seq] for action in batch]
         journal.append(
             "done",
             {
-                "batch": self._batch,
+                "batch": number,
                 "versions": [outcome.version for outcome in ordered],
                 "presumed": [i for i, action in enumerate(batch) if action.seq in self._ours],
                 "conflicts": [[i, outcome.conflict] for i, outcome in enumerate(ordered) if outcome.conflict],
             },
         )
-        self._batch += 1
         for action, outcome in zip(batch, ordered, strict=True):
             if outcome.conflict is None:
                 self._note(action.kind, action.op, written=outcome.version is not None)
@@ -786,6 +822,25 @@ def _batches(actions: Iterable[_Action], rows: int) -> Iterator[list[_Action]]:
         size += weight
     if batch:
         yield batch
+
+
+def _windows(batches: Iterable[list[_Action]], size: int) -> Iterator[list[list[_Action]]]:
+    """Gather batches that may be under way at once: ledgers only, and no key twice."""
+    window: list[list[_Action]] = []
+    places: set[str] = set()
+    for batch in batches:
+        mine = {action.key for action in batch}
+        alone = batch[0].kind != "ledger"
+        if window and (alone or len(window) >= size or not places.isdisjoint(mine)):
+            yield window
+            window, places = [], set()
+        window.append(batch)
+        places |= mine
+        if alone:
+            yield window
+            window, places = [], set()
+    if window:
+        yield window
 
 
 def _manner(action: _Action) -> str:

@@ -5,6 +5,7 @@ never be can be looked for afterwards: somebody else's bytes overwritten, a writ
 """
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -50,6 +51,7 @@ class Recorder:
     effects: list[Effect] = field(default_factory=list)
     by: str = "apply"
     interfere: Callable[[], None] = lambda: None
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def uri(self) -> str:
@@ -57,6 +59,10 @@ class Recorder:
         return self.store.uri
 
     def _around(self, call: Callable[[], Any], *, writes: bool = False) -> Any:
+        with self.lock:
+            return self._struck(call, writes=writes)
+
+    def _struck(self, call: Callable[[], Any], *, writes: bool) -> Any:
         match self.draw():
             case "rival":
                 self.interfere()
@@ -189,7 +195,7 @@ class Schedule:
     def _apply(self) -> bool:
         """Run an apply; return whether it came to its end."""
         self.recorder.by = "apply"
-        options = Options("hash", resume=True, batch_rows=BATCH)
+        options = Options("hash", resume=True, batch_rows=BATCH, in_flight=self.random.choice((1, 3)))
         with suppress(CrashError, UnavailableError, PartlyAppliedError):
             apply(lambda: [self.table], self.recorder, self.root, self.folder, options, now=clock())
             return True

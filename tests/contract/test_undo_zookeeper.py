@@ -131,7 +131,7 @@ def test_rights_are_decided_before_anything_is_written(
     assert edited["hash"] != plan.manifest["hash"]
     named = ("apply", tmp_path / "edited", "--metadata", uri, "--confirm", edited["hash"], "--acl", "from-snapshot")
     assert run(capsys, *named).code == 0
-    with open_store(uri) as opened:
+    with open_store(uri, auth=("bkmeta", "secret")) as opened:
         held = opened.store.get(f"{opened.root}/LAYOUT")
         assert held is not None
         assert held.acl == own

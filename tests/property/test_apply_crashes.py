@@ -35,9 +35,14 @@ def no_waiting_for_disks() -> Iterator[None]:
 
 
 def run(store: Any, table: pa.Table, journal: Path, *, resume: bool = False) -> Applied:
-    """Apply a plan in small batches."""
+    """Apply a plan in small batches, one after the other: then a call has the same number each time."""
     return engine.apply(
-        lambda: [table], store, ROOT, journal, Options("hash", resume=resume, batch_rows=BATCH), now=clock()
+        lambda: [table],
+        store,
+        ROOT,
+        journal,
+        Options("hash", resume=resume, batch_rows=BATCH, in_flight=1),
+        now=clock(),
     )
 
 

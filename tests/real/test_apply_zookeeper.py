@@ -140,7 +140,8 @@ def test_a_lost_answer_over_the_wire(
                 self._faults = lambda _: None
 
     store = ZooKeeperStore(zookeeper_server.hosts)
-    result = apply(lambda: [table], Cut(store, lambda _: None), root_of(uri), tmp_path, Options("hash"), now=clock())
+    options = Options("hash", in_flight=1)
+    result = apply(lambda: [table], Cut(store, lambda _: None), root_of(uri), tmp_path, options, now=clock())
     store.close()
     assert result.exit_code == 0
     assert all(tally.written == tally.planned for tally in result.tallies.values())
