@@ -1,0 +1,242 @@
+"""Holds on real bookies: whatever collection, autorecovery and clients do, they keep the data and serve nobody."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from backends.protocols import Write
+from backends.zookeeper import ZooKeeperStore
+from reconcile import plan
+from recovery.codecs.store import Layout
+from recovery.model import tables
+from tests.plan_folder import Ledger
+from tests.real import jars
+from tests.real.cluster import JVM, Bookie, Cluster, encoded
+
+pytestmark = pytest.mark.real
+
+ROOT: Final = "/ledgers"
+ENTRIES: Final = 5
+PASSWORD: Final = b"secret"
+PATIENCE_S: Final = 150.0
+HOLDERS: Final = (("interleaved", False), ("sorted", True), ("db", False), ("db", True))
+"""Storage and verifyMetadataOnGC of the bookies that hold the ledgers."""
+SPARE: Final = len(HOLDERS)
+"""A bookie that comes when one of them is lost."""
+PROPS: Final = {"gcWaitTime": "1000", "flushInterval": "500", "gcOverreplicatedLedgerWaitTime": "1000"}
+AUDITOR: Final = """metadataServiceUri=zk+null://{zookeeper}{root}
+bookieId=autorecovery-0
+allowLoopback=true
+advertisedAddress=127.0.0.1
+lostBookieRecoveryDelay=0
+auditorPeriodicBookieCheckInterval=2
+auditorPeriodicCheckInterval=3
+auditorPeriodicReplicasCheckInterval=3
+auditorPeriodicPlacementPolicyCheckInterval=3
+auditorAcquireConcurrentOpenLedgerOperationsTimeoutMSec=2000
+openLedgerRereplicationGracePeriod=2000
+rwRereplicateBackoffMs=500
+readEntryTimeoutSec=3
+zkTimeout=10000
+httpServerEnabled=false
+"""
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that real servers do by themselves."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.2)
+
+
+class Held:
+    """Four bookies of every storage, ledgers that were closed and one that was abandoned, and holds in their place."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.cluster = Cluster(work / "home")
+        self.log = work / "home.log"
+        self.cluster.start_zookeeper("zookeeper", ROOT)
+        self.cluster("format", layout="hierarchical")
+        self.bookies = [
+            Bookie(
+                n,
+                f"10.0.0.{n + 1}:3181",
+                storage,
+                [f"b{n}/journal"],
+                [f"b{n}/ledgers"],
+                props=PROPS | {"verifyMetadataOnGC": str(verify).lower()},
+            )
+            for n, (storage, verify) in enumerate([*HOLDERS, ("sorted", False)])
+        ]
+        for bookie in self.bookies[:SPARE]:
+            self.cluster.start(bookie)
+        size = len(HOLDERS)
+        self.closed = [self._ledger(size, digest) for digest in ("CRC32C", "MAC")]
+        self.striped = self._ledger(2, "CRC32C")
+        self.abandoned = self._ledger(size, "CRC32C", close=False)
+        self.normal = self._ledger(size, "CRC32C")
+        self.digests = {self.closed[0]: "CRC32C", self.closed[1]: "MAC"}
+        self.held = [*self.closed, self.striped, self.abandoned]
+        for bookie in self.bookies[:SPARE]:
+            self.restart(bookie.n)
+        self.store = ZooKeeperStore(self.cluster.zookeeper)
+        self.rows = self.cluster.ledgers()
+        self.true = {ledger: self.record(ledger) for ledger in (*self.held, self.normal)}
+
+    def _ledger(self, write: int, digest: str, *, close: bool = True) -> int:
+        known = {"digest": digest, "password": encoded(PASSWORD), "custom": {}}
+        ledger: int = self.cluster("create", E=len(HOLDERS), W=write, A=write, **known)
+        self.cluster("add", ledger=ledger, sizes=[100] * ENTRIES, ids=None)
+        if close:
+            self.cluster("close", ledger=ledger)
+        return ledger
+
+    def restart(self, n: int) -> None:
+        """Stop a bookie cleanly, and start it again: what it had in memory is on its disk then."""
+        self.cluster("bookie_stop", n=n)
+        self.cluster.start(self.bookies[n])
+
+    def record(self, ledger: int) -> tuple[bytes, int]:
+        """Return bytes and version of a ledger's record."""
+        held = self.store.get(self.rows[ledger]["path"])
+        assert held is not None
+        return held.value, held.version
+
+    def replace(self, ledger: int, value: bytes) -> None:
+        """Write a record over the one that is there."""
+        self.store.write([Write(self.rows[ledger]["path"], value, self.record(ledger)[1])])
+
+    def place(self) -> None:
+        """Put the holds that a plan proposes where the true records stand."""
+        rows = []
+        for ledger in self.held:
+            members = [member for _, all_of in self.rows[ledger]["segments"] for member in all_of]
+            rows.append(Ledger(ledger, [(0, sorted(set(members)))], reason="ragged_tail").row())
+        table = pa.Table.from_pylist(rows, schema=tables.RECONSTRUCTION)
+        secrets = bytes(range(256))[: plan.HOLD_PASSWORD_SIZE * len(rows)]
+        actions = plan.ledger_actions(table, Layout.HIERARCHICAL, plan.Passwords.of(()), secrets)
+        for row in actions.to_pylist():
+            assert row["op"] == "hold"
+            self.replace(row["ledger"], row["value"])
+        self.holds = {ledger: self.record(ledger) for ledger in self.held}
+
+    def index_files(self, n: int) -> set[int]:
+        """Return the ledgers that an interleaved or sorted bookie has an index of on its disk."""
+        current = self.cluster.home / self.bookies[n].ledgers[0] / "current"
+        return {int(path.stem, 16) for path in current.glob("*/*/*.idx")}
+
+    def read(self, ledger: int, password: bytes = PASSWORD, *, recovery: bool = False) -> Any:
+        """Open and read as a client does."""
+        digest = self.digests.get(ledger, "CRC32C")
+        return self.cluster("read", ledger=ledger, digest=digest, password=encoded(password), recovery=recovery)
+
+    def marked(self) -> set[int]:
+        """Return the ledgers that the auditor has marked as under-replicated."""
+        nodes = self.cluster.nodes(f"{ROOT}/underreplication/ledgers")
+        return {int(path.rpartition("/urL")[2]) for path in nodes if "/urL" in path}
+
+    def passes(self) -> None:
+        """Wait until garbage was collected twice, told by a ledger without a record that goes."""
+        for _ in range(2):
+            ledger = self._ledger(len(HOLDERS), "CRC32C")
+            for n in (0, 1):
+                if self.is_up[n]:
+                    self.restart(n)
+            path = self.cluster.ledgers()[ledger]["path"]
+            self.store.write([Write(path, None, self._version(path))])
+            up = [n for n in (0, 1) if self.is_up[n]]
+            until(lambda ledger=ledger, up=up: not any(ledger in self.index_files(n) for n in up), "a pass")  # type: ignore[misc]  # mypy cannot infer a default's type
+
+    def _version(self, path: str) -> int:
+        held = self.store.get(path)
+        assert held is not None
+        return held.version
+
+    is_up = (True, True)
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
+    """One cluster for all tests of this module, which go on with it in their order."""
+    made = Held(tmp_path_factory.mktemp("held"))
+    try:
+        made.place()
+        yield made
+    finally:
+        made.store.close()
+        made.cluster.__exit__(None, None, None)
+
+
+@pytest.mark.timeout(600)
+def test_garbage_collection_keeps_what_is_held(there: Held) -> None:
+    """Passes and over-replicated checks every second, verified against the store or not: no index of a hold goes."""
+    there.passes()
+    assert {*there.held, there.normal} <= there.index_files(0) & there.index_files(1)
+    assert {ledger: there.record(ledger) for ledger in there.held} == there.holds
+
+
+def test_clients_are_refused_and_change_nothing(there: Held) -> None:
+    """With the true and with an empty password, with recovery and without: refused; record and version stay."""
+    for ledger in there.held:
+        for password in (PASSWORD, b""):
+            for recovery in (False, True):
+                found = there.read(ledger, password, recovery=recovery)
+                assert "wrong password" in found.get("open_error", "")
+                assert found["entries"] == []
+    assert {ledger: there.record(ledger) for ledger in there.held} == there.holds
+
+
+@pytest.mark.timeout(600)
+def test_autorecovery_leaves_holds_alone_when_a_holder_is_lost(there: Held) -> None:
+    """A holder gone, a bookie new, auditor and replicator at work: others are copied, holds are not touched."""
+    there.cluster.start(there.bookies[SPARE])
+    there.cluster("bookie_stop", n=3)
+    conf = there.work / "autorecovery.conf"
+    conf.write_text(AUDITOR.format(zookeeper=there.cluster.zookeeper, root=ROOT))
+    command = ["java", *JVM, "-cp", jars.class_path(), "org.apache.bookkeeper.replication.AutoRecoveryMain"]
+    with (there.work / "autorecovery.log").open("wb") as log:
+        auditor = subprocess.Popen([*command, "--conf", str(conf)], stdout=log, stderr=subprocess.STDOUT)
+    try:
+        spare = there.bookies[SPARE].id
+        until(
+            lambda: spare in str(there.cluster.ledgers()[there.normal]["segments"]),
+            "the ledger without a hold is copied",
+        )
+        until(lambda: set(there.held) <= there.marked() | {there.striped}, "holds that lost a holder are marked")
+        there.passes()
+        assert auditor.poll() is None
+        assert {ledger: there.record(ledger) for ledger in there.held} == there.holds
+    finally:
+        auditor.kill()
+        auditor.wait()
+    there.cluster.start(there.bookies[3])
+    there.passes()
+    assert set(there.held) <= there.index_files(0) & there.index_files(1)
+
+
+@pytest.mark.timeout(600)
+def test_the_true_record_reads_every_entry(there: Held) -> None:
+    """Written over the hold by its version, after all that: every entry is read, the abandoned ledger recovered."""
+    for ledger in there.held:
+        there.replace(ledger, there.true[ledger][0])
+    for ledger in there.held:
+        found = there.read(ledger, recovery=ledger == there.abandoned)
+        assert "open_error" not in found, found
+        assert [size for size, _ in found["entries"]] == [100] * ENTRIES
+    # And from each holder alone, of those that were written to all.
+    for alone in range(len(HOLDERS)):
+        for n in range(len(HOLDERS) + 1):
+            if n != alone:
+                there.cluster("bookie_stop", n=n)
+        for ledger in there.closed:
+            assert [size for size, _ in there.read(ledger)["entries"]] == [100] * ENTRIES
+        for n in range(len(HOLDERS) + 1):
+            if n != alone:
+                there.cluster.start(there.bookies[n])
