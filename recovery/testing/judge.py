@@ -10,7 +10,8 @@ bring it back. The guarantees (`docs/design` has the theory and the table that t
     G5    where the end or the length is not the true one, the true one is among the alternatives
     grade what is called observed or verified is true
     hold  what is not restored names exactly the bookies that serve entries
-    law7  two ledgers under one id are never restored as one; what some bookie shows to be deleted is not restored
+    law7  what the inventory shows to be two ledgers under one id is not restored as one; what some bookie shows to be
+          deleted is not restored
     clean a ledger to which nothing happened comes back as it was
     rows  every ledger of the inventory has one row, and it is well formed
 """
@@ -24,6 +25,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
@@ -84,6 +86,9 @@ class Tally:
         unseen: restored ledgers whose acknowledged end nobody scanned has, and that say so.
         gone: restored ledgers whose acknowledged end is on no bookie any more, and no LAC shows it.
         resurrected: restored ledgers that were deleted, with nothing on any scanned bookie that shows it.
+        blended: restored ledgers that are two under one id, with nothing in the inventory that shows it.
+        odd: restored ledgers whose true record has a length that is not the sum of their entries, or of which no header
+            that was read says it.
         strays: copies of restored ledgers on bookies that no segment names.
         grades: (field, grade) to how many claims, and how many of them are right.
         violations: all of them.
@@ -98,6 +103,8 @@ class Tally:
     unseen: int = 0
     gone: int = 0
     resurrected: int = 0
+    blended: int = 0
+    odd: int = 0
     strays: int = 0
     grades: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
@@ -113,6 +120,8 @@ class Tally:
         self.unseen += other.unseen
         self.gone += other.gone
         self.resurrected += other.resurrected
+        self.blended += other.blended
+        self.odd += other.odd
         self.strays += other.strays
         for place, (claims, right) in other.grades.items():
             mine = self.grades.setdefault(place, [0, 0])
@@ -151,7 +160,7 @@ class _Judge:
     def __init__(self, name: str, seed: int, world: World, inventory: Inventory) -> None:
         self.name, self.seed, self.world, self.inventory = name, seed, world, inventory
         self.tally = Tally()
-        self.told: Iterable[tuple[str, str]] = ()
+        self._clean = {row["bookie"] for row in inventory.bookies.to_pylist() if row["dirty"] is False}
 
     def all(self, rows: Sequence[Row]) -> Tally:
         known = set(self.inventory.copies["ledger"].to_pylist())
@@ -231,8 +240,9 @@ class _Judge:
             yield from self._cut(row, served, true)
         yield from self._one_life(row, served)
         yield from self._grades(row, true)
-        if row["state"] == State.CLOSED and ledger in self.world.records:
-            yield from _alternatives(row, true)
+        blended = len({copy.life for held in served.values() for copy in held.values()}) > 1
+        if row["state"] == State.CLOSED and ledger in self.world.records and not blended:
+            yield from self._alternatives(row, true)
         if self.name in UNTOUCHED:
             yield from _unequal(row, true)
 
@@ -285,12 +295,55 @@ class _Judge:
         ledger = row["ledger"]
         lives = {copy.life for held in served.values() for copy in held.values()}
         if len(lives) > 1:
-            yield "law7", "two ledgers under one id are restored as one"
+            if shown := self._two_lives(ledger):
+                yield "law7", f"two ledgers under one id are restored as one: {shown}"
+            else:
+                self.tally.blended += 1
         if ledger not in self.world.records:
             if self.inventory.leftovers.get(ledger):
                 yield "law7", "deleted, and leftovers show it"
             else:
                 self.tally.resurrected += 1
+
+    def _alternatives(self, row: Row, true: Record) -> Iterator[tuple[str, str]]:
+        """Check that what a reader would see in truth is claimed, or listed."""
+        end = row["last_entry"]
+        if true.state is not State.CLOSED or true.last is None or true.length is None or end < true.last:
+            return  # what is cut off is judged elsewhere
+        listed = {name: [other["value"] for other in row["alternatives"] if other["field"] == name] for name in JUDGED}
+        if end != true.last:
+            if not any(_within(value, true.last) for value in listed["last_entry"]):
+                yield "G5", f"the true end {true.last} is not among the alternatives {listed['last_entry']}"
+        elif row["length"] != true.length and not any(_within(value, true.length) for value in listed["length"]):
+            summed = sum(size for entry, size in true.sizes.items() if entry <= end)
+            read = {head["length"] for found in self._headers(row["ledger"]) for head in found["headers"]}
+            if row["length"] == summed or true.length not in read:
+                self.tally.odd += 1
+            else:
+                yield "G5", f"the true length {true.length} is not among the alternatives {listed['length']}"
+
+    def _headers(self, ledger: int) -> list[dict[str, Any]]:
+        """Return the rows of a ledger that hold, or would hold after a start."""
+        clean = self._clean
+        rows = self.inventory.copies.filter(pc.equal(self.inventory.copies["ledger"], ledger)).to_pylist()
+        return [
+            row
+            for row in rows
+            if row["source"] == "index" or (row["source"] == "journal" and row["bookie"] not in clean)
+        ]
+
+    def _two_lives(self, ledger: int) -> str:
+        """Say what in the inventory shows that an id had two lives; empty if nothing does."""
+        rows = self._headers(ledger)
+        if len({row["key"] for row in rows if row["key_kind"] == "set"}) > 1:
+            return "two keys"
+        heads = sorted((head["entry"], head["length"], head["digest"]) for row in rows for head in row["headers"])
+        if len({digest for _, _, digest in heads if digest}) > 1:
+            return "two digest types"
+        for (entry, length, _), (other, longer, _) in pairwise(heads):
+            if longer < length or (entry == other and longer != length):
+                return f"length {length} at {entry}, {longer} at {other}"
+        return ""
 
     def _grades(self, row: Row, true: Record) -> Iterator[tuple[str, str]]:
         for name in JUDGED:
@@ -408,20 +461,6 @@ def _within(value: str, wanted: int) -> bool:
         return False
 
 
-def _alternatives(row: Row, true: Record) -> Iterator[tuple[str, str]]:
-    """Check that what a reader would see in truth is claimed, or listed."""
-    if true.state is not State.CLOSED or true.last is None or true.length is None:
-        return
-    listed = {name: [other["value"] for other in row["alternatives"] if other["field"] == name] for name in JUDGED}
-    if row["last_entry"] < true.last:
-        return  # judged as cut off, or gone
-    if row["last_entry"] != true.last:
-        if not any(_within(value, true.last) for value in listed["last_entry"]):
-            yield "G5", f"the true end {true.last} is not among the alternatives {listed['last_entry']}"
-    elif row["length"] != true.length and not any(_within(value, true.length) for value in listed["length"]):
-        yield "G5", f"the true length {true.length} is not among the alternatives {listed['length']}"
-
-
 def _unequal(row: Row, true: Record) -> Iterator[tuple[str, str]]:
     names = ("ensemble_size", "write_quorum", "state", "last_entry", "length", "digest", "segments")
     wrong = [name for name in names if not _right(name, row, true)]
@@ -470,14 +509,29 @@ PATHS: Final = ("clean", "re-replicated", "solved", "undecided")
 
 def table(tallies: Mapping[str, Tally]) -> str:
     """Return a table of classes, in Markdown."""
-    head = ("class", "ledgers", *PATHS, "restored", "readable", "unseen", "gone", "resurrected", "violations")
+    head = (
+        "class",
+        "ledgers",
+        *PATHS,
+        "restored",
+        "readable",
+        "unseen",
+        "gone",
+        "resurrected",
+        "blended",
+        "odd",
+        "violations",
+    )
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     for name, tally in tallies.items():
         many = max(1, tally.ledgers)
         cells = [name, f"{tally.ledgers}", *(f"{100 * tally.paths[path] / many:.1f} %" for path in PATHS)]
         cells += [f"{100 * tally.outcomes['restored'] / many:.1f} %"]
         cells += [f"{100 * tally.readable / max(1, tally.entries):.3f} %"]
-        cells += [f"{tally.unseen}", f"{tally.gone}", f"{tally.resurrected}", f"{len(tally.violations)}"]
+        cells += [
+            *map(str, (tally.unseen, tally.gone, tally.resurrected, tally.blended, tally.odd)),
+            f"{len(tally.violations)}",
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
