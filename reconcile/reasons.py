@@ -6,43 +6,18 @@ from typing import Final
 from recovery.infer.refusal import Refusal
 
 REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
-    Refusal.UNSUPPORTED_SHAPE: (
-        "nothing in this cluster, a snapshot or the options has an ensemble of this form",
-        "an earlier catalog (--snapshot) or the cluster's quorums (--default-quorum)",
-    ),
-    Refusal.TOO_FEW_POSITIONS: (
-        "fewer bookies hold entries than positions of the ensemble must have received some",
-        "the inventories of bookies that were not looked at, or an earlier catalog",
-    ),
-    Refusal.TOO_FEW_BOOKIES: (
-        "the ensemble needs more distinct bookies than are known",
-        "the ids of all bookies (--expect-bookies), or an earlier catalog",
-    ),
-    Refusal.POSITION_UNCLEAR: (
-        "a bookie holds so little that its position in the ensemble cannot be told",
-        "an earlier catalog; or a person's choice between the positions",
-    ),
-    Refusal.UNEXPLAINED_COPIES: (
-        "a bookie holds entries that no single position explains",
-        "an earlier catalog; or a person who knows what moved copies between bookies",
-    ),
-    Refusal.HOLE: (
-        "copies are missing between others, or before them",
-        "the bookie that has them: its disks, or the wiped bookie's old ones",
-    ),
-    Refusal.TOO_MANY_CHANGES: (
-        "a known shape explains it only with an ensemble change every other entry, so it likely has another shape",
-        "the cluster's quorums (--default-quorum), or an earlier catalog",
-    ),
     Refusal.RAGGED_TAIL: (
-        "the last entries have fewer copies than the write quorum: which of them were acknowledged is open",
+        "near the end entries are on no bookie, and others behind them are: whether those were acknowledged is open",
         "a person's choice of the last entry, or an upper layer that knows it",
     ),
     Refusal.SOURCE_INCOMPLETE: (
         "copies are missing, and a bookie that may have them was not looked at, or not completely",
         "the complete inventory of every bookie",
     ),
-    Refusal.NOT_FROM_ZERO: ("no bookie holds entry 0", "the bookie that has the ledger's beginning"),
+    Refusal.NOT_FROM_ZERO: (
+        "no bookie holds entry 0, and nothing shows that it was ever acknowledged",
+        "the bookie that has the ledger's beginning, or an upper layer that knows that it was empty",
+    ),
     Refusal.NO_LAST_HEADER: (
         "the header of the last entry was not read, so the length is not known",
         "the entry log that holds it: collect that bookie again",
@@ -54,10 +29,6 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     Refusal.DIGESTS_DIFFER: (
         "entries have two digest types: two histories under one id",
         "a person who chooses the history",
-    ),
-    Refusal.RE_REPLICATED: (
-        "an entry is not newer than its own last add confirmed: a copy that re-replication made later",
-        "an earlier catalog; or a person's choice",
     ),
     Refusal.LAC_BEYOND_END: (
         "an entry above all that is held was acknowledged: entries are lost",
@@ -76,6 +47,10 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "a bookie whose index or journal has the key",
     ),
     Refusal.TWO_KEYS: ("two master keys: two histories under one id", "a person who chooses the history"),
+    Refusal.TWO_HISTORIES: (
+        "a bookie holds entries that no history of one ledger leaves there: maybe of another one under the same id",
+        "an earlier catalog; or a person who compares the entries",
+    ),
     Refusal.TWO_INCARNATIONS: (
         "one bookie id stands for two sets of disks that both have this ledger",
         "the inventory of the right set only",
@@ -89,7 +64,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "references or tombstones that say whether it was deleted",
     ),
     Refusal.LOGS_OR_JOURNALS_ONLY: (
-        "no index has the ledger, only logs or journals: possibly deleted",
+        "no index has an entry, only logs or old journals: possibly deleted",
         "references or tombstones that say whether it was deleted",
     ),
     Refusal.NO_ENTRIES: (

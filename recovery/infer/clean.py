@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 
 from recovery.infer.holdings import Holdings, Ints, Mask, heads, numbered, starts
-from recovery.infer.refusal import CODES, Refusal
 from recovery.model.groups import rank, run_counts
 
 ENTRIES_A_SEGMENT: Final = 2
@@ -27,14 +26,14 @@ class Decision:
     """What came of one hypothesis for each ledger.
 
     Attributes:
-        refusal: of each ledger, 0 where accepted, else a code of `refusal.CODES`.
+        accepted: of each ledger.
         extra: of each accepted ledger, copies that lie past the end of their bookie's stay.
         segment_ledger, first, low: of each segment of the accepted ledgers, in order; the takeovers that begin it truly
             happened somewhere in [low, first].
         members: E rows a segment, in order of position; -1 where a position never received anything.
     """
 
-    refusal: Ints
+    accepted: Mask
     extra: Ints
     segment_ledger: Ints
     first: Ints
@@ -56,16 +55,6 @@ class _Rows:
     striped: Mask
 
 
-class _Refusals:
-    """The first reason of each ledger."""
-
-    def __init__(self, ledgers: int) -> None:
-        self.code = np.zeros(ledgers, np.int64)
-
-    def add(self, ledgers: Ints | Mask, reason: Refusal) -> None:
-        self.code[ledgers] = np.where(self.code[ledgers] == 0, CODES[reason], self.code[ledgers])
-
-
 def decide(held: Holdings, ensemble: Ints, write: Ints) -> Decision:
     """Try one (E, W) for each ledger.
 
@@ -77,27 +66,23 @@ def decide(held: Holdings, ensemble: Ints, write: Ints) -> Decision:
     Returns:
         The decision; its `members` are rows of `held`.
     """
-    refused = _Refusals(held.ledgers)
-    refused.add(held.end < 0, Refusal.NO_ENTRIES)
-    refused.add((write < 1) | (write > ensemble), Refusal.UNSUPPORTED_SHAPE)
+    fails = (held.end < 0) | (write < 1) | (write > ensemble)
     ensemble, write = np.maximum(ensemble, 1), np.clip(write, 1, np.maximum(ensemble, 1))
     of = held.row_ledger
     rows = _Rows(ensemble[of], write[of], (write < ensemble)[of])
     position = np.zeros(len(of), np.int64)
     if rows.striped.any():
         position, unclear = _positions(held, rows)
-        refused.add(of[unclear], Refusal.POSITION_UNCLEAR)
-        refused.add(of[_outside_pattern(held, rows, position)], Refusal.UNEXPLAINED_COPIES)
+        fails[of[unclear | _outside_pattern(held, rows, position)]] = True
     due = np.where(
         rows.striped,
         rank(held.hi + 1, position, rows.ensemble, rows.write) - rank(held.lo, position, rows.ensemble, rows.write),
         held.hi - held.lo + 1,
     )
-    refused.add(of[due > held.count], Refusal.HOLE)
-    refused.add(of[due < held.count], Refusal.UNEXPLAINED_COPIES)
+    fails[of[due != held.count]] = True
     if not rows.striped.all():
-        position = _chains(held, rows, position, refused)
-    return _tile(held, ensemble, write, rows, position, refused)
+        position = _chains(held, rows, position, fails)
+    return _tile(held, ensemble, write, rows, position, fails)
 
 
 def _positions(held: Holdings, rows: _Rows) -> tuple[Ints, Mask]:
@@ -139,7 +124,7 @@ def _outside_pattern(held: Holdings, rows: _Rows, position: Ints) -> Mask:
     return outside
 
 
-def _chains(held: Holdings, rows: _Rows, position: Ints, refused: _Refusals) -> Ints:
+def _chains(held: Holdings, rows: _Rows, position: Ints, fails: Mask) -> Ints:
     """Number the rows of ledgers with W = E by the chain of stays that they belong to.
 
     All copies are alike there: which bookie a newcomer replaced cannot be seen, and does not matter. The j-th start
@@ -156,8 +141,7 @@ def _chains(held: Holdings, rows: _Rows, position: Ints, refused: _Refusals) -> 
     late = np.flatnonzero(nth >= size)
     before = by_end[place[late] - size[late]]
     follows = (lo[before] < lo[late]) & (hi[before] + 1 >= lo[late])
-    refused.add(of[late[lo[before] >= lo[late]]], Refusal.UNEXPLAINED_COPIES)
-    refused.add(of[late[~follows]], Refusal.HOLE)
+    fails[of[late[~follows]]] = True
     root = np.arange(len(plain))
     root[late[follows]] = before[follows]
     for _ in range(_DOUBLINGS):
@@ -170,7 +154,7 @@ def _chains(held: Holdings, rows: _Rows, position: Ints, refused: _Refusals) -> 
     return numbers
 
 
-def _tile(held: Holdings, ensemble: Ints, write: Ints, rows: _Rows, position: Ints, refused: _Refusals) -> Decision:
+def _tile(held: Holdings, ensemble: Ints, write: Ints, rows: _Rows, position: Ints, fails: Mask) -> Decision:
     """Lay each position's stays end to end, and cut segments where one takes over."""
     order = np.lexsort((held.lo, position, held.row_ledger))
     of, at, lo, hi = held.row_ledger[order], position[order], held.lo[order], held.hi[order]
@@ -187,14 +171,10 @@ def _tile(held: Holdings, ensemble: Ints, write: Ints, rows: _Rows, position: In
     grows = np.ones(len(of), np.bool_)
     over[1:] = np.where(head[1:], 0, high[:-1] - low[1:])
     grows[1:] = head[1:] | ((lo[:-1] < lo[1:]) & (hi[:-1] < hi[1:]))
-    refused.add(of[~grows], Refusal.UNEXPLAINED_COPIES)
-    refused.add(of[(head & (low != 0)) | (over < 0)], Refusal.HOLE)
+    fails[of[~grows | (head & (low != 0)) | (over < 0) | (tail & (high != whole))]] = True
     positions = np.bincount(of[head], minlength=held.ledgers)
     occupied = np.where(write < ensemble, np.minimum(ensemble, held.end + write), ensemble)
-    refused.add(positions < occupied, Refusal.TOO_FEW_POSITIONS)
-    refused.add(positions > occupied, Refusal.UNEXPLAINED_COPIES)
-    refused.add(of[tail & (high != whole)], Refusal.RAGGED_TAIL)
-    accepted = refused.code == 0
+    accepted = ~fails & (positions == occupied)
     extra = np.bincount(of, weights=np.maximum(over, 0), minlength=held.ledgers).astype(np.int64)
     takeover = np.flatnonzero(~head & accepted[of])
     starts_run = striped & ((lo - (at - quorum + 1)) % size == 0)
@@ -223,7 +203,7 @@ def _tile(held: Holdings, ensemble: Ints, write: Ints, rows: _Rows, position: In
     begin[base[of[takeover]] + number] = first
     np.maximum.at(begin_low, base[of[takeover]] + number, earliest)
     begin_low[1:] = np.where(of_segment[1:] == of_segment[:-1], np.maximum(begin_low[1:], begin[:-1] + 1), 0)
-    return Decision(refused.code, extra, of_segment, begin, begin_low, cell[transposed])
+    return Decision(accepted, extra, of_segment, begin, begin_low, cell[transposed])
 
 
 def _stab(of: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:

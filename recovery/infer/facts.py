@@ -8,9 +8,9 @@
 Rows of one (ledger, bookie) are united. Impossible groups mark their ledger and are not used.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,17 @@ _COLUMNS: Final = [
     "explicit_lac", "lac_record", "headers",
 ]  # fmt: skip
 _ENTRY_HEADER: Final = 32
+_WIDTHS: Final = np.array([DIGEST_SIZES[digest] for digest in DIGESTS])
 _LAC_RECORD: Final = 16
+
+
+class Headers(NamedTuple):
+    """Entry headers; `payload`: bytes of the entry's own payload, -1 where its digest type is not known."""
+
+    ledger: Ints
+    entry: Ints
+    length: Ints
+    payload: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +54,10 @@ class Facts:
 
     Attributes:
         bucket, scope, ledger: the key.
-        bookies: names, sorted; a bookie is a number of this list.
+        bookies: names, sorted; a bookie is a number of this list; unscanned: those that no inventory is of.
         held: entries by (ledger, bookie), of strong rows.
-        row_bookie: of each row of `held`.
+        row_bookie: of each row of `held`; row_copied: a header of it has a LAC that is not below its entry;
+            row_lac: the largest of its headers, NO_LAC without one.
         idle_ledger, idle_bookie: strong rows without entries, sorted by both.
         holder_ledger, holder_bookie: who serves entries, be their groups possible or not; of a ledger that nobody
             serves, all who have any row. Sorted by both.
@@ -55,6 +66,7 @@ class Facts:
         indexed: an index or a wire answer has it.
         leftover: entries in logs or old journals of a bookie without a strong row of it.
         unlisted: entries in logs or old journals of a bookie that has a strong row of it.
+        weak_end: the highest entry in logs or old journals; -1 without one.
         limbo, incomplete: of any row.
         reincarnated: rows of one bookie from two incarnations.
         keys: how many distinct master keys; key: one of them, number of `key_values`, or -1.
@@ -64,14 +76,18 @@ class Facts:
         lengths_differ: two headers of one entry disagree.
         lac_record: row of `lac_records` that is of the ledger, or -1.
         digest: number of `DIGESTS`, or -1; verified: every header's bytes agreed; digests_differ.
+        headers: of strong rows, sorted by ledger and entry.
     """
 
     bucket: npt.NDArray[np.int16]
     scope: Ints
     ledger: Ints
     bookies: pa.Array
+    unscanned: Ints
     held: Holdings
     row_bookie: Ints
+    row_copied: Mask
+    row_lac: Ints
     idle_ledger: Ints
     idle_bookie: Ints
     holder_ledger: Ints
@@ -81,6 +97,7 @@ class Facts:
     indexed: Mask
     leftover: Mask
     unlisted: Mask
+    weak_end: Ints
     limbo: Mask
     incomplete: Mask
     reincarnated: Mask
@@ -98,6 +115,7 @@ class Facts:
     digest: Ints
     verified: Mask
     digests_differ: Mask
+    headers: Headers
 
     @property
     def count(self) -> int:
@@ -143,8 +161,9 @@ def _codes(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
     return _ints(coded.indices, -1), coded.dictionary
 
 
-def _bookie_codes(columns: list[pa.ChunkedArray]) -> tuple[list[Ints], pa.Array]:
-    names = pc.unique(pa.chunked_array([c for column in columns for c in column.chunks], pa.string()))
+def _bookie_codes(columns: list[pa.ChunkedArray], others: Sequence[str]) -> tuple[list[Ints], pa.Array]:
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    names = pc.unique(pa.chunked_array([*chunks, pa.array(others, pa.string())], pa.string()))
     names = names.take(pc.sort_indices(names))
     return [_ints(pc.index_in(column, value_set=names), -1) for column in columns], names
 
@@ -156,7 +175,12 @@ def _flat(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
 
 
 def read(
-    copies: pa.Table, bookies: pa.Table, *, max_groups: int = MAX_GROUPS, same_keys: Mapping[bytes, bytes] | None = None
+    copies: pa.Table,
+    bookies: pa.Table,
+    *,
+    max_groups: int = MAX_GROUPS,
+    same_keys: Mapping[bytes, bytes] | None = None,
+    unscanned: Sequence[str] = (),
 ) -> Facts:
     """Gather the facts of every ledger of a table of copies.
 
@@ -165,9 +189,10 @@ def read(
         bookies: BOOKIES.
         max_groups: more groups or runs of one ledger make it fragmented.
         same_keys: keys (SHA-256, as in COPIES) that stand for another one.
+        unscanned: bookies that no inventory is of.
     """
     copies = copies.select(_COLUMNS)
-    (of_bookie, listed), names = _bookie_codes([copies["bookie"], bookies["bookie"]])
+    (of_bookie, listed), names = _bookie_codes([copies["bookie"], bookies["bookie"]], unscanned)
     clean_stop = np.zeros(len(names), np.bool_)
     clean_stop[listed] = ~_mask(pc.fill_null(bookies["dirty"], True))  # noqa: FBT003 - Arrow's signature
     bucket, scope, ledger = (_ints(copies[name]) for name in ("bucket", "scope", "ledger"))
@@ -227,6 +252,10 @@ def read(
     key = np.where(_ints(pc.index_in(copies["key_kind"], value_set=pa.array(["set"])), -1) == 0, key, -1)
     explicit = _fold(np.maximum, _ints(copies["explicit_lac"], NO_LAC), of, count, NO_LAC)
     headers = _headers(copies, of, strong, held.end, count)
+    row_copied = _any(unit[headers.pop("copied_record")], len(unit_of))[row_unit]
+    weak_end = np.full(count, -1)
+    past = np.flatnonzero(weak & possible)
+    np.maximum.at(weak_end, of[record[past]], last[past] + size[past] - 1)
     broken |= headers.pop("beyond")
     lac = np.maximum(explicit, headers.pop("header_lac"))
     digest = headers.pop("digest")
@@ -236,8 +265,11 @@ def read(
         scope=scope[head],
         ledger=ledger[head],
         bookies=names,
+        unscanned=np.flatnonzero(~np.isin(np.arange(len(names)), np.append(of_bookie, listed))),
         held=held,
         row_bookie=unit_bookie[row_unit],
+        row_copied=row_copied,
+        row_lac=_fold(np.maximum, headers.pop("lacs"), unit[headers.pop("records")], len(unit_of), NO_LAC)[row_unit],
         idle_ledger=unit_of[idle],
         idle_bookie=unit_bookie[idle],
         holder_ledger=unit_of[holder],
@@ -247,6 +279,7 @@ def read(
         indexed=_any(of[in_index], count),
         leftover=leftover,
         unlisted=unlisted,
+        weak_end=weak_end,
         limbo=_any(of[_mask(copies["limbo"])], count),
         incomplete=_any(of[~_mask(copies["complete"])], count),
         reincarnated=_any(of[moved], count),
@@ -271,7 +304,11 @@ def _distinct(code: Ints, owner: Ints, owners: int) -> Ints:
 
 
 def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) -> dict[str, Any]:
-    """Fold the entry headers of each ledger's strong rows into fields of `Facts`, and `header_lac`, `beyond`."""
+    """Fold the entry headers of each ledger's strong rows into fields of `Facts`.
+
+    And `header_lac`, `beyond`; `records`, `lacs`: the row of the table and the LAC of each header; `copied_record`:
+    rows with a header of a copy.
+    """
     record, items = _flat(copies["headers"])
     if not strong.all():
         kept = np.flatnonzero(strong[record])
@@ -288,6 +325,8 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
     kinds = _distinct(named, owner, count)
     digest = np.where(kinds == 1, _fold(np.maximum, named, owner, count, -1), -1)
     every = ~_any(owner[named < 0], count)
+    payload = np.where(named < 0, -1, size - _ENTRY_HEADER - np.append(_WIDTHS, 0)[named])[order]
+    all_headers = Headers(mine, one, total, payload)
     # Only where nothing verified: the types differ in the bytes that they take.
     wanted = kinds == 0
     order = order[wanted[mine]]
@@ -295,6 +334,10 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
     return {
         "header_lac": _fold(np.maximum, lac, owner, count, NO_LAC),
         "copied": _any(owner[lac >= entry], count),
+        "copied_record": record[(lac >= entry) & (entry <= end[owner])],
+        "records": record,
+        "lacs": lac,
+        "headers": all_headers,
         "last_length": _fold(np.maximum, length[at_end], owner[at_end], count, -1),
         "length": _fold(np.maximum, length, owner, count, -1),
         "lengths_differ": _any(mine[differ], count),

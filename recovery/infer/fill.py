@@ -16,11 +16,11 @@ _PAIRS: Final = 1 << 24
 def fill(known: Facts, segments: Segments) -> tuple[Segments, Mask]:
     """Name a bookie for each position that nothing shows one for.
 
-    First those that know the ledger and hold nothing of it, then others in an order of the ledger's own; never one that
-    is in the ensemble already.
+    First those that know the ledger and hold nothing of it, then those that nobody looked at, then others in an order
+    of the ledger's own; never one that is in the ensemble already.
 
     Returns:
-        The segments, and which members were named here. Where bookies do not suffice, members stay -1.
+        The segments, and which members were named here.
     """
     members = segments.members.copy()
     blank = members < 0
@@ -53,9 +53,12 @@ def _completed(known: Facts, ledger: Ints, members: Ints) -> Ints:
     idle = np.where(there, np.append(known.idle_bookie, -1)[np.where(there, first[:, None] + nth, -1)], -1)
     # Of E others in a row, at least as many are not members yet as there are blanks left.
     start = buckets(known.scope[ledger], known.ledger[ledger]).astype(np.int64)
-    others = (start[:, None] + np.arange(min(bookies, size))) % max(bookies, 1)
+    others = (start[:, None] + np.arange(min(bookies, size + len(known.unscanned[:size])))) % max(bookies, 1)
     others = np.where(_among(others, idle), -1, others)
-    candidates = np.concatenate([idle, others, np.full((len(ledger), 1), -1)], axis=1)
+    unseen = np.repeat(known.unscanned[:size][None, :], len(ledger), axis=0)
+    unseen = np.where(_among(unseen, idle), -1, unseen)
+    others = np.where(_among(others, unseen), -1, others)
+    candidates = np.concatenate([idle, unseen, others, np.full((len(ledger), 1), -1)], axis=1)
     candidates = np.where(_among(candidates, members), -1, candidates)
     # Usable ones to the front, in their order; the n-th blank takes the n-th, or the -1 behind them.
     candidates = np.take_along_axis(candidates, np.argsort(candidates < 0, axis=1, kind="stable"), axis=1)

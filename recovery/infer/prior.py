@@ -46,6 +46,8 @@ class Source(StrEnum):
     SNAPSHOT = "snapshot"
     DEFAULT_QUORUM = "default-quorum"
     BOOKKEEPER_DEFAULT = "bookkeeper-default"
+    COPIES = "copies"
+    """A shape that nothing but the form of a ledger's own copies speaks for."""
     WRITE_QUORUM = "write-quorum"
     """BookKeeper's own rule for a record that does not hold A: A = W."""
 
@@ -173,6 +175,13 @@ class Prior:
             return BOOKKEEPER_DEFAULT[2], Source.BOOKKEEPER_DEFAULT
         return write, Source.WRITE_QUORUM
 
+    def fewest_acked(self, ensemble: int, write: int) -> int:
+        """Return the same of a shape that is not sure: the smallest A that anybody stands for; else 1."""
+        if (ensemble, write) in self.least_acks:
+            return self.least_acks[ensemble, write]
+        known = [*self.least_acks.values(), *([self.default[2]] if self.default else [])]
+        return min(write, *known) if known else 1
+
     def surely_acked(self, ensemble: int, write: int) -> int:
         """Return how many copies an acknowledged entry has at least, as far as anybody stands for it; else 1."""
         if (ensemble, write) in self.least_acks:
@@ -276,7 +285,7 @@ def _full_copies(held: Holdings, candidates: Mask) -> Ints:
     changed = np.flatnonzero(possible & ~whole)
     stays = held.pick(changed)[0].stays()[0]
     decision = decide(stays, first[changed], first[changed])
-    exact = (decision.refusal == 0) & (decision.extra == 0) & ~decision.hasty(stays.end)
+    exact = decision.accepted & (decision.extra == 0) & ~decision.hasty(stays.end)
     found = np.where(whole, first, 0)
     found[changed[exact]] = first[changed[exact]]
     return found

@@ -6,7 +6,7 @@ reason. See `docs/design/0002-common-path.md`.
 """
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -19,9 +19,11 @@ from recovery.infer.blind import Blind
 from recovery.infer.facts import DIGESTS, MAX_GROUPS, Facts
 from recovery.infer.fill import fill
 from recovery.infer.holdings import Ints, Mask
-from recovery.infer.prior import Prior, Source
+from recovery.infer.prior import Hypothesis, Prior, Source
 from recovery.infer.refusal import CODES, NEEDS_MORE, Refusal
-from recovery.infer.trial import Explained, explain
+from recovery.infer.replicas import fit
+from recovery.infer.search import Doubt, Tail, search
+from recovery.infer.trial import CLEAN, RE_REPLICATED, SOLVED, UNDECIDED, Explained, Segments, explain
 from recovery.model.metadata import Digest
 
 _HMAC: Final = DIGESTS.index(Digest.HMAC)
@@ -35,11 +37,13 @@ class Options:
         passwords: candidates; never shown.
         unscanned_bookies: members of the cluster that no inventory is of: their names, or how many.
         max_groups: more groups of one ledger leave it undecided.
+        tail: where ledgers are closed whose last entries may not have been acknowledged.
     """
 
     passwords: tuple[bytes, ...] = field(default=(b"",), repr=False)
     unscanned_bookies: int | tuple[str, ...] = 0
     max_groups: int = MAX_GROUPS
+    tail: Tail = Tail.INCLUSIVE
 
     @property
     def unscanned(self) -> int:
@@ -63,17 +67,17 @@ def reconstruct(copies: pa.Table, bookies: pa.Table, damage: pa.Table, prior: Pr
     keys = {hashlib.sha256(master_key(password)).digest(): password for password in options.passwords}
     # A data-integrity copy stores the password itself where its key belongs (bookie-storage §4.4).
     raw = {hashlib.sha256(password).digest(): key for key, password in keys.items()}
-    known = facts.read(copies, bookies, max_groups=options.max_groups, same_keys=raw)
+    names = () if isinstance(options.unscanned_bookies, int) else options.unscanned_bookies
+    known = facts.read(copies, bookies, max_groups=options.max_groups, same_keys=raw, unscanned=names)
     blind = Blind.of(known, bookies, damage, options.unscanned)
     refusal = _refused_by_facts(known, blind)
-    explained = explain(known.held, known.row_bookie, len(known.bookies), prior.hypotheses, refusal == 0)
-    refusal = np.maximum(refusal, explained.refusal)
+    explained = explain(known, prior.hypotheses, refusal == 0)
+    _refuse(refusal, (explained.path == UNDECIDED) & known.leftover, Refusal.DELETED_SOMEWHERE)
+    doubt = _Doubts(blind, _may_be_lost(bookies, options), options.tail)
+    explained = _fitted(known, explained, prior, refusal)
+    explained = _searched(known, explained, prior, doubt, refusal)
+    _refuse_leftovers(known, explained, refusal)
     segments, assumed = fill(known, explained.segments)
-    _refuse(
-        refusal,
-        segments.ledger[np.repeat(np.arange(len(segments.size)), segments.size)[segments.members < 0]],
-        Refusal.TOO_FEW_BOOKIES,
-    )
     ack, source = _ack_quorums(explained, prior)
     enough = _enough_to_hide(explained, prior)
     _refuse(refusal, (blind.holders > 0) & (blind.holders >= enough), Refusal.DAMAGE)
@@ -85,11 +89,12 @@ def reconstruct(copies: pa.Table, bookies: pa.Table, damage: pa.Table, prior: Pr
         explained,
         rows.Proposals(
             refusal=refusal,
+            state=np.zeros(known.count, np.int64),
             segments=segments,
             assumed=assumed,
             ack=ack,
             ack_source=source,
-            certain_end=blind.bookies < enough,
+            certain_end=(blind.bookies < enough) & _shown_whole(known, explained),
             opened=opened,
             verified=known.verified | _verified_by_lac(known, keys, opened & (refusal == 0)),
         ),
@@ -104,32 +109,122 @@ def _refuse(refusal: Ints, ledgers: Ints | Mask, reason: Refusal) -> None:
 def _refused_by_facts(known: Facts, blind: Blind) -> Ints:
     """Refuse what no ensemble could make good."""
     held = known.held
-    low = np.full(known.count, facts.MAX_ENTRY)
-    np.minimum.at(low, held.row_ledger, held.lo)
     empty = held.end < 0
     refusal = np.zeros(known.count, np.int64)
     for mask, reason in (
         ((known.scope == 0) & (known.ledger < 0), Refusal.ID_OUT_OF_RANGE),
         (known.fragmented, Refusal.FRAGMENTED),
         (known.broken, Refusal.CONTRADICTION),
-        ((empty | ~known.indexed) & (~empty | known.leftover), Refusal.LOGS_OR_JOURNALS_ONLY),
+        (empty & known.leftover, Refusal.LOGS_OR_JOURNALS_ONLY),
         (known.reincarnated, Refusal.TWO_INCARNATIONS),
         (known.keys > 1, Refusal.TWO_KEYS),
         (known.limbo, Refusal.LIMBO),
         (blind.named, Refusal.DAMAGE),
         (empty, Refusal.NO_ENTRIES),
         (known.keys == 0, Refusal.NO_KEY),
-        (known.leftover, Refusal.DELETED_SOMEWHERE),
-        (known.unlisted, Refusal.LOG_ONLY_COPIES),
         (known.lengths_differ, Refusal.LENGTHS_DIFFER),
         (known.digests_differ, Refusal.DIGESTS_DIFFER),
-        (known.copied, Refusal.RE_REPLICATED),
         (known.lac > held.end, Refusal.LAC_BEYOND_END),
-        (low > 0, Refusal.NOT_FROM_ZERO),
         (known.last_length < 0, Refusal.NO_LAST_HEADER),
     ):
         _refuse(refusal, mask, reason)
     return refusal
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubts:
+    """What may be hidden or lost, and how ledgers are closed."""
+
+    blind: Blind
+    lost: bool
+    tail: Tail
+
+    def of(self, ledger: int) -> Doubt:
+        return Doubt(int(self.blind.bookies[ledger]), self.lost, self.tail)
+
+
+def _may_be_lost(bookies: pa.Table, options: Options) -> bool:
+    """Say whether some bookie may have had copies of any ledger that nothing shows."""
+    whole = pc.and_(bookies["complete"], pc.greater(bookies["ledgers"], 0))
+    return options.unscanned > 0 or not pc.all(whole).as_py()
+
+
+def _fitted(known: Facts, explained: Explained, prior: Prior, refusal: Ints) -> Explained:
+    """Explain re-replicated ledgers of one ensemble."""
+    path = np.where((explained.path == CLEAN) & known.copied, RE_REPLICATED, explained.path)
+    todo = np.flatnonzero((path == UNDECIDED) & (refusal == 0) & known.copied)
+    found = fit(known, todo, prior.hypotheses, explained.observed)
+    fits = found.shape >= 0
+    return replace(
+        explained,
+        path=np.where(fits, RE_REPLICATED, path),
+        shape=np.where(fits, found.shape, explained.shape),
+        extra=np.where(fits, found.extra, explained.extra),
+        segments=Segments.joined([explained.segments, found.segments]),
+        other_ledger=np.append(explained.other_ledger, found.others[:, 0]),
+        other_shape=np.append(explained.other_shape, found.others[:, 1]),
+    )
+
+
+def _searched(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts, refusal: Ints) -> Explained:
+    """Search, one by one, the history of each ledger that nothing explains and nothing refuses."""
+    todo = np.flatnonzero((explained.path == UNDECIDED) & (refusal == 0)).tolist()
+    if not todo:
+        return explained
+    shapes = list(explained.shapes)
+    numbers = {(s.ensemble, s.write): at for at, s in enumerate(shapes) if at >= explained.observed}
+
+    def numbered(shape: tuple[int, int]) -> int:
+        if shape not in numbers:
+            numbers[shape] = len(shapes)
+            shapes.append(Hypothesis(*shape, 0.0, Source.COPIES))
+        return numbers[shape]
+
+    columns = {
+        name: getattr(explained, name).copy()
+        for name in ("path", "shape", "end", "length", "least", "missing", "extra")
+    }
+    parts, others = [explained.segments], []
+    for ledger in todo:
+        found = search(known, ledger, prior, doubts.of(ledger))
+        if found.refusal is not None:
+            refusal[ledger] = CODES[found.refusal]
+        solution = found.solution
+        if solution is None:
+            continue
+        values = (
+            SOLVED, numbered((solution.ensemble, solution.write)), found.end, found.length, found.least,
+            solution.missing, solution.extra,
+        )  # fmt: skip
+        for column, value in zip(columns.values(), values, strict=True):
+            column[ledger] = value
+        first = int(np.searchsorted(known.held.row_ledger, ledger))
+        count = len(solution.first)
+        members = np.append(known.row_bookie[first:], -1)[solution.members].ravel()
+        parts.append(
+            Segments(np.full(count, ledger), solution.first, solution.low, np.full(count, solution.ensemble), members)
+        )
+        others += [(ledger, numbered(shape)) for shape in found.others]
+    other = np.array(others, np.int64).reshape(-1, 2)
+    return replace(
+        explained,
+        shapes=shapes,
+        segments=Segments.joined(parts),
+        other_ledger=np.append(explained.other_ledger, other[:, 0]),
+        other_shape=np.append(explained.other_shape, other[:, 1]),
+        **columns,
+    )
+
+
+def _refuse_leftovers(known: Facts, explained: Explained, refusal: Ints) -> None:
+    """Refuse what bookies hold in logs alone, unless all that is needed is there without it.
+
+    A bookie that was replaced keeps its entries in logs; so does one that deleted the ledger, but then it is missed.
+    """
+    seen = (explained.shape >= 0) & (explained.shape < explained.observed)
+    whole = (explained.path != UNDECIDED) & (explained.missing == 0)
+    _refuse(refusal, known.leftover & ~(whole & (seen | known.copied)), Refusal.DELETED_SOMEWHERE)
+    _refuse(refusal, known.unlisted & ~(whole & (known.weak_end <= explained.end)), Refusal.LOG_ONLY_COPIES)
 
 
 def _ack_quorums(explained: Explained, prior: Prior) -> tuple[Ints, Ints]:
@@ -153,6 +248,13 @@ def _opened(known: Facts, keys: dict[bytes, bytes]) -> Mask:
     match = pc.is_in(known.key_values, value_set=pa.array(list(keys), pa.binary())).to_numpy(zero_copy_only=False)
     found: Mask = np.append(match, False)[known.key] & (known.keys == 1)
     return found
+
+
+def _shown_whole(known: Facts, explained: Explained) -> Mask:
+    """Say where every member is seen and lacks nothing, or a LAC meets the end: nobody lost what was above it."""
+    seen = (explained.path == CLEAN) & (explained.shape >= 0) & (explained.shape < explained.observed)
+    shown: Mask = seen | (known.explicit == explained.end)
+    return shown
 
 
 def _verified_by_lac(known: Facts, keys: dict[bytes, bytes], wanted: Mask) -> Mask:

@@ -5,41 +5,24 @@ from typing import Final
 
 
 class Refusal(StrEnum):
-    """Why the common path leaves a ledger alone; stored in plans and in records, so a value is never renamed.
+    """Why a ledger is held; stored in plans and in records, so a value is never renamed.
 
-    Nothing that is refused is lost: it is held, with all bookies that have it. The order is that of depth: of several
-    hypotheses that fail, the one that came furthest says why.
+    Nothing that is refused is lost: it is held, with all bookies that have it.
     """
 
-    UNSUPPORTED_SHAPE = "unsupported_shape"
-    """Nothing in this cluster, a snapshot or the options supports an ensemble of this form."""
-    TOO_FEW_POSITIONS = "too_few_positions"
-    """Fewer bookies hold entries than positions must have received some."""
-    TOO_MANY_CHANGES = "too_many_changes"
-    """A supported shape explains it only with an ensemble change every other entry: likelier it has another one."""
-    TOO_FEW_BOOKIES = "too_few_bookies"
-    """The ensemble needs more distinct bookies than are known."""
-    POSITION_UNCLEAR = "position_unclear"
-    """A bookie holds so little that its position in the ensemble cannot be told."""
-    UNEXPLAINED_COPIES = "unexplained_copies"
-    """A bookie holds entries that no single position explains."""
-    HOLE = "hole"
-    """Copies are missing between others, or before them."""
     RAGGED_TAIL = "ragged_tail"
-    """The last entries have fewer copies than the write quorum: which of them were acknowledged is open."""
+    """Entries near the end are on no bookie, others behind them are: whether those were acknowledged is open."""
 
     SOURCE_INCOMPLETE = "source_incomplete"
     """Copies are missing, and a bookie that may have them was not scanned, or not completely."""
     NOT_FROM_ZERO = "not_from_zero"
-    """No bookie holds entry 0."""
+    """No bookie holds entry 0, and nothing shows that it was ever acknowledged: the ledger may be empty."""
     NO_LAST_HEADER = "no_last_header"
     """The header of the last entry was not read, so the length is not known."""
     LENGTHS_DIFFER = "lengths_differ"
     """Copies of one entry disagree in the length up to it: two histories under one id."""
     DIGESTS_DIFFER = "digests_differ"
     """Entries of two digest types: two histories under one id."""
-    RE_REPLICATED = "re-replicated"
-    """An entry that is not newer than its own last add confirmed: a copy made later, by re-replication."""
     LAC_BEYOND_END = "lac_beyond_end"
     """An entry above all that is held was acknowledged: entries are lost."""
     DAMAGE = "damage"
@@ -50,6 +33,8 @@ class Refusal(StrEnum):
     """No bookie knows the master key: nothing shows that these are copies of one ledger."""
     TWO_KEYS = "two_keys"
     """Two master keys: two histories under one id."""
+    TWO_HISTORIES = "two_histories"
+    """A bookie holds entries that no history of one ledger leaves there: maybe of another one under the same id."""
     TWO_INCARNATIONS = "two_incarnations"
     """One bookie id stands for two sets of disks that both have this ledger."""
     LOG_ONLY_COPIES = "log_only_copies"
@@ -57,11 +42,11 @@ class Refusal(StrEnum):
     DELETED_SOMEWHERE = "deleted_somewhere"
     """A bookie has the ledger in its logs or old journals, and not in its index: possibly deleted there."""
     LOGS_OR_JOURNALS_ONLY = "logs_or_journals_only"
-    """No index has the ledger, only logs or journals: possibly deleted."""
+    """No index or journal has an entry, only logs or old journals: possibly deleted."""
     NO_ENTRIES = "no_entries"
     """Bookies know the ledger, and none holds an entry of it."""
     FRAGMENTED = "fragmented"
-    """More sequence groups than a task can take."""
+    """Its entries are in so many pieces that no history was found in the time that one ledger may take."""
     CONTRADICTION = "contradiction"
     """The inventory contradicts itself: impossible groups, or a header of an entry above all that are listed."""
     ID_OUT_OF_RANGE = "id_out_of_range"
@@ -76,15 +61,7 @@ class Refusal(StrEnum):
 
 REFUSALS: Final = tuple(Refusal)
 CODES: Final = {refusal: at + 1 for at, refusal in enumerate(REFUSALS)}
-"""Small numbers for columns, in the order of depth; 0: not refused."""
+"""Small numbers for columns, 0: not refused."""
 
-NEEDS_MORE: Final = frozenset(
-    {
-        Refusal.UNSUPPORTED_SHAPE,
-        Refusal.TOO_FEW_POSITIONS,
-        Refusal.HOLE,
-        Refusal.RAGGED_TAIL,
-        Refusal.NOT_FROM_ZERO,
-    }
-)
+NEEDS_MORE: Final = frozenset({Refusal.RAGGED_TAIL, Refusal.NOT_FROM_ZERO})
 """Reasons that another bookie's entries could take away."""

@@ -12,10 +12,12 @@ from recovery.infer.facts import DIGESTS, NO_LAC, Facts
 from recovery.infer.holdings import Ints, Mask
 from recovery.infer.prior import Source
 from recovery.infer.refusal import REFUSALS
-from recovery.infer.trial import Explained, Segments
+from recovery.infer.trial import CLEAN, PATHS, UNDECIDED, Explained, Segments
 from recovery.model import tables
 from recovery.model.metadata import State
 
+STATES: Final = (State.CLOSED, State.OPEN)
+CLOSED, OPEN = range(len(STATES))
 _GRADES: Final = ("unknown", "assumed", "inferred", "verified", "observed")
 _UNKNOWN, _ASSUMED, _INFERRED, _VERIFIED, _OBSERVED = range(len(_GRADES))
 _FORMAT: Final = 3
@@ -28,6 +30,7 @@ class Proposals:
 
     Attributes:
         refusal: code of the reason why it is held, or 0.
+        state: its place in `STATES`.
         segments: of ledgers that are restored, maybe of others.
         assumed: which members nothing shows.
         ack: A.
@@ -38,6 +41,7 @@ class Proposals:
     """
 
     refusal: Ints
+    state: Ints
     segments: Segments
     assumed: Mask
     ack: Ints
@@ -53,23 +57,23 @@ def rows(known: Facts, explained: Explained, proposals: Proposals) -> pa.Table:
     held, nothing, zero = ~restored, np.ones(known.count, np.bool_), np.zeros(known.count, np.int64)
     size = np.array([*(shape.ensemble for shape in explained.shapes), 0])[explained.shape]
     write = np.array([*(shape.write for shape in explained.shapes), 0])[explained.shape]
-    end = known.held.end
+    closed = restored & (proposals.state == CLOSED)
     digest_known = known.digest >= 0
     with_password = proposals.opened & digest_known
     columns = {
         "bucket": pa.array(known.bucket),
         "scope": pa.array(known.scope),
         "ledger": pa.array(known.ledger),
-        "class": _text(["undecided", "clean"], restored.astype(np.int64)),
+        "class": _text(PATHS, np.where(restored, explained.path, UNDECIDED)),
         "outcome": _text(["held", "restored"], restored.astype(np.int64)),
         "reason": _text(["", *REFUSALS], proposals.refusal, restored),
         "format": pa.array(np.where(with_password, _FORMAT, _FORMAT_WITHOUT_PASSWORD), pa.int8(), mask=held),
-        "state": _text([State.CLOSED], zero, held),
+        "state": _text(STATES, proposals.state, held),
         "ensemble_size": pa.array(size, pa.int32(), mask=held),
         "write_quorum": pa.array(write, pa.int32(), mask=held),
         "ack_quorum": pa.array(proposals.ack, pa.int32(), mask=held),
-        "last_entry": pa.array(end, mask=held),
-        "length": pa.array(known.length, mask=held),
+        "last_entry": pa.array(explained.end, mask=~closed),
+        "length": pa.array(explained.length, mask=~closed),
         "digest": _text(DIGESTS, np.maximum(known.digest, 0), held | ~digest_known),
         "ctime": pa.array(zero, mask=nothing),
         "key": known.key_values.take(pa.array(known.key, mask=known.keys != 1)),
@@ -77,8 +81,8 @@ def rows(known: Facts, explained: Explained, proposals: Proposals) -> pa.Table:
         "custom": pa.nulls(known.count, tables.CUSTOM),
         "grades": _grades(known, explained, proposals, restored),
         "lac_low": pa.array(known.lac, mask=known.lac == NO_LAC),
-        "acked_high": pa.array(end, mask=held | ~proposals.certain_end),
-        "missing": pa.array(zero),
+        "acked_high": pa.array(explained.end, mask=held | ~proposals.certain_end),
+        "missing": pa.array(np.where(restored, explained.missing, 0)),
         "extra": pa.array(np.where(restored, explained.extra, 0)),
         "holders": _holders(known),
         "alternatives": _alternatives(known, explained, restored),
@@ -95,15 +99,18 @@ def _grades(known: Facts, explained: Explained, proposals: Proposals, restored: 
     shape = np.array([*(_shape_grade(explained, n) for n in range(len(explained.shapes))), _UNKNOWN])[explained.shape]
     quorum = np.array([*(_quorum_grade(source) for source in Source), _UNKNOWN])[proposals.ack_source]
     # The last add confirmed is a lower bound, what all bookies hold an upper one: where they meet, the end is seen.
-    end = np.where((known.explicit == known.held.end) & proposals.certain_end, _OBSERVED, _INFERRED)
+    end = np.where((known.explicit == explained.end) & proposals.certain_end, _OBSERVED, _INFERRED)
+    shape = np.where(explained.path == CLEAN, shape, np.minimum(shape, _INFERRED))
     by_field = {
         "ensemble_size": shape,
         "write_quorum": shape,
         "ack_quorum": quorum,
         "state": np.full(known.count, _INFERRED),
         "last_entry": end,
-        "length": end,
-        "segments": shape,
+        # A recovery that found nothing in the last ensemble wrote a length of 0, and nothing shows it.
+        "length": np.full(known.count, _INFERRED),
+        # Who was replaced and came back can fit as well as the member that nobody scanned.
+        "segments": np.minimum(shape, _INFERRED),
         "digest": np.where(known.digest < 0, _UNKNOWN, np.where(proposals.verified, _VERIFIED, _INFERRED)),
         "password": np.where(proposals.opened, _VERIFIED, _UNKNOWN),
     }
@@ -153,29 +160,36 @@ def _holders(known: Facts) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, names, type=tables.RECONSTRUCTION.field("holders").type)
 
 
+_FIELDS: Final = ("ensemble_size/write_quorum", "length", "last_entry")
 _READS_AS: Final = (
     "the same entries; checks and repairs would count other copies",
     "the same entries; the length up to the last one, which a writer out of order did not send last",
+    "fewer entries: those above it may never have been acknowledged, or are there twice for whoever wrote them again",
 )
+_SHAPE, _LENGTH, _END = range(len(_FIELDS))
 
 
 def _alternatives(known: Facts, explained: Explained, restored: Mask) -> pa.Array:
-    """Return the other shapes that explain a ledger as well, and the other length that a reader could be given."""
+    """Return other shapes that explain a ledger, the other length, and the other ends that a reader could be given."""
     kept = restored[explained.other_ledger]
     ledger, shape = explained.other_ledger[kept], explained.other_shape[kept]
-    longer = np.flatnonzero(restored & (known.last_length != known.length))
+    at_end = explained.end == known.held.end
+    longer = np.flatnonzero(restored & at_end & (known.last_length != known.length))
+    shorter = np.flatnonzero(restored & (explained.least < explained.end))
     texts = pa.array([f"{shape.ensemble}/{shape.write}" for shape in explained.shapes], pa.string())
     weights = np.array([*(shape.weight for shape in explained.shapes), 0.0])
-    lengths = pc.cast(pa.array(known.last_length[longer]), pa.string())
-    which = np.append(np.zeros(len(ledger), np.int64), np.ones(len(longer), np.int64))
-    ledgers = np.append(ledger, longer)
+    least, most = (pc.cast(pa.array(ends[shorter]), pa.string()) for ends in (explained.least, explained.end - 1))
+    ends = pc.if_else(pc.equal(least, most), least, pc.binary_join_element_wise(least, most, ".."))
+    values = [texts.take(pa.array(shape)), pc.cast(pa.array(known.last_length[longer]), pa.string()), ends]
+    which = np.repeat([_SHAPE, _LENGTH, _END], [len(part) for part in values])
+    ledgers = np.concatenate([ledger, longer, shorter])
     kind = tables.RECONSTRUCTION.field("alternatives").type
     item = pa.StructArray.from_arrays(
         [
-            _text(["ensemble_size/write_quorum", "length"], which),
-            pa.concat_arrays([texts.take(pa.array(shape)), lengths]),
+            _text(_FIELDS, which),
+            pa.concat_arrays(values),
             _text(_READS_AS, which),
-            pa.array(np.append(weights[shape], np.zeros(len(longer)))),
+            pa.array(np.append(weights[shape], np.zeros(len(longer) + len(shorter)))),
         ],
         fields=list(kind.value_type),
     ).take(pa.array(np.argsort(ledgers, kind="stable")))

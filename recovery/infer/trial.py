@@ -7,11 +7,14 @@ from typing import Final
 import numpy as np
 
 from recovery.infer.clean import decide
+from recovery.infer.facts import Facts
 from recovery.infer.holdings import Holdings, Ints, Mask, numbered
 from recovery.infer.prior import LARGEST, Hypothesis, Source, observed_shapes
-from recovery.infer.refusal import CODES, Refusal
 
 NO_SHAPE: Final = -1
+UNDECIDED, CLEAN, RE_REPLICATED, SOLVED = range(4)
+PATHS: Final = ("undecided", "clean", "re-replicated", "solved")
+"""What explained a ledger, as stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,18 @@ class Segments:
     size: Ints
     members: Ints
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Segments]") -> "Segments":
+        """Return the segments of several parts, each sorted and of other ledgers."""
+        whole = cls(*(_joined([getattr(part, name) for part in parts]) for name in cls.__slots__))
+        order = np.argsort(whole.ledger, kind="stable")
+        if np.array_equal(order, np.arange(len(order))):
+            return whole
+        begin = np.cumsum(whole.size) - whole.size
+        size = whole.size[order]
+        cell = np.repeat(begin[order], size) + numbered(np.repeat(np.arange(len(order)), size))
+        return cls(whole.ledger[order], whole.first[order], whole.low[order], size, whole.members[cell])
+
     def where(self, kept: Mask) -> "Segments":
         """Return some segments."""
         members = self.members[np.repeat(kept, self.size)]
@@ -44,7 +59,10 @@ class Explained:
     Attributes:
         shapes: all that were tried; the first `observed` ones are what ledgers show by themselves.
         shape: number of each ledger's, or NO_SHAPE.
-        refusal: why none fits, by code; 0 where one does or the ledger was not tried.
+        path: what explained it, a place in `PATHS`.
+        end, length: the last entry, and up to it; what is held, unless the search found another.
+        least: the last entry that is known to be one: the end lies in [least, end].
+        missing: copies that the segments promise and nobody has.
         extra: copies that the segments do not need.
         segments: of all explained ledgers.
         other_ledger, other_shape: shapes that explain a ledger as well, in no order.
@@ -53,50 +71,52 @@ class Explained:
     shapes: Sequence[Hypothesis]
     observed: int
     shape: Ints
-    refusal: Ints
+    path: Ints
+    end: Ints
+    length: Ints
+    least: Ints
+    missing: Ints
     extra: Ints
     segments: Segments
     other_ledger: Ints
     other_shape: Ints
 
 
-def explain(held: Holdings, row_bookie: Ints, bookies: int, hypotheses: Sequence[Hypothesis], tried: Mask) -> Explained:
+def explain(known: Facts, hypotheses: Sequence[Hypothesis], tried: Mask) -> Explained:
     """Find for each ledger the shape that explains it with the fewest extra copies, then segments, then by the prior.
 
     A ledger that shows its shape is tried with nothing else.
 
     Args:
-        held: what bookies hold.
-        row_bookie: the bookie of each row.
-        bookies: how many are known.
+        known: what bookies hold.
         hypotheses: in the order of the prior.
         tried: which ledgers to try.
     """
+    held, bookies = known.held, len(known.bookies)
     ensemble, write = observed_shapes(held)
     seen = np.flatnonzero(tried & (ensemble > 0))
     pairs, which = np.unique(ensemble[seen] * LARGEST + write[seen], return_inverse=True)
     shapes = [Hypothesis(pair // LARGEST, pair % LARGEST, 1.0, Source.CLUSTER) for pair in pairs.tolist()]
-    trials = _Trials(held, row_bookie)
+    trials = _Trials(held, known.row_bookie)
     fits = ensemble[seen] <= bookies
-    trials.refuse(seen[~fits], CODES[Refusal.TOO_FEW_BOOKIES])
     trials.attempt(seen[fits], ensemble[seen][fits], write[seen][fits], which[fits], seen=True)
     silent = tried & (ensemble == 0)
     forms = _Forms.of(held)
-    trials.refuse(silent, forms.refusal[silent])
     for number, hypothesis in enumerate(hypotheses, len(shapes)):
         some = np.flatnonzero(silent & forms.allow(hypothesis))
         if hypothesis.ensemble > bookies:
-            trials.refuse(some, CODES[Refusal.TOO_FEW_BOOKIES])
             continue
         each = np.ones(len(some), np.int64)
         trials.attempt(some, each * hypothesis.ensemble, each * hypothesis.write, each * number)
-    unexplained = tried & (trials.shape == NO_SHAPE)
-    refusal = np.where(forms.whole, CODES[Refusal.UNSUPPORTED_SHAPE], trials.depth)
     return Explained(
         [*shapes, *hypotheses],
         len(shapes),
         trials.shape,
-        np.where(unexplained, refusal, 0),
+        np.where(trials.shape == NO_SHAPE, UNDECIDED, CLEAN),
+        held.end,
+        known.length,
+        np.minimum(np.maximum(known.lac, -1), held.end),
+        np.zeros(held.ledgers, np.int64),
         trials.extra,
         trials.segments(),
         *trials.others(),
@@ -113,8 +133,6 @@ class _Forms:
         zeros: bookies that hold entry 0.
         largest: entries of the longest run.
         few_runs: so few gaps that bookies may have come and gone.
-        whole: every bookie holds everything, and it is more than the striping of any write quorum would give it.
-        refusal: the reason if no shape may fit.
     """
 
     end: Ints
@@ -122,8 +140,6 @@ class _Forms:
     zeros: Ints
     largest: Ints
     few_runs: Mask
-    whole: Mask
-    refusal: Ints
 
     @classmethod
     def of(cls, held: Holdings) -> "_Forms":
@@ -131,12 +147,8 @@ class _Forms:
         holders = np.bincount(of, minlength=count)
         largest = np.zeros(count, np.int64)
         np.maximum.at(largest, of[held.group_row], held.size)
-        gaps = np.bincount(of[held.hi - held.lo + 1 != held.count], minlength=count)
         zeros = np.bincount(of[held.lo == 0], minlength=count)
-        full = np.bincount(of[(held.lo == 0) & (held.hi == held.end[of])], minlength=count)
-        whole = (gaps == 0) & (full == holders) & (held.end >= holders)
-        refusal = np.where(gaps > 0, CODES[Refusal.HOLE], CODES[Refusal.TOO_FEW_POSITIONS])
-        return cls(held.end, holders, zeros, largest, held.few_runs(), whole, refusal)
+        return cls(held.end, holders, zeros, largest, held.few_runs())
 
     def allow(self, hypothesis: Hypothesis) -> Mask:
         """Say which ledgers may have a shape at all."""
@@ -156,12 +168,7 @@ class _Trials:
         self._accepted: list[tuple[Ints, Ints]] = []
         self._parts: list[tuple[Segments, Ints]] = []
         self.shape = np.full(held.ledgers, NO_SHAPE)
-        self.depth = np.zeros(held.ledgers, np.int64)
         self.extra = np.zeros(held.ledgers, np.int64)
-
-    def refuse(self, ledgers: Ints | Mask, code: Ints | int) -> None:
-        """Remember the reason that came furthest."""
-        self.depth[ledgers] = np.maximum(self.depth[ledgers], code)
 
     def attempt(self, some: Ints, ensemble: Ints, write: Ints, shape: Ints, *, seen: bool = False) -> None:
         """Try one shape, with its number, on each of some ledgers, which ascend; `seen`: they show it themselves."""
@@ -173,12 +180,7 @@ class _Trials:
             rows = rows[stay_of]
         decision = decide(held, ensemble, write)
         extra, length = decision.extra, np.bincount(decision.segment_ledger, minlength=len(some))
-        accepted = decision.refusal == 0
-        self.refuse(some[~accepted], decision.refusal[~accepted])
-        if not seen:
-            hasty = accepted & decision.hasty(held.end)
-            self.refuse(some[hasty], CODES[Refusal.TOO_MANY_CHANGES])
-            accepted &= ~hasty
+        accepted = decision.accepted if seen else decision.accepted & ~decision.hasty(held.end)
         self._accepted.append((some[accepted], shape[accepted]))
         known, known_length = self.extra[some], self._length[some]
         better = (extra < known) | ((extra == known) & (length < known_length))
@@ -194,14 +196,7 @@ class _Trials:
     def segments(self) -> Segments:
         """Return the segments of the best explanations."""
         chosen = [part.where(shape == self.shape[part.ledger]) for part, shape in self._parts]
-        joined = Segments(*(_joined([getattr(part, name) for part in chosen]) for name in Segments.__slots__))
-        order = np.argsort(joined.ledger, kind="stable")
-        if np.array_equal(order, np.arange(len(order))):
-            return joined
-        begin = np.append(0, np.cumsum(joined.size))
-        size = joined.size[order]
-        cell = np.repeat(begin[order], size) + numbered(np.repeat(np.arange(len(order)), size))
-        return Segments(joined.ledger[order], joined.first[order], joined.low[order], size, joined.members[cell])
+        return Segments.joined(chosen)
 
     def others(self) -> tuple[Ints, Ints]:
         """Return ledgers and shapes of the explanations that are not the best."""

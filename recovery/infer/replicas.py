@@ -1,0 +1,140 @@
+"""Re-replicated ledgers of one ensemble, column-wise: each position has a bookie that holds all of its share, or more.
+
+A copy that re-replication made holds, with W < E, nearly everything: its row is no position's pattern, but it contains
+one. So for every row and position it is counted how much of the position's share the row holds; a position is filled by
+a row that holds all of it, and whether rows can fill all positions is an assignment. Rows that are left over are
+bookies that were replaced and came back, or copies that were begun in vain.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from recovery.infer.facts import Facts
+from recovery.infer.holdings import Holdings, Ints, starts
+from recovery.infer.prior import LARGEST, Hypothesis
+from recovery.infer.trial import Segments
+from recovery.model.groups import KeyedGroups, rank, run_counts, to_runs
+
+_PERIODIC: Final = 3
+_COPIED: Final = 0.1
+"""What a copy is preferred by to the bookie that it was made for."""
+_EXACT: Final = 0.01
+"""What a row that holds nothing else is preferred by."""
+
+
+class Fitting:
+    """What one ensemble of re-replicated copies explains.
+
+    Attributes:
+        shape: of each ledger tried, the number of the hypothesis that leaves the fewest copies over, or -1.
+        extra: copies that its ensemble does not need.
+        segments: of the explained ledgers.
+        other_ledger, other_shape: what else explains one.
+    """
+
+    def __init__(self, ledgers: int) -> None:
+        self.shape = np.full(ledgers, -1)
+        self.extra = np.zeros(ledgers, np.int64)
+        self.members: dict[int, Ints] = {}
+        self._fits: list[tuple[int, int]] = []
+
+    def add(self, ledger: int, number: int, extra: int, members: Ints) -> None:
+        """Take an explanation; the one with the fewest copies left over is kept, the earliest of equals."""
+        self._fits.append((ledger, number))
+        if self.shape[ledger] < 0 or extra < self.extra[ledger]:
+            self.shape[ledger], self.extra[ledger], self.members[ledger] = number, extra, members
+
+    @property
+    def segments(self) -> Segments:
+        """One segment a ledger."""
+        ledgers = sorted(self.members)
+        zero = np.zeros(len(ledgers), np.int64)
+        size = np.array([len(self.members[ledger]) for ledger in ledgers], np.int64)
+        parts = [self.members[ledger] for ledger in ledgers]
+        return Segments(np.array(ledgers, np.int64), zero, zero, size, np.concatenate([zero[:0], *parts]))
+
+    @property
+    def others(self) -> Ints:
+        """Ledgers and shapes of what else explains them."""
+        beside = [fit for fit in self._fits if self.shape[fit[0]] != fit[1]]
+        return np.array(beside, np.int64).reshape(-1, 2)
+
+
+def fit(known: Facts, some: Ints, hypotheses: Sequence[Hypothesis], first_number: int) -> Fitting:
+    """Try one ensemble of each shape on some ledgers.
+
+    Args:
+        known: the batch.
+        some: ledgers, ascending.
+        hypotheses: in the order of the prior.
+        first_number: the number of the first hypothesis.
+    """
+    found = Fitting(known.count)
+    held, rows = known.held.pick(some)
+    if not len(some):
+        return found
+    shown = _shown(known, some)
+    for number, hypothesis in enumerate(hypotheses, first_number):
+        pair = hypothesis.ensemble * LARGEST + hypothesis.write
+        tried = np.flatnonzero((shown == 0) | (shown == pair))
+        part, of_part = held.pick(tried)
+        if not len(of_part) or hypothesis.ensemble > len(known.bookies):
+            continue
+        matches, due = _matches(part, hypothesis.ensemble, hypothesis.write)
+        full = (matches == due[part.row_ledger]) & (due[part.row_ledger] > 0)
+        copied = known.row_copied[rows[of_part]]
+        worth = full * (1 + _COPIED * copied[:, None] + _EXACT * (part.count[:, None] == matches))
+        begin = starts(part.row_ledger)
+        behind = np.append(begin[1:], len(part.row_ledger))
+        wanted = (due > 0).sum(axis=1)
+        # Without a row for each position there is nothing to assign.
+        possible = np.add.reduceat(full, begin, axis=0) > 0
+        able = np.flatnonzero(possible.sum(axis=1) == wanted[part.row_ledger[begin]])
+        total = np.add.reduceat(part.count, begin)
+        for low, high, copies in zip(begin[able].tolist(), behind[able].tolist(), total[able].tolist(), strict=True):
+            ledger = int(part.row_ledger[low])
+            row, position = linear_sum_assignment(worth[low:high], maximize=True)
+            filled = full[low + row, position]
+            # Each row that is left over is a copy, or was replaced by one.
+            if filled.sum() != wanted[ledger] or high - low - filled.sum() > copied[low:high].sum():
+                continue
+            members = np.full(hypothesis.ensemble, -1)
+            members[position[filled]] = known.row_bookie[rows[of_part[low + row[filled]]]]
+            extra = copies - int(due[ledger].sum())
+            found.add(int(some[tried[ledger]]), number, extra, members)
+    return found
+
+
+def _shown(known: Facts, some: Ints) -> Ints:
+    """Return the shape that the rows of each ledger show that are no copies, as one number; 0 where they do not."""
+    held = known.held
+    runs = run_counts(held.first, held.last, held.period)
+    periodic = (runs >= _PERIODIC) & (held.size < held.period) & (held.period < LARGEST)
+    periodic &= ~known.row_copied[held.group_row]
+    shape = held.period[periodic] * LARGEST + held.size[periodic]
+    of = held.row_ledger[held.group_row[periodic]]
+    least, most = np.full(held.ledgers, 1 << 62), np.full(held.ledgers, -1)
+    np.minimum.at(least, of, shape)
+    np.maximum.at(most, of, shape)
+    return np.where(least == most, most, 0)[some]
+
+
+def _matches(held: Holdings, ensemble: int, write: int) -> tuple[Ints, Ints]:
+    """Return how much of each position's share each row holds, and how much there is: (rows, E), (ledgers, E)."""
+    position, size, quorum = np.arange(ensemble), np.array(ensemble), np.array(write)
+    groups = KeyedGroups(held.group_row, held.first, held.last, held.size, held.period)
+    odd = (groups.period % ensemble != 0) & (write < ensemble)
+    laid = to_runs(KeyedGroups(*(column[odd] for column in groups)))
+    row = np.append(groups.key[~odd], laid.key)
+    first = np.append(groups.first[~odd], laid.first)[:, None]
+    count = np.append(groups.size[~odd], laid.size)[:, None]
+    times = np.append(
+        run_counts(*(column[~odd] for column in (groups.first, groups.last, groups.period))), laid.size**0
+    )
+    each = rank(first + count, position, size, quorum) - rank(first, position, size, quorum)
+    matches = np.zeros((len(held.row_ledger), ensemble), np.int64)
+    np.add.at(matches, row, each * times[:, None])
+    return matches, rank(held.end[:, None] + 1, position, size, quorum)

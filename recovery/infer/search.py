@@ -1,0 +1,266 @@
+"""Ledgers that no column-wise path explains, one by one: which shape, which end, which history."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from recovery.infer.facts import Facts
+from recovery.infer.holdings import Ints, Mask
+from recovery.infer.prior import LARGEST, Prior
+from recovery.infer.refusal import Refusal
+from recovery.infer.solve import (
+    LOST_MEMBER,
+    NOBODY,
+    STRANGE,
+    STRANGE_IF_LOST,
+    STRANGE_STRIPES,
+    Candidate,
+    Copies,
+    Solution,
+    cuts_of,
+    laid_on,
+    solve,
+)
+from recovery.model.groups import run_counts
+
+MAX_RUNS: Final = 2_000_000
+"""Runs of one ledger that are laid out one by one."""
+TAIL: Final = 1 << 16
+"""Entries that a writer may have had under way: a hole further from the end is a loss."""
+_SHARE: Final = 0.3
+"""Share of a ledger's entries that must be striped alike to speak for a shape."""
+_ODD: Final = 0.25
+"""Copies that are missing or too many, as a share, with which an unsupported shape is no explanation."""
+_PERIODIC: Final = 3
+_SIMILAR: Final = 3.0
+"""Shapes that cost so much more than the cheapest one are listed beside it."""
+_LISTED: Final = 4
+_WEIGHT: Final = 0.3
+"""What a shape costs that e^-1 of the ledgers have."""
+
+
+class Tail(StrEnum):
+    """Where a ledger is closed whose last entries may not have been acknowledged; a word of the command line."""
+
+    INCLUSIVE = "inclusive"
+    """At the last entry that a reader could have seen."""
+    ACKNOWLEDGED = "acknowledged"
+    """At the last entry that can have been acknowledged, as far as somebody stands for A."""
+    OPEN = "open"
+    """Left open where that loses nothing, so that BookKeeper's own recovery closes it; else as INCLUSIVE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What may be hidden of one ledger.
+
+    Attributes:
+        blind: bookies that may hide entries.
+        lost: some bookie may have lost all that it had.
+        policy: how it is closed.
+    """
+
+    blind: int
+    lost: bool
+    policy: Tail
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of one ledger.
+
+    Attributes:
+        refusal: why it is held after all; None where it is not.
+        solution: the cheapest history; its members are rows of the ledger. None where there is none.
+        end: the last entry.
+        length: up to it; -1 where nothing shows it.
+        others: other shapes that explain it nearly as well.
+        least: the last entry that a reader can have been told of: the end lies in [least, end].
+    """
+
+    refusal: Refusal | None
+    solution: Solution | None
+    end: int
+    length: int
+    others: tuple[tuple[int, int], ...] = ()
+    least: int = -1
+
+
+def search(known: Facts, ledger: int, prior: Prior, doubt: Doubt) -> Found:
+    """Find the cheapest history of one ledger.
+
+    Args:
+        known: the batch that it is of.
+        ledger: its number there; it has entries.
+        prior: what may be assumed.
+        doubt: what may be hidden of it.
+    """
+    held = known.held
+    low, high = np.searchsorted(held.row_ledger, [ledger, ledger + 1])
+    rows = slice(int(low), int(high))
+    copies = Copies.of(held, rows, known.row_bookie, known.row_copied)
+    end = int(held.end[ledger])
+    if copies.runs > MAX_RUNS:
+        return Found(Refusal.FRAGMENTED, None, end, -1)
+    candidates = _candidates(copies, prior, len(known.bookies), STRANGE_IF_LOST if doubt.lost else STRANGE)
+    laid = copies.laid_out()
+    solutions = _solved(laid, end, candidates, 0.0 if doubt.lost else LOST_MEMBER)
+    if not solutions:
+        return Found(Refusal.FRAGMENTED, None, end, -1)
+    told = max(int(known.lac[ledger]), -1)
+    cut = _end(laid, solutions[0], end, told, prior, doubt)
+    if cut is None:
+        return Found(Refusal.RAGGED_TAIL, None, end, -1)
+    if cut < 0:
+        return Found(Refusal.NOT_FROM_ZERO, None, end, -1)
+    if cut < end:
+        end, laid = cut, laid.until(cut)
+        solutions = _solved(laid, end, candidates, 0.0 if doubt.lost else LOST_MEMBER)
+        if not solutions:
+            return Found(Refusal.FRAGMENTED, None, end, -1)
+    length = length_at(known, ledger, end)
+    chosen = solutions[0]
+    others = [s for s in solutions[1:] if s.cost <= chosen.cost + _SIMILAR][:_LISTED]
+    refusal = None
+    if _second_history(laid, known.row_lac[rows], chosen) or _forced(laid, chosen, prior):
+        refusal = Refusal.TWO_HISTORIES
+    elif length < 0:
+        refusal = Refusal.NO_LAST_HEADER
+    elif chosen.missing and doubt.blind >= prior.fewest_acked(chosen.ensemble, chosen.write):
+        refusal = Refusal.SOURCE_INCOMPLETE
+    shapes = tuple((s.ensemble, s.write) for s in others)
+    return Found(refusal, chosen, end, length, shapes, min(told, end))
+
+
+def _solved(laid: Copies, end: int, candidates: Sequence[Candidate], lost_member: float) -> list[Solution]:
+    """Solve by each shape, the likelier first, and return what came of it by cost."""
+    found: list[Solution] = []
+    limit = math.inf
+    cuts = cuts_of(laid, end)
+    for candidate in candidates:
+        if candidate.penalty > limit:
+            break
+        solution = solve(laid, cuts, candidate, lost_member=lost_member, limit=limit)
+        if solution is not None:
+            found.append(solution)
+            limit = min(limit, solution.cost + _SIMILAR)
+    return sorted(found, key=lambda solution: solution.cost)
+
+
+def _candidates(copies: Copies, prior: Prior, bookies: int, strange: float) -> list[Candidate]:
+    """Return the shapes that a ledger may have, the likelier first."""
+    penalties: dict[tuple[int, int], float] = {}
+
+    def may_be(shape: tuple[int, int], penalty: float) -> None:
+        if 1 <= shape[1] <= shape[0] <= bookies:
+            penalties[shape] = min(penalty, penalties.get(shape, math.inf))
+
+    for hypothesis in prior.hypotheses:
+        weight = min(1.0, -_WEIGHT * math.log(hypothesis.weight)) if hypothesis.weight > 0 else 1.0
+        may_be((hypothesis.ensemble, hypothesis.write), weight)
+    groups = copies.groups
+    runs = run_counts(groups.first, groups.last, groups.period)
+    striped = (runs > 1) & (groups.size < groups.period) & (groups.period < LARGEST)
+    shape = groups.period * LARGEST + groups.size
+    total = int((runs * groups.size).sum())
+    pairs, which = np.unique(shape[striped], return_inverse=True)
+    entries = np.bincount(which, weights=(runs * groups.size)[striped], minlength=len(pairs))
+    longest = np.zeros(len(pairs), np.int64)
+    np.maximum.at(longest, which, runs[striped])
+    for pair, runs_long, share in sorted(
+        zip(pairs.tolist(), longest.tolist(), (entries / total).tolist(), strict=True), key=lambda item: -item[2]
+    )[:3]:
+        clear = runs_long >= _PERIODIC and share >= _SHARE
+        may_be((pair // LARGEST, pair % LARGEST), 0.0 if clear else STRANGE_STRIPES)
+    usual, most = _holders(copies)
+    for odd in ((usual, usual), (most, most), (1, 1), (len(copies.bookie), usual)):
+        may_be(odd, strange)
+    return [Candidate(*shape, penalty) for shape, penalty in sorted(penalties.items(), key=lambda item: item[1])]
+
+
+def _holders(copies: Copies) -> tuple[int, int]:
+    """Return how many bookies have most entries, and how many have one at most, as far as groups show it."""
+    _, first, last, size, _ = copies.groups
+    behind = last + size
+    places = np.concatenate([first, behind])
+    change = np.concatenate([np.ones(len(first), np.int64), -np.ones(len(first), np.int64)])
+    order = np.lexsort((change, places))
+    counts = np.cumsum(change[order])
+    width = np.diff(places[order], append=places[order][-1:])
+    common = np.bincount(np.maximum(counts, 0), weights=width)
+    common[0] = 0
+    return int(common.argmax()), int(counts.max())
+
+
+def _end(laid: Copies, solution: Solution, end: int, told: int, prior: Prior, doubt: Doubt) -> int | None:
+    """Return the last entry that stays; None where that cannot be said.
+
+    An entry that nobody holds ends the ledger if it cannot have been acknowledged: its write set was seen.
+    """
+    least = prior.fewest_acked(solution.ensemble, solution.write)
+    low = max(told + 1, end + 1 - TAIL)
+    if low > end:
+        return end
+    holds = laid_on(laid, low, end + 1)
+    entries = np.arange(low, end + 1)
+    copies, unseen = _counted(holds, solution, entries)
+    may_be_acked = copies + unseen + doubt.blind >= least
+    holes = np.flatnonzero(holds.sum(axis=0) == 0)
+    if len(holes):
+        if may_be_acked[holes[0]]:
+            return None
+        end = low + int(holes[0]) - 1
+    if doubt.policy is Tail.ACKNOWLEDGED:
+        never = np.flatnonzero(~may_be_acked[: end + 1 - low])
+        end = low + int(never[0]) - 1 if len(never) else end
+    return end
+
+
+def _counted(holds: Mask, solution: Solution, entries: Ints) -> tuple[Ints, Ints]:
+    """Return how many bookies hold each entry, and how many of its write set nothing shows."""
+    segment = np.searchsorted(solution.first, entries, "right") - 1
+    unseen = np.zeros(len(entries), np.int64)
+    for i in range(solution.write):
+        unseen += solution.members[segment, (entries + i) % solution.ensemble] == NOBODY
+    return holds.sum(axis=0), unseen
+
+
+def _second_history(laid: Copies, lacs: Ints, solution: Solution) -> bool:
+    """Whether some bookie holds entries that no history of one ledger leaves there.
+
+    One that was replaced before anything of its segment was answered is in no segment, and holds what was under way
+    then: nothing from before the segment, with no LAC inside it. What re-replication leaves behind shows its copies.
+    """
+    if laid.copied.any():
+        return False
+    for row in set(range(len(laid.bookie))) - set(solution.members.ravel().tolist()):
+        begin = laid.groups.first[laid.groups.key == row]
+        replaced = (solution.first > 0) & (solution.low <= begin.min(initial=0)) & (lacs[row] < solution.first)
+        if not replaced.any():
+            return True
+    return False
+
+
+def _forced(laid: Copies, solution: Solution, prior: Prior) -> bool:
+    """Whether a shape that nothing supports leaves much unexplained."""
+    odd = solution.missing + solution.extra > _ODD * int(laid.groups.size.sum())
+    known = {(shape.ensemble, shape.write) for shape in prior.hypotheses}
+    return odd and solution.write == solution.ensemble and (solution.ensemble, solution.write) not in known
+
+
+def length_at(known: Facts, ledger: int, end: int) -> int:
+    """Return the length up to an entry as headers of it, or of the one behind it, show it; else -1."""
+    low, high = np.searchsorted(known.headers.ledger, [ledger, ledger + 1])
+    entry, length = known.headers.entry[low:high], known.headers.length[low:high]
+    payload = known.headers.payload[low:high]
+    at = entry == end
+    behind = (entry == end + 1) & (payload >= 0)
+    if not at.any() and not behind.any():
+        return -1
+    found = length[at].tolist() + (length[behind] - payload[behind]).tolist()
+    # A writer out of order may have sent a greater length earlier.
+    return int(max([*length[entry <= end].tolist(), *found]))

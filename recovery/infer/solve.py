@@ -1,0 +1,522 @@
+"""One ledger whose history the column-wise paths do not prove: the cheapest ensembles that leave nothing unreadable.
+
+For an ensemble size E and a write quorum W, segments may begin where some bookie begins or stops to hold entries. The
+cheapest bookies of one segment are an assignment of bookies to positions, the cheapest cuts a dynamic programme:
+
+    a segment                              1.5
+    a copy that a member lacks             1, at most 3 a member and segment
+    a copy that no position explains       0.9, at most 6 a bookie and segment; 0.05 and 0.5 for one that was copied to
+
+A change therefore explains a bookie that stops where another begins, not a single entry that strayed or was lost; and a
+bookie that lost much of its share stays a member. What the cheapest history leaves unreadable gets segments of its own.
+The time that one ledger may take is bounded. The theory is in `docs/design/0005-whole-method.md`.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+
+from recovery.infer.clean import ENTRIES_A_SEGMENT
+from recovery.infer.holdings import Holdings, Ints, Mask, heads
+from recovery.model.groups import KeyedGroups, KeyedRuns, group_runs, rank, run_counts, to_runs
+
+Floats = npt.NDArray[np.float64]
+
+NOBODY: Final = -1
+SEGMENT: Final = 1.5
+ABSENCE: Final = 1.0
+ABSENCES: Final = 3.0
+EXTRA: Final = 0.9
+EXTRAS: Final = 6.0
+COPIED_EXTRA: Final = 0.05
+COPIED_EXTRAS: Final = 0.5
+STRANGE: Final = 2.5
+"""What a shape costs that nothing but the number of copies speaks for."""
+STRANGE_IF_LOST: Final = 4.5
+"""The same where a bookie may have lost its copies: that is likelier than a shape of its own."""
+STRANGE_STRIPES: Final = 2.0
+"""The same where the copies are striped like that."""
+HASTE: Final = 4.5
+"""What it costs to take striping for a change with every entry."""
+LOST_MEMBER: Final = 6.0
+"""What a position without any bookie costs where no bookie can have lost it."""
+
+_CUTS: Final = 160
+"""Places where segments may begin: half as many squared are the intervals that are weighed."""
+_WEIGHED: Final = 1 << 20
+"""Cuts times bookies times positions that are weighed: some seconds."""
+_ASSIGNMENTS: Final = 10_000
+"""Assignments that one ledger and shape may take: half a second."""
+_PATCHES: Final = 400
+"""Segments that are added so that nothing is unreadable."""
+_LOOKED_THROUGH: Final = 5_000_000
+"""Entries that are looked through one by one for what is unreadable."""
+_BLOCK: Final = 4096
+"""Entries that are looked through at a time."""
+_CELLS: Final = 1 << 24
+"""Entries times bookies that are laid out at a time."""
+_TINY: Final = 1e-3
+"""Less than any difference in cost: a position that a bookie fits better in the whole ledger goes first."""
+
+
+class Copies(NamedTuple):
+    """One ledger: who holds what.
+
+    Attributes:
+        bookie: number of each row's bookie.
+        copied: rows that re-replication made, at least in part.
+        groups: their keys are row numbers; ascending and disjoint in a row.
+    """
+
+    bookie: Ints
+    copied: Mask
+    groups: KeyedGroups
+
+    @classmethod
+    def of(cls, held: Holdings, rows: slice, row_bookie: Ints, row_copied: Mask) -> "Copies":
+        """Return one ledger's rows of a batch."""
+        low, high = np.searchsorted(held.group_row, [rows.start, rows.stop])
+        groups = KeyedGroups(
+            held.group_row[low:high] - rows.start,
+            *(column[low:high] for column in (held.first, held.last, held.size, held.period)),
+        )
+        return cls(row_bookie[rows], row_copied[rows], groups)
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are."""
+        return int(run_counts(self.groups.first, self.groups.last, self.groups.period).sum())
+
+    def laid_out(self) -> "Copies":
+        """Return the same with every run as a group of its own."""
+        runs = to_runs(self.groups)
+        none = np.zeros(len(runs.key), np.int64)
+        return self._replace(groups=KeyedGroups(runs.key, runs.first, runs.first, runs.size, none))
+
+    def until(self, end: int) -> "Copies":
+        """Return what there is up to an entry; rows that have nothing stay. Groups must be runs."""
+        keep = self.groups.first <= end
+        key, first, last, size, period = (column[keep] for column in self.groups)
+        size = np.minimum(size, end + 1 - first)
+        return self._replace(groups=KeyedGroups(key, first, last, size, period))
+
+
+class Candidate(NamedTuple):
+    """A shape that a ledger may have; `penalty` says how much speaks against it."""
+
+    ensemble: int
+    write: int
+    penalty: float
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A history of ensembles that leaves nothing unreadable.
+
+    Attributes:
+        ensemble, write: its shape.
+        cost: see the table of this module; the shape's penalty included.
+        first, low: of each segment; the takeovers that begin it truly happened in [low, first].
+        members: rows of `Copies`, or NOBODY: (segments, E).
+        missing: copies that it promises and nobody has.
+        extra: copies that it does not need.
+        thin: positions that no bookie shows in some segment that has entries for them.
+    """
+
+    ensemble: int
+    write: int
+    cost: float
+    first: Ints
+    low: Ints
+    members: Ints
+    missing: int
+    extra: int
+    thin: int
+
+
+def solve(
+    copies: Copies, cuts: Ints, candidate: Candidate, *, lost_member: float, limit: float = np.inf
+) -> Solution | None:
+    """Find the cheapest history of one shape.
+
+    Args:
+        copies: what bookies hold, every run a group of its own (`Copies.laid_out`), none above the end.
+        cuts: where segments may begin, as `cuts_of` gives them.
+        candidate: the shape.
+        lost_member: what a position without any bookie costs.
+        limit: what is of no use if it costs more.
+
+    Returns:
+        The history; None where it costs more, or would take more time than one ledger may take.
+    """
+    ensemble, write = candidate.ensemble, candidate.write
+    end = int(cuts[-1]) - 1
+    if len(cuts) * len(copies.bookie) * (ensemble if write < ensemble else 1) > _WEIGHED:
+        return None
+    weighed = _Weighed.of(copies, cuts, ensemble, write)
+    found = weighed.cheapest(limit - candidate.penalty)
+    if found is None:
+        return None
+    cost, first, members = found
+    patched = _readable(copies, end, ensemble, write, first, members)
+    if patched is None:
+        return None
+    first, members, patches = patched
+    members = _aligned(_with_newest(copies, first, members, end, write), write)
+    first, low, members = _joined(first, members, ensemble, write, end)
+    in_place = _in_place(copies, first, members, end, ensemble, write)
+    promised = write * (end + 1)
+    total = int(copies.groups.size.sum())
+    # A member that shows nothing of its share is as good as nobody, and says less.
+    due = _due(first, end, ensemble, write)
+    members = np.where((in_place == 0) & (due > 0), NOBODY, members)
+    hasty = write == ensemble and len(first) > 1 and end + 1 < ENTRIES_A_SEGMENT * len(first)
+    thin = int(((members == NOBODY) & (due > 0)).any(axis=0).sum())
+    return Solution(
+        ensemble,
+        write,
+        cost + SEGMENT * patches + candidate.penalty + lost_member * thin + HASTE * hasty,
+        first,
+        low,
+        members,
+        promised - int(in_place.sum()),
+        total - int(in_place.sum()),
+        thin,
+    )
+
+
+def cuts_of(copies: Copies, end: int) -> Ints:
+    """Return where a segment may begin, and the place behind the last entry; ascending, from 0."""
+    key, _, _, size, _ = copies.groups
+    groups = group_runs(KeyedRuns(key, copies.groups.first, size))
+    # Inside a group of equal distances nobody comes or goes; two runs are at equal distances by chance.
+    few = run_counts(groups.first, groups.last, groups.period) == 2
+    begin = np.concatenate([groups.first, groups.last[few]])
+    behind = np.concatenate([groups.last + groups.size, (groups.first + groups.size)[few]])
+    head = heads(groups.key)
+    tail = np.append(head[1:], True)[: len(head)]
+    gap = np.where(head, end + 1, groups.first - np.append(0, behind[: len(head)][:-1])[: len(head)])
+    after = np.where(tail, end + 1, np.append(gap[1:], 0)[: len(gap)])
+    places = np.concatenate([begin, behind])
+    weight = np.concatenate([gap, gap[few], after, gap[few]])
+    inside = (places > 0) & (places <= end)
+    places, weight = places[inside], weight[inside]
+    order = np.argsort(-weight, kind="stable")[:_CUTS]
+    return np.unique(np.concatenate([np.array([0, end + 1]), places[order]]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """Counts of copies below each cut, from which every interval between two cuts is weighed.
+
+    Attributes:
+        cuts: ascending; the last one lies behind the last entry.
+        held: (cuts, rows): entries of each row.
+        fits: (cuts, rows, E): entries of each row that belong to each position; (cuts, rows, 1) where W = E.
+        due: (cuts, positions as in fits): entries that belong to each position.
+        taste: (rows, positions): how well a row fits a position in the whole ledger, far below any cost.
+        each, most: (rows): what a copy that is not explained costs, and at most.
+    """
+
+    cuts: Ints
+    ensemble: int
+    write: int
+    held: Ints
+    fits: Ints
+    due: Ints
+    taste: Floats
+    each: Floats
+    most: Floats
+
+    @classmethod
+    def of(cls, copies: Copies, cuts: Ints, ensemble: int, write: int) -> "_Weighed":
+        key, first, _, size, _ = copies.groups
+        rows, behind = len(copies.bookie), first + size
+        striped = write < ensemble
+        begin = np.searchsorted(key, np.arange(rows + 1))
+        # Of each row, how many runs begin below each cut; the last of them may reach beyond it.
+        below = np.stack(
+            [low + np.searchsorted(first[low:high], cuts) for low, high in itertools.pairwise(begin)], axis=1
+        )
+        some = below > begin[:-1]
+        last = np.maximum(below - 1, 0)
+        over = np.where(some, np.maximum(behind[last] - cuts[:, None], 0), 0)
+        sums = np.append(0, np.cumsum(size))
+        held = sums[below] - sums[begin[:-1]] - over
+        fits = held[:, :, None]
+        if striped:
+            within = np.cumsum(_rank(behind[:, None], ensemble, write) - _rank(first[:, None], ensemble, write), axis=0)
+            within = np.concatenate([np.zeros((1, ensemble), np.int64), within])
+            fits = within[below] - within[begin[:-1]]
+            at = np.nonzero(over)
+            reach = behind[last[at]][:, None]
+            fits[at] -= _rank(reach, ensemble, write) - _rank(cuts[at[0]][:, None], ensemble, write)
+        due = _rank(cuts[:, None], ensemble, write) if striped else cuts[:, None]
+        total = np.maximum(held[-1], 1)[:, None]
+        # What was copied while the ledger was open has a lower LAC, and shows by its width alone.
+        wide = striped & (np.bincount(key, size > write, minlength=rows)[:rows] > 0)
+        marked = copies.copied | (wide & copies.copied.any())
+        each, most = np.where(marked, COPIED_EXTRA, EXTRA), np.where(marked, COPIED_EXTRAS, EXTRAS)
+        return cls(cuts, ensemble, write, held, fits, due, _TINY * fits[-1] / total, each, most)
+
+    def cheapest(self, limit: float) -> tuple[float, Ints, Ints] | None:
+        """Return cost, first entries and members of the cheapest segments; None where it costs or takes too much."""
+        count = len(self.cuts)
+        best = np.full(count, np.inf)
+        best[0] = 0.0
+        came = np.zeros(count, np.int64)
+        chosen: list[Ints] = [np.zeros(0, np.int64)] * count
+        left = _ASSIGNMENTS
+        for to in range(1, count):
+            base, gain = self._weigh(to)
+            top, bound, sure = self._bounds(gain)
+            lowest = best[:to] + base - bound
+            for at in np.argsort(lowest, kind="stable").tolist():
+                # Of equals, the earlier one: a newcomer holds nothing from before it came.
+                if lowest[at] >= best[to]:
+                    break
+                if sure[at]:
+                    cost, who = float(lowest[at]), top[at]
+                else:
+                    left -= 1
+                    if left < 0:
+                        return None
+                    value, who = self._assign(gain[at])
+                    cost = float(best[at] + base[at] - value)
+                if cost < best[to]:
+                    best[to], came[to], chosen[to] = cost, at, who
+            if best[to] > limit:
+                # More entries never cost less.
+                return None
+        at, first, members = count - 1, [], []
+        while at > 0:
+            first.append(int(self.cuts[came[at]]))
+            members.append(chosen[at])
+            at = int(came[at])
+        return float(best[-1]), np.array(first[::-1]), np.stack(members[::-1])
+
+    def _weigh(self, to: int) -> tuple[Floats, Floats]:
+        """Return, of all intervals up to a cut, the cost with nobody, and what each row saves at each position."""
+        held = self.held[to] - self.held[:to]
+        fits = self.fits[to] - self.fits[:to]
+        due = (self.due[to] - self.due[:to])[:, None, :]
+        alone = np.minimum(self.each * held, self.most)
+        rest = np.minimum(self.each[:, None] * (held[:, :, None] - fits), self.most[:, None])
+        absent = np.minimum(ABSENCE * due, ABSENCES)
+        gain = absent - np.minimum(ABSENCE * (due - fits), ABSENCES) + alone[:, :, None] - rest
+        gain = np.where(fits > 0, gain + self.taste, 0.0)
+        positions = self.ensemble if self.fits.shape[2] == 1 else 1
+        base = SEGMENT + alone.sum(axis=1) + positions * absent[:, 0, :].sum(axis=1)
+        return base, gain
+
+    def _bounds(self, gain: Floats) -> tuple[Ints, Floats, Mask]:
+        """Return of each interval members, what they save at most, and whether these members can be."""
+        intervals, _, positions = gain.shape
+        if positions == 1:
+            # All positions hold the same: the best rows, in any order.
+            order = np.argsort(-gain[:, :, 0], axis=1, kind="stable")[:, : self.ensemble]
+            value = np.take_along_axis(gain[:, :, 0], order, axis=1)
+            members = np.full((intervals, self.ensemble), NOBODY)
+            members[:, : order.shape[1]] = np.where(value > 0, order, NOBODY)
+            return members, value.sum(axis=1), np.ones(intervals, np.bool_)
+        top = gain.argmax(axis=1)
+        value = np.take_along_axis(gain, top[:, None, :], axis=1)[:, 0, :]
+        members = np.where(value > 0, top, NOBODY)
+        apart = np.sort(np.where(members == NOBODY, -2 - np.arange(positions), members), axis=1)
+        return members, value.sum(axis=1), (apart[:, 1:] != apart[:, :-1]).all(axis=1)
+
+    def _assign(self, gain: Floats) -> tuple[float, Ints]:
+        row, position = linear_sum_assignment(gain, maximize=True)
+        value = gain[row, position]
+        members = np.full(self.ensemble, NOBODY)
+        members[position] = np.where(value > 0, row, NOBODY)
+        return float(value.sum()), members
+
+
+def _due(first: Ints, end: int, ensemble: int, write: int) -> Ints:
+    """Return how many entries belong to each position: (segments, E)."""
+    bounds = np.append(first, end + 1)[:, None]
+    if write == ensemble:
+        return np.repeat(bounds[1:] - bounds[:-1], ensemble, axis=1)
+    below = _rank(bounds, ensemble, write)
+    return below[1:] - below[:-1]
+
+
+def _rank(below: Ints, ensemble: int, write: int) -> Ints:
+    """Return how many entries below each of a column of them belong to each position."""
+    return rank(below, np.arange(ensemble), np.array(ensemble), np.array(write))
+
+
+def _in_place(copies: Copies, first: Ints, members: Ints, end: int, ensemble: int, write: int) -> Ints:
+    """Return how many entries each member holds of those that belong to it: (segments, E)."""
+    bounds = np.append(first, end + 1)
+    counts = _Weighed.of(copies, bounds, ensemble, write).fits
+    found = np.diff(counts, axis=0)
+    position = np.zeros(ensemble, np.int64) if write == ensemble else np.arange(ensemble)
+    of = np.arange(len(first))[:, None]
+    return np.where(members == NOBODY, 0, found[of, np.maximum(members, 0), position[None, :]])
+
+
+def _readable(
+    copies: Copies, end: int, ensemble: int, write: int, first: Ints, members: Ints
+) -> tuple[Ints, Ints, int] | None:
+    """Give segments of their own to entries that somebody holds and no member of their write set.
+
+    Returns:
+        first entries, members, and how many segments were added; None where these are too many.
+    """
+    due = _due(first, end, ensemble, write)
+    # Where every member has all its share, nothing is unreadable.
+    lacking = (due != _in_place(copies, first, members, end, ensemble, write)).any(axis=1)
+    bounds = np.append(first, end + 1)
+    if int(np.diff(bounds)[lacking].sum()) > _LOOKED_THROUGH:
+        return None
+    found_first: list[int] = []
+    found_members: list[Ints] = []
+    for at in range(len(first)):
+        own = [(int(first[at]), members[at])]
+        if lacking[at]:
+            allowed = _PATCHES - len(found_first) + at
+            own = _patched(copies, (int(bounds[at]), int(bounds[at + 1])), members[at], write, allowed)
+            if len(own) > allowed:
+                return None
+        found_first += [start for start, _ in own]
+        found_members += [who for _, who in own]
+    return np.array(found_first), np.stack(found_members), len(found_first) - len(first)
+
+
+def _patched(
+    copies: Copies, within: tuple[int, int], members: Ints, write: int, allowed: int
+) -> list[tuple[int, Ints]]:
+    """Return the segments that one segment needs so that all that somebody holds is readable."""
+    low, high = within
+    found = [(low, members)]
+    current = members
+    step = max(_BLOCK, _CELLS // max(len(copies.bookie), 1))
+    for begin in range(low, high, step):
+        holds = laid_on(copies, begin, min(high, begin + step))
+        at, count = 0, holds.shape[1]
+        while at < count:
+            stop = min(count, at + _BLOCK)
+            short = _unreadable(holds[:, at:stop], current, begin + at, write)
+            if not len(short):
+                at = stop
+                continue
+            at += int(short[0])
+            entry = begin + at
+            back = current is not members and not len(_unreadable(holds[:, at : at + 1], members, entry, write))
+            current = members if back else _with_holder(holds[:, at : at + _BLOCK], members, entry, write)
+            if found[-1][0] == entry:
+                found.pop()
+            found.append((entry, current))
+            if len(found) > allowed:
+                return found
+    return found
+
+
+def laid_on(copies: Copies, low: int, high: int) -> Mask:
+    """Return who holds which entry of [low, high): (rows, entries)."""
+    key, first, _, size, _ = copies.groups
+    near = np.flatnonzero((first < high) & (first + size > low))
+    change = np.zeros((len(copies.bookie), high - low + 1), np.int8)
+    begin, behind = np.maximum(first[near], low) - low, np.minimum(first[near] + size[near], high) - low
+    np.add.at(change, (key[near], begin), 1)
+    np.add.at(change, (key[near], behind), -1)
+    laid: Mask = np.cumsum(change[:, :-1], axis=1, dtype=np.int8) > 0
+    return laid
+
+
+def _unreadable(holds: Mask, members: Ints, begin: int, write: int) -> Ints:
+    """Return the places, of columns from entry `begin`, that somebody holds and no member of their write set."""
+    places = np.arange(holds.shape[1])
+    covered = np.zeros(len(places), np.bool_)
+    for i in range(write):
+        who = members[(begin + places + i) % len(members)]
+        covered |= (who != NOBODY) & holds[who, places]
+    return np.flatnonzero(holds.any(axis=0) & ~covered)
+
+
+def _with_holder(holds: Mask, members: Ints, entry: int, write: int) -> Ints:
+    """Return members with the bookie that holds an entry, and most entries after it, in its write set."""
+    able = np.flatnonzero(holds[:, 0])
+    until = np.append(holds[able], np.zeros((len(able), 1), np.bool_), axis=1).argmin(axis=1)
+    who = int(able[until.argmax()])
+    write_set = (entry + np.arange(write)) % len(members)
+    empty = write_set[members[write_set] == NOBODY]
+    place = int(empty[0]) if len(empty) else int(write_set[0])
+    changed = members.copy()
+    changed[members == who] = members[place]
+    changed[place] = who
+    return changed
+
+
+def _with_newest(copies: Copies, first: Ints, members: Ints, end: int, write: int) -> Ints:
+    """Prefer a complete copy that re-replication made to the bookie that it replaced and that came back.
+
+    Only where a single position fits it: which of several it was made for cannot be told.
+    """
+    ensemble = members.shape[1]
+    spare = np.flatnonzero(copies.copied)
+    if not len(spare):
+        return members
+    fits = np.diff(_Weighed.of(copies, np.append(first, end + 1), ensemble, write).fits, axis=0)
+    due = _due(first, end, ensemble, write)
+    members = members.copy()
+    for at in range(len(first)):
+        for row in spare.tolist():
+            replaced = members[at] != NOBODY
+            replaced &= ~copies.copied[members[at]] & (fits[at, row] == due[at]) & (due[at] > 0)
+            if replaced.sum() == 1 and row not in members[at]:
+                members[at, replaced] = row
+    return members
+
+
+def _aligned(members: Ints, write: int) -> Ints:
+    """Where all positions hold the same, let whoever stays keep its place."""
+    if write < members.shape[1]:
+        return members
+    aligned = members.copy()
+    for at in range(1, len(members)):
+        before, now = aligned[at - 1], members[at]
+        stays = np.isin(before, now) & (before != NOBODY)
+        newcomers = [who for who in now.tolist() if who not in before[stays]]
+        aligned[at] = np.where(stays, before, NOBODY)
+        aligned[at, ~stays] = newcomers
+    return aligned
+
+
+def _joined(first: Ints, members: Ints, ensemble: int, write: int, end: int) -> tuple[Ints, Ints, Ints]:
+    """Join segments of one ensemble, and date each takeover as far as the striping shows it."""
+    keep = np.append(True, (members[1:] != members[:-1]).any(axis=1))
+    first, members = first[keep], members[keep]
+    low, late = first.copy(), first.copy()
+    for at in range(1, len(first)):
+        changed = np.flatnonzero(members[at] != members[at - 1])
+        if write == ensemble or not len(changed):
+            continue
+        start = int(first[at])
+        # The first entry of a position that is not below the start, and the one behind the last that is below it.
+        near = start + np.arange(ensemble)[:, None]
+        ahead = near[:, 0][((changed - near) % ensemble < write).argmax(axis=0)]
+        behind = start - np.arange(ensemble)[:, None]
+        back = behind[:, 0][((changed - behind + 1) % ensemble < write).argmax(axis=0)]
+        late[at], low[at] = ahead.min(), back.max()
+    bound = np.append(late[1:], end + 1) if len(late) else late
+    ordered = bool((np.diff(late) > 0).all()) and bool((late <= end).all())
+    if ordered and len(bound):
+        first = late
+    low[1:] = np.minimum(np.maximum(low[1:], first[:-1] + 1), first[1:])
+    if len(low):
+        low[0] = 0
+    return first, low, members
+
+
+def best(solutions: Sequence[Solution]) -> tuple[Solution, list[Solution]]:
+    """Return the cheapest solution, the earliest of equals, and all others by cost."""
+    ordered = sorted(solutions, key=lambda solution: solution.cost)
+    return ordered[0], ordered[1:]
