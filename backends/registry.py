@@ -10,7 +10,8 @@
     etcd://host:2379,host:2379/root                      etcd         the path          etcd
     zkfiles:///dir?root=/pulsar/ledgers&layout=flat      ZooKeeper's  root=, or        layout=, or what
                                                          files        /ledgers         LAYOUT says
-    etcdfile:///file                                     not yet
+    etcdfile:///snapshot.db?root=/bk/c1                  etcd's file  root=, or the      etcd
+                                                                      only one in it
     catalog:///dir                                       not here: `reconcile.stores`
     metadata-store:etcd:…, metadata-store:oxia://…       never: Pulsar keeps other keys there
 
@@ -48,7 +49,6 @@ _LAYOUTS: Final = {
     "zk+longlonghierarchical": "longlonghierarchical",
 }
 _REFUSALS: Final = {
-    "etcdfile": "etcd's snapshots are not read by this version; a live ZooKeeper is",
     "catalog": "a catalog is a copy of a store; name the store itself",
     "zk+ms": "the ledger manager 'ms' keeps its records in a store of its own, which is not supported",
 }
@@ -60,6 +60,7 @@ _PULSAR_REFUSALS: Final = {
 }
 _ETCD: Final = "etcd"
 _ZK_FILES: Final = "zkfiles"
+_ETCD_FILE: Final = "etcdfile"
 _ETCD_PORT: Final = 2379
 _PULSAR: Final = "metadata-store"
 _PULSAR_LAYOUT: Final = "hierarchical"
@@ -243,10 +244,10 @@ def parse_store_uri(uri: str) -> StoreAddress:
         if not path:
             raise UnsupportedStoreError(uri, "it names no root, the path of BookKeeper's metadataServiceUri")
         return StoreAddress(_ETCD, uri, hosts, path, _ETCD)
-    if scheme == _ZK_FILES:
+    if scheme in (_ZK_FILES, _ETCD_FILE):
         return _parse_files(uri, scheme, rest)
     if scheme not in _LAYOUTS:
-        known = ", ".join(f"{name}://" for name in (*_LAYOUTS, _ETCD, _ZK_FILES))
+        known = ", ".join(f"{name}://" for name in (*_LAYOUTS, _ETCD, _ZK_FILES, _ETCD_FILE))
         raise UnsupportedStoreError(uri, f"unknown kind of store {scheme!r}; known: {known}, {_PULSAR}:zk:")
     if not rest.startswith("//"):
         raise UnsupportedStoreError(uri, f"'//' and the servers must follow {scheme}:")
@@ -274,11 +275,16 @@ def _parse_files(uri: str, kind: str, rest: str) -> StoreAddress:
         given = dict(parse_qsl(options, keep_blank_values=True, strict_parsing=bool(options)))
     except ValueError:
         raise UnsupportedStoreError(uri, f"not root=/path or layout=name, joined with &: {options!r}") from None
-    if unknown := sorted(set(given) - {"root", "layout"}):
-        raise UnsupportedStoreError(uri, f"unknown option {unknown[0]!r}; known: root, layout")
+    options_of = ("root", "layout") if kind == _ZK_FILES else ("root",)
+    if unknown := sorted(set(given) - set(options_of)):
+        raise UnsupportedStoreError(uri, f"unknown option {unknown[0]!r}; known: {', '.join(options_of)}")
+    if kind == _ETCD_FILE and "root" not in given:
+        return StoreAddress(kind, uri, unquote(path[2:]), "", _ETCD)
     root = given.get("root", _ROOT_IN_CHROOT).rstrip("/")
     if not root or not _PATH.fullmatch(root):
         raise UnsupportedStoreError(uri, f"root is not the path of a ledgers root: {root!r}")
+    if kind == _ETCD_FILE:
+        return StoreAddress(kind, uri, unquote(path[2:]), root, _ETCD)
     layouts = sorted({name for name in _LAYOUTS.values() if name is not None})
     layout = given.get("layout")
     if layout is not None and layout not in layouts:
@@ -335,6 +341,8 @@ def open_store(
     address = parse_store_uri(uri)
     if address.kind == _ETCD:
         return _open_etcd(address, writable=writable, at=at, auth=auth, tls=tls, waits=(session_s, patience_s))
+    if address.kind == _ETCD_FILE:
+        return _open_etcd_file(address, writable=writable, at=at)
     if address.kind == _ZK_FILES:
         return _open_zk_files(address, writable=writable, at=at)
     if at is not None:
@@ -372,26 +380,44 @@ def _open_etcd(
     tls: Tls | None,
     waits: tuple[float, float],
 ) -> OpenStore:
-    # grpc, only where it is wanted.
-    from backends.etcd.channel import Tls as EtcdTls  # noqa: PLC0415
-    from backends.etcd.store import EtcdStore  # noqa: PLC0415
+    from backends.etcd.store import EtcdStore  # noqa: PLC0415 - grpc, only where it is wanted
 
     if tls is not None and (tls.ca is None or tls.key_password is not None):
         raise UnsupportedStoreError(address.uri, "TLS to etcd needs the servers' CA, and a key without a password")
-    if at is not None and not (at.isascii() and at.isdigit() and 0 < int(at) < 1 << 63):
-        raise UnsupportedStoreError(
-            address.uri, f"etcd keeps no times: name a revision, a number from 1 on, not {at!r}"
-        )
+    revision = _revision(address.uri, at)
     if at is not None and writable:
         raise UnsupportedStoreError(address.uri, "the past is never written to")
     store = EtcdStore(
         address.hosts,
         top=address.root,
         auth=auth,
-        tls=EtcdTls(tls.ca, tls.cert, tls.key) if tls is not None and tls.ca is not None else None,
-        at=None if at is None else int(at),
+        tls=tls,
+        at=revision,
         session_s=waits[0],
         patience_s=waits[1],
     )
     shown = store if writable else ReadOnlyScannableStore(store)
     return OpenStore(shown, address.root, address.layout_hint, address.uri)
+
+
+def _open_etcd_file(address: StoreAddress, *, writable: bool, at: str | None) -> OpenStore:
+    from backends.etcdfile import EtcdFile  # noqa: PLC0415 - only where a file is named
+
+    if writable:
+        raise UnsupportedStoreError(address.uri, "a snapshot is only read; name a live store to be written to")
+    store = EtcdFile(address.hosts, at=_revision(address.uri, at))
+    root = address.root
+    if not root:
+        roots = store.roots()
+        if len(roots) != 1:
+            store.close()
+            problem = f"it holds {len(roots)} clusters ({', '.join(roots)})" if roots else "no cluster is seen in it"
+            raise UnsupportedStoreError(address.uri, f"{problem}: name the root, e.g. {address.uri}?root=/bk/c1")
+        [root] = roots
+    return OpenStore(store, root, address.layout_hint, address.uri)
+
+
+def _revision(uri: str, at: str | None) -> int | None:
+    if at is not None and not (at.isascii() and at.isdigit() and 0 < int(at) < 1 << 63):
+        raise UnsupportedStoreError(uri, f"etcd keeps no times: name a revision, a number from 1 on, not {at!r}")
+    return None if at is None else int(at)

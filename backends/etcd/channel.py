@@ -23,6 +23,7 @@ import grpc
 
 from backends.errors import AccessDeniedError, BackendError, CompactedError, TooLargeError, UnavailableError
 from backends.etcd import rpc
+from backends.protocols import Tls
 
 # Before its import: the stubs that etcd3 brings need protobuf 3.
 sys.modules.setdefault("etcd3.etcdrpc", sys.modules[rpc.__name__])
@@ -42,20 +43,6 @@ _OLD_USERS: Final = "revision of auth store is old"
 _WRONG_PASSWORD: Final = ("authentication failed", "user name is empty", "user name not found")
 _TOO_MANY: Final = "too many operations"
 _TOO_LARGE: Final = ("request is too large", "message larger than max")
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Files for TLS, PEM.
-
-    Attributes:
-        ca: certificates that sign the servers'.
-        cert, key: the client's own; both or none.
-    """
-
-    ca: str
-    cert: str | None = None
-    key: str | None = None
 
 
 class StaleTokenError(UnavailableError):
@@ -86,7 +73,7 @@ class Channel:
         hosts: ``host:port`` joined with commas.
         uri: for errors.
         auth: user and password.
-        tls: None: plain.
+        tls: with the servers' CA, and a key without a password; None: plain.
         answer_s: the longest wait for one answer.
     """
 
@@ -102,7 +89,7 @@ class Channel:
         self._closed = False
         self._cluster: int | None = None
         for path in (tls.ca, tls.cert, tls.key) if tls else ():
-            _demand_readable(path)
+            _demand_readable(path)  # etcd3 reads them when it connects
 
     @property
     def closed(self) -> bool:

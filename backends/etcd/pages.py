@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from backends.etcd import rpc
-from backends.protocols import KEYS
+from backends.protocols import CHANGES, KEYS, Versioned
 
 PAGE: Final = 10_000
 """Keys of a page: 3 MB of records."""
@@ -162,3 +162,35 @@ def batch(kvs: Sequence[Any]) -> pa.RecordBatch:
         "children_created": pa.array([kv.version + 1 for kv in kvs], pa.int64()),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in KEYS.names], schema=KEYS)
+
+
+def versioned(kv: Any) -> Versioned:  # noqa: ANN401 - a message
+    """Return a key of an answer."""
+    return Versioned(
+        value=kv.value,
+        version=kv.mod_revision,
+        created_txn=kv.create_revision,
+        changed_txn=kv.mod_revision,
+        owner=kv.lease,
+        children_created=kv.version + 1,
+    )
+
+
+Change = tuple[str, int, str, bytes | None, bytes | None]
+
+
+def change(kv: Any, before: bytes | None, *, deleted: bool) -> Change:  # noqa: ANN401 - a message
+    """Return what a write did to a key: key, revision, op, value before, value after."""
+    name = kv.key.decode(errors="backslashreplace")
+    if deleted:
+        return name, kv.mod_revision, "deleted", before, None
+    return name, kv.mod_revision, "created" if kv.version == 1 else "changed", before, kv.value
+
+
+def changes(rows: Sequence[Change]) -> pa.RecordBatch:
+    """Return what writes did as `CHANGES`."""
+    names = ("key", "txn", "op", "before", "after")
+    columns: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns.get(field.name, [None] * len(rows)), field.type) for field in CHANGES], schema=CHANGES
+    )

@@ -40,8 +40,8 @@ from backends.errors import (
     VersionConflictError,
 )
 from backends.etcd import pages, rpc
-from backends.etcd.channel import Asked, Channel, NeverSentError, StaleTokenError, Tls
-from backends.protocols import CHANGES, Point, Versioned, Write, parents
+from backends.etcd.channel import Asked, Channel, NeverSentError, StaleTokenError
+from backends.protocols import Point, Tls, Versioned, Write, parents
 
 _READS_IN_FLIGHT: Final = 256
 _FIRST: Final = 2
@@ -140,7 +140,7 @@ class EtcdStore:
 
     def _get(self, key: str) -> Versioned | None:
         found = self._range(rpc.RangeRequest(key=_key(key), revision=self._shown)).kvs
-        return _versioned(found[0]) if found else None
+        return pages.versioned(found[0]) if found else None
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         flying: deque[tuple[str, Any, Asked | UnavailableError]] = deque()
@@ -148,7 +148,7 @@ class EtcdStore:
         def landed() -> tuple[str, Versioned | None]:
             key, request, asked = flying.popleft()
             kvs = self._answered(request, asked).kvs
-            return key, _versioned(kvs[0]) if kvs else None
+            return key, pages.versioned(kvs[0]) if kvs else None
 
         for key in keys:
             request = rpc.RangeRequest(key=_key(key), revision=self._shown)
@@ -256,9 +256,15 @@ class EtcdStore:
                     # The events of one revision come together.
                     events = [event for event in response.events if event.kv.mod_revision <= until]
                     start = max([start, *(event.kv.mod_revision + 1 for event in response.events)])
-                    rows = [_change(e) for e in events if e.kv.key == exact or e.kv.key.startswith(below)]
+                    rows = [
+                        pages.change(
+                            e.kv, e.prev_kv.value if e.HasField("prev_kv") else None, deleted=e.type == rpc.Event.DELETE
+                        )
+                        for e in events
+                        if e.kv.key == exact or e.kv.key.startswith(below)
+                    ]
                     if rows:
-                        yield _changes(rows)
+                        yield pages.changes(rows)
                     if start > until:
                         return
             except CompactedError:
@@ -474,17 +480,6 @@ def _key(key: str) -> bytes:
     return key.encode()
 
 
-def _versioned(kv: Any) -> Versioned:  # noqa: ANN401 - a message
-    return Versioned(
-        value=kv.value,
-        version=kv.mod_revision,
-        created_txn=kv.create_revision,
-        changed_txn=kv.mod_revision,
-        owner=kv.lease,
-        children_created=kv.version + 1,
-    )
-
-
 def _created(key: bytes, *, there: bool) -> Any:  # noqa: ANN401 - a message
     return rpc.Compare(result="GREATER" if there else "EQUAL", target="CREATE", key=key, create_revision=0)
 
@@ -502,20 +497,3 @@ def _demand_proper(changes: Sequence[Write]) -> None:
             raise VersionConflictError(change.key, f"it does not have version {change.expected}")
     if len({change.key for change in changes}) < len(changes):
         raise ValueError("a key comes twice in one transaction")
-
-
-def _change(event: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a message
-    kv = event.kv
-    before = event.prev_kv.value if event.HasField("prev_kv") else None
-    name = kv.key.decode(errors="backslashreplace")
-    if event.type == rpc.Event.DELETE:
-        return name, kv.mod_revision, "deleted", before, None
-    return name, kv.mod_revision, "created" if kv.version == 1 else "changed", before, kv.value
-
-
-def _changes(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    names = ("key", "txn", "op", "before", "after")
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns.get(field.name, [None] * len(rows)), field.type) for field in CHANGES], schema=CHANGES
-    )

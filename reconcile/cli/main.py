@@ -49,7 +49,7 @@ _FAILURES: Final = (DiskError, ProcessLostError, SparkError)
 """Errors of `recovery` that are nobody's input."""
 _REMEDIES: Final = (
     (UnavailableError, "see that its servers run, and that the address is right"),
-    (AccessDeniedError, f"name who may: {AUTH_VARIABLE}=user:password"),
+    (AccessDeniedError, f"name who may: {AUTH_VARIABLE}=user:password, on etcd BKMETA_ETCD_AUTH"),
 )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_output, output_options
+from reconcile.cli.options import FOLDER, make_output, output_options, parse_ledger, scope_option
 from reconcile.cli.output import Result
 from reconcile.reasons import in_words
 
@@ -86,7 +86,7 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
         details += ["", "held, and not settled by what was looked at:"]
         details += [f"  {hold.ledger} ({hold.reason}) on {', '.join(hold.holders)}" for hold in found.holds]
     kind = "legacyhierarchical" if binding.get("layout") == "legacy" else binding.get("layout")
-    unused = f"zk+{kind}://HOST:2181/rehearsal"
+    unused = "etcd://HOST:2379/rehearsal" if kind == "etcd" else f"zk+{kind}://HOST:2181/rehearsal"
     following = shlex.join(["bkmeta", "rehearse", str(path), "--metadata", unused, "--disk", "BOOKIE-ID=DIR"])
     result = Result(
         "plan-show",
@@ -272,6 +272,7 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
 @click.option(
     "--accept-loss", "lost", multiple=True, metavar="LEDGER", help="Let the bookies delete it; its hold is removed."
 )
+@scope_option
 @click.option("--acl", metavar="SPEC", help="Rights of everything that is created: scheme:id:perms,…")
 @click.option("--acl-of", "rights", metavar="URI", help="Rights as they were in an earlier catalog: catalog:///DIR.")
 @click.option("--replace-instance-id", is_flag=True, help="Replace the store's INSTANCEID with the bookies' own.")
@@ -283,6 +284,7 @@ def edit(
     dropped: tuple[str, ...],
     chosen: tuple[str, ...],
     lost: tuple[str, ...],
+    scope: str | None,
     acl: str | None,
     rights: str | None,
     *,
@@ -292,6 +294,8 @@ def edit(
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Change what PLAN would write: a new plan with a new hash; PLAN stays as it is.
+
+    LEDGER is a number, scope:number, or a qualified name of 32 hex digits.
 
     Replacing INSTANCEID or cookies is for a store that somebody initialised again: the versions that are replaced are
     those of the store as it was captured when the plan was made.
@@ -306,7 +310,7 @@ def edit(
         name, equals, label = text.partition("=")
         if not equals:
             raise click.BadParameter(f"{text!r} is not LEDGER=LABEL", param_hint="--choose")
-        choices[_ledger(name, "--choose")] = label
+        choices[parse_ledger(name, scope, hint="--choose")] = label
     if acl is not None and rights is not None:
         raise click.UsageError("give --acl or --acl-of, not both")
     if acl is not None:
@@ -317,8 +321,8 @@ def edit(
     if rights is not None and not rights.startswith(_CATALOG):
         raise click.BadParameter(f"{rights!r} is not catalog:///DIR", param_hint="--acl-of")
     edits = plans.Edits(
-        drop=frozenset(_ledger(text, "--drop") for text in dropped),
-        accept_loss=frozenset(_ledger(text, "--accept-loss") for text in lost),
+        drop=frozenset(parse_ledger(text, scope, hint="--drop") for text in dropped),
+        accept_loss=frozenset(parse_ledger(text, scope, hint="--accept-loss") for text in lost),
         choose=choices,
         acl=acl,
         rights=None if rights is None else open_dataset(rights.removeprefix(_CATALOG), "catalog"),
@@ -350,12 +354,3 @@ def edit(
         },
     )
     sys.exit(output.show(result))
-
-
-def _ledger(text: str, option: str) -> "LedgerId":
-    from recovery.model.ids import parse  # noqa: PLC0415 - not for --help
-
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=option) from error

@@ -41,7 +41,6 @@ def test_etcd_as_bookkeeper_names_it() -> None:
 @pytest.mark.parametrize(
     ("uri", "word"),
     [
-        ("etcdfile:///backup/snapshot.db", "etcd's snapshots"),
         ("catalog:///captures/monday", "catalog"),
         ("zk+ms://h:2181/ledgers", "'ms'"),
         ("metadata-store:etcd:http://h:2379", "Pulsar on etcd"),

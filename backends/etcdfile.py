@@ -1,0 +1,372 @@
+"""etcd's database file, a snapshot or a copy of a stopped member's: every revision that it holds, read without etcd.
+
+Pages of one size. Little-endian. A page has 16 bytes in front: uint64 page id, uint16 flags, uint16 count, uint32
+overflow (pages that follow it and belong to it).
+
+    flags  page   after the front
+    1      inner  elements: uint32 place (from this element), uint32 key size, int64 page below
+    2      leaf   elements: uint32 flags (1: a bucket), uint32 place, uint32 key size, uint32 value size
+    4      meta   int32 magic 0xed0cdaed, int32 version 2, int32 page size, int32 flags, bucket of buckets, int64 free
+                  pages, int64 pages, int64 transaction, uint64 FNV-1a of the bytes from the magic on
+
+A bucket is int64 page (0: a page follows in the value itself), int64 sequence. Pages 0 and 1 are metas; of those whose
+sum is right the one with the later transaction counts.
+
+    bucket  key                                              value
+    key     int64 revision, "_", int64 number in it, "t"     KeyValue (rpc.proto); with "t" the key was deleted
+    meta    scheduledCompactRev, finishedCompactRev          17 bytes of such a key: the past before it may be gone
+
+(These are big-endian, so their order is that of time.) `etcdctl snapshot save` puts SHA-256 of all before it behind the
+last page: 32 bytes, by which a snapshot is told from a copied file.
+
+Source: etcd-io/bbolt v1.3, page.go, bucket.go, db.go; etcd-io/etcd v3.5, server/mvcc/revision.go, etcdutl/snapshot.
+Proven against `etcdutl snapshot restore` and a server on what it restores.
+"""
+
+import hashlib
+import mmap
+import struct
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+
+from backends.errors import (
+    CorruptStoreError,
+    NoSuchStoreError,
+    ReadOnlyStoreError,
+    UnavailableError,
+    UnsupportedStoreError,
+)
+from backends.etcd import pages
+from backends.etcd._pb.rpc_pb2 import KeyValue
+from backends.protocols import Point, Versioned, Write
+
+_PAGE: Final = struct.Struct("<QHHI")
+_INNER: Final = struct.Struct("<IIQ")
+_LEAF: Final = struct.Struct("<IIII")
+_META: Final = struct.Struct("<IIIIQQQQQQ")
+_SUMMED: Final = _META.size - 8
+_BUCKET: Final = struct.Struct("<QQ")
+_REVISION: Final = struct.Struct(">qcq")
+_IS_INNER: Final = 1
+_IS_LEAF: Final = 2
+_IS_BUCKET: Final = 1
+_MAGIC: Final = 0xED0CDAED
+_VERSION: Final = 2
+_SIZES: Final = tuple(1 << n for n in range(9, 17))
+"""Page sizes: that of the machine that made the file, mostly 4,096."""
+_SUM: Final = 32
+_SECTOR: Final = 512
+_BATCH: Final = 8_192
+_LAYOUT: Final = b"/layout"
+_MANAGER: Final = b"EtcdLedgerManagerFactory"
+_NAMED: Final = 100
+"""Damage that is named one by one; more is counted."""
+
+
+class EtcdFile:
+    """A database file as a store that shows one revision; nothing is written, and no lock is taken.
+
+    A record costs 40 bytes of memory; values stay in the file.
+
+    Args:
+        path: the file.
+        at: the revision to be shown; None: the last one.
+
+    Raises:
+        NoSuchStoreError: there is no such file.
+        CorruptStoreError: it is no database file of etcd, or nothing of it can be followed.
+        UnsupportedStoreError: the revision is not one that it can show.
+    """
+
+    def __init__(self, path: str | Path, *, at: int | None = None) -> None:
+        self._uri = f"etcdfile://{Path(path).absolute()}"
+        self._closed = False
+        self._damage: list[str] = []
+        self._more_damage = 0
+        try:
+            with Path(path).open("rb") as file:
+                self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            raise NoSuchStoreError(self._uri, error.strerror or "") from error
+        except ValueError as error:
+            raise CorruptStoreError(self._uri, "it is empty") from error
+        except OSError as error:
+            raise CorruptStoreError(self._uri, f"it cannot be opened ({error.strerror})") from error
+        try:
+            self._open(at)
+        except BaseException:
+            self._bytes.close()
+            raise
+
+    def _open(self, at: int | None) -> None:
+        is_snapshot = len(self._bytes) % _SECTOR == _SUM
+        self._end = len(self._bytes) - (_SUM if is_snapshot else 0)
+        self._notes = self._summed(is_snapshot=is_snapshot)
+        self._page_size, root = self._meta()
+        buckets = dict(self._buckets(root))
+        if b"key" not in buckets:
+            raise CorruptStoreError(self._uri, self._damage[0] if self._damage else "it has no bucket of keys")
+        self._compacted = self._compacted_before(buckets.get(b"meta"))
+        self._index(buckets[b"key"])
+        last = max(int(self._main[-1]) if len(self._main) else 1, self._compacted)
+        if at is not None and not max(self._compacted, 1) <= at <= last:
+            raise UnsupportedStoreError(
+                self._uri, f"revision {at} cannot be shown: it holds {max(self._compacted, 1)} to {last}"
+            )
+        self._shown = last if at is None else at
+        self._live = self._living()
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._bytes.close()
+
+    # Pages
+
+    def _hurt(self, where: str, problem: str) -> None:
+        if len(self._damage) < _NAMED:
+            self._damage.append(f"{where}: {problem}")
+        else:
+            self._more_damage += 1
+
+    def _summed(self, *, is_snapshot: bool) -> tuple[str, ...]:
+        if not is_snapshot:
+            return ("a copied file: what a member had only in its write-ahead log is not in it",)
+        found = hashlib.sha256()
+        for start in range(0, self._end, 1 << 20):
+            found.update(self._bytes[start : min(start + (1 << 20), self._end)])
+        if found.digest() != self._bytes[self._end :]:
+            self._hurt("the whole file", "SHA-256 is not that of its bytes: it was cut or changed after it was made")
+        return ()
+
+    def _meta(self) -> tuple[int, int]:
+        """Return the size of pages, and the page of the bucket of buckets."""
+        found = []
+        for at in (0, *_SIZES):
+            if at + _PAGE.size + _META.size > self._end:
+                break
+            start = at + _PAGE.size
+            magic, version, size, _, root, _, _, _, transaction, said = _META.unpack_from(self._bytes, start)
+            if magic != _MAGIC or size not in _SIZES or at not in (0, size):
+                continue
+            if version != _VERSION:
+                raise CorruptStoreError(self._uri, f"its format is {version}, not {_VERSION}")
+            if _fnv(self._bytes[start : start + _SUMMED]) == said:
+                found.append((transaction, size, root))
+        if not found:
+            raise CorruptStoreError(self._uri, "it does not begin as a database of etcd does")
+        return max(found)[1:]
+
+    def _buckets(self, root: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
+        """Yield name of each bucket, and the place of its first page and where that must end."""
+        for name, start, size, flags in self._leaves(*self._page(root)):
+            if flags & _IS_BUCKET and size >= _BUCKET.size:
+                page, _ = _BUCKET.unpack_from(self._bytes, start)
+                yield name, self._page(page) if page else (start + _BUCKET.size, start + size)
+
+    def _page(self, number: int) -> tuple[int, int]:
+        """Return where a page begins and ends; at the end of the file if it is not there."""
+        start = number * self._page_size
+        if number < 2 or start + _PAGE.size > self._end:
+            self._hurt(f"page {number}", "it is not in the file")
+            return self._end, self._end
+        said, _, _, overflow = _PAGE.unpack_from(self._bytes, start)
+        end = start + (overflow + 1) * self._page_size
+        if said != number or end > self._end:
+            self._hurt(f"page {number}", "it says that it is another, or is cut")
+            return self._end, self._end
+        return start, end
+
+    def _leaves(self, start: int, end: int) -> Iterator[tuple[bytes, int, int, int]]:
+        """Yield key, place and size of the value, and flags, of a tree in order; what cannot be followed is damage."""
+        stack = [(start, end)]
+        left = self._end // self._page_size + 1
+        while stack:
+            start, end = stack.pop()
+            left -= 1
+            if start + _PAGE.size > end:
+                continue
+            if left < 0:
+                self._hurt(f"byte {start}", "pages name each other in a circle")
+                return
+            _, flags, count, _ = _PAGE.unpack_from(self._bytes, start)
+            below = []
+            element = _LEAF if flags & _IS_LEAF else _INNER
+            if not flags & (_IS_LEAF | _IS_INNER) or start + _PAGE.size + count * element.size > end:
+                self._hurt(f"byte {start}", "it is no page of a tree")
+                continue
+            for at in range(start + _PAGE.size, start + _PAGE.size + count * element.size, element.size):
+                if element is _INNER:
+                    below.append(self._page(_INNER.unpack_from(self._bytes, at)[2]))
+                    continue
+                kind, place, key_size, size = _LEAF.unpack_from(self._bytes, at)
+                key = at + place
+                if key + key_size + size > end:
+                    self._hurt(f"byte {at}", "a record reaches beyond its page")
+                    continue
+                yield self._bytes[key : key + key_size], key + key_size, size, kind
+            stack += reversed(below)
+
+    # Records
+
+    def _compacted_before(self, bucket: tuple[int, int] | None) -> int:
+        """Return the revision before which the past may be gone; 0: nothing is."""
+        found = [0]
+        for name, start, size, _ in self._leaves(*bucket) if bucket else ():
+            if name in (b"scheduledCompactRev", b"finishedCompactRev") and size == _REVISION.size:
+                found.append(_REVISION.unpack_from(self._bytes, start)[0])
+        return max(found)
+
+    def _index(self, bucket: tuple[int, int]) -> None:
+        """Note revision, place and key of every record, in their order."""
+        main, place, size, dead, digests = array("q"), array("Q"), array("L"), bytearray(), bytearray()
+        for name, start, length, _ in self._leaves(*bucket):
+            if len(name) not in (_REVISION.size, _REVISION.size + 1):
+                self._hurt(f"byte {start}", "its key is no revision")
+                continue
+            revision, _, _ = _REVISION.unpack_from(name)
+            kv = self._parsed(start, length)
+            if kv is None or revision < (main[-1] if main else 1):
+                self._hurt(f"revision {revision}", "its record cannot be read, or is out of order")
+                continue
+            main.append(revision)
+            place.append(start)
+            size.append(length)
+            dead.append(len(name) > _REVISION.size)
+            digests += hashlib.blake2b(kv.key, digest_size=16).digest()
+        self._main = np.array(main, np.int64)
+        self._place = np.array(place, np.int64)
+        self._size = np.array(size, np.int64)
+        self._dead = np.frombuffer(bytes(dead), np.bool_)
+        self._before = _previous(np.frombuffer(bytes(digests), np.dtype([("high", "<u8"), ("low", "<u8")])))
+
+    def _parsed(self, start: int, length: int) -> Any:  # noqa: ANN401 - a message
+        try:
+            return KeyValue.FromString(self._bytes[start : start + length])
+        except DecodeError:
+            return None
+
+    def _record(self, row: int) -> Any:  # noqa: ANN401 - a message
+        """Return a record; a deleted key's says no revision, so it gets its own."""
+        kv = self._parsed(int(self._place[row]), int(self._size[row]))
+        kv.mod_revision = int(self._main[row])
+        return kv
+
+    def _living(self) -> npt.NDArray[np.int64]:
+        """Return the records of the keys that are there at the revision that is shown."""
+        until = int(np.searchsorted(self._main, self._shown, "right"))
+        newest = np.ones(until, np.bool_)
+        older = self._before[:until]
+        newest[older[older >= 0]] = False
+        return np.flatnonzero(newest & ~self._dead[:until])
+
+    def _demand_open(self) -> None:
+        if self._closed:
+            raise UnavailableError(self._uri, "it was closed")
+
+    def _keys(self) -> Iterator[Any]:
+        self._demand_open()
+        for row in self._live.tolist():
+            yield self._record(row)
+
+    # The store
+
+    def get(self, key: str) -> Versioned | None:
+        [(_, found)] = self.get_many([key])
+        return found
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        asked = list(keys)
+        wanted = {key.encode() for key in asked}
+        found = {kv.key: pages.versioned(kv) for kv in self._keys() if kv.key in wanted}
+        for key in asked:
+            yield key, found.get(key.encode())
+
+    def children(self, key: str) -> list[str] | None:
+        prefix = b"/" if key == "/" else key.encode() + b"/"
+        names: set[bytes] = set()
+        there = key == "/"
+        for kv in self._keys():
+            there = there or kv.key == key.encode()
+            if kv.key.startswith(prefix):
+                names.add(kv.key[len(prefix) :].partition(b"/")[0])
+        names.discard(b"")
+        return sorted(name.decode(errors="backslashreplace") for name in names) if names or there else None
+
+    def write(self, changes: Sequence[Write]) -> list[int]:
+        raise ReadOnlyStoreError(self._uri, f"{len(changes)} changes were asked for")
+
+    def raise_counter(self, key: str, beyond: int) -> int:
+        raise ReadOnlyStoreError(self._uri, f"{key} was to be raised beyond {beyond}")
+
+    def roots(self) -> list[str]:
+        """Return the roots of BookKeeper clusters, as their layout keys show them."""
+        found = [kv.key for kv in self._keys() if kv.key.endswith(_LAYOUT) and _MANAGER in kv.value]
+        return [key[: -len(_LAYOUT)].decode(errors="backslashreplace") for key in found]
+
+    def point(self) -> Point:
+        since = f"history begins after revision {self._compacted}: what was before is compacted"
+        notes = (since if self._compacted else "history is whole: nothing was compacted", *self._notes)
+        more = (f"and {self._more_damage} more",) if self._more_damage else ()
+        return Point(self._shown, None, gaps=(*self._damage, *more), notes=notes)
+
+    def scan(self, root: str) -> Iterator[pa.RecordBatch]:
+        batch = []
+        for kv in self._keys():
+            if _is_below(kv.key, root):
+                batch.append(kv)
+                if len(batch) >= _BATCH:
+                    yield pages.batch(batch)
+                    batch = []
+        if batch:
+            yield pages.batch(batch)
+
+    def history(self, root: str) -> Iterator[pa.RecordBatch]:
+        self._demand_open()
+        first, until = np.searchsorted(self._main, [self._compacted, self._shown], "right").tolist()
+        batch = []
+        for row in range(first, until):
+            kv = self._record(row)
+            if _is_below(kv.key, root):
+                older = int(self._before[row])
+                known = older >= 0 and not self._dead[older]
+                before = self._record(older).value if known else None
+                batch.append(pages.change(kv, before, deleted=bool(self._dead[row])))
+                if len(batch) >= _BATCH:
+                    yield pages.changes(batch)
+                    batch = []
+        if batch:
+            yield pages.changes(batch)
+
+
+def _is_below(key: bytes, root: str) -> bool:
+    above = b"" if root == "/" else root.encode()
+    return key == above or key.startswith(above + b"/")
+
+
+def _previous(keys: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """Return, for each record, the one before it of the same key; -1 where there is none."""
+    order = np.lexsort((np.arange(len(keys)), keys["low"], keys["high"]))
+    previous = np.full(len(keys), -1, np.int64)
+    ordered = keys[order]
+    same = ordered[1:] == ordered[:-1]
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
+
+
+def _fnv(data: bytes) -> int:
+    found = 0xCBF29CE484222325
+    for byte in data:
+        found = (found ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return found
