@@ -1,6 +1,7 @@
 """Plans applied to a real ZooKeeper, by processes that are killed."""
 
 import itertools
+import os
 import subprocess
 import sys
 import textwrap
@@ -22,6 +23,7 @@ from tests.plans import action, clock, plan_of, restore_of
 from tests.zookeeper_server import ZooKeeperServer
 
 _ROOTS = itertools.count()
+KILLS = int(os.environ.get("BKMETA_SOAK_KILLS", "10"))
 
 pytestmark = pytest.mark.real
 
@@ -95,13 +97,17 @@ def test_another_program_sees_the_plan(uri: str, raw: KazooClient, tmp_path: Pat
     assert raw.create(f"{root_of(uri)}/idgen/ID-", sequence=True).endswith("/ID-0000001235")
 
 
+@pytest.mark.timeout(7200)
 def test_killed_again_and_again(uri: str, raw: KazooClient, tmp_path: Path) -> None:
     """A process that is killed with -9 wherever it is, and started again, ends as one that never was."""
-    pq.write_table(plan_of(restore_of(300)), tmp_path / "plan.parquet")
+    ledgers = 10_000 if KILLS >= 100 else 50 * KILLS
+    pq.write_table(plan_of(restore_of(ledgers)), tmp_path / "plan.parquet")
     command = [sys.executable, "-c", textwrap.dedent(WORKER), uri, str(tmp_path / "plan.parquet"), str(tmp_path / "j")]
     journal = tmp_path / "j" / JOURNAL
+    # Two lines a batch of five, and some a run.
+    step = 2 * ledgers // 5 // KILLS + 2
     kills = 0
-    for lines in itertools.count(3, 19):
+    for lines in itertools.count(3, step):
         with subprocess.Popen(command) as process:
             # Killed as soon as the journal has grown by so much; what it does then is up to chance.
             while not journal.exists() or journal.read_bytes().count(b"\n") < lines:
@@ -114,8 +120,8 @@ def test_killed_again_and_again(uri: str, raw: KazooClient, tmp_path: Path) -> N
                 continue
         assert process.returncode == 0
         break
-    assert kills > 3
-    assert contents(raw, root_of(uri)) == wanted(300)
+    assert kills >= KILLS // 2
+    assert contents(raw, root_of(uri)) == wanted(ledgers)
     records = [record for record in scan(journal) if isinstance(record, Record)]
     assert sum(record.event == "resume" for record in records) >= kills - 1
     end = records[-1].fields["counts"]
