@@ -14,10 +14,12 @@ from reconcile.cli.options import (
     FOLDER,
     make_output,
     output_options,
+    parse_ledger,
     parse_quorum,
     quoted,
     read_names,
     read_passwords,
+    scope_option,
     store_auth,
 )
 from reconcile.cli.output import Result
@@ -45,7 +47,9 @@ _VALUE: Final = 18
     },
     epilog="Example: bkmeta explain 12345 --inventory inv/bk1 --inventory inv/bk2 --plan plan",
 )
-@click.argument("ledger")
+@click.argument("ledger", required=False)
+@scope_option
+@click.option("--ledger-qualified-name", "qualified", metavar="NAME", help="Instead of LEDGER: its 32 hex digits.")
 @click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="One bookie's inventory.")
 @click.option("--metadata", "uri", metavar="URI", help="The store, or a capture of it: catalog:///DIR.")
 @click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="What the store held earlier, as recover.")
@@ -55,7 +59,9 @@ _VALUE: Final = 18
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
 @output_options
 def explain(
-    ledger: str,
+    ledger: str | None,
+    scope: str | None,
+    qualified: str | None,
     inventories: tuple[str, ...],
     uri: str | None,
     snapshots: tuple[str, ...],
@@ -75,13 +81,12 @@ def explain(
     from reconcile.recover import open_inventories  # noqa: PLC0415
     from reconcile.stores import catalog_path  # noqa: PLC0415
     from recovery.dataset import open_dataset  # noqa: PLC0415
-    from recovery.model import ids  # noqa: PLC0415
 
     output = make_output(shared)
-    try:
-        named = ids.parse(ledger)
-    except ValueError as error:
-        raise click.BadParameter(f"{error}; write 123, scope:123 or 32 hex digits", param_hint="LEDGER") from error
+    typed = ledger if ledger is not None else qualified
+    if typed is None or (ledger is not None and qualified is not None):
+        raise click.UsageError("name one ledger: LEDGER, or --ledger-qualified-name")
+    named = parse_ledger(typed, scope)
     if not (inventories or uri or snapshots or plan):
         raise click.UsageError("give at least one of --inventory, --metadata, --snapshot, --plan")
     opened = open_inventories(inventories)

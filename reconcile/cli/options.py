@@ -18,6 +18,7 @@ from recovery.errors import InputError
 
 if TYPE_CHECKING:
     from backends.registry import OpenStore
+    from recovery.model.ids import LedgerId
 
 AUTH_VARIABLE: Final = "BKMETA_ZK_AUTH"
 """Environment variable with ``user:password`` for ZooKeeper's digest scheme; secrets never stand on a command line."""
@@ -51,6 +52,35 @@ def output_options(command: Callable[P, R]) -> Callable[P, R]:
         help="A bar on a terminal, JSON events on stderr, or nothing.",
     )(command)
     return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")(command)
+
+
+def scope_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add --ledger-scope-id: the scope of ledgers that are named by a number alone."""
+    return click.option(
+        "--ledger-scope-id", "scope", metavar="SCOPE", help="The scope of a ledger that is named by a number alone."
+    )(command)
+
+
+def parse_ledger(text: str, scope: str | None = None, *, hint: str = "LEDGER") -> "LedgerId":
+    """Return the ledger that a text names: a number, scope:number, or a qualified name of 32 hex digits.
+
+    Args:
+        text: as it was typed.
+        scope: as --ledger-scope-id has it; None: not given.
+        hint: what the error is about.
+    """
+    from recovery.model import ids  # noqa: PLC0415 - not for --help
+
+    try:
+        named = ids.parse(text)
+        if scope is None:
+            return named
+        whole = ids.parse(f"{scope}:0").scope
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write 123, scope:123 or 32 hex digits", param_hint=hint) from error
+    if not ids.is_short(text) and named.scope != whole:
+        raise click.BadParameter(f"{text} is of scope {ids.unsigned(named.scope)}, not {scope}", param_hint=hint)
+    return ids.LedgerId(whole, named.ledger)
 
 
 def make_output(values: dict[str, Any]) -> Output:

@@ -100,6 +100,11 @@ def parse(text: str) -> LedgerId:
     return LedgerId(_half(scope), _half(ledger)) if colon else LedgerId(0, _half(text))
 
 
+def is_short(text: str) -> bool:
+    """Whether a text form that `parse` takes is a number alone, without a scope."""
+    return _HALF.fullmatch(text.strip()) is not None
+
+
 def is_bookie_id(text: str) -> bool:
     """Whether BookKeeper accepts the text as a bookie id.
 
