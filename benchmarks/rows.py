@@ -12,6 +12,8 @@ from typing import Final
 from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
 from benchmarks import bookie_folder, disks, inventories, plans, snapshots
+from benchmarks.bookies import JAVA_IN_FLIGHT, LEDGERS, bookies
+from benchmarks.bookies import client as client_of_bookies
 from benchmarks.data import kept
 from benchmarks.ledgers import INSTANCE
 from benchmarks.measure import Cost, RunFailedError, python, run, staying
@@ -159,6 +161,26 @@ def _snapshot(place: Place) -> Iterator[dict[str, Contestant]]:
     }
 
 
+def _wire(count: int) -> Callable[[Place], AbstractContextManager[dict[str, Contestant]]]:
+    @contextmanager
+    def row(place: Place) -> Iterator[dict[str, Contestant]]:
+        java = client_of_bookies(place.home)
+        asked = place.ledgers - place.ledgers % count
+        with bookies(count) as addresses:
+
+            def whole(cost: Cost) -> Cost:
+                return _whole(replace(place, ledgers=asked), cost)
+
+            yield {
+                "wire": lambda: whole(run(python(_STAGES, "wire", LEDGERS, asked, *addresses))),
+                "BookKeeper's client": lambda: whole(
+                    run([*java, str(LEDGERS), str(asked), str(JAVA_IN_FLIGHT), *addresses])
+                ),
+            }
+
+    return row
+
+
 ROWS: Final = (
     Row(
         "collect",
@@ -234,4 +256,13 @@ ROWS: Final = (
         1_000_000,
         _snapshot,
     ),
+    Row(
+        "wire",
+        0.3,
+        "lists of entries of one running bookie, decoded, against BookKeeper's own client with "
+        f"{JAVA_IN_FLIGHT} in flight; both warm",
+        1_000_000,
+        _wire(1),
+    ),
+    Row("wire-3", 0.3, "the same, of three bookies at the same time", 1_000_000, _wire(3)),
 )

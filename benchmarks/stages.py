@@ -7,6 +7,7 @@
     index FOLDER N OF               a share of the index files of one bookie, into groups that are thrown away
     log FILE, journal FILE          one entry log or journal, into groups that are thrown away
     locations FOLDER                one database of locations, likewise
+    wire LEDGERS REQUESTS ADDRESS…  lists of entries of running bookies, decoded
     recover INVENTORIES OUT         stays: `recover` once for each line that it is given
     pass-through INVENTORIES        stays: Spark reads the same files and hands every row to Python and back
 
@@ -34,6 +35,8 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset
 
 MASTER: Final = "local[2]"
 _BATCH_ROWS: Final = "65536"
+_LISTS: Final = 4096
+"""Answers that are decoded together."""
 
 
 def _now() -> datetime:
@@ -185,6 +188,49 @@ def journal(file: str) -> dict[str, Any]:
     return _records(file, scan_columns)
 
 
+def wire(ledgers: str, requests: str, *addresses: str) -> dict[str, Any]:
+    """Ask bookies in turn for lists of ledgers 0 to `ledgers` - 1; a tenth goes before that is not timed."""
+    import asyncio  # noqa: PLC0415
+
+    from backends.bookie import frames  # noqa: PLC0415
+    from backends.bookie.client import Address, Options, Wire  # noqa: PLC0415
+    from recovery.model.groups import decode_availabilities  # noqa: PLC0415
+
+    places = {a: Address(a.rpartition(":")[0], int(a.rpartition(":")[2])) for a in addresses}
+    answered = 0
+
+    async def ask(bookie: Any, count: int) -> None:  # noqa: ANN401 - what `Wire` has
+        nonlocal answered
+        held: list[bytes] = []
+
+        def decode() -> None:
+            nonlocal answered
+            groups, _ = decode_availabilities(held)
+            answered += len(np.unique(groups.key))
+            held.clear()
+
+        def take(_: int, answer: frames.Answer) -> None:
+            if answer.outcome is frames.Outcome.ANSWER:
+                held.append(answer.body)
+            if len(held) >= _LISTS:
+                decode()
+
+        await bookie.ask(((n, frames.list_entries(n % int(ledgers))) for n in range(count)), take)
+        decode()
+
+    async def all_of_them() -> dict[str, Any]:
+        nonlocal answered
+        share = int(requests) // len(addresses)
+        with Wire(places, Options(deadline_s=60)) as bookies:
+            await asyncio.gather(*(ask(bookies[a], share // 10) for a in addresses))
+            answered = 0
+            began = time.perf_counter()
+            await asyncio.gather(*(ask(bookies[a], share) for a in addresses))
+            return {"seconds": time.perf_counter() - began, "ledgers": answered}
+
+    return asyncio.run(all_of_them())
+
+
 def locations(folder: str) -> dict[str, Any]:
     """Read a database of locations: no entry log is looked at, and nothing is written."""
     from recovery.collect.damage import Noted  # noqa: PLC0415
@@ -263,6 +309,7 @@ _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "log": log,
     "journal": journal,
     "locations": locations,
+    "wire": wire,
 }
 _STAYING: Final[Mapping[str, Callable[..., AbstractContextManager[Callable[[], dict[str, Any]]]]]] = {
     "recover": recover,

@@ -298,7 +298,8 @@ def test_single_entries_of_bookies_by_name() -> None:
             place = bookie.find(1, np.arange(3)).index
             bookie.each(place.file, place.position, found.__setitem__)
             assert found == {0: record(1, 0), 1: record(1, 1)}
-            assert bookie.problems == ()
+            before = bookie.problems
+            assert before == ()
             found.clear()
             bookie.each(np.array([2, 3]), np.array([0, 0]), found.__setitem__)
             assert found == {0: None}

@@ -1,0 +1,54 @@
+"""Real bookies with ledgers, and BookKeeper's own client beside them, from the jars that the tests fetch."""
+
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from backends.registry import open_store
+from recovery.collect.members import read_members
+from tests.real import jars
+from tests.real.cluster import Bookie, Cluster, encoded
+
+LEDGERS: Final = 200
+"""On every bookie; requests go round them."""
+ENTRIES: Final = 20
+JAVA_IN_FLIGHT: Final = 500
+
+_SOURCE: Final = Path(__file__).with_name("java") / "BookieLists.java"
+
+
+def client(home: Path) -> list[str]:
+    """Return the command of BookKeeper's client, which is compiled first if it is not there.
+
+    Args:
+        home: where benchmarks keep their data.
+    """
+    classes = home / f"java-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:12]}"
+    path = f"{classes}:{jars.jars()}/*"
+    if not classes.exists():
+        with tempfile.TemporaryDirectory(dir=home) as made:
+            subprocess.run(["javac", "-cp", path, "-d", f"{made}/classes", str(_SOURCE)], check=True)
+            Path(made, "classes").replace(classes)
+    return ["java", "-Xmx1g", "-cp", path, "BookieLists"]
+
+
+@contextmanager
+def bookies(count: int) -> Iterator[list[str]]:
+    """Run so many bookies that all have the same ledgers, and give their addresses."""
+    with tempfile.TemporaryDirectory(prefix="bkmeta-bench-bookies-") as folder, Cluster(Path(folder, "cluster")) as one:
+        one.start_zookeeper("zookeeper", "/ledgers")
+        one("format", layout="hierarchical")
+        names = [f"bench-{n}" for n in range(count)]
+        for n, name in enumerate(names):
+            one.start(Bookie(n, name, "sorted", [f"b{n}/journal"], [f"b{n}/ledgers"]))
+        for _ in range(LEDGERS):
+            ledger = one("create", E=count, W=count, A=count, digest="CRC32C", password=encoded(b""), custom={})
+            one("add", ledger=ledger, sizes=[10] * ENTRIES, ids=None)
+            one("close", ledger=ledger)
+        with open_store(f"zk://{one.zookeeper}/ledgers") as opened:
+            members = read_members(opened.store, opened.root, None, {})
+        yield [str(members.of(name).address) for name in names]
