@@ -24,7 +24,7 @@ from backends.errors import CorruptStoreError, ReadOnlyStoreError, UnavailableEr
 from backends.protocols import KEYS, Point, Versioned, Write
 from backends.zkfiles import servers, snapshot, txnlog
 from backends.zkfiles.changes import changes
-from backends.zkfiles.records import CONTAINER, OPEN_KEY, OPEN_RIGHTS, rights_text, session_of
+from backends.zkfiles.records import CONTAINER, OPEN_KEY, OPEN_RIGHTS, Rights, rights_text, session_of
 from backends.zkfiles.restore import NothingToShowError, Restored, restore
 from backends.zkfiles.servers import History, Server
 from backends.zkfiles.snapshot import Node, Snapshot, Window
@@ -111,8 +111,9 @@ class ZooKeeperFiles:
         found = (
             (path, node) for path, node in tree.changed.items() if _is_below(path, wanted) and snapshot.is_text(path)
         )
+        texts: dict[Rights, str] = {}
         while some := list(islice(found, _ROWS)):
-            yield _keys_of_nodes(some)
+            yield _keys_of_nodes(some, texts)
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
         shown = self._decided()
@@ -354,13 +355,25 @@ class _Names:
         return self._texts.take(pc.index_in(pa.array(keys), self._keys))
 
 
-def _keys_of_nodes(found: Sequence[tuple[bytes, Node]]) -> pa.RecordBatch:
-    held = [_versioned(node) for _, node in found]
-    columns = {
-        "key": [path.decode() or "/" for path, _ in found],
-        **{name: [getattr(one, name) for one in held] for name in KEYS.names[1:]},
-    }
-    return pa.RecordBatch.from_pydict(columns, schema=KEYS)
+def _keys_of_nodes(found: Sequence[tuple[bytes, Node]], texts: dict[Rights, str]) -> pa.RecordBatch:
+    nodes = [node for _, node in found]
+    for node in nodes:
+        if node.rights is not None and node.rights not in texts:
+            texts[node.rights] = rights_text(node.rights)
+    columns = [
+        [path.decode() or "/" for path, _ in found],
+        [node.data or b"" for node in nodes],
+        [node.version for node in nodes],
+        [None if node.rights is None else texts[node.rights] for node in nodes],
+        [node.czxid for node in nodes],
+        [node.mzxid for node in nodes],
+        [node.ctime for node in nodes],
+        [node.mtime for node in nodes],
+        [session_of(node.owner) for node in nodes],
+        [node.cversion & _COUNTER for node in nodes],
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, KEYS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=KEYS)
 
 
 def _versioned(node: Node) -> Versioned:

@@ -26,6 +26,7 @@ from backends.zkfiles.records import (
     Create,
     Delete,
     OpenSession,
+    Rights,
     SetData,
     SetRights,
     Transaction,
@@ -75,6 +76,7 @@ class Tree:
         self._owned: dict[int, set[bytes]] = {}
         self._owned_rows: dict[int, list[int]] | None = None
         self._dropped: set[int] = set()
+        self._rights: dict[Rights, Rights] = {}
         if base is None:
             for path in _EMPTY:
                 self._add(path, Node(b"", OPEN_RIGHTS, 0, 0, 0, 0, 0, 0, 0, 0, 0))
@@ -133,7 +135,7 @@ class Tree:
             case SetRights(path, rights, version):
                 if (node := self._named(path)) is not None:
                     self._count(path, node, -1)
-                    node.rights, node.aversion = rights, version
+                    node.rights, node.aversion = self._same(rights), version
                     self._count(path, node, 1)
             case OpenSession(timeout_ms):
                 self.sessions[of.session] = timeout_ms
@@ -180,6 +182,10 @@ class Tree:
         if node.owner:
             self._owned.setdefault(node.owner, set()).add(path)
 
+    def _same(self, rights: Rights) -> Rights:
+        """Return equal rights that are held once: most nodes have the same."""
+        return self._rights.setdefault(rights, rights)
+
     def _create(self, change: Create, of: Transaction) -> None:
         path = change.path
         up = self._touch(parent_of(path)) if path else None
@@ -193,11 +199,11 @@ class Tree:
         node = self._touch(path)
         if node is not None:
             self.results[EXISTS] += 1
-            node.rights = change.rights
+            node.rights = self._same(change.rights)
             return
         owner = owner_of(change, of.session)
         zxid, ms = of.zxid, of.at_ms
-        self._add(path, Node(change.data, change.rights, zxid, zxid, ms, ms, 0, 0, 0, owner, zxid))
+        self._add(path, Node(change.data, self._same(change.rights), zxid, zxid, ms, ms, 0, 0, 0, owner, zxid))
 
     def _delete(self, path: bytes, zxid: int) -> bool:
         if not path:
