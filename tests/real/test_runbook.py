@@ -16,8 +16,10 @@ pytestmark = [pytest.mark.real, pytest.mark.spark]
 
 RUNBOOK = Path(__file__).resolve().parents[2] / "docs" / "operations" / "runbook.md"
 CASE = "c01-clean-sorted"
-EXPECTED = {"preflight --metadata": 3, "freeze": 5, "thaw": 5}
+EXPECTED = {"preflight --metadata": 3, "freeze": 5, "thaw": 5, "undo": 5}
 """Exit codes other than 0: an empty store is a finding; what was not confirmed is refused."""
+HASHED = ("plan show", "plan split", "freeze", "thaw", "undo")
+"""Commands that print the hash which the next lines name."""
 
 
 def commands() -> list[str]:
@@ -91,7 +93,7 @@ def test_every_command_of_the_runbook_does_what_it_says_in_its_order(tmp_path: P
                 wanted = 0 if confirmed else next((c for k, c in EXPECTED.items() if f"bkmeta {k}" in command), 0)
                 assert ran.returncode == wanted, f"{command}\n{ran.stdout}\n{ran.stderr}"
                 hashes = re.findall(r"\b[0-9a-f]{64}\b", ran.stdout)
-                if hashes and any(f"bkmeta {c}" in command for c in ("plan show", "freeze", "thaw")):
+                if hashes and any(f"bkmeta {c}" in command for c in HASHED):
                     digest = hashes[0]
     finally:
         server.kill()
