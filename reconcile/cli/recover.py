@@ -115,9 +115,9 @@ def capture_into(opened: "OpenStore", out: Path, output: Output) -> Mapping[str,
         Exit.DONE: "all lost ledgers come back",
         Exit.FAILED: "the store did not answer, Spark failed, a disk is full, or the sums do not add up (INVALID)",
         Exit.USAGE: "inventories, URIs or files that cannot be used; no Java, no Spark",
-        Exit.FOUND: "some are held or wait for a person, now or since an earlier plan; or the store and the bookies "
-        "disagree critically",
-        Exit.UNDECIDABLE: "bookies that were expected were not looked at",
+        Exit.FOUND: "some are held or wait for a person, now or since an earlier plan; somebody deleted some that bookies "
+        "still have; or a critical finding",
+        Exit.UNDECIDABLE: "bookies that were expected were not looked at, or no bookie was",
     },
     epilog="Example: bkmeta recover --inventory inv/bk1 --inventory inv/bk2 --inventory inv/bk3 "
     "--metadata zk+hierarchical://zk1:2181/ledgers --expect-bookies bookies.txt --passwords pw.txt --out plan",
