@@ -28,7 +28,7 @@ from urllib.parse import parse_qsl, unquote
 
 import pyarrow as pa
 
-from backends.errors import ReadOnlyStoreError, UnsupportedStoreError
+from backends.errors import NoSuchStoreError, ReadOnlyStoreError, UnsupportedStoreError
 from backends.protocols import (
     MetadataStore,
     Point,
@@ -367,7 +367,10 @@ def _open_zk_files(address: StoreAddress, *, writable: bool, at: str | None) -> 
         point = None if at is None else parse_at(at)
     except ValueError as error:
         raise UnsupportedStoreError(address.uri, str(error)) from error
-    store = ZooKeeperFiles(Path(address.hosts), at=point)
+    try:
+        store = ZooKeeperFiles(Path(address.hosts), at=point)
+    except NoSuchStoreError as error:
+        raise UnsupportedStoreError(address.uri, error.detail) from error
     return OpenStore(store, address.root, address.layout_hint, address.uri)
 
 

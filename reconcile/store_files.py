@@ -136,8 +136,7 @@ def zookeeper_log(path: Path) -> Facts:
 
 
 def _entry(entry: np.void) -> str:
-    kind = _KINDS[int(entry["kind"])].replace("_", " ")
-    return f"zxid {int(entry['zxid']):#x} at byte {int(entry['at'])}, {_time(int(entry['ms']))}, of the {kind}"
+    return f"zxid {int(entry['zxid']):#x} at byte {int(entry['at'])}, {_time(int(entry['ms']))}"
 
 
 def _time(ms: int) -> str:

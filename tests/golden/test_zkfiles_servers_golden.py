@@ -238,10 +238,11 @@ def test_a_folder_without_files_is_no_empty_store(tmp_path: Path) -> None:
         ("zkfiles:///backup?root=", "not the path"),
         ("zkfiles:///backup?layout=round", "unknown layout 'round'"),
         ("zkfiles:///backup?root", "not root="),
+        ("zkfiles:///nowhere/at/all", "no such folder"),
     ],
 )
 def test_a_malformed_uri_is_refused(uri: str, word: str) -> None:
-    """What is wrong with the name of files is said before anything is looked for."""
+    """What is wrong with the name of files, or that there are none, is one clear error of that name."""
     with pytest.raises(UnsupportedStoreError, match=word):
         open_store(uri)
 
