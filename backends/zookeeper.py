@@ -17,6 +17,7 @@ Source: bookkeeper-metadata §2.4 and §2.6; Apache ZooKeeper 3.9, Stat and mult
 import logging
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ _RIGHTS: Final = 500
 _PAIRS: Final = 500
 """Children created and deleted in one transaction to raise a counter: some 60 kB of the 1 MB that a server takes."""
 _RAISES_IN_FLIGHT: Final = 8
+_SILENT_S: Final = 1.0
+"""Whoever waits longer for a session is told so."""
 _RECONNECT_S: Final = 2.0
 """Longest pause between two attempts to reach a server; kazoo's own would be a minute."""
 _TRANSACTION_BYTES: Final = 1_000_000
@@ -89,6 +92,7 @@ _LENGTH: Final = struct.Struct(">i")
 _GET: Final = 4
 
 # kazoo logs requests at its lowest level, credentials included; what fails is raised, and needs no second line.
+_LOG: Final = logging.getLogger(__name__)
 _QUIET: Final = logging.getLogger(f"{__name__}.kazoo")
 _QUIET.setLevel(logging.ERROR)
 
@@ -199,11 +203,13 @@ class ZooKeeperReader:
         self._answer_s = session_s
         self._retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, UnavailableError) and not self._closed),
+            before_sleep=lambda state: self._say_waiting(patience_s - (state.seconds_since_start or 0)),
             stop=stop_after_delay(patience_s),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             reraise=True,
         )
         self._closed = False
+        self._said_until = float("-inf")
         self._pace = Pace(ops_s)
         self._reads_many = True
         self._behind = True
@@ -219,6 +225,9 @@ class ZooKeeperReader:
             **(_encrypted(tls) if tls else {}),
         }
         self._client = self._client_class(**self._options)
+        waiting = threading.Timer(_SILENT_S, self._say_waiting, [patience_s - _SILENT_S])
+        waiting.daemon = True
+        waiting.start()
         try:
             self._client.start(timeout=patience_s)
             self._catch_up()
@@ -228,6 +237,17 @@ class ZooKeeperReader:
             if refused:
                 raise AccessDeniedError(self._uri, "user and password were refused") from error
             raise UnavailableError(self._uri, f"no session within {patience_s:g} s") from error
+        finally:
+            waiting.cancel()
+
+    def _say_waiting(self, for_s: float) -> None:
+        """Say that there is no answer and until when one is waited for; once, however many wait."""
+        now = time.monotonic()
+        if self._closed or now < self._said_until:
+            return
+        self._said_until = now + for_s
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + for_s))
+        _LOG.warning("%s does not answer; trying until %s", self._uri, until)
 
     @property
     def uri(self) -> str:

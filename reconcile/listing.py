@@ -1,7 +1,9 @@
 """The ledgers that a store lists, held against those on bookies' disks: what garbage collection would delete.
 
-Names are listed, no record is read: one request for each folder, several at a time. `left_out` reads records: a closed
-one that does not name a bookie lets the over-replicated check of that bookie delete its copy.
+Names are listed, no record is read: one request for each folder, several at a time. A listing is not believed where it
+leaves something out: a folder that is named above and cannot be listed makes it incomplete, and a ledger that bookies
+hold is asked for by its key before it is called absent. `left_out` reads records: a closed one that does not name a
+bookie lets the over-replicated check of that bookie delete its copy.
 """
 
 import time
@@ -34,11 +36,13 @@ from recovery.codecs.store import (
 )
 from recovery.dataset import Dataset
 from recovery.model.groups import expand, from_arrow
-from recovery.model.ids import LedgerId
+from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import State
 from recovery.spark import bucket_ranges
 
 _AT_ONCE: Final = 16
+_READ_AT_ONCE: Final = 8_192
+_BUCKETS_AT_ONCE: Final = 256
 _SHORT: Final = (2, 4)
 _LONG: Final = (3, 4, 4, 4)
 _SCOPED: Final = (4,) * 7
@@ -66,12 +70,14 @@ class Listing:
         complete: whether every folder was listed.
         denied: folders that may not be listed.
         late: whether the time ran out.
+        lost: folders that are named by the one above them, and are not there when they are listed.
     """
 
     ids: pa.Table
     complete: bool
     denied: tuple[str, ...] = ()
     late: bool = False
+    lost: tuple[str, ...] = ()
 
     @property
     def ledgers(self) -> int:
@@ -89,7 +95,8 @@ def list_ledgers(store: MetadataStore, root: str, layout: Layout, *, within_s: f
     walk = _Walk(store, root, layout, time.monotonic() + within_s)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="listing") as pool:
         ids = walk.all(pool)
-    return Listing(ids, not walk.denied and not walk.late, tuple(walk.denied), walk.late)
+    complete = not walk.denied and not walk.late and not walk.lost
+    return Listing(ids, complete, tuple(walk.denied), walk.late, tuple(walk.lost))
 
 
 def ledgers_of_leaf(layout: Layout, folder: str, names: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -116,6 +123,7 @@ class _Walk:
         self._until = until
         self._found = [_KEYS.empty_table()]
         self.denied: list[str] = []
+        self.lost: list[str] = []
         self.late = False
 
     def all(self, pool: ThreadPoolExecutor) -> pa.Table:
@@ -151,7 +159,15 @@ class _Walk:
 
     def _names(self, key: str) -> list[str]:
         try:
-            return self._store.children(self._root + key) or []
+            names = self._store.children(self._root + key)
+            if names is None:
+                # Removed since it was named, or made again, or a listing that is not to be believed.
+                above, _, name = key.rpartition("/")
+                if name in (self._store.children(self._root + above or "/") or ()):
+                    names = self._store.children(self._root + key)
+                    if names is None:
+                        self.lost.append(key)
+            return names or []
         except AccessDeniedError:
             self.denied.append(key)
             return []
@@ -159,6 +175,49 @@ class _Walk:
     def _take(self, ledgers: Iterable[LedgerId | None]) -> None:
         rows = [{"scope": ledger.scope, "ledger": ledger.ledger} for ledger in ledgers if ledger is not None]
         self._found.append(pa.Table.from_pylist(rows, schema=_KEYS))
+
+
+def known_ledgers(inventories: Iterable[Dataset]) -> Iterator[pa.Table]:
+    """Yield scope and ledger of everything that bookies hold, each at least once, in pieces.
+
+    Raises:
+        DatasetError: an inventory is damaged.
+    """
+    for inventory in inventories:
+        for low in range(0, BUCKETS, _BUCKETS_AT_ONCE):
+            yield inventory.read("copies", columns=_KEYS.names, buckets=range(low, low + _BUCKETS_AT_ONCE))
+
+
+def demanded(store: MetadataStore, root: str, layout: Layout, ids: pa.Table) -> npt.NDArray[np.bool_]:
+    """Say which ledgers have a record after all, asked for by key; what may not be read counts as there.
+
+    Args:
+        store: only read.
+        root: of the ledgers.
+        layout: of the store.
+        ids: scope and ledger; those that the layout has no place for are not there.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+    scope, ledger = (ids[name].to_numpy() for name in _KEYS.names)
+    there = np.zeros(len(scope), np.bool_)
+    fits = np.flatnonzero(~placeless(layout, scope, ledger))
+    for at in range(0, len(fits), _READ_AT_ONCE):
+        some = fits[at : at + _READ_AT_ONCE]
+        keys = [root + key for key in ledger_keys(layout, scope[some], ledger[some]).to_pylist()]
+        try:
+            there[some] = [held is not None for _, held in store.get_many(keys)]
+        except AccessDeniedError:
+            there[some] = [_is_there(store, key) for key in keys]
+    return there
+
+
+def _is_there(store: MetadataStore, key: str) -> bool:
+    try:
+        return store.get(key) is not None
+    except AccessDeniedError:
+        return True
 
 
 def held_ledgers(inventories: Sequence[Dataset]) -> pa.Table:
@@ -224,6 +283,9 @@ def demand_restored(
     """
     listing = list_ledgers(store, root, layout)
     held = held_ledgers(inventories) if inventories else None
+    if listing.lost:
+        problem = f"could not be listed whole: {', '.join(listing.lost[:_EXAMPLES])} named, and not there"
+        raise GuardRefusedError(root, problem, "let nobody change the tree, and run it again")
     if not listing.complete:
         problem = f"could not be listed whole: access denied to {', '.join(listing.denied[:_EXAMPLES])}"
         raise GuardRefusedError(root, problem, "connect as the identity of the freeze")
@@ -236,6 +298,11 @@ def demand_restored(
             )
         return {"listed": listing.ledgers, "held": None, "absent": 0}
     absent = absent_ledgers(held, listing)
+    unlisted = demanded(store, root, layout, absent)
+    if unlisted.any():
+        names = ", ".join(examples(absent.filter(pa.array(unlisted))))
+        problem = f"has ledgers that no listing names: {names}; bookies, which believe listings, would delete them"
+        raise GuardRefusedError(root, problem, "find out why the folders above them are not listed, then run it again")
     if absent.num_rows and (absent.num_rows != accept_absent or listing.ledgers == 0):
         more = ", …" if absent.num_rows > _EXAMPLES else ""
         accept = f", or accept that they go: --accept-absent {absent.num_rows}" if listing.ledgers else ""

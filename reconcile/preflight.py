@@ -42,6 +42,8 @@ _RECENT: Final = timedelta(days=1)
 _AUDITORS: Final = f"{UNDERREPLICATION}/auditorelection"
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
 _SOME: Final = 10
+_ASKED: Final = 20_000
+"""Ledgers that are asked for by key because no listing names them: some seconds."""
 
 
 class Level(StrEnum):
@@ -210,7 +212,7 @@ class _Look:
         layout = self._layout(named)
         self._instance(state)
         found = self._listed(layout, listing_s)
-        counts = self._ledgers(found, held, state, rw + ro)
+        counts = self._ledgers(found, held, state, rw + ro, layout)
         not_compared = self._coverage({*rw, *ro, *cookies})
         bookies = self._bookies(rw, ro, cookies)
         auditor = self._replication(state, lacking=bool(counts["ledgers_absent"]) or counts["ledgers_listed"] == 0)
@@ -384,6 +386,9 @@ class _Look:
                 "ledgers",
                 f"{_some(found.denied)} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its identity",
             )
+        elif found.lost:
+            text = f"{_some(found.lost)} named by the folder above, and not there when listed: the listing is not whole"
+            self._say(Level.UNDECIDED, "ledgers", text)
         elif found.late:
             self._say(
                 Level.UNDECIDED, "ledgers", f"not all was listed in {listing_s:g} s, {found.ledgers} ledgers were"
@@ -398,6 +403,7 @@ class _Look:
         held: pa.Table | None,
         state: frozen.FreezeState,
         running: Sequence[str],
+        layout: Layout | None,
     ) -> dict[str, int | None]:
         counts: dict[str, int | None] = {
             "ledgers_listed": None if found is None else found.ledgers,
@@ -416,6 +422,16 @@ class _Look:
             self._say(Level.UNDECIDED, "ledgers", "not compared with what bookies hold: no --inventory was given")
             return counts
         absent = listing.absent_ledgers(held, found)
+        asked = absent.slice(0, _ASKED)
+        unlisted = listing.demanded(self._store, self._root, layout, asked) if layout is not None else None
+        if unlisted is not None and unlisted.any():
+            some = _some(listing.examples(asked.filter(pa.array(unlisted))))
+            text = (
+                f"{int(unlisted.sum())} of {asked.num_rows} ledgers that no listing names have a record all the same "
+                f"({some}): bookies, which believe listings, delete them"
+            )
+            self._say(Level.CRITICAL, "ledgers", text)
+            return counts
         counts["ledgers_absent"] = absent.num_rows
         if not absent.num_rows:
             self._say(Level.OK, "ledgers", f"all {held.num_rows} ledgers on the bookies looked at have a record")

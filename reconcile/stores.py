@@ -1,17 +1,69 @@
 """Every store that a URI can name: those of `backends.registry`, and catalogs.
 
 catalog:///dir    a capture, read-only, at the point in time that it was taken
+
+Whom a live store takes us for is told by the caller; how the connection is secured stands in the environment:
+
+    BKMETA_ZK_SASL                       user:password for ZooKeeper's SASL, DIGEST-MD5
+    BKMETA_TLS_CA                        file with the certificates that sign the servers', PEM
+    BKMETA_TLS_CERT, BKMETA_TLS_KEY      files with our own certificate and its key, PEM
+    BKMETA_TLS_KEY_PASSWORD              of the key, where it is encrypted
 """
 
+import os
 from pathlib import Path
 
 from backends.errors import UnsupportedStoreError
+from backends.protocols import Tls
 from backends.registry import OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
 from recovery.catalog import CatalogStore
 from recovery.dataset import MANIFEST, Dataset, open_dataset
+from recovery.errors import InputError
 
 CATALOG = "catalog"
+SASL_VARIABLE = "BKMETA_ZK_SASL"
+ETCD_AUTH_VARIABLE = "BKMETA_ETCD_AUTH"
+TLS_VARIABLE = "BKMETA_TLS"
+"""What the names of the variables about TLS begin with."""
+
+
+def user_and_password(variable: str) -> tuple[str, str] | None:
+    """Return what an environment variable says as ``user:password``; None where it is not set.
+
+    Raises:
+        InputError: it has another form.
+    """
+    given = os.environ.get(variable)
+    if not given:
+        return None
+    user, colon, password = given.partition(":")
+    if not colon:
+        raise InputError(variable, "is not user:password", "set it as user:password, or unset it")
+    return user, password
+
+
+def tls_from_environment() -> Tls | None:
+    """Return how connections are encrypted; None where no variable says so.
+
+    Raises:
+        InputError: a file cannot be read, or only one of certificate and key is named.
+    """
+    given = {name: os.environ.get(f"{TLS_VARIABLE}_{name}") or None for name in ("CA", "CERT", "KEY")}
+    password = os.environ.get(f"{TLS_VARIABLE}_KEY_PASSWORD") or None
+    if not any(given.values()):
+        return None
+    for name, path in given.items():
+        try:
+            if path is not None:
+                Path(path).read_bytes()
+        except OSError as error:
+            variable = f"{TLS_VARIABLE}_{name}"
+            raise InputError(variable, f"{path}: {error.strerror}", "name a file that you can read") from error
+    if (given["CERT"] is None) != (given["KEY"] is None):
+        problem = "name one of certificate and key without the other"
+        raise InputError(f"{TLS_VARIABLE}_CERT and _KEY", problem, "set both, or none")
+    return Tls(ca=given["CA"], cert=given["CERT"], key=given["KEY"], key_password=password)
 
 
 def catalog_path(uri: str) -> str | None:
@@ -38,6 +90,7 @@ def open_store(
     writable: bool = False,
     at: str | None = None,
     auth: tuple[str, str] | None = None,
+    ops_s: float | None = None,
     session_s: float = 30.0,
     patience_s: float = 60.0,
 ) -> OpenStore:
@@ -46,11 +99,23 @@ def open_store(
     Raises:
         UnsupportedStoreError: malformed, or of a store that is not read, or not written where that was asked.
         UnavailableError: it does not answer.
+        AccessDeniedError: it does not take us for whom we say we are.
         DatasetError: no catalog, or a damaged one.
+        InputError: the environment names something that cannot be used.
     """
     path = catalog_path(uri)
     if path is None:
-        return open_live_store(uri, writable=writable, at=at, auth=auth, session_s=session_s, patience_s=patience_s)
+        return open_live_store(
+            uri,
+            writable=writable,
+            at=at,
+            auth=user_and_password(ETCD_AUTH_VARIABLE) if parse_store_uri(uri).kind == "etcd" else auth,
+            sasl=user_and_password(SASL_VARIABLE),
+            tls=tls_from_environment(),
+            ops_s=ops_s,
+            session_s=session_s,
+            patience_s=patience_s,
+        )
     if writable:
         raise UnsupportedStoreError(uri, "a catalog is never written to; name the store")
     if at is not None:

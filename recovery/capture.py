@@ -14,8 +14,8 @@ else knows of, such as bookies, are asked for by their keys where no listing nam
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
-from backends.protocols import LiveStore, MetadataStore, Rights, ScannableStore, Versioned, parse_rights
+from backends.protocols import LiveStore, MetadataStore, ScannableStore, Versioned, parse_rights
 from recovery import bulk
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
@@ -365,8 +365,8 @@ class _Run:
             yield f"{_many(self._vanished, 'ledger')} were removed between being listed and being read"
         if self._hidden:
             yield (
-                f"the rights of {_many(self._hidden, 'record')} are not in it: their digests are shown only to who may "
-                "change them (BKMETA_ZK_AUTH)"
+                f"the rights of {_many(self._hidden, 'record')} are not in it: they may not be read, or their digests "
+                "are shown only to who may change them (BKMETA_ZK_AUTH)"
             )
 
     def _key(self, key: str) -> str:
@@ -529,31 +529,35 @@ class _Run:
         held: list[Versioned] = []
         keys: list[str] = []
         of = dict(batch)
-        for key, found in self._read([key for key, _ in batch]):
+        rights = self._pool.submit(self._rights_of, list(of))
+        for key, found in self._read(list(of)):
             if found is None:
                 self._vanished += 1
             else:
                 keys.append(key)
                 ledgers.append(of[key])
                 held.append(found)
-        self._write_found(keys, ledgers, held)
+        self._write_found(keys, ledgers, held, rights)
 
-    def _write_found(self, keys: list[str], ledgers: list[LedgerId], held: list[Versioned]) -> None:
+    def _write_found(
+        self, keys: list[str], ledgers: list[LedgerId], held: list[Versioned], rights: Future[dict[str, str]]
+    ) -> None:
         if not held:
             return
         scope = np.array([ledger.scope for ledger in ledgers], np.int64)
         ledger = np.array([ledger.ledger for ledger in ledgers], np.int64)
         if self._seen is not None:
             self._seen.append(_joined(scope, ledger))
-        held = self._with_rights(keys, held)
         raws = pa.array([found.value for found in held], pa.binary())
         parsed = decode_columns(raws)
+        acls = self._shown_rights(keys, rights.result())
         columns = {
             "bucket": pa.array(buckets(scope, ledger)),
             "scope": pa.array(scope),
             "ledger": pa.array(ledger),
             "raw": raws,
             **self._stamps(held),
+            **({} if self._live is None else {"acl": pa.array(acls, pa.string())}),
             **{name: parsed[name] for name in parsed.schema.names},
         }
         self._out.append("ledgers", pa.table(columns, schema=tables.CATALOG_LEDGERS))
@@ -561,22 +565,35 @@ class _Run:
         self._unparsable += len(held) - parsed["error"].null_count
         self._progress(self._ledgers, max(self._ledgers + 1, round(self._ledgers / max(self._fraction, 1e-9))))
 
-    def _with_rights(self, keys: list[str], held: list[Versioned]) -> list[Versioned]:
-        """Return what was read with its rights; without them where they are hidden or may not be read."""
+    def _rights_of(self, keys: list[str]) -> dict[str, str]:
+        """Return the rights of what stands at keys, as far as they may be read."""
         if self._live is None:
-            return held
-        found: list[Rights | None] = []
+            return {}
+        found: dict[str, str] = {}
+        at = 0
         try:
             for _, rights in self._live.get_acls([self._key(key) for key in keys]):
-                found.append(rights)
+                if rights is not None:
+                    found[keys[at]] = rights.acl
+                at += 1
         except AccessDeniedError:
-            # A value that may be read and rights that may not: those behind it are lost with it.
-            self._hidden += len(held) - len(found)
-        found += [None] * (len(held) - len(found))
-        return [
-            replace(one, acl=rights.acl) if rights is not None and self._is_shown(rights.acl) else one
-            for one, rights in zip(held, found, strict=True)
-        ]
+            # What is behind a refusal is lost with it: the rest one by one.
+            for key in keys[at:]:
+                with suppress(AccessDeniedError):
+                    held = self._store.get(self._key(key))
+                    if held is not None and held.acl is not None:
+                        found[key] = held.acl
+        return found
+
+    def _shown_rights(self, keys: list[str], rights: Mapping[str, str]) -> list[str | None]:
+        """Return the rights of keys; None where they may not be read, or a digest in them is hidden."""
+        shown: list[str | None] = []
+        for key in keys:
+            acl = rights.get(key)
+            known = acl is not None and self._is_shown(acl)
+            self._hidden += self._live is not None and not known
+            shown.append(acl if known else None)
+        return shown
 
     def _is_shown(self, acl: str) -> bool:
         shown = self._shown.get(acl)
@@ -584,7 +601,6 @@ class _Run:
             shown = self._shown[acl] = all(
                 right.scheme != "digest" or not right.name.endswith(_HIDDEN) for right in parse_rights(acl)
             )
-        self._hidden += not shown
         return shown
 
     def _ask_for_known(self, layout: Layout, known: Iterable[pa.Table]) -> None:
@@ -610,7 +626,9 @@ class _Run:
         for key, _, held in found:
             if self._since is None or held.created_txn is None or held.created_txn <= self._since:
                 self._gap(key, "is there, and no listing named it: what else a listing left out is not known")
-        self._write_found([key for key, _, _ in found], [of for _, of, _ in found], [held for _, _, held in found])
+        there = [key for key, _, _ in found]
+        rights = self._pool.submit(self._rights_of, there)
+        self._write_found(there, [of for _, of, _ in found], [held for _, _, held in found], rights)
 
     def _read(self, keys: list[str]) -> Iterator[tuple[str, Versioned | None]]:
         """Yield the values of keys; what may not be read is a gap."""

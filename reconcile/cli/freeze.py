@@ -13,12 +13,13 @@ import click
 
 from backends.errors import UnavailableError
 from backends.protocols import ControlledStore
-from backends.registry import OpenStore, open_store, parse_store_uri
+from backends.registry import OpenStore, parse_store_uri
 from reconcile import audit, freeze, frozen, listing
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import AUTH_VARIABLE, FOLDER, make_output, output_options, store_auth
 from reconcile.cli.output import Result, broken_off
 from reconcile.errors import GuardRefusedError
+from reconcile.stores import open_store
 from recovery.codecs.store import LAYOUT, Layout
 from recovery.dataset import open_dataset
 from recovery.errors import InputError

@@ -90,17 +90,17 @@ def make_output(values: dict[str, Any]) -> Output:
 
 def store_auth(variable: str = AUTH_VARIABLE) -> tuple[str, str] | None:
     """Return user and password for the store, from the environment."""
-    given = os.environ.get(variable)
-    if not given:
+    if not os.environ.get(variable):
         return None
-    user, colon, password = given.partition(":")
-    if not colon:
-        raise InputError(variable, "is not user:password", "set it as user:password, or unset it")
-    return user, password
+    from reconcile.stores import user_and_password  # noqa: PLC0415 - not for --help
+
+    return user_and_password(variable)
 
 
 @contextmanager
-def connected(uri: str, output: Output, *, writable: bool = False, at: str | None = None) -> "Iterator[OpenStore]":
+def connected(
+    uri: str, output: Output, *, writable: bool = False, at: str | None = None, ops_s: float | None = None
+) -> "Iterator[OpenStore]":
     """Give the store of a URI, opened as whom the environment names, and close it afterwards.
 
     Args:
@@ -108,6 +108,7 @@ def connected(uri: str, output: Output, *, writable: bool = False, at: str | Non
         output: is told of the connecting.
         writable: whether writes pass.
         at: the point in time to be shown; None: the latest.
+        ops_s: reads a second, at most.
 
     Raises:
         UnsupportedStoreError: the URI is malformed, or of a store that is not read.
@@ -116,7 +117,7 @@ def connected(uri: str, output: Output, *, writable: bool = False, at: str | Non
     from reconcile.stores import open_store  # noqa: PLC0415 - kazoo, only where a store is opened
 
     with output.progress("connecting to the store", "stores"):
-        opened = open_store(uri, writable=writable, at=at, auth=store_auth())
+        opened = open_store(uri, writable=writable, at=at, auth=store_auth(), ops_s=ops_s)
     with opened:
         yield opened
 

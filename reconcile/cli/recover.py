@@ -1,7 +1,7 @@
 """The commands of a restore: collect, capture, recover, apply."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +27,8 @@ from reconcile.reasons import in_words
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from backends.registry import OpenStore
     from reconcile.apply import Applied
     from recovery.codecs.store import Layout
@@ -59,16 +61,26 @@ def _some(names: list[str]) -> str:
 @click.option(
     "--at", metavar="ZXID|TIME", help="A point in time: a transaction number or an ISO 8601 time. [default: the latest]"
 )
+@click.option(
+    "--max-ops-s",
+    "ops_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="At most N nodes are asked of a live ZooKeeper in a second: a value, names, or rights each count one.",
+)
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the catalog; it will hold passwords.")
 @output_options
-def capture(uri: str, at: str | None, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click's options
+def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: Any) -> None:  # noqa: ANN401
     """Read a metadata store into a catalog: every ledger's record, and the nodes beside them.
 
     Run daily it is the cheapest insurance there is: `recover --snapshot catalog:///DIR` takes it. Stores that remember
     what happened (files of a ZooKeeper, etcd) give each ledger's history, too.
     """
     output = make_output(shared)
-    with broken_off(f"{out} is not a catalog yet: run the same command again"), connected(uri, output, at=at) as opened:
+    with (
+        broken_off(f"{out} is not a catalog yet: run the same command again"),
+        connected(uri, output, at=at, ops_s=ops_s) as opened,
+    ):
         summary = capture_into(opened, out, output)
     complete, present = bool(summary["complete"]), summary["root"] == "present"
     ledgers, bad = summary["ledgers"], summary["unparsable"]
@@ -80,7 +92,7 @@ def capture(uri: str, at: str | None, out: Path, **shared: Any) -> None:  # noqa
         Exit.UNDECIDABLE if not complete else Exit.DONE if present else Exit.FOUND,
         counts={"ledgers": ledgers, "unparsable": bad, "nodes": summary["nodes"], "changes": summary["changes"]},
         coverage={
-            **{name: summary[name] for name in ("complete", "root", "gaps", "notes", "txn")},
+            **{name: summary[name] for name in ("complete", "root", "gaps", "notes", "since_txn", "txn")},
             "at": summary["at"].isoformat(),
         },
         details=[
@@ -94,8 +106,15 @@ def capture(uri: str, at: str | None, out: Path, **shared: Any) -> None:  # noqa
     sys.exit(output.show(result))
 
 
-def capture_into(opened: "OpenStore", out: Path, output: Output) -> Mapping[str, Any]:
-    """Read an open store into a catalog; return what `recovery.capture.CaptureSummary` says."""
+def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterable[pa.Table]" = ()) -> Mapping[str, Any]:
+    """Read an open store into a catalog; return what `recovery.capture.CaptureSummary` says.
+
+    Args:
+        opened: the store.
+        out: a new folder.
+        output: is told how far it is.
+        known: scope and ledger of ledgers that somebody knows of: asked for by key where no listing names them.
+    """
     from recovery.capture import capture as run  # noqa: PLC0415 - not for --help
     from recovery.codecs.store import Layout  # noqa: PLC0415
     from recovery.dataset import DatasetWriter  # noqa: PLC0415
@@ -105,7 +124,7 @@ def capture_into(opened: "OpenStore", out: Path, output: Output) -> Mapping[str,
         DatasetWriter(out, "catalog", binding={"uri": opened.uri, "root": opened.root}, secret=True) as writer,
         output.progress("reading the store", "ledgers") as told,
     ):
-        summary = run(opened.store, opened.root, named, writer, now=now, progress=throttled(told))
+        summary = run(opened.store, opened.root, named, writer, now=now, progress=throttled(told), known=known)
     return {name: getattr(summary, name) for name in type(summary).__slots__}
 
 
@@ -185,7 +204,9 @@ def recover(
         opened_snapshots = tuple(
             _earlier(snapshot, out / EARLIER / str(number), output) for number, snapshot in enumerate(snapshots, 1)
         )
-        live, root, present, target = _live(uri, out, output) if uri else (None, "", True, Layout(str(layout)))
+        live, root, present, target = (
+            _live(uri, out, output, opened_inventories) if uri else (None, "", True, Layout(str(layout)))
+        )
         request = job.Request(
             inventories=opened_inventories,
             live=live,
@@ -205,13 +226,15 @@ def recover(
     sys.exit(output.show(result))
 
 
-def _live(uri: str, out: Path, output: Output) -> "tuple[Dataset, str, bool, Layout]":
+def _live(uri: str, out: Path, output: Output, inventories: "Sequence[Dataset]") -> "tuple[Dataset, str, bool, Layout]":
     """Capture the store to be repaired, beside the plan; return it, its root, whether that is there, and its layout."""
-    from recovery.codecs.store import Layout  # noqa: PLC0415 - not for --help
+    from reconcile.listing import known_ledgers  # noqa: PLC0415 - not for --help
+    from recovery.codecs.store import Layout  # noqa: PLC0415
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
     with connected(uri, output) as opened:
-        summary = capture_into(opened, out / "store", output)
+        # What bookies hold and no listing names is asked for before anybody calls it lost.
+        summary = capture_into(opened, out / "store", output, known_ledgers(inventories))
         root = opened.root
     if not summary["complete"]:
         problem = f"could not be read whole ({summary['gaps'][0]})"
