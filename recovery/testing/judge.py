@@ -507,33 +507,41 @@ def _claimed(row: Row) -> str:
 PATHS: Final = ("clean", "re-replicated", "solved", "undecided")
 
 
-def table(tallies: Mapping[str, Tally]) -> str:
-    """Return a table of classes, in Markdown."""
-    head = (
-        "class",
-        "ledgers",
-        *PATHS,
-        "restored",
-        "readable",
-        "unseen",
-        "gone",
-        "resurrected",
-        "blended",
-        "odd",
-        "violations",
-    )
-    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
-    for name, tally in tallies.items():
-        many = max(1, tally.ledgers)
-        cells = [name, f"{tally.ledgers}", *(f"{100 * tally.paths[path] / many:.1f} %" for path in PATHS)]
-        cells += [f"{100 * tally.outcomes['restored'] / many:.1f} %"]
-        cells += [f"{100 * tally.readable / max(1, tally.entries):.3f} %"]
-        cells += [
-            *map(str, (tally.unseen, tally.gone, tally.resurrected, tally.blended, tally.odd)),
-            f"{len(tally.violations)}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+HEAD: Final = (
+    "class", "ledgers", *PATHS, "restored", "readable", "unseen", "gone", "resurrected", "blended", "odd", "violations",
+)  # fmt: skip
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _share(right: int, claims: int, digits: int = 2) -> str:
+    return f"{100 * right / claims:.{digits}f} %" if claims else ""
+
+
+def row_of(name: str, tally: Tally) -> list[str]:
+    """Return a class's cells, under `HEAD`."""
+    many = max(1, tally.ledgers)
+    counts = (tally.unseen, tally.gone, tally.resurrected, tally.blended, tally.odd, len(tally.violations))
+    return [
+        name,
+        str(tally.ledgers),
+        *(_share(tally.paths[path], many, 1) for path in PATHS),
+        _share(tally.outcomes["restored"], many, 1),
+        _share(tally.readable, max(1, tally.entries), 3),
+        *map(str, counts),
+    ]
+
+
+def inferred(tallies: Mapping[str, Tally]) -> str:
+    """Return how often what is inferred is right, by class and field, in Markdown."""
+    names = [name for name in JUDGED if any((name, "inferred") in tally.grades for tally in tallies.values())]
+    lines = [_line(["inferred", *names]), _line(["---"] * (len(names) + 1))]
+    for of, tally in tallies.items():
+        shares = [tally.grades.get((name, "inferred"), [0, 0]) for name in names]
+        lines.append(_line([of, *(_share(right, claims) for claims, right in shares)]))
+    return "".join(lines)
 
 
 def calibration(tallies: Mapping[str, Tally]) -> str:
@@ -568,8 +576,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = {*CLASSES, *(f"{name}/{scan}" for name in CLASSES for scan in SCANS)}
     if unknown := sorted(set(given.classes) - known):
         parser.error(f"no such class: {', '.join(unknown)}")
-    tallies = {name: run(name, given.count, given.seed) for name in given.classes or CLASSES}
-    sys.stdout.write(f"{table(tallies)}\n\n{calibration(tallies)}\n")
+    tallies: dict[str, Tally] = {}
+    sys.stdout.write(_line(HEAD) + _line(["---"] * len(HEAD)))
+    for name in given.classes or CLASSES:
+        tallies[name] = run(name, given.count, given.seed)
+        sys.stdout.write(_line(row_of(name, tallies[name])))
+        sys.stdout.flush()
+    sys.stdout.write(f"\n{calibration(tallies)}\n\n{inferred(tallies)}")
     for name, tally in tallies.items():
         shown: Counter[str] = Counter()
         many = Counter(violation.guarantee for violation in tally.violations)
