@@ -31,6 +31,7 @@ from recovery.dataset import SPILL, Dataset, Part, open_dataset, sort_by_key, wr
 from recovery.errors import InputError
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.model.metadata import State
 from recovery.spark import bucket_ranges, over_buckets
@@ -59,6 +60,7 @@ class Request:
         passwords: candidates.
         expected: bookies that the cluster has, as the operator says; None: not said.
         default_quorum: (E, W, A) where nothing else decides.
+        tail: where ledgers are closed whose last entries may not have been acknowledged.
     """
 
     inventories: tuple[Dataset, ...]
@@ -69,6 +71,7 @@ class Request:
     passwords: Passwords
     expected: tuple[str, ...] | None
     default_quorum: tuple[int, int, int] | None
+    tail: Tail = Tail.INCLUSIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,8 @@ class _Job:
         assert self.prior is not None  # noqa: S101 - pass 2 comes after pass 1
         damage = pa.concat_tables([tables.DAMAGE.empty_table(), *(i.read("damage") for i in self.request.inventories)])
         copies = self.copies(buckets)
-        rows = reconstruct(copies, self.bookies, damage, self.prior, self.options)
+        earlier = self.evidence.records(buckets)
+        rows = reconstruct(copies, self.bookies, damage, self.prior, self.options, earlier)
         rows = plan.wait_without_place(rows, self.request.layout)
         sides = threeway.settled(self.evidence, threeway.compared(self.evidence, rows, buckets))
         rows, stored = sides.rows, sides.stored
@@ -272,7 +276,8 @@ def recover(
         everywhere=not coverage["not_scanned"] and not coverage["not_complete"],
         looked_at=bool(request.inventories),
     )
-    options = Options(passwords=request.passwords.values, unscanned_bookies=tuple(coverage["not_scanned"]))
+    unscanned = tuple(coverage["not_scanned"])
+    options = Options(passwords=request.passwords.values, unscanned_bookies=unscanned, tail=request.tail)
     job = _Job(request, str(out), bookies, None, options, evidence, at.isoformat(timespec="seconds"), at)
     rows = sum(i.rows("copies") for i in request.inventories)
     rows += sum(one.dataset.rows(name) for one in evidence.catalogs for name in ("ledgers", "history"))

@@ -104,6 +104,12 @@ class Evidence:
         """Return the store's records."""
         return self.live.dataset.read("ledgers", buckets=buckets) if self.live else tables.CATALOG_LEDGERS.empty_table()
 
+    def records(self, buckets: range) -> pa.Table:
+        """Return the newest earlier record of each ledger; no holds, which are in recovery."""
+        parts = [(one.dataset.read("ledgers", buckets=buckets), one.txn) for one in self.earlier]
+        found, _ = sides.newest(parts)
+        return found.filter(pc.not_equal(found["state"], "IN_RECOVERY"))
+
     def history(self, buckets: range) -> pa.Table:
         """Return what happened to records, as far as any catalog remembers."""
         parts = [one.dataset.read("history", buckets=buckets) for one in self.catalogs]

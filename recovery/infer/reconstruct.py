@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from recovery.codecs.entry import lac_record_agrees, master_key
 from recovery.infer import facts, rows
 from recovery.infer.blind import Blind
+from recovery.infer.earlier import with_earlier
 from recovery.infer.facts import DIGESTS, MAX_GROUPS, Facts
 from recovery.infer.fill import fill
 from recovery.infer.holdings import Ints, Mask
@@ -51,7 +52,14 @@ class Options:
         return self.unscanned_bookies if isinstance(self.unscanned_bookies, int) else len(self.unscanned_bookies)
 
 
-def reconstruct(copies: pa.Table, bookies: pa.Table, damage: pa.Table, prior: Prior, options: Options) -> pa.Table:
+def reconstruct(
+    copies: pa.Table,
+    bookies: pa.Table,
+    damage: pa.Table,
+    prior: Prior,
+    options: Options,
+    earlier: pa.Table | None = None,
+) -> pa.Table:
     """Propose metadata for every ledger that the copies are of.
 
     Args:
@@ -60,6 +68,7 @@ def reconstruct(copies: pa.Table, bookies: pa.Table, damage: pa.Table, prior: Pr
         damage: DAMAGE of all inventories.
         prior: what may be assumed where copies are silent.
         options: what the operator knows.
+        earlier: CATALOG_LEDGERS of an earlier store, each ledger at most once; no holds.
 
     Returns:
         RECONSTRUCTION, one row a ledger, in key order.
@@ -84,12 +93,12 @@ def reconstruct(copies: pa.Table, bookies: pa.Table, damage: pa.Table, prior: Pr
     more = np.isin(refusal, [CODES[reason] for reason in NEEDS_MORE]) & (blind.bookies > 0)
     refusal[more] = CODES[Refusal.SOURCE_INCOMPLETE]
     opened = _opened(known, keys)
-    return rows.rows(
+    found = rows.rows(
         known,
         explained,
         rows.Proposals(
             refusal=refusal,
-            state=np.zeros(known.count, np.int64),
+            state=_states(known, explained, segments, assumed, source, blind, doubt),
             segments=segments,
             assumed=assumed,
             ack=ack,
@@ -99,6 +108,7 @@ def reconstruct(copies: pa.Table, bookies: pa.Table, damage: pa.Table, prior: Pr
             verified=known.verified | _verified_by_lac(known, keys, opened & (refusal == 0)),
         ),
     )
+    return found if earlier is None else with_earlier(found, known, earlier)
 
 
 def _refuse(refusal: Ints, ledgers: Ints | Mask, reason: Refusal) -> None:
@@ -255,6 +265,27 @@ def _shown_whole(known: Facts, explained: Explained) -> Mask:
     seen = (explained.path == CLEAN) & (explained.shape >= 0) & (explained.shape < explained.observed)
     shown: Mask = seen | (known.explicit == explained.end)
     return shown
+
+
+def _states(
+    known: Facts, explained: Explained, segments: Segments, assumed: Mask, source: Ints, blind: Blind, doubts: _Doubts
+) -> Ints:
+    """Leave ledgers open where that was asked for and their recovery loses nothing; all others are closed.
+
+    A recovery stops at the first entry that W - A + 1 bookies do not have: so all members of the last ensemble must be
+    seen to hold their share, and somebody must stand for A. Copies were made of what was closed.
+    """
+    state = np.full(known.count, rows.CLOSED)
+    if doubts.tail is not Tail.OPEN or doubts.lost:
+        return state
+    stated = [at for at, name in enumerate(Source) if name in (Source.SNAPSHOT, Source.DEFAULT_QUORUM)]
+    safe = np.isin(source, stated) & (explained.missing == 0) & (blind.bookies == 0) & ~known.copied & ~blind.named
+    safe &= explained.end == known.held.end
+    last = np.append(segments.ledger[1:] != segments.ledger[:-1], True)[: len(segments.ledger)]
+    guessed = np.add.reduceat(assumed, np.cumsum(segments.size) - segments.size) > 0 if len(last) else last
+    safe[segments.ledger[last & guessed]] = False
+    state[safe] = rows.OPEN
+    return state
 
 
 def _verified_by_lac(known: Facts, keys: dict[bytes, bytes], wanted: Mask) -> Mask:

@@ -86,6 +86,7 @@ def rows(known: Facts, explained: Explained, proposals: Proposals) -> pa.Table:
         "extra": pa.array(np.where(restored, explained.extra, 0)),
         "holders": _holders(known),
         "alternatives": _alternatives(known, explained, restored),
+        "raw": pa.nulls(known.count, pa.binary()),
     }
     return pa.table([columns[name] for name in tables.RECONSTRUCTION.names], schema=tables.RECONSTRUCTION)
 

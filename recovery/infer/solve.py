@@ -362,6 +362,12 @@ def _in_place(copies: Copies, first: Ints, members: Ints, end: int, ensemble: in
     return np.where(members == NOBODY, 0, found[of, np.maximum(members, 0), position[None, :]])
 
 
+def readable(copies: Copies, end: int, write: int, first: Ints, members: Ints) -> bool:
+    """Say whether all that somebody holds is readable through segments; copies as for `solve`."""
+    found = _readable(copies, end, members.shape[1], write, first, members)
+    return found is not None and np.array_equal(found[1], members)
+
+
 def _readable(
     copies: Copies, end: int, ensemble: int, write: int, first: Ints, members: Ints
 ) -> tuple[Ints, Ints, int] | None:

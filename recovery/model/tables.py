@@ -262,6 +262,7 @@ RECONSTRUCTION: Final = pa.schema(
         _field("extra", _I64),  # copies that the metadata does not explain
         _field("holders", _TEXTS),  # bookies that hold anything of it in index or journal; else in logs
         _field("alternatives", _list_of(field=_TEXT, value=_TEXT, reads_as=_TEXT, weight=pa.float64())),
+        _field("raw", _BYTES, null=True),  # the exact record, where an earlier one is its base
     ]
 )
 

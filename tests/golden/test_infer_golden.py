@@ -4,31 +4,38 @@ import base64
 import functools
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from recovery.codecs.ledger_metadata import decode, decode_columns, encode
 from recovery.collect import CollectOptions, collect
 from recovery.dataset import open_dataset
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.refusal import Refusal
+from recovery.model import tables
+from recovery.model.ids import buckets
+from recovery.model.metadata import Digest
 from tests.golden.cases import NAMES, case_dir, operator, truth
 
 CLEAN: Final = ("c01-clean-sorted", "c02-clean-interleaved", "c03-clean-db")
 
 Row = dict[str, Any]
+Seen = tuple[pa.Table, pa.Table, pa.Table, tuple[bytes, ...]]
 Recovered = Callable[[str], tuple[dict[int, Row], dict[int, Row]]]
 
 
 @pytest.fixture(scope="module")
-def recovered(tmp_path_factory: pytest.TempPathFactory) -> Recovered:
-    """Gives what is reconstructed of a case, and what was true, both by ledger; made once."""
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Seen]:
+    """Gives copies, bookies and damage of a case, and its passwords; made once."""
 
     @functools.cache
-    def made(name: str) -> tuple[dict[int, Row], dict[int, Row]]:
+    def made(name: str) -> Seen:
         known = operator(name)
         passwords = tuple(password.encode() for password in known["passwords"])
         inventories = []
@@ -44,11 +51,109 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> Recovered:
         copies, bookies, damage = (
             pa.concat_tables([i.read(table) for i in inventories]) for table in ("copies", "bookies", "damage")
         )
-        prior = Prior.build(count_shapes(copies, bookies))
-        rows = reconstruct(copies, bookies, damage, prior, Options(passwords=passwords)).to_pylist()
-        return {row["ledger"]: row for row in rows}, {ledger["ledger"]: ledger for ledger in truth(name)["ledgers"]}
+        return copies, bookies, damage, passwords
 
     return made
+
+
+def reconstructed(seen: Seen, earlier: pa.Table | None = None) -> dict[int, Row]:
+    """Return the rows by ledger."""
+    copies, bookies, damage, passwords = seen
+    prior = Prior.build(count_shapes(copies, bookies))
+    rows = reconstruct(copies, bookies, damage, prior, Options(passwords=passwords), earlier).to_pylist()
+    return {row["ledger"]: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def recovered(seen: Callable[[str], Seen]) -> Recovered:
+    """Gives what is reconstructed of a case, and what was true, both by ledger; made once."""
+
+    @functools.cache
+    def made(name: str) -> tuple[dict[int, Row], dict[int, Row]]:
+        return reconstructed(seen(name)), {ledger["ledger"]: ledger for ledger in truth(name)["ledgers"]}
+
+    return made
+
+
+def catalog(records: dict[int, bytes]) -> pa.Table:
+    """Return the catalog of a store that has these records."""
+    ledgers = np.array(list(records), np.int64)
+    raws = pa.array(list(records.values()), pa.binary())
+    parsed = decode_columns(raws)
+    columns = dict(zip(parsed.column_names, parsed.columns, strict=True))
+    columns |= {
+        "bucket": pa.array(buckets(np.zeros_like(ledgers), ledgers)),
+        "scope": pa.array(np.zeros_like(ledgers)),
+        "ledger": pa.array(ledgers),
+        "raw": raws,
+        "version": pa.array(np.zeros_like(ledgers)),
+    }
+    rows = len(ledgers)
+    fields = [columns.get(field.name, pa.nulls(rows, field.type)) for field in tables.CATALOG_LEDGERS]
+    return pa.table(
+        [c.cast(f.type) for c, f in zip(fields, tables.CATALOG_LEDGERS, strict=True)], schema=tables.CATALOG_LEDGERS
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_earlier_record_that_agrees_comes_back_byte_for_byte(name: str, seen: Callable[[str], Seen]) -> None:
+    """With the lost records themselves as the snapshot, every closed ledger with an entry is exactly as it was."""
+    true = {was["ledger"]: was for was in truth(name)["ledgers"]}
+    found = reconstructed(seen(name), catalog({ledger: base64.b64decode(was["raw"]) for ledger, was in true.items()}))
+    closed = {ledger for ledger, was in true.items() if was["state"] == "CLOSED" and ledger in found}
+    assert closed
+    for ledger in closed:
+        row = found[ledger]
+        assert (row["outcome"], row["reason"]) == ("restored", None)
+        assert row["raw"] == base64.b64decode(true[ledger]["raw"])
+        assert set(row["grades"].values()) <= {"snapshot", "unknown", "verified"}
+    for ledger in set(true) & set(found) - closed:
+        if found[ledger]["outcome"] == "restored":
+            assert found[ledger]["ack_quorum"] == true[ledger]["A"]
+
+
+def test_what_moved_since_is_brought_forward(seen: Callable[[str], Seen], recovered: Recovered) -> None:
+    """A record whose bookies were replaced keeps all but its segments, and the earlier ones are shown."""
+    rows, true = recovered("c06-rereplicated")
+    records = {}
+    for ledger, was in true.items():
+        stored = decode(base64.b64decode(was["raw"]))
+        away = tuple(replace(s, members=tuple(f"gone-{m}" for m in s.members)) for s in stored.segments)
+        records[ledger] = encode(replace(stored, segments=away))
+    found = reconstructed(seen("c06-rereplicated"), catalog(records))
+    assert set(found) == set(rows)
+    for ledger, row in found.items():
+        was = true[ledger]
+        assert row["outcome"] == "restored"
+        made = decode(row["raw"])
+        assert (made.last_entry, made.length, made.ack_quorum) == (was["last"], was["length"], was["A"])
+        assert made.custom == decode(base64.b64decode(was["raw"])).custom
+        segments = [(segment.first, list(segment.members)) for segment in made.segments]
+        for wanted, got in zip(
+            write_sets(was["E"], was["W"], [(f, m) for f, m in was["segments"]], was["last"]),
+            write_sets(was["E"], was["W"], segments, was["last"]),
+            strict=True,
+        ):
+            assert wanted & got
+        assert any(other["field"] == "segments" for other in row["alternatives"])
+
+
+def test_another_ledger_under_the_id_is_held(seen: Callable[[str], Seen], recovered: Recovered) -> None:
+    """A record with another password than the bookies' key, or that ends below an acknowledged entry, is another's."""
+    _, true = recovered("c06-rereplicated")
+    others = {}
+    for ledger, was in true.items():
+        stored = decode(base64.b64decode(was["raw"]))
+        cut = was["last"] > 5
+        others[ledger] = encode(
+            replace(stored, last_entry=0, length=1) if cut else replace(stored, password=b"other", digest=Digest.HMAC)
+        )
+    found = reconstructed(seen("c06-rereplicated"), catalog(others))
+    for ledger, row in found.items():
+        if true[ledger]["format"] == 1:
+            continue
+        assert row["outcome"] == "held" or row["lac_low"] <= 0
+    assert {row["reason"] for row in found.values()} >= {Refusal.TWO_HISTORIES, Refusal.TWO_KEYS}
 
 
 def within(value: str, wanted: int) -> bool:
