@@ -39,7 +39,7 @@ from backends.errors import BackendError, OutcomeUnknownError, TooLargeError, Un
 from backends.protocols import AccessControl, MetadataStore, Versioned, Write, parents, parse_rights
 from reconcile.audit import JOURNAL, Journal, Record, Torn, scan
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
-from reconcile.frozen import WORLD, is_frozen, principal_of
+from reconcile.frozen import KEPT, WORLD, closed, is_frozen, principal_of
 from reconcile.plan import LEAVE
 from recovery.codecs import store as keys
 from recovery.errors import RecoveryError
@@ -764,7 +764,7 @@ class _Run:
         if held is None:
             try:
                 acl = action.acl if action.acl is not None else self._options.acl
-                self._store.write([Write(key, b"", None, acl)])
+                self._store.write([Write(key, b"", None, self._closed(action.key, acl))])
             except (VersionConflictError, OutcomeUnknownError):
                 pass  # raising makes it if it is still absent
         elif action.is_done(held):
@@ -774,6 +774,13 @@ class _Run:
         if held is None or reached <= target or not action.is_done(held):
             return _Outcome(conflict="it did not keep the number that it was raised to")
         return _Outcome(version=held.version)
+
+    def _closed(self, key: str, acl: str | None) -> str | None:
+        """Return the rights of a generator that is made: in a frozen store as the freeze has it, which thaw opens."""
+        state = is_frozen(self._store, self._base) if isinstance(self._store, AccessControl) else None
+        if state is None or not state.frozen or key not in KEPT:
+            return acl
+        return closed(acl or OPEN_RIGHTS, KEPT[key], state.identity or "")
 
     def _read_back(self, actions: Actions) -> tuple[int, tuple[str, ...], int]:
         """Read every key of the phases before cookies; return how many, and which are not as they must be."""

@@ -41,20 +41,22 @@ from reconcile.frozen import (
     ALL,
     KEPT,
     LONG_TREE,
-    MADE,
     SHORT_TREE,
     WORLD,
     at,
     closed,
     kept_in,
+    made_in,
     principal_of,
 )
 from recovery.codecs.store import (
     AVAILABLE,
     LAYOUT,
+    LONG_GENERATOR,
     READ_ONLY,
     REPLICATION_DISABLED,
     ROOT,
+    SHORT_GENERATOR,
     UNDERREPLICATION,
     Layout,
     layout_of,
@@ -265,7 +267,7 @@ def propose_freeze(
     node = store.get(root)
     if node is None or node.acl is None:
         return _propose_root(store, root, identity, layout)
-    keep = kept_in(layout)
+    keep, made = kept_in(layout), made_in(layout is Layout.FLAT)
     former = _original(past, node.created_txn).get(ROOT) or (past.former if past is not None else "") or node.acl
     changes = []
     for key in keep:
@@ -275,7 +277,7 @@ def propose_freeze(
             if after != held.acl:
                 _demand_admin(root, key, held.acl, identity)
                 changes.append(Change(key, held.acl, after))
-        elif key in MADE:
+        elif key in made:
             _demand_create(store, root, key, identity)
             changes.append(Change(key, None, closed(former, keep[key], identity)))
     disable = None
@@ -292,11 +294,11 @@ def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layo
     former = above.acl if above is not None else f"{WORLD}:{ALL}"
     if not _may("c", former, identity):
         raise _powerless(root, ROOT, "CREATE above it", identity)
-    keep = kept_in(layout)
+    keep, made = kept_in(layout), made_in(layout is Layout.FLAT)
     changes = [Change(ROOT, None, closed(former, keep[ROOT], identity))]
     # What bookies that run register in again; they may not make it themselves.
     changes += [Change(key, None, former) for key in (AVAILABLE, READ_ONLY, UNDERREPLICATION)]
-    changes += [Change(key, None, closed(former, keep[key], identity)) for key in keep if key in MADE]
+    changes += [Change(key, None, closed(former, keep[key], identity)) for key in keep if key in made]
     notes = (f"{root} does not exist: it is made, frozen. Is it the root that bk_server.conf names?",)
     return Proposal("freeze", root, None, identity, former, tuple(changes), notes, former)
 
@@ -366,6 +368,7 @@ def propose_thaw(store: ControlledStore, root: str, past: Past) -> Proposal:
             "freeze this one if bookies run",
         )
     changes, notes = [], []
+    _take_in(store, root, past)
     # The listing's last: that of the trees, or of the root where ledgers stand in it.
     last = ROOT if SHORT_TREE not in past.originals else SHORT_TREE
     for key in sorted((key for key in reversed(tuple(KEPT)) if key in past.originals), key=lambda key: key == last):
@@ -389,6 +392,18 @@ def propose_thaw(store: ControlledStore, root: str, past: Past) -> Proposal:
         else:
             changes.append(Change(key, held.acl, wanted))
     return Proposal("thaw", root, node.created_txn, past.identity, None, tuple(changes), tuple(notes))
+
+
+def _take_in(store: ControlledStore, root: str, past: Past) -> None:
+    """Count what was made since, closed as a freeze closes it, as made by the freeze: an apply makes generators so."""
+    former = past.former or past.originals.get(ROOT)
+    for key in (SHORT_GENERATOR, LONG_GENERATOR):
+        held = store.get_acl(at(root, key)) if past.originals and former else None
+        if held is None or former is None or held.acl in past.frozen_as.get(key, ()):
+            continue
+        if held.acl == closed(former, KEPT[key], past.identity):
+            past.originals.setdefault(key, None)
+            past.frozen_as.setdefault(key, set()).add(held.acl)
 
 
 def carry_out(proposal: Proposal, store: ControlledStore, journal: audit.Journal, *, resumed: bool = False) -> None:

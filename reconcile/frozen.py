@@ -3,7 +3,7 @@
     node below the root       others keep  so that
     /00, /000                 a            the listing fails at its first folder, before anything is deleted
     /underreplication/locks   d r a        the over-replicated check gets no lock and deletes nothing
-    /idgen, /idgen-long       a            no client gets an id (where they exist: a new idgen-long would make ids jump)
+    /idgen, /idgen-long       a            no client gets an id (the second where it exists: a new one makes ids jump)
     /                         r a          no new folder; READ stays: a bookie that starts asks for the root
 
 In the flat layout ledgers stand in the root itself: READ is taken there instead of on folders, and no bookie starts.
@@ -53,7 +53,9 @@ KEPT_FLAT: Final[Mapping[str, str]] = {LOCKS: "dra", SHORT_GENERATOR: "a", LONG_
 """The same where the ledgers stand in the root itself."""
 _TAKEN: Final = {SHORT_TREE: "r", LONG_TREE: "r", LOCKS: "c", SHORT_GENERATOR: "c", LONG_GENERATOR: "c", ROOT: "c"}
 """Node → the right that nobody else may have while the cluster counts as frozen; of a flat root also to read it."""
-MADE: Final = (SHORT_TREE, LONG_TREE, LOCKS)
+MADE: Final = (SHORT_TREE, LONG_TREE, LOCKS, SHORT_GENERATOR)
+"""What a freeze makes where it is missing; who makes `SHORT_GENERATOR` later would make it open."""
+MADE_FLAT: Final = (LOCKS,)
 ALL: Final = "cdrwa"
 WORLD: Final = "world:anyone"
 _PROBE: Final = "bkmeta-probe"
@@ -109,7 +111,8 @@ def is_frozen(store: MetadataStore, root: str) -> FreezeState:
         if key in denied:
             continue
         if key not in rights:
-            if key in (*MADE, ROOT):
+            # Nobody else can make a generator while the root is closed.
+            if key in (SHORT_TREE, LONG_TREE, LOCKS, ROOT):
                 opened.append(f"{key} is absent")
             continue
         holders = _holders(rights[key], perm)
@@ -178,6 +181,11 @@ def _demands(flat: bool) -> list[tuple[str, str]]:  # noqa: FBT001 - which of th
     return [*taken, (ROOT, "r")] if flat else taken
 
 
+def made_in(flat: bool) -> tuple[str, ...]:  # noqa: FBT001 - which of the two recipes
+    """Return what a freeze makes where it is missing."""
+    return MADE_FLAT if flat else MADE
+
+
 def kept_in(layout: Layout) -> Mapping[str, str]:
     """Return the nodes that a freeze changes, with what others keep, for a layout."""
     return KEPT_FLAT if layout is Layout.FLAT else KEPT
@@ -225,7 +233,7 @@ def prove(stranger: MetadataStore, store: MetadataStore, root: str, layout: Layo
                     _take_away(store, f"{where}/{_PROBE}")
             if there:
                 allowed.append(attempt)
-            elif key in MADE:
+            elif key in (SHORT_TREE, LONG_TREE, LOCKS):
                 failed.append(f"{attempt}: it is absent")
         except AccessDeniedError:
             refused.append(attempt)

@@ -1,0 +1,226 @@
+"""A whole restore while bookies run and collect garbage every second, by the commands: nothing is lost."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from backends.protocols import Write
+from backends.zookeeper import ZooKeeperStore
+from tests.command import Done, run
+from tests.real import jars
+from tests.real.cluster import JVM, Bookie, Cluster, encoded
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+
+ROOT: Final = "/ledgers"
+AUTH: Final = ("tool", "secret")
+STORAGES: Final = ("interleaved", "sorted", "db", "db")
+SHAPES: Final = ((3, 2, 2), (3, 3, 2), (2, 2, 2), (4, 1, 1))
+LEDGERS: Final = 20
+ENTRIES: Final = 12
+PATIENCE_S: Final = 150.0
+PROPS: Final = {"gcWaitTime": "1000", "flushInterval": "500", "gcOverreplicatedLedgerWaitTime": "1000"}
+FAILED: Final = "Exception when iterating over the metadata"
+AUDITOR: Final = """metadataServiceUri=zk+null://{zookeeper}{root}
+bookieId=autorecovery-0
+allowLoopback=true
+advertisedAddress=127.0.0.1
+lostBookieRecoveryDelay=0
+auditorPeriodicBookieCheckInterval=2
+auditorPeriodicCheckInterval=2
+auditorPeriodicReplicasCheckInterval=2
+auditorPeriodicPlacementPolicyCheckInterval=2
+zkTimeout=10000
+httpServerEnabled=false
+"""
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that real servers do by themselves."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.2)
+
+
+class Running:
+    """Four bookies that run all the time, and what they were given."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.cluster = Cluster(work / "home")
+        self.log = work / "home.log"
+        self.cluster.start_zookeeper("zookeeper", ROOT)
+        self.cluster("format", layout="hierarchical")
+        self.bookies = [
+            Bookie(n, f"10.0.0.{n + 1}:3181", storage, [f"b{n}/journal"], [f"b{n}/ledgers"], props=PROPS)
+            for n, storage in enumerate(STORAGES)
+        ]
+        for bookie in self.bookies:
+            self.cluster.start(bookie)
+        self.ledgers = [self._ledger(SHAPES[n % len(SHAPES)]) for n in range(LEDGERS)]
+        self.restart()
+        self.store = ZooKeeperStore(self.cluster.zookeeper, auth=AUTH)
+        self.uri = f"zk+hierarchical://{self.cluster.zookeeper}{ROOT}"
+        rows = self.cluster.ledgers()
+        self.keys = {ledger: str(rows[ledger]["path"]) for ledger in self.ledgers}
+        self.lost = {ledger: rows[ledger] for ledger in self.ledgers}
+
+    def _ledger(self, shape: tuple[int, int, int]) -> int:
+        known = {"digest": "CRC32C", "password": encoded(b""), "custom": {}}
+        ledger: int = self.cluster("create", E=shape[0], W=shape[1], A=shape[2], **known)
+        self.cluster("add", ledger=ledger, sizes=[100 + n for n in range(ENTRIES)], ids=None)
+        self.cluster("close", ledger=ledger)
+        return ledger
+
+    def restart(self) -> None:
+        """Stop every bookie cleanly, and start it on what it has."""
+        for bookie in self.bookies:
+            self.cluster("bookie_stop", n=bookie.n)
+            self.cluster.start(bookie)
+
+    def lose(self) -> None:
+        """Lose what a cluster has below its root, but for what bookies hold open."""
+        gone = [*self.keys.values(), *(f"{ROOT}/{name}" for name in ("LAYOUT", "INSTANCEID", "idgen"))]
+        gone += [f"{ROOT}/cookies/{name}" for name in self.store.children(f"{ROOT}/cookies") or ()]
+        for key, held in list(self.store.get_many(gone)):
+            assert held is not None, key
+            self.store.write([Write(key, None, held.version)])
+
+    def index_files(self) -> dict[tuple[int, int], int]:
+        """Return the size of every index file, by bookie and ledger."""
+        found = {}
+        for n in (0, 1):
+            current = self.cluster.home / self.bookies[n].ledgers[0] / "current"
+            for path in current.glob("*/*/*.idx"):
+                found[n, int(path.stem, 16)] = path.stat().st_size
+        return {place: size for place, size in found.items() if place[1] in self.ledgers}
+
+    def some_passes(self) -> None:
+        """Wait until every bookie has failed two passes, as far as their number tells."""
+
+        def failed() -> int:
+            return self.log.read_text(errors="replace").count(FAILED)
+
+        before = failed()
+        until(lambda: failed() >= before + 2 * len(self.bookies), "failed passes")
+
+    def readable(self, ledger: int) -> list[int]:
+        """Return the sizes of the entries that the real client reads."""
+        found = self.cluster("read", ledger=ledger, digest="CRC32C", password=encoded(b""), recovery=False)
+        assert "open_error" not in found, found
+        return [size for size, _ in found["entries"]]
+
+    def marks(self) -> list[str]:
+        """Return what the auditor has marked."""
+        nodes = self.cluster.nodes(f"{ROOT}/underreplication/ledgers")
+        return [path for path in nodes if "/urL" in path]
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """A cluster that runs."""
+    monkeypatch.setenv("BKMETA_ZK_AUTH", ":".join(AUTH))
+    monkeypatch.delenv("BKMETA_ZK_BOOKIE_AUTH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    made = Running(tmp_path)
+    try:
+        yield made
+    finally:
+        made.store.close()
+        made.cluster.__exit__(None, None, None)
+
+
+@pytest.mark.timeout(900)
+def test_a_restore_beside_bookies_that_run(there: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Frozen, lost, recovered without one bookie, held, recovered with it, holds replaced, thawed: no byte is deleted.
+
+    Then the real auditor marks nothing, bookies restart with their cookies, ids are new, and every entry is read.
+    """
+    store = ("--metadata", there.uri)
+
+    def bkmeta(*words: Any, codes: tuple[int, ...] = (0,)) -> Done:
+        done = run(capsys, *words, "--json")
+        assert done.code in codes, done.out + done.err
+        return done
+
+    def confirmed(*words: Any) -> Done:
+        offered = bkmeta(*words, codes=(5,)).result
+        return bkmeta(*words, "--confirm", offered["hash"])
+
+    def collected(n: int) -> list[str]:
+        home, out = there.cluster.home, tmp_path / f"inventory-{n}"
+        folders = [
+            "--ledger-dir",
+            home / there.bookies[n].ledgers[0],
+            "--journal-dir",
+            home / there.bookies[n].journals[0],
+        ]
+        bkmeta("collect", *folders, "--out", out, codes=(0, 4))
+        return ["--inventory", str(out)]
+
+    confirmed("freeze", *store)
+    before = there.index_files()
+    assert len(before) > LEDGERS // 2
+    there.lose()
+    there.some_passes()
+
+    names = tmp_path / "bookies.txt"
+    names.write_text("\n".join(bookie.id for bookie in there.bookies))
+    expected = ("--expect-bookies", names, "--default-quorum", "3/2/2", "--master", "local[2]")
+    inventories = [word for n in range(3) for word in collected(n)]
+    first = bkmeta("recover", *inventories, *store, *expected, "--out", "plan-1", codes=(3, 4)).result
+    assert first["counts"]["held"] > 0
+    apply = ("apply", "plan-1", *store, "--confirm", first["hash"])
+    assert "--accept-unseen 1" in bkmeta(*apply, codes=(5,)).result["verdict"]
+    bkmeta(*apply, "--accept-unseen", "1")
+    there.some_passes()
+    assert there.index_files() == before
+
+    inventories += collected(3)
+    second = bkmeta("recover", *inventories, *store, *expected, "--out", "plan-2").result
+    assert second["counts"]["released"] == first["counts"]["held"]
+    applied = bkmeta("apply", "plan-2", *store, "--confirm", second["hash"]).result
+    assert applied["counts"]["replace ledger"]["written"] == first["counts"]["held"]
+    there.some_passes()
+    assert there.index_files() == before
+
+    confirmed("thaw", *store, *inventories)
+    control = there._ledger((3, 3, 3))
+    there.restart()
+    held = there.store.get(there.cluster.ledgers()[control]["path"])
+    assert held is not None
+    assert control > max(there.ledgers)
+    there.store.write([Write(there.cluster.ledgers()[control]["path"], None, held.version)])
+    there.ledgers.append(control)
+    until(lambda: control not in {ledger for _, ledger in there.index_files()}, "passes that end")
+    there.ledgers.remove(control)
+    assert there.index_files() == before
+
+    disabled = f"{ROOT}/underreplication/disable"
+    there.store.write([Write(disabled, None, 0)])
+    conf = tmp_path / "autorecovery.conf"
+    conf.write_text(AUDITOR.format(zookeeper=there.cluster.zookeeper, root=ROOT))
+    command = ["java", *JVM, "-cp", jars.class_path(), "org.apache.bookkeeper.replication.AutoRecoveryMain"]
+    with (tmp_path / "autorecovery.log").open("wb") as log:
+        auditor = subprocess.Popen([*command, "--conf", str(conf)], stdout=log, stderr=subprocess.STDOUT)
+    try:
+        for done in ("checkallledgersctime", "replicascheckctime", "placementpolicycheckctime"):
+            key = f"{ROOT}/underreplication/{done}"
+            until(lambda key=key: there.store.get(key) is not None, f"the auditor's cycle: {key}")  # type: ignore[misc]  # mypy cannot infer a default's type
+        assert there.marks() == []
+    finally:
+        auditor.kill()
+        auditor.wait()
+    there.restart()
+    assert there.cluster("new_ledger") > control
+    for ledger in there.ledgers:
+        assert there.readable(ledger) == [100 + n for n in range(ENTRIES)]
+    now = there.cluster.ledgers()
+    assert {ledger: now[ledger]["segments"] for ledger in there.ledgers} == {
+        ledger: row["segments"] for ledger, row in there.lost.items()
+    }
