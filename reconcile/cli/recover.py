@@ -403,7 +403,11 @@ def apply(
     seen = overview(dataset, shown=0)
     if seen.problems:
         raise PlanError(str(plan), seen.problems[0], "make the plan again: it is not the one that was reviewed")
-    if wave is not None and wave not in seen.waves:
+    # One of few ledgers may have waves without any.
+    if wave is not None and wave not in {
+        *seen.waves,
+        *(row[0] for row in dataset.manifest["binding"].get("waves", ())),
+    }:
         raise PlanError(
             str(plan), f"has no wave {wave}", "see its waves: bkmeta plan show; bkmeta plan split makes some"
         )
