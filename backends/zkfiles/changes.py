@@ -22,6 +22,7 @@ from backends.zkfiles.records import (
     MalformedError,
     SetData,
     Transaction,
+    time_of,
 )
 from backends.zkfiles.servers import History, follows
 from backends.zkfiles.snapshot import Snapshot
@@ -33,7 +34,7 @@ DELETED: Final = "deleted"
 _ROWS: Final = 1 << 14
 _BYTES: Final = 8 << 20
 
-Row = tuple[bytes, int, int, int, str, bytes | None, bytes | None]
+Row = tuple[bytes, int, int | None, int, str, bytes | None, bytes | None]
 """The columns of `CHANGES`."""
 
 
@@ -91,7 +92,7 @@ def _rows(history: History, snapshots: Sequence[Path], read: Snapshot, root: byt
                 raise CorruptStoreError(f"{path} at byte {at}", str(what)) from error
             for key, op, before, after in known.apply(transaction):
                 if snapshot.is_text(key):
-                    yield key, zxid, transaction.at_ms, transaction.session, op, before, after
+                    yield key, zxid, time_of(transaction.at_ms), transaction.session, op, before, after
     finally:
         payloads.close()
 
@@ -160,10 +161,10 @@ class _Known:
                 case Delete(path=path) if self._wanted(path):
                     yield self._deleted(path, of.zxid)
                 case CloseSession(paths=paths):
-                    owned = self._owned.pop(of.session, set())
-                    for path in (*paths, *sorted(owned.difference(paths))):
-                        if self._wanted(path) and (path in paths or self._held.get(path, b"") is not None):
-                            yield self._deleted(path, of.zxid)
+                    rest = self._owned.pop(of.session, set()).difference(paths)
+                    there = (path for path in sorted(rest) if self._held.get(path, b"") is not None)
+                    for path in (*filter(self._wanted, paths), *there):
+                        yield self._deleted(path, of.zxid)
 
     def _deleted(self, path: bytes, zxid: int) -> tuple[bytes, str, bytes | None, bytes | None]:
         before = self._value(path, zxid)

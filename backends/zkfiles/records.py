@@ -40,6 +40,8 @@ REFUSED: Final = -1
 OPEN_KEY: Final = -1
 """What a snapshot writes for `OPEN_RIGHTS`."""
 OPEN_RIGHTS: Final[Rights] = ((31, "world", "anyone"),)
+LATEST: Final = 253_402_300_799_999
+"""The last ms of the year 9999."""
 CONTAINER: Final = -(1 << 63)
 """Owner of a container node."""
 _TTL_OWNER: Final = 0xFF << 56
@@ -252,6 +254,11 @@ def text_of(raw: bytes) -> str:
 def rights_text(rights: Rights) -> str:
     """Return rights as ``scheme:id:perms``, joined with commas."""
     return ",".join(f"{s}:{name}:{''.join(p for p, bit in _PERMS if perms & bit)}" for perms, s, name in rights)
+
+
+def time_of(ms: int) -> int | None:
+    """Return ms since 1970; None for what no clock says."""
+    return ms if 0 <= ms <= LATEST else None
 
 
 def session_of(owner: int) -> int:

@@ -81,6 +81,8 @@ def restore(snapshots: Sequence[Path], history: History, until: int | None) -> R
             if read is not None and read.nodes:
                 damaged.append((read.nodes, path))
             continue
+        # All at once: what it ends at, and the digest if there is anything to compare it with.
+        read.look(digest=read.digest is not None or len(history.rows) > 0)
         if until is not None and read.ends > until:
             notes.append(f"{path} is not used: it has effects up to {read.ends:#x}")
             continue

@@ -24,7 +24,7 @@ from backends.errors import CorruptStoreError, ReadOnlyStoreError, UnavailableEr
 from backends.protocols import KEYS, Point, Versioned, Write
 from backends.zkfiles import servers, snapshot, txnlog
 from backends.zkfiles.changes import changes
-from backends.zkfiles.records import CONTAINER, OPEN_KEY, OPEN_RIGHTS, Rights, rights_text, session_of
+from backends.zkfiles.records import CONTAINER, LATEST, OPEN_KEY, OPEN_RIGHTS, Rights, rights_text, session_of, time_of
 from backends.zkfiles.restore import NothingToShowError, Restored, restore
 from backends.zkfiles.servers import History, Server
 from backends.zkfiles.snapshot import Node, Snapshot, Window
@@ -95,7 +95,10 @@ class ZooKeeperFiles:
 
     def point(self) -> Point:
         shown = self._decided()
-        return Point(shown.restored.txn, shown.restored.at_ms, tuple(shown.restored.gaps), shown.notes)
+        at_ms = shown.restored.at_ms
+        return Point(
+            shown.restored.txn, None if at_ms is None else time_of(at_ms), tuple(shown.restored.gaps), shown.notes
+        )
 
     @property
     def restored(self) -> Restored:
@@ -335,12 +338,13 @@ def _keys_of_window(window: Window, tree: Tree, names: "_Names") -> pa.RecordBat
         names.of(stat["rights"]),
         stat["czxid"],
         stat["mzxid"],
-        stat["ctime"],
-        stat["mtime"],
+        *(pa.array(stat[name], mask=(stat[name] < 0) | (stat[name] > LATEST)) for name in ("ctime", "mtime")),
         np.where(apart, 0, owner),
         stat["cversion"].astype(np.int64) & _COUNTER,
     ]
-    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=KEYS)
+    return pa.RecordBatch.from_arrays(
+        [column if isinstance(column, pa.Array) else pa.array(column) for column in columns], schema=KEYS
+    )
 
 
 class _Names:
@@ -367,8 +371,8 @@ def _keys_of_nodes(found: Sequence[tuple[bytes, Node]], texts: dict[Rights, str]
         [None if node.rights is None else texts[node.rights] for node in nodes],
         [node.czxid for node in nodes],
         [node.mzxid for node in nodes],
-        [node.ctime for node in nodes],
-        [node.mtime for node in nodes],
+        [time_of(node.ctime) for node in nodes],
+        [time_of(node.mtime) for node in nodes],
         [session_of(node.owner) for node in nodes],
         [node.cversion & _COUNTER for node in nodes],
     ]
@@ -382,8 +386,8 @@ def _versioned(node: Node) -> Versioned:
         version=node.version,
         created_txn=node.czxid,
         changed_txn=node.mzxid,
-        created_ms=node.ctime,
-        changed_ms=node.mtime,
+        created_ms=time_of(node.ctime),
+        changed_ms=time_of(node.mtime),
         owner=session_of(node.owner),
         children_created=node.cversion & _COUNTER,
         acl=None if node.rights is None else rights_text(node.rights),

@@ -40,6 +40,8 @@ _END: Final = 0x42
 _WINDOW: Final = 1 << 20
 _SEARCHED: Final = 1 << 26
 """Bytes whose checksum is tried when a valid record is looked for behind a damaged one."""
+_TRIED: Final = 64
+"""What a place costs of them that is looked at and not tried."""
 
 NAME: Final = re.compile(r"log\.([0-9a-f]{1,16})")
 
@@ -213,12 +215,14 @@ class _Frames:
             return f"{self.why}: {self.problem}; nothing behind it is read"
         if self.why is End.PADDING and self._not_zero(self.at) is None:
             return None
-        again = self._valid_again(last)
+        again, sure = self._valid_again(last)
         if again is not None:
             return f"{self.why}; a valid record follows at byte {again}"
         if self.why is End.PADDING:
             return f"{self.why}, and then bytes that are no record from {self._not_zero(self.at)} on"
-        return f"{self.why}, and no valid record behind it" if self.why is End.CHECKSUM else None
+        if self.why is End.CHECKSUM:
+            return f"{self.why}, and {'no valid record behind it' if sure else 'much behind it that may be records'}"
+        return None
 
     def _not_zero(self, at: int) -> int | None:
         """Return where the first byte other than zero is, from `at` on."""
@@ -229,27 +233,33 @@ class _Frames:
             at += len(piece)
         return None
 
-    def _valid_again(self, last: int) -> int | None:
-        """Return where the first record begins, behind the end, that is whole and continues the numbers."""
+    def _valid_again(self, last: int) -> tuple[int | None, bool]:
+        """Return where the first record begins, behind the end, that is whole and of a later zxid.
+
+        Returns:
+            The place; whether everything was tried, as far as it takes.
+        """
         left, at = _SEARCHED, self.at + 1
         while at + _FRAME.size + HEADER.size < self._size:
             self._file.seek(at)
             window = self._file.read(_WINDOW + _FRAME.size)
             for place in _candidates(window):
                 crc, length = _FRAME.unpack_from(window, place)
-                if not HEADER.size <= length < self._size - at - place - _FRAME.size:
-                    continue
-                left -= length
+                fits = HEADER.size <= length < self._size - at - place - _FRAME.size
+                left -= length if fits else _TRIED
                 if left < 0:
-                    return None
-                self._file.seek(at + place + _FRAME.size)
-                payload = self._file.read(length + 1)
-                if payload[-1] == _END and zlib.adler32(memoryview(payload)[:length]) == crc:
-                    zxid = HEADER.unpack_from(payload)[2]
-                    if zxid > last:
-                        return at + place
+                    return None, False
+                if fits and self._is_record(at + place + _FRAME.size, length, crc, last):
+                    return at + place, True
             at += max(len(window) - _FRAME.size, 1)
-        return None
+        return None, True
+
+    def _is_record(self, at: int, length: int, crc: int, last: int) -> bool:
+        self._file.seek(at)
+        payload = self._file.read(length + 1)
+        if payload[-1] != _END or zlib.adler32(memoryview(payload)[:length]) != crc:
+            return False
+        return int(HEADER.unpack_from(payload)[2]) > last
 
 
 def _candidates(window: bytes) -> list[int]:
