@@ -254,6 +254,21 @@ class _Connection(asyncio.BufferedProtocol):
             self._lose(Answer(Outcome.NOT_UNDERSTOOD, detail=str(error)))
             self.close()
             return
+        try:
+            self._hand_on(answers)
+        except Exception as error:
+            # What `take` raises must reach whoever asked, not asyncio's log.
+            if self._over is None or self._over.done():
+                raise
+            self._over.set_exception(error)
+            return
+        if answers:
+            self.answered = True
+            self._silent, self._heard = 0, self._loop.time()
+            self._window = min(self._window + 1, self._options.in_flight)
+            self._fill()
+
+    def _hand_on(self, answers: list[tuple[Request, _Item | None, Answer]]) -> None:
         work = self._work
         for _, item, answer in answers:
             if item is None:
@@ -268,11 +283,6 @@ class _Connection(asyncio.BufferedProtocol):
                 work.pause_until = self._loop.time() + random.uniform(*_PAUSE_S)  # noqa: S311 - jitter
             else:
                 work.take(item.tag, answer)
-        if answers:
-            self.answered = True
-            self._silent, self._heard = 0, self._loop.time()
-            self._window = min(self._window + 1, self._options.in_flight)
-            self._fill()
 
     # What the bookie's client calls
 
@@ -445,7 +455,11 @@ class Bookie:
                     self._give_up(work, error.answer)
                     return
                 self._out = None
-            silent = await connection.serve(work)
+            try:
+                silent = await connection.serve(work)
+            except BaseException:
+                self.close()  # answers are still on their way there
+                raise
             if silent is not None:
                 self.close()
                 self._give_up(work, silent)

@@ -217,6 +217,19 @@ def test_what_answers_lead_to_is_asked_in_the_same_call() -> None:
     assert sorted(seen) == [*range(5), *range(100, 105)]
 
 
+def test_what_take_raises_reaches_whoever_asked() -> None:
+    """A mistake is not swallowed, and the next question gets its own answers."""
+
+    async def run() -> list[Answer]:
+        async with Server(listed).running() as address:
+            with Wire({"bookie": address}, OPTIONS) as wire:
+                with pytest.raises(ZeroDivisionError):
+                    await wire["bookie"].ask(enumerate(lists(50)), lambda number, _: divmod(1, number))
+                return [await wire["bookie"].one(frames.list_entries(7)) for _ in range(3)]
+
+    assert [answer.outcome for answer in asyncio.run(run())] == [Outcome.ANSWER] * 3
+
+
 def test_caps_on_requests_hold_for_one_bookie_and_for_all_together() -> None:
     """What is granted over any stretch of time is the rate and one burst at most; the total binds whoever asks."""
     pace = Pace(1000.0)
