@@ -58,10 +58,9 @@ def parse_at(text: str) -> At:
         return At(zxid=zxid)
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        return At(ms=int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000))
+    except (ValueError, OverflowError):
         raise ValueError(f"neither a zxid (decimal or 0x…) nor an ISO 8601 time: {text!r}") from None
-    time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return At(ms=int(time.timestamp() * 1000))
 
 
 class ZooKeeperFiles:
@@ -199,6 +198,7 @@ def _decide(found: Sequence[Server], at: At | None) -> _Shown:
         try:
             until = _until(one.server, history, at)
             restored = restore(one.server.snapshots, history, until)
+            restored.gaps += _not_reached(restored, history, at)
         except NothingToShowError as error:
             failed.append(f"{one.server.name}: {error}" if len(found) > 1 else str(error))
             continue
@@ -246,19 +246,31 @@ def _until(server: Server, history: History, at: At | None) -> int | None:
     zxids = history.rows["zxid"]
     early = np.flatnonzero(history.rows["ms"] <= at.ms)
     # Before the first record and behind the last one only snapshots tell the time.
-    lowest = int(zxids[0]) if len(zxids) else 0
     if len(early) and early[-1] < len(zxids) - 1:
         return int(zxids[early[-1]])
     for path in reversed(server.snapshots):
         begun = snapshot.begun_of(path.name)
-        if begun is None or (begun >= lowest and not len(early)) or (len(early) and begun <= int(zxids[-1])):
+        if begun is None or (len(early) and begun <= int(zxids[-1])) or (len(zxids) > len(early) and begun >= zxids[0]):
             continue
-        found = snapshot.read(path)
+        try:
+            found = snapshot.read(path)
+        except OSError:
+            continue  # what is done without it says so
         if found.damage is None and found.ends == begun and 0 < found.look(digest=False).ms <= at.ms:
             return begun
     if not len(early):
         raise NothingToShowError("everything in them is later")
     return int(zxids[-1])
+
+
+def _not_reached(restored: Restored, history: History, at: At | None) -> list[str]:
+    """Say that nothing tells what happened until a time, where nothing is later."""
+    last = restored.at_ms or 0
+    if at is None or at.ms is None or last >= at.ms or bool((history.rows["ms"] > at.ms).any()):
+        return []
+    return [
+        f"that time was not reached: the files end at zxid {restored.txn or 0:#x}, {(at.ms - last) / 1000:.3f} s before"
+    ]
 
 
 def _said(restored: Restored, chosen: _Candidate, candidates: list[_Candidate], history: History) -> list[str]:

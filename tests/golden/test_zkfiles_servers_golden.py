@@ -104,7 +104,10 @@ def test_a_time_is_the_last_transaction_until_then() -> None:
         if following > ms:
             point = ZooKeeperFiles(PLAIN, at=At(ms=following - 1 if following < 1 << 50 else ms)).point()
             assert (point.txn, point.at_ms, point.gaps) == (zxid, ms, ())
-    assert ZooKeeperFiles(PLAIN, at=parse_at("2100-01-01")).point().txn == 0x2D
+    for files, txn in ((PLAIN, 0x2D), (PLAIN / "version-2" / "snapshot.28", 0x28)):
+        point = ZooKeeperFiles(files, at=parse_at("2100-01-01")).point()
+        assert point.txn == txn
+        assert "that time was not reached" in point.gaps[0]
     with pytest.raises(UnsupportedStoreError, match="everything in them is later"):
         ZooKeeperFiles(PLAIN, at=parse_at("2020-01-01T00:00:00+02:00")).point()
 

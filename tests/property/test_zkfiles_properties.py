@@ -190,6 +190,7 @@ def test_right_checksums_over_odd_content(data: st.DataObject) -> None:
 @example("0x")
 @example("12:00")
 @example("9223372036854775808")
+@example("0001-01-01T00:00:00+14:00")
 def test_any_point_in_time_is_read_or_refused(text: str) -> None:
     """A zxid, a time, or a refusal in words."""
     try:
