@@ -71,10 +71,12 @@ def restore(snapshots: Sequence[Path], history: History, until: int | None) -> R
     damaged: list[tuple[int, Path]] = []
     later: list[tuple[int, Path]] = []
     found: Restored | None = None
+    read: Snapshot | None = None
     for path in reversed(snapshots):
         begun = snapshot.begun_of(path.name)
         if until is not None and begun is not None and begun > until:
             continue
+        read = None  # two are never held at once
         read = _read(path, notes)
         if read is None or read.damage is not None:
             later.append((begun or 0, path))
