@@ -184,7 +184,8 @@ def propose(folder: Path, store: MetadataStore, root: str, *, replaced_only: boo
         raise GuardRefusedError(
             root,
             f"is not frozen: bookies would delete the {ledgers} ledgers whose records the undo removes",
-            "freeze it first (bkmeta freeze), or put back only what was replaced: --replaced-only",
+            "freeze it first (bkmeta freeze; a store without rights cannot be), or put back only what was replaced: "
+            "--replaced-only",
         )
     return Proposal(path, past.binding, past.writes, ledgers, replaced_only, past.head)
 

@@ -31,7 +31,8 @@ _TYPED: Final = 8
 _SERVER_PATIENCE_S: Final = 5.0
 _STOP: Final = "keep the bookies stopped until apply has ended"
 _PULSAR: Final = "metadata-store:"
-_NOT_ZOOKEEPER: Final = re.compile(r"(?:metadata-store:)?(?:etcd|oxia)\b", re.IGNORECASE)
+_ZOOKEEPER: Final = "zookeeper"
+_PULSAR_ELSEWHERE: Final = re.compile(r"metadata-store:(?:etcd|oxia)\b", re.IGNORECASE)
 
 NOT_SEEN: Final = (
     (
@@ -365,7 +366,7 @@ def _judged(
 
 
 def _identity(uri: str) -> tuple[str, str]:
-    if _NOT_ZOOKEEPER.match(uri.strip()):
+    if _PULSAR_ELSEWHERE.match(uri.strip()) or parse_store_uri(uri).kind != _ZOOKEEPER:
         raise GuardRefusedError(uri, "has no rights by which listings could be made to fail", _STOP)
     auth = store_auth()
     if auth is None:
