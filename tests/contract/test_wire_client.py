@@ -220,11 +220,14 @@ def test_what_answers_lead_to_is_asked_in_the_same_call() -> None:
 def test_what_take_raises_reaches_whoever_asked() -> None:
     """A mistake is not swallowed, and the next question gets its own answers."""
 
+    def take(number: int, _: Answer) -> None:
+        assert 1 // number
+
     async def run() -> list[Answer]:
         async with Server(listed).running() as address:
             with Wire({"bookie": address}, OPTIONS) as wire:
                 with pytest.raises(ZeroDivisionError):
-                    await wire["bookie"].ask(enumerate(lists(50)), lambda number, _: divmod(1, number))
+                    await wire["bookie"].ask(enumerate(lists(50)), take)
                 return [await wire["bookie"].one(frames.list_entries(7)) for _ in range(3)]
 
     assert [answer.outcome for answer in asyncio.run(run())] == [Outcome.ANSWER] * 3

@@ -258,7 +258,7 @@ def test_a_bookie_that_restarts_answers_all_in_the_end(running: Running) -> None
 def test_slow_and_dead_bookies(running: Running) -> None:
     """Answers that trickle are answers; nobody there, or a line that breaks at every answer, is no answer."""
     address = running.addresses()["interleaved"]
-    questions = [frames.list_entries(running.closed[0]), frames.read_entry(running.closed[0], 0)] * 3
+    questions = [frames.list_entries(running.closed[2]), frames.read_entry(running.closed[2], 0)] * 3
     with Proxy(*address) as proxy:
         there = Address("127.0.0.1", int(proxy.hosts.rpartition(":")[2]))
         proxy.split_answers(7, 0.001)
