@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.reasons import in_words, settled_by
+from reconcile.rules.diff import SEVERITIES, SUGGESTED, Category
+from reconcile.rules.sides import RIGHT, WORDS, Relation
 from recovery.dataset import REPORT, Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -28,6 +30,9 @@ logger = logging.getLogger(__name__)
 LEDGERS_SHOWN: Final = 60
 """Ledgers with a grid of their own; each costs the reading of a bucket of every inventory."""
 
+FINDINGS_SHOWN: Final = 200
+"""Findings that are listed one by one, holds apart."""
+
 GROUPS_DRAWN: Final = 400
 """Groups drawn for one copy: more cannot be told apart on a page."""
 
@@ -35,6 +40,7 @@ _WIDTH: Final = 640
 _ROW: Final = 18
 _LABEL: Final = 170
 _BINS: Final = 10
+_SEVERITIES: Final = ("critical", "warning", "info")
 _REASONS: Final = {
     "truncated": "the source ends inside a structure",
     "bad_magic": "a file of another kind, or damaged at its start",
@@ -187,6 +193,12 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             settles=[(reason, settled_by(reason)) for reason, _ in Counter(manifest["reasons"]).most_common()],
             in_words=in_words,
             grades=[(name, sorted(counter.items(), key=lambda i: -i[1])) for name, counter in grades.items()],
+            sides=[
+                (name, count, WORDS[Relation(name)], RIGHT[Relation(name)])
+                for name, count in sorted(manifest.get("sides", {}).items(), key=lambda item: -item[1])
+            ],
+            found=_categories(manifest.get("found", {})),
+            listed=_listed(plan),
             sizes=sizes.bars(),
             damage=bars(damage),
             hiding=hiding,
@@ -198,6 +210,30 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             row=_ROW,
         )
     )
+
+
+def _categories(counted: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
+    """Return category, severity, count and what to do, the gravest first."""
+    rows = [
+        (str(category), SEVERITIES[category], counted[category], SUGGESTED[category])
+        for category in Category
+        if category in counted
+    ]
+    return sorted(rows, key=lambda row: (_SEVERITIES.index(row[1]), row[0]))
+
+
+def _listed(plan: Dataset) -> list[dict[str, Any]]:
+    """Return the gravest findings; holds are shown with their ledgers."""
+    kept: dict[str, list[dict[str, Any]]] = {severity: [] for severity in _SEVERITIES}
+    for batch in plan.batches("findings"):
+        others = batch.filter(pc.not_equal(batch["category"], str(Category.HELD)))
+        for severity, rows in kept.items():
+            mine = others.filter(pc.equal(others["severity"], severity))
+            rows.extend(mine.slice(0, max(0, FINDINGS_SHOWN - len(rows))).to_pylist())
+    found = [row for severity in _SEVERITIES for row in kept[severity]][:FINDINGS_SHOWN]
+    for row in found:
+        row["of"] = row["subject"] if row["ledger"] is None else str(LedgerId(row["scope"], row["ledger"]))
+    return found
 
 
 def inventory_page(inventory: Dataset, *, verdict: str, made: datetime) -> str:

@@ -17,7 +17,7 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile import apply as engine
-from reconcile import plans, recover
+from reconcile import plans, recover, report
 from reconcile.plan import LEAVE, Passwords
 from reconcile.stores import open_store
 from recovery.capture import capture
@@ -162,6 +162,9 @@ def test_deleted_ledgers_stay_deleted_and_a_choice_brings_one_back_byte_for_byte
         assert facts["deleted by session"].startswith("0x")
         assert facts["deleted at"].startswith("2026-11-21 07:18")
         assert finding["suggested"]
+    page = report.plan_page(plan, inventories, verdict="a verdict", made=now())
+    assert page.count("DELETED_OUTSIDE") == len(DELETED) + 1
+    assert "deleted by session" in page
     actions = {row["ledger"]: row for row in plan.read("actions").to_pylist() if row["kind"] == "ledger"}
     assert {ledger for ledger, row in actions.items() if row["op"] == LEAVE} == DELETED
     assert {ledger for ledger, row in actions.items() if row["op"] != LEAVE}.isdisjoint(DELETED)
