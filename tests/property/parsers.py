@@ -3,7 +3,9 @@
 import base64
 import functools
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,6 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from backends.rocks import open_read_only
+from backends.zkfiles import txnlog
+from backends.zkfiles.records import MalformedError, decode
+from backends.zkfiles.store import ZooKeeperFiles
 from recovery.codecs import (
     cookie,
     entry,
@@ -153,6 +158,35 @@ def _wire_lists() -> list[bytes]:
     return [bytes.fromhex(text) for found in lists if (text := found.get("availability", "")).isalnum()]
 
 
+def _zookeeper_files() -> list[bytes]:
+    files = sorted((DATA / "zookeeper").glob("*/version-2/*.*"))
+    return [path.read_bytes() for path in files if path.stat().st_size < _SEED_BYTES]
+
+
+def _zookeeper(raw: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("snapshot.5", "log.1"):
+            Path(folder, name).write_bytes(raw)
+        files = ZooKeeperFiles(Path(folder))
+        files.point()
+        _all(files.scan("/"))
+        _all(files.history("/"))
+
+
+def _transactions() -> list[bytes]:
+    found = []
+    for path in sorted((DATA / "zookeeper").glob("v3[49]*/version-2/log.*")):
+        raw = path.read_bytes()
+        entries = txnlog.survey(path).entries[["at", "size"]].tolist()
+        found += [raw[at + 12 : at + 12 + size] for at, size in entries[:40] if size < _SEED_BYTES]
+    return found
+
+
+def _transaction(raw: bytes) -> None:
+    with suppress(MalformedError):
+        decode(raw)
+
+
 PARSERS: Final = {
     "entry": Parser(_entry, _records),
     "explicit LAC": Parser(entry.decode_lac_record, _lacs),
@@ -168,4 +202,6 @@ PARSERS: Final = {
     "LAYOUT": Parser(store.layout_of, _nodes(lambda path: path == "/ledgers/LAYOUT")),
     "instance id": Parser(store.decode_instance_id, _nodes(lambda path: path.endswith("/INSTANCEID"))),
     "availability": Parser(groups.decode_availability, _availability_seeds, 2),
+    "ZooKeeper's files": Parser(_zookeeper, _zookeeper_files, 40),
+    "ZooKeeper's transactions": Parser(_transaction, _transactions),
 }
