@@ -445,6 +445,10 @@ class Task:
     options: Options
     passwords: tuple[bytes, ...]
 
+    def __repr__(self) -> str:
+        """Without the passwords: a value may land in a log."""
+        return f"Task(catalog={self.catalog.path!r}, out={self.out!r}, targets={len(self.targets)})"
+
     def __call__(self, buckets: range) -> dict[str, Any]:
         """Do it; say of each bookie what was written."""
         said: dict[str, dict[str, Any]] = {target.bookie: _Tally().said() for target in self.targets}
