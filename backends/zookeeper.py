@@ -231,10 +231,10 @@ class ZooKeeperReader:
         try:
             self._client.start(timeout=patience_s)
             self._catch_up()
-        except (KazooTimeoutError, UnavailableError) as error:
+        except (KazooTimeoutError, UnavailableError, AccessDeniedError) as error:
             refused = self._client._state == KeeperState.AUTH_FAILED  # noqa: SLF001  # kazoo tells it nowhere else
             self.close()
-            if refused:
+            if refused or isinstance(error, AccessDeniedError):
                 raise AccessDeniedError(self._uri, "user and password were refused") from error
             raise UnavailableError(self._uri, f"no session within {patience_s:g} s") from error
         finally:

@@ -1,25 +1,36 @@
-"""A real ZooKeeper server, standalone, from the jars that pyspark brings."""
+"""Real ZooKeeper servers, standalone or an ensemble of three, from the jars that pyspark brings."""
 
 import importlib.util
 import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-ANSWER_S = 30.0
+ANSWER_S = 120.0
 """A server on a busy machine answers its first question within this."""
 
 
 class ZooKeeperServer:
-    """One server on 127.0.0.1, on a port of its own, that keeps its data over restarts."""
+    """One server on 127.0.0.1, on a port of its own, that keeps its data over restarts.
 
-    def __init__(self, folder: Path, port: int | None = None, *, settings: str = "") -> None:
+    Args:
+        folder: of its own.
+        port: for clients; None: one that is free.
+        settings: more lines of zoo.cfg.
+        options: more of the JVM's.
+    """
+
+    def __init__(
+        self, folder: Path, port: int | None = None, *, settings: str = "", options: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self._settings = settings
+        self._options = tuple(options)
         self.port = port or _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -35,11 +46,16 @@ class ZooKeeperServer:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
+        self.launch()
+        self.await_answer()
+
+    def launch(self) -> None:
+        """Start it; the others of an ensemble may have to be started before it answers."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         config = self.folder / "zoo.cfg"
         config.write_text(
             f"dataDir={self.data_dir}\nclientPortAddress=127.0.0.1\nclientPort={self.port}\ntickTime=500\n"
-            "maxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=ruok\n"
+            "maxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=srvr\n"
             f"{self._settings}\n"
         )
         with (self.folder / "server.log").open("ab") as log:
@@ -50,6 +66,7 @@ class ZooKeeperServer:
                     "-XX:+ExitOnOutOfMemoryError",
                     "-XX:+UseSerialGC",
                     "-Dzookeeper.forceSync=no",
+                    *self._options,
                     "-cp",
                     f"{_jars()}/*",
                     "org.apache.zookeeper.server.quorum.QuorumPeerMain",
@@ -58,6 +75,10 @@ class ZooKeeperServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+
+    def await_answer(self) -> None:
+        """Wait until it answers."""
+        assert self._process is not None
         for _ in range(int(ANSWER_S / 0.05)):
             if self._answers():
                 return
@@ -71,8 +92,8 @@ class ZooKeeperServer:
     def _answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                connection.sendall(b"ruok")
-                return connection.recv(4) == b"imok"
+                connection.sendall(b"srvr")
+                return b"Zxid" in connection.recv(1 << 12)  # one that has no leader yet answers something else
         except OSError:
             return False
 
@@ -82,6 +103,28 @@ class ZooKeeperServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+@contextmanager
+def ensemble(folder: Path) -> Iterator[list[ZooKeeperServer]]:
+    """Run three servers that elect a leader; the names of all of them are what a client connects to."""
+    ports = [[_free_port() for _ in range(3)] for _ in range(3)]
+    quorum = "\n".join(f"server.{n}=127.0.0.1:{peer}:{vote}" for n, (_, peer, vote) in enumerate(ports, 1))
+    servers = []
+    for n, (port, _, _) in enumerate(ports, 1):
+        server = ZooKeeperServer(folder / str(n), port, settings=f"initLimit=60\nsyncLimit=30\n{quorum}")
+        server.data_dir.mkdir(parents=True)
+        (server.data_dir / "myid").write_text(f"{n}\n")
+        servers.append(server)
+    try:
+        for server in servers:
+            server.launch()
+        for server in servers:
+            server.await_answer()
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()
 
 
 def _free_port() -> int:
