@@ -83,6 +83,10 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "the store's own history shows who deleted it, and when",
         "a person: if it was a mistake, the plan's alternative restores the last record",
     ),
+    Refusal.DELETED_BY_REFERENCE: (
+        "an upper layer says that it deleted it",
+        "a person's choice that names it",
+    ),
     Refusal.MASS_DELETION: (
         "so much was deleted that it may be the catastrophe itself",
         "a person: a capture of before (capture --at) as --snapshot, or the plan's alternatives one by one",

@@ -21,16 +21,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from reconcile import plan, threeway
 from reconcile.plan import Passwords, Phase, SystemWrite
 from reconcile.rules import diff
 from reconcile.rules.findings import Run
+from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import store
 from recovery.dataset import SPILL, Dataset, Part, open_dataset, sort_by_key, write_manifest, write_part
 from recovery.errors import InputError
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.references import SCHEMA
 from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.model.metadata import State
@@ -43,6 +46,8 @@ RAISE_LIMIT: Final = 100_000_000
 """Largest id that a counter is raised past: more takes hours, and BookKeeper skips an id that has a record anyway."""
 
 _NO_DISAGREEMENT: Final = (diff.Category.HELD, diff.Category.STALE_UR_MARK, diff.Category.DELETED_OUTSIDE)
+_REFERENCES: Final = "references.parquet"
+_SOME: Final = 100
 PRIOR_ROWS: Final = 4_000_000
 """Rows of copies that the prior is counted on; larger clusters are sampled by buckets, which are a hash of the id."""
 
@@ -61,6 +66,7 @@ class Request:
         expected: bookies that the cluster has, as the operator says; None: not said.
         default_quorum: (E, W, A) where nothing else decides.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
+        references: what an upper layer knows of its ledgers, of `infer.references.SCHEMA`.
     """
 
     inventories: tuple[Dataset, ...]
@@ -72,6 +78,7 @@ class Request:
     expected: tuple[str, ...] | None
     default_quorum: tuple[int, int, int] | None
     tail: Tail = Tail.INCLUSIVE
+    references: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,13 @@ class _Job:
         parts = [i.read("copies", buckets=buckets) for i in self.request.inventories]
         return pa.concat_tables([tables.COPIES.empty_table(), *parts])
 
+    def references(self, buckets: range) -> pa.Table | None:
+        """Return the references of a range, which the driver wrote where every task reads them."""
+        if self.request.references is None:
+            return None
+        wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
+        return pq.read_table(Path(self.out) / SPILL / _REFERENCES, filters=wanted, schema=SCHEMA)
+
     def shapes(self, buckets: range) -> dict[str, Any]:
         catalogs = [d for d in (self.request.live, *self.request.snapshots) if d is not None]
         quorums: Counter[str] = Counter()
@@ -129,8 +143,9 @@ class _Job:
         assert self.prior is not None  # noqa: S101 - pass 2 comes after pass 1
         damage = pa.concat_tables([tables.DAMAGE.empty_table(), *(i.read("damage") for i in self.request.inventories)])
         copies = self.copies(buckets)
+        references = self.references(buckets)
         earlier = self.evidence.records(buckets)
-        rows = reconstruct(copies, self.bookies, damage, self.prior, self.options, earlier)
+        rows = reconstruct(copies, self.bookies, damage, self.prior, self.options, earlier, references)
         rows = plan.wait_without_place(rows, self.request.layout)
         sides = threeway.settled(self.evidence, threeway.compared(self.evidence, rows, buckets))
         rows, stored = sides.rows, sides.stored
@@ -187,6 +202,7 @@ class _Job:
             "relations": _counted(compared["relation"]),
             "verdicts": _counted(compared["verdict"]),
             "left": left,
+            "references": {} if references is None else _referenced(references, rows, stored),
             "taken": store.numbers_taken(self.request.layout, _scope_0(used), RAISE_LIMIT),
             **_not_given(self.request.layout, _scope_0(used)),
         }
@@ -198,6 +214,32 @@ class _Job:
             return critical
         of_absence = [str(diff.Category.ENTRIES_MISSING), str(diff.Category.NOT_ON_BOOKIES)]
         return pc.and_not(critical, pc.is_in(found["category"], pa.array(of_absence)))
+
+
+def _referenced(references: pa.Table, rows: pa.Table, stored: pa.Table) -> dict[str, Any]:
+    """Count what references name, what they do not, and what they name in vain; and list some of the latter two."""
+    wanted = references.filter(pc.invert(pc.fill_null(references["deleted"], False)))  # noqa: FBT003 - Arrow's signature
+    said, shown, now = unite([references, rows, stored]).rows
+    ours, held, now_too = unite([wanted, rows, stored]).rows
+    unreferenced = np.sort(shown[(shown != ABSENT) & (said == ABSENT)])
+    in_vain = ours[(ours != ABSENT) & (held == ABSENT) & (now_too == ABSENT)]
+    return {
+        "referenced": int(((said != ABSENT) & ((shown != ABSENT) | (now != ABSENT))).sum()),
+        "unreferenced": len(unreferenced),
+        "referenced_not_found": len(in_vain),
+        "some_unreferenced": rows.select(["scope", "ledger"]).take(pa.array(unreferenced[:_SOME])).to_pylist(),
+        "some_not_found": wanted.select(["scope", "ledger"]).take(pa.array(np.sort(in_vain)[:_SOME])).to_pylist(),
+    }
+
+
+def _all_references(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up what the ranges say of references; nothing where there are none."""
+    parts = [answer["references"] for answer in answers if answer["references"]]
+    found: dict[str, Any] = {}
+    for name in parts[0] if parts else ():
+        values = [part[name] for part in parts]
+        found[name] = [one for value in values for one in value][:_SOME] if name.startswith("some_") else sum(values)
+    return found
 
 
 def _part_json(part: Part) -> dict[str, Any]:
@@ -282,6 +324,8 @@ def recover(
     rows = sum(i.rows("copies") for i in request.inventories)
     rows += sum(one.dataset.rows(name) for one in evidence.catalogs for name in ("ledgers", "history"))
     ranges = bucket_ranges(rows, at_least=2 if rows > 10_000 else 1)
+    if request.references is not None:
+        write_part(out, SPILL, _REFERENCES.removesuffix(".parquet"), [request.references], secret=True)
     job = replace(job, evidence=_with_collisions(job, spark, ranges, lambda done, of: progress(done, of, "scopes")))
     job = _prepared(job, spark, rows, ranges, coverage["not_scanned"], lambda done, of: progress(done, of, "shapes"))
     answers = over_buckets(spark, job.recover, ranges, done=lambda done, of: progress(done, of, "ledgers"))
@@ -450,6 +494,7 @@ def _finish(
             "hash": plan.plan_hash(binding, hashes),
             "counts": counts,
             "reasons": dict(reasons),
+            "references": _all_references(answers),
             "sides": _named(sums, "relation"),
             "found": _named(sums, "finding"),
             "mass_deletion": job.evidence.mass_deletion,

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical")
 """`recovery.codecs.store.Layout`, for --help without the libraries that it needs."""
+TAILS: Final = ("inclusive", "acknowledged", "open")
+"""`recovery.infer.search.Tail`, likewise."""
 _SHOWN: Final = 10
 _TYPED: Final = 8
 _FROM_SNAPSHOT: Final = "from-snapshot"
@@ -158,6 +160,19 @@ def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterabl
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @click.option("--expect-bookies", type=FILE, help="Ids of all bookies of the cluster, one a line.")
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
+@click.option(
+    "--references",
+    type=FILE,
+    help="What an upper layer knows: JSON lines or Parquet with ledger, scope, last_entry, length, deleted, owner.",
+)
+@click.option(
+    "--tail",
+    type=click.Choice(TAILS),
+    default=TAILS[0],
+    show_default=True,
+    help="Where a ledger is closed whose last entries may not have been acknowledged: at the last that anybody could "
+    "have read; at the last that can have been acknowledged, where A is known; or left open where that is safe.",
+)
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the plan; it will hold passwords.")
 @output_options
@@ -169,6 +184,8 @@ def recover(
     passwords: Path | None,
     expect_bookies: Path | None,
     default_quorum: tuple[int, int, int] | None,
+    references: Path | None,
+    tail: str,
     master: str,
     out: Path,
     **shared: Any,  # noqa: ANN401 - click's options
@@ -180,10 +197,12 @@ def recover(
     """
     from reconcile import recover as job  # noqa: PLC0415 - not for --help
     from reconcile.plan import Passwords  # noqa: PLC0415
+    from reconcile.references import read as read_references  # noqa: PLC0415
     from reconcile.report import plan_page, write_page  # noqa: PLC0415
     from reconcile.stores import demand_store_uri  # noqa: PLC0415
     from recovery.codecs.store import Layout  # noqa: PLC0415
     from recovery.dataset import EARLIER, open_dataset, prepare  # noqa: PLC0415
+    from recovery.infer.search import Tail  # noqa: PLC0415
     from recovery.spark import demand_spark, session  # noqa: PLC0415
 
     output = make_output(shared)
@@ -195,6 +214,7 @@ def recover(
         demand_store_uri(uri)
     demand_spark()
     candidates = Passwords.of(read_passwords(passwords))
+    referenced = read_references(references) if references else None
     expected = read_names(expect_bookies) if expect_bookies else None
     opened_inventories = job.open_inventories(inventories)
     for snapshot in snapshots:
@@ -216,6 +236,8 @@ def recover(
             passwords=candidates,
             expected=expected,
             default_quorum=default_quorum,
+            tail=Tail(tail),
+            references=referenced,
         )
         with session(master) as spark, output.progress("reconstructing", "tasks") as told:
             recovered = job.recover(request, out, spark, now=now, progress=throttled(told))
@@ -344,7 +366,14 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
     if counts["in_store_not_on_bookies"]:
         details.append(f"in the store, on no bookie looked at: {counts['in_store_not_on_bookies']}")
     following = "do not apply it, report it" if invalid else quoted("bkmeta", "plan", "show", out)
-    facts = {name: manifest[name] for name in ("hash", "reasons", "prior", "sides", "found", "mass_deletion")}
+    said = manifest["references"]
+    if said:
+        details.append(
+            f"references name {said['referenced']} ledgers that are there, and {said['referenced_not_found']} that are "
+            f"not; {said['unreferenced']} ledgers on bookies are in no reference"
+        )
+    names = ("hash", "reasons", "prior", "sides", "found", "mass_deletion", "references")
+    facts = {name: manifest[name] for name in names}
     return Result("recover", verdict, code, counts, coverage, details, following, {"plan": str(out), **facts})
 
 

@@ -21,6 +21,7 @@ from recovery.infer.facts import DIGESTS, MAX_GROUPS, Facts
 from recovery.infer.fill import fill
 from recovery.infer.holdings import Ints, Mask
 from recovery.infer.prior import Hypothesis, Prior, Source
+from recovery.infer.references import with_references
 from recovery.infer.refusal import CODES, NEEDS_MORE, Refusal
 from recovery.infer.replicas import fit
 from recovery.infer.search import Doubt, Tail, search
@@ -59,6 +60,7 @@ def reconstruct(
     prior: Prior,
     options: Options,
     earlier: pa.Table | None = None,
+    references: pa.Table | None = None,
 ) -> pa.Table:
     """Propose metadata for every ledger that the copies are of.
 
@@ -69,6 +71,7 @@ def reconstruct(
         prior: what may be assumed where copies are silent.
         options: what the operator knows.
         earlier: CATALOG_LEDGERS of an earlier store, each ledger at most once; no holds.
+        references: what an upper layer knows of its ledgers, of `references.SCHEMA`.
 
     Returns:
         RECONSTRUCTION, one row a ledger, in key order.
@@ -108,7 +111,8 @@ def reconstruct(
             verified=known.verified | _verified_by_lac(known, keys, opened & (refusal == 0)),
         ),
     )
-    return found if earlier is None else with_earlier(found, known, earlier)
+    found = found if earlier is None else with_earlier(found, known, earlier)
+    return found if references is None else with_references(found, known, references)
 
 
 def _refuse(refusal: Ints, ledgers: Ints | Mask, reason: Refusal) -> None:

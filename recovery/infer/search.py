@@ -126,7 +126,7 @@ def search(known: Facts, ledger: int, prior: Prior, doubt: Doubt) -> Found:
     chosen = solutions[0]
     others = [s for s in solutions[1:] if s.cost <= chosen.cost + _SIMILAR][:_LISTED]
     refusal = None
-    if _second_history(laid, known.row_lac[rows], chosen) or _forced(laid, chosen, prior):
+    if _second_history(laid, known.row_lac[rows], chosen) or _forced(laid, chosen, prior) or _falls(known, ledger):
         refusal = Refusal.TWO_HISTORIES
     elif length < 0:
         refusal = Refusal.NO_LAST_HEADER
@@ -243,6 +243,12 @@ def _second_history(laid: Copies, lacs: Ints, solution: Solution) -> bool:
         if not replaced.any():
             return True
     return False
+
+
+def _falls(known: Facts, ledger: int) -> bool:
+    """Whether the length falls from one entry to a later one."""
+    low, high = np.searchsorted(known.headers.ledger, [ledger, ledger + 1])
+    return bool((np.diff(known.headers.length[low:high]) < 0).any())
 
 
 def _forced(laid: Copies, solution: Solution, prior: Prior) -> bool:

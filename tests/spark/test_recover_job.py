@@ -1,5 +1,6 @@
 """The recover job on Spark: the same plan however the work is cut, complete, and bound to what it was made of."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from reconcile import plans, recover, report
+from reconcile import plans, recover, references, report
 from reconcile.plan import Passwords
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
@@ -240,3 +241,23 @@ def test_buckets_of_the_simulator_are_the_models() -> None:
     """What the simulator writes stands in the buckets that readers look in."""
     rows = simulator.copies([simulator.history(Random(1), 5, CLUSTER)])
     assert rows["bucket"].to_pylist() == buckets(rows["scope"].to_numpy(), rows["ledger"].to_numpy()).tolist()
+
+
+def test_references_supply_and_are_counted(
+    inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
+) -> None:
+    """A ledger that an upper layer deleted gets no record; what is in no reference is counted and listed apart."""
+    lines = [{"ledger": 1, "deleted": True}, {"ledger": 10_000}, *({"ledger": ledger} for ledger in range(2, 300))]
+    path = tmp_path / "references.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    prepare(tmp_path / "plan", "plan", secret=True)
+    request = request_of(inventories, references=references.read(path))
+    made = recover.recover(request, tmp_path / "plan", spark, now=lambda: datetime.now(UTC))
+    said = made.manifest["references"]
+    assert (said["referenced"], said["unreferenced"], said["referenced_not_found"]) == (299, LEDGERS - 299, 1)
+    assert said["some_not_found"] == [{"scope": 0, "ledger": 10_000}]
+    assert {one["ledger"] for one in said["some_unreferenced"]} <= {0, *range(300, LEDGERS)}
+    assert made.counts["deleted"] == 1
+    actions = open_dataset(tmp_path / "plan", "plan").read("actions")
+    assert 1 not in actions["ledger"].to_pylist()
+    assert not (tmp_path / "plan" / ".spill").exists()

@@ -1,0 +1,103 @@
+"""What an upper layer knows of its ledgers, against what was reconstructed: it supplies ends, and checks them.
+
+the reference                         what becomes of the ledger
+deleted                               not restored, its data is nobody's: a delete wins over data
+the same last entry                   graded `reference`
+a last entry that bookies allow       closed there: what is above was never acknowledged
+one above all that bookies hold       held: acknowledged entries are lost
+one below an acknowledged entry       what bookies show, and the reference as an alternative
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from recovery.infer.facts import Facts
+from recovery.infer.refusal import Refusal
+from recovery.infer.search import length_at
+from recovery.model import tables
+
+SCHEMA: Final = pa.schema(
+    [
+        *tables.KEY,
+        pa.field("last_entry", pa.int64()),
+        pa.field("length", pa.int64()),
+        pa.field("deleted", pa.bool_()),
+        pa.field("owner", pa.string()),
+    ]
+)
+"""References as they are compared: sorted by key, each ledger once."""
+
+_READS_AS: Final = "as an upper layer has it: an entry that was acknowledged, as a LAC shows, would be cut off"
+_LENGTH: Final = "the same entries; the length as an upper layer has it"
+
+Row = dict[str, Any]
+
+
+def with_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.Table:
+    """Let references supply and check what was reconstructed.
+
+    Args:
+        rows: RECONSTRUCTION of the ledgers of `known`, in their order.
+        known: what bookies show.
+        references: of `SCHEMA`; other ledgers' are passed over.
+
+    Returns:
+        RECONSTRUCTION.
+    """
+    said = {(r["scope"], r["ledger"]): r for r in references.to_pylist()}
+    scope, ledger = known.scope.tolist(), known.ledger.tolist()
+    at = [n for n, key in enumerate(zip(scope, ledger, strict=True)) if _says(said.get(key))]
+    if not at:
+        return rows
+    changed = [
+        _checked(known, n, row, said[scope[n], ledger[n]])
+        for n, row in zip(at, rows.take(pa.array(at)).to_pylist(), strict=True)
+    ]
+    others = np.setdiff1d(np.arange(rows.num_rows), at)
+    both = pa.concat_tables([rows.take(pa.array(others)), pa.Table.from_pylist(changed, schema=rows.schema)])
+    return both.take(pa.array(np.argsort(np.append(others, at))))
+
+
+def _says(reference: Mapping[str, Any] | None) -> bool:
+    return reference is not None and (bool(reference["deleted"]) or reference["last_entry"] is not None)
+
+
+def _checked(known: Facts, number: int, row: Row, reference: Mapping[str, Any]) -> Row:
+    if reference["deleted"]:
+        return row | {"outcome": "deleted", "reason": str(Refusal.DELETED_BY_REFERENCE)}
+    # An earlier record is as sure as a reference, and a hold has no end.
+    if row["outcome"] != "restored" or row["last_entry"] is None or row["raw"] is not None:
+        return row
+    last, end, told = reference["last_entry"], row["last_entry"], int(known.lac[number])
+    if last > int(known.held.end[number]):
+        nothing = {field.name: None for field in tables.METADATA_FIELDS}
+        unknown = dict.fromkeys(tables.GRADED, "unknown")
+        return row | nothing | {
+            "class": "undecided", "outcome": "held", "reason": str(Refusal.LAC_BEYOND_END), "segments": None,
+            "custom": None, "grades": unknown, "acked_high": None, "missing": 0, "extra": 0, "alternatives": [],
+            "raw": None,
+        }  # fmt: skip
+    if last < told or last > end or last < 0:
+        return _beside(row, "last_entry", last, _READS_AS)
+    length = row["length"] if last == end else length_at(known, number, last)
+    stated = reference["length"]
+    if length < 0 and stated is None:
+        return row
+    if stated is not None and length >= 0 and length != stated:
+        row = _beside(row, "length", stated, _LENGTH)
+    return row | {
+        "last_entry": last,
+        "length": stated if length < 0 else length,
+        "segments": [segment for segment in row["segments"] if segment["first"] <= max(last, 0)],
+        "grades": row["grades"] | {"last_entry": "reference", "length": "reference"},
+        "alternatives": [a for a in row["alternatives"] if a["field"] != "last_entry"],
+        "acked_high": last,
+    }
+
+
+def _beside(row: Row, field: str, value: int, reads_as: str) -> Row:
+    other = {"field": field, "value": str(value), "reads_as": reads_as, "weight": 0.0}
+    return row | {"alternatives": [*row["alternatives"], other]}

@@ -1,0 +1,104 @@
+"""What an upper layer knows of its ledgers: read from files, supplied to a reconstruction, and checked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from reconcile.references import read
+from recovery.errors import InputError
+from recovery.infer.prior import Prior, ShapeCounts
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.references import SCHEMA
+from recovery.infer.refusal import Refusal
+from recovery.model import tables
+from recovery.testing import simulator
+
+NAMES = ("a:3181", "b:3181", "c:3181")
+
+
+def given(folder: Path, *lines: dict[str, Any]) -> pa.Table:
+    """Write references as JSON lines and read them."""
+    path = folder / "references.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return read(path)
+
+
+def recovered(references: pa.Table) -> dict[str, Any]:
+    """Reconstruct ledger 7: three bookies hold 0 to 19, the LAC is 15."""
+    headers = [
+        {"entry": entry, "lac": 15, "length": 10 * (entry + 1), "size": 46, "digest": "CRC32C"}
+        for entry in (17, 18, 19)
+    ]
+    rows = [simulator.copy_row(7, name, range(20), headers=headers) for name in NAMES]
+    copies = pa.Table.from_pylist(rows, schema=tables.COPIES)
+    prior = Prior.build(ShapeCounts(), {(3, 3, 2): 10})
+    damage = tables.DAMAGE.empty_table()
+    found = reconstruct(copies, simulator.bookies(NAMES), damage, prior, Options(), None, references)
+    (row,) = found.to_pylist()
+    return dict(row)
+
+
+def test_a_last_entry_that_bookies_allow_closes_the_ledger(tmp_path: Path) -> None:
+    """Its length is read in the header there, or is the reference's; both are graded as a reference."""
+    found = recovered(given(tmp_path, {"ledger": 7, "last_entry": 17, "owner": "a topic"}))
+    assert (found["last_entry"], found["length"], found["outcome"]) == (17, 180, "restored")
+    assert found["grades"]["last_entry"] == found["grades"]["length"] == "reference"
+    assert found["alternatives"] == []
+    found = recovered(given(tmp_path, {"ledger": 7, "last_entry": 15, "length": 160}))
+    assert (found["last_entry"], found["length"]) == (15, 160)
+    assert recovered(given(tmp_path, {"ledger": 7, "last_entry": 15}))["last_entry"] == 19
+
+
+def test_a_last_entry_that_bookies_contradict_is_no_end(tmp_path: Path) -> None:
+    """Above all that is held, the ledger is held; below what was acknowledged, it is an alternative; so is a length."""
+    found = recovered(given(tmp_path, {"ledger": 7, "last_entry": 20}))
+    assert (found["outcome"], found["reason"]) == ("held", Refusal.LAC_BEYOND_END)
+    found = recovered(given(tmp_path, {"ledger": 7, "last_entry": 14}))
+    assert found["last_entry"] == 19
+    assert ("last_entry", "14") in [(a["field"], a["value"]) for a in found["alternatives"]]
+    found = recovered(given(tmp_path, {"ledger": 7, "last_entry": 19, "length": 7}))
+    assert (found["length"], [(a["field"], a["value"]) for a in found["alternatives"]]) == (200, [("length", "7")])
+
+
+def test_a_deleted_ledger_stays_deleted(tmp_path: Path) -> None:
+    """A delete wins over data, also where another line of the same ledger says nothing of it."""
+    references = given(tmp_path, {"ledger": 7, "last_entry": 19}, {"ledger": 7, "deleted": True})
+    assert references.num_rows == 1
+    found = recovered(references)
+    assert (found["outcome"], found["reason"]) == ("deleted", Refusal.DELETED_BY_REFERENCE)
+    assert recovered(given(tmp_path, {"ledger": 8, "deleted": True}))["outcome"] == "restored"
+
+
+def test_parquet_says_the_same_as_lines(tmp_path: Path) -> None:
+    """The format is told by content; an empty file names nothing."""
+    lines = given(tmp_path, {"ledger": 9, "deleted": True}, {"ledger": 7, "last_entry": 19})
+    pq.write_table(pa.table({"ledger": [7, 9], "last_entry": [19, None], "deleted": [None, True]}), tmp_path / "r")
+    assert read(tmp_path / "r").equals(lines)
+    (tmp_path / "empty").write_text("")
+    assert read(tmp_path / "empty").equals(SCHEMA.empty_table())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "7\n",
+        '{"owner": "x"}\n',
+        '{"ledger": "seven"}\n',
+        '{"ledger": null}\n',
+        '{"ledger": 7, "deleted": "maybe"}\n',
+    ],
+)
+def test_what_is_no_reference_is_one_clear_error(text: str, tmp_path: Path) -> None:
+    """It names the file and says what to give."""
+    path = tmp_path / "bad"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    with pytest.raises(InputError):
+        read(tmp_path / "absent")
