@@ -11,7 +11,7 @@ from typing import Final
 
 from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
-from benchmarks import bookie_folder, disks, inventories, plans, snapshots
+from benchmarks import bookie_folder, disks, etcd, inventories, plans, snapshots
 from benchmarks.bookies import JAVA_IN_FLIGHT, LEDGERS, bookies
 from benchmarks.bookies import client as client_of_bookies
 from benchmarks.data import kept
@@ -141,6 +141,25 @@ def _capture(place: Place) -> Iterator[dict[str, Contestant]]:
 
 
 @contextmanager
+def _etcd(place: Place) -> Iterator[dict[str, Contestant]]:
+    plan = kept(place.home, plans.write, place.ledgers)
+    catalog = place.scratch / "catalog"
+    with etcd.server() as hosts:
+        etcd.load(hosts, plan)
+        uri = f"etcd://{hosts}{etcd.ROOT}"
+
+        def parsed() -> Cost:
+            shutil.rmtree(catalog, ignore_errors=True)
+            return _whole(place, run(python(_STAGES, "capture", uri, catalog)))
+
+        yield {
+            "etcd, raw": lambda: _whole(place, run(python(_STAGES, "etcd", uri, place.scratch / "raw.parquet"))),
+            "capture, all parsed": parsed,
+            "etcdctl get --prefix": lambda: run(["bash", "-c", f"{shlex.join(etcd.get_all(hosts))} > /dev/null"]),
+        }
+
+
+@contextmanager
 def _snapshot(place: Place) -> Iterator[dict[str, Contestant]]:
     folder = kept(place.home, snapshots.write, place.ledgers)
     [snapshot] = (folder / snapshots.FOLDER).iterdir()
@@ -255,6 +274,14 @@ ROWS: Final = (
         "whole program; against ZooKeeper's own reader that prints it as JSON to /dev/null",
         1_000_000,
         _snapshot,
+    ),
+    Row(
+        "etcd",
+        0.7,
+        "a live etcd to a Parquet file of keys, revisions and raw records at one revision, as a whole program; against "
+        "etcd's own client that prints them to /dev/null",
+        1_000_000,
+        _etcd,
     ),
     Row(
         "wire",

