@@ -42,7 +42,7 @@ from backends.bookie.frames import Answer, Outcome, Status
 from recovery.collect.damage import Hides, Unread, damage_table
 from recovery.collect.facts import explicit_lac
 from recovery.collect.folders import incarnation
-from recovery.collect.holdings import members, pick, starts_of
+from recovery.collect.holdings import joined, members, pick, starts_of
 from recovery.collect.members import ALIAS_UNRESOLVED, Member, Members
 from recovery.collect.records import DIGEST_COLUMN, HEAD_WIDTH, SIZE_COLUMN, head_of
 from recovery.collect.rows import NO_LAC, Known, Source, copies
@@ -61,6 +61,8 @@ _AT_ONCE: Final = 8
 """Bookies that a task asks at the same time."""
 _PROBES: Final = 3
 """Ledgers that a bookie should know, and is asked for, to see whether it answers lists."""
+_RAW: Final = 32 << 20
+"""Bytes of lists that are held before they are decoded: grouped they are far smaller."""
 _SCOPED: Final = b"\x80"
 """First byte, and above, of a record of another scope than 0."""
 _ENTRY: Final = 1
@@ -531,7 +533,8 @@ class _Asking:
         self._bookie = bookie
         self._ledgers = ledgers.tolist()
         self._passwords = passwords
-        self._lists: dict[int, bytes] = {}
+        self._listed: set[int] = set()
+        self._parts: list[KeyedGroups] = []
         self._failed: dict[int, Answer] = {}
         self._negatives = 0
         self._heads: dict[int, tuple[int, ...]] = {}
@@ -541,39 +544,65 @@ class _Asking:
         self._unread: list[Unread] = []
 
     async def all(self) -> _Found:
-        places = range(len(self._ledgers))
-        await self._list(places)
-        await self._last(list(self._lists))
-        groups, errors = self._decoded()
+        await self._list(range(len(self._ledgers)))
+        await self._last(sorted(self._listed))
+        groups = self._grouped()
         odd = self._without_their_last(groups)
         if odd:
             # A ledger that is written to changes meanwhile; what does not change is a list that lacks its last entry.
-            before = {n: (self._lists[n], self._heads[n]) for n in odd}
+            before = {n: (_of(groups, n), self._heads[n]) for n in odd}
+            self._parts = [pick(groups, ~np.isin(groups.key, odd))]
+            self._listed.difference_update(odd)
             await self._list(odd)
-            await self._last([n for n in odd if n in self._lists], lac=False)
-            self._unsure.update(n for n in odd if (self._lists.get(n), self._heads.get(n)) != before[n])
-            groups, errors = self._decoded()
+            await self._last([n for n in odd if n in self._listed], lac=False)
+            groups = self._grouped()
+            self._unsure.update(n for n in odd if (_of(groups, n), self._heads.get(n)) != before[n])
             odd = self._without_their_last(groups)
             extra = np.array([(n, self._heads[n][_ENTRY], self._heads[n][_ENTRY], 1, 0) for n in odd], np.int64)
-            groups = union(groups, KeyedGroups(*extra.reshape(-1, 5).T.copy()))
-        for n, error in errors.items():
-            self._lists.pop(n)
-            self._failed[n] = Answer(Outcome.NOT_UNDERSTOOD, detail=str(error))
-        groups = pick(groups, ~np.isin(groups.key, list(errors)))
+            theirs = np.isin(groups.key, odd)
+            whole = union(pick(groups, theirs), KeyedGroups(*extra.reshape(-1, 5).T.copy()))
+            self._parts = [pick(groups, ~theirs), whole]
+            groups = self._grouped()
         await self._prove(groups)
         return self._found(groups, silent=await self._is_silent())
 
     async def _list(self, places: Iterable[int]) -> None:
+        raw: dict[int, bytes] = {}
+        held = 0
+
+        def decode() -> None:
+            nonlocal held
+            of = np.array(list(raw), np.int64)
+            groups, errors = decode_availabilities(list(raw.values()))
+            self._parts.append(groups._replace(key=of[groups.key]))
+            self._listed.update(raw)
+            for at, error in errors.items():
+                n = int(of[at])
+                self._listed.discard(n)
+                self._failed[n] = Answer(Outcome.NOT_UNDERSTOOD, detail=str(error))
+            raw.clear()
+            held = 0
+
         def take(n: int, answer: Answer) -> None:
-            self._lists.pop(n, None)
+            nonlocal held
             if answer.outcome is Outcome.ANSWER:
-                self._lists[n] = answer.body
+                raw[n] = answer.body
+                held += len(answer.body)
+                if held > _RAW:
+                    decode()
             elif answer.outcome is Outcome.NEGATIVE:
                 self._negatives += 1
             else:
                 self._failed[n] = answer
 
         await self._bookie.ask(((n, frames.list_entries(self._ledgers[n])) for n in places), take)
+        decode()
+
+    def _grouped(self) -> KeyedGroups:
+        """Return the groups of all lists, in the order of their places."""
+        groups = joined(self._parts)
+        self._parts = [pick(groups, np.argsort(groups.key, kind="stable"))]
+        return self._parts[0]
 
     async def _last(self, places: Iterable[int], *, lac: bool = True) -> None:
         """Learn each ledger's last record, and its explicit LAC."""
@@ -610,13 +639,8 @@ class _Asking:
         ledger = self._ledgers[n]
         self._unread.append(Unread(WIRE, Reason.UNREADABLE, Hides.LEDGER, ledger=ledger, detail=detail))
 
-    def _decoded(self) -> tuple[KeyedGroups, dict[int, FormatError]]:
-        places = np.array(sorted(self._lists), np.int64)
-        groups, errors = decode_availabilities([self._lists[n] for n in places.tolist()])
-        return groups._replace(key=places[groups.key]), {int(places[at]): error for at, error in errors.items()}
-
     def _without_their_last(self, groups: KeyedGroups) -> list[int]:
-        places = np.array(sorted(n for n in self._heads if n in self._lists), np.int64)
+        places = np.array(sorted(n for n in self._heads if n in self._listed), np.int64)
         entries = np.array([self._heads[n][_ENTRY] for n in places.tolist()], np.int64)
         lacking: list[int] = places[~members(groups, places, entries)].tolist()
         return lacking
@@ -656,7 +680,7 @@ class _Asking:
         return False
 
     def _found(self, groups: KeyedGroups, *, silent: bool) -> _Found:
-        places = sorted(self._lists)
+        places = sorted(self._listed)
         ledgers = np.array([self._ledgers[n] for n in places], np.int64)
         count = len(places)
         lacs, records = np.full(count, NO_LAC), [self._lac_records.get(n) for n in places]
@@ -681,7 +705,7 @@ class _Asking:
             lac_record=records,
         )
         of = np.array(self._ledgers, np.int64)
-        heads = [head for n, head in self._heads.items() if n in self._lists] + self._more_heads
+        heads = [head for n, head in self._heads.items() if n in self._listed] + self._more_heads
         return _Found(
             known,
             groups._replace(key=of[groups.key]),
@@ -691,3 +715,9 @@ class _Asking:
             self._unread,
             silent,
         )
+
+
+def _of(groups: KeyedGroups, key: int) -> bytes:
+    """Return what tells one list from another."""
+    low, high = np.searchsorted(groups.key, [key, key + 1])
+    return np.column_stack([column[low:high] for column in groups[1:]]).tobytes()

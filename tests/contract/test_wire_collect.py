@@ -181,8 +181,10 @@ def damage_of(folder: Path, bookie: str) -> dict[int, dict[str, Any]]:
     return {row["ledger"]: row for row in rows}
 
 
-def test_what_lists_lack_what_grows_and_what_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", [0, 1 << 25], ids=["decoded one by one", "decoded together"])
+def test_what_lists_lack_what_grows_and_what_fails(tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ledger of a bookie ends as a row that says what is sure, or as damage; nothing is made up."""
+    monkeypatch.setattr("recovery.collect.wire._RAW", held)
     has = {
         1: Has({0, 1, 2}, {n: record(1, n) for n in range(3)}, entry.encode_lac_record(1, 2, Digest.CRC32C)),
         2: Has(set(range(1024)), {1024: record(2, 1024)}),  # the last entry is not in the list

@@ -224,6 +224,7 @@ def test_a_paused_bookie_gives_no_answer_and_answers_when_it_goes_on(running: Ru
 def test_a_bookie_that_restarts_answers_all_in_the_end(running: Running) -> None:
     """Stopped and started in the middle of many questions: each gets its answer, once."""
     address = running.addresses()["sorted"]
+    count = 4000
     found: Counter[tuple[int, Outcome]] = Counter()
     started = threading.Event()
 
@@ -232,7 +233,6 @@ def test_a_bookie_that_restarts_answers_all_in_the_end(running: Running) -> None
         running.restart("sorted")
 
     helper = threading.Thread(target=restart)
-    count = 4000
 
     def take(number: int, answer: Answer) -> None:
         found[number, answer.outcome] += 1
