@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recovery.codecs import ledger_columns
 from recovery.codecs.entry import master_key
 from recovery.codecs.ledger_record import (
     CLOSED_LINE,
@@ -30,6 +31,7 @@ from recovery.codecs.ledger_record import (
 from recovery.codecs.packing import Field, constant, pack, varint_sizes, varints
 from recovery.errors import FormatError
 from recovery.model import tables
+from recovery.model.ids import is_bookie_id
 from recovery.model.metadata import NO_ENTRY, Digest, State
 
 __all__ = ["MAGIC", "Reading", "decode", "decode_columns", "encode", "encode_columns", "problems", "read"]
@@ -246,6 +248,9 @@ def _encode_custom(column: pa.ChunkedArray) -> list[pa.Array]:
 _PARSED: Final = pa.schema(list(tables.CATALOG_LEDGERS)[tables.CATALOG_LEDGERS.get_field_index("error") :])
 _PLAIN: Final = tuple(field.name for field in tables.METADATA_FIELDS)
 _MEMBERS: Final = tables.SEGMENTS.value_type.field("members")
+_MESSAGES: Final = 3
+_STATE_NAMES: Final = pa.array([None, *(str(state) for _, state in sorted((n, s) for s, n in STATE_NUMBERS.items()))])
+_DIGEST_NAMES: Final = pa.array([None, *(str(kind) for _, kind in sorted((n, d) for d, n in DIGEST_NUMBERS.items()))])
 
 
 def decode_columns(raws: pa.Array | pa.ChunkedArray) -> pa.Table:
@@ -256,6 +261,83 @@ def decode_columns(raws: pa.Array | pa.ChunkedArray) -> pa.Table:
     Args:
         raws: binary, one record a row; null is an error like any other.
     """
+    whole = raws.combine_chunks() if isinstance(raws, pa.ChunkedArray) else raws
+    if whole.type != pa.binary():
+        whole = whole.cast(pa.binary())
+    good, quick = _decode_messages(ledger_columns.read(pc.fill_null(whole, _NONE)))
+    rest = np.flatnonzero(~good)
+    if not len(rest):
+        return quick
+    both = pa.concat_tables([quick, _decode_each(whole.take(pa.array(rest)))])
+    return both.take(pa.array(np.argsort(np.concatenate((np.flatnonzero(good), rest)))))
+
+
+def _decode_messages(found: ledger_columns.Read) -> tuple[npt.NDArray[np.bool_], pa.Table]:
+    """Return which records are of the usual form, and their columns."""
+    good = found.good.copy()
+    # Each name once: which bookies there are is soon said.
+    names = found.members.texts(found.data, pa.binary()).dictionary_encode()
+    known = np.array([is_bookie_id(name.decode(errors="replace")) for name in names.dictionary.to_pylist()], np.bool_)
+    wrong = ~known[names.indices.to_numpy()] if len(known) else np.zeros(0, np.bool_)
+    good[found.members.row[wrong]] = False
+    keys = found.keys.texts(found.data, pa.binary()).dictionary_encode()
+    plain = np.array([name.isascii() for name in keys.dictionary.to_pylist()], np.bool_)
+    odd = ~plain[keys.indices.to_numpy()] if len(plain) else np.zeros(0, np.bool_)
+    good[found.keys.row[odd]] = False
+    new_row = np.ones(len(found.segment_row), np.bool_)
+    new_row[1:] = found.segment_row[1:] != found.segment_row[:-1]
+    starts = np.flatnonzero(new_row)
+    place = np.arange(len(found.segment_row)) - np.repeat(starts, np.diff(np.append(starts, len(found.segment_row))))
+    most = int(place.max(initial=0)) + 1
+    of_segment = np.searchsorted(found.segment_row * most + place, found.members.row * most + found.members.group)
+    counts = np.bincount(of_segment, minlength=len(found.segment_row))
+    good[found.segment_row[counts != found.numbers["ensemble_size"][found.segment_row]]] = False
+    rows = np.flatnonzero(good)
+    new = np.cumsum(good) - 1
+    numbers = {name: column[rows] for name, column in found.numbers.items()}
+    closed = numbers["state"] == STATE_NUMBERS[State.CLOSED]
+    segments = good[found.segment_row]
+    members = found.members.of(good)
+    lists = pa.StructArray.from_arrays(
+        [
+            pa.array(found.segment_first[segments]),
+            _lists(_ends(counts[segments]), members.texts(found.data, pa.string()), _MEMBERS.type),
+        ],
+        fields=list(tables.SEGMENTS.value_type),
+    )
+    entries = found.keys.of(good)
+    custom = pa.StructArray.from_arrays(
+        [entries.texts(found.data, pa.string()), found.values.of(good).texts(found.data, pa.binary())],
+        fields=list(tables.CUSTOM.value_type),
+    )
+    passwords = found.password.of(good).texts(found.data, pa.binary()).dictionary_encode()
+    hashes = pa.array([_key_hash(password) for password in passwords.dictionary.to_pylist()], pa.binary())
+    columns: dict[str, pa.Array] = {
+        "error": pa.nulls(len(rows), pa.string()),
+        "format": pa.array(np.full(len(rows), _MESSAGES, np.int8)),
+        "state": _STATE_NAMES.take(pa.array(numbers["state"])),
+        "digest": _DIGEST_NAMES.take(pa.array(numbers["digest"])),
+        "last_entry": pa.array(numbers["last_entry"], mask=~closed),
+        "length": pa.array(numbers["length"], mask=~closed),
+        "ctime": pa.array(numbers["ctime"], mask=~found.has_ctime[rows]),
+        "password_hash": hashes.take(passwords.indices),
+        "segments": _lists(_ends(_per_row(new[found.segment_row[segments]], len(rows))), lists, tables.SEGMENTS),
+        "custom": _lists(_ends(_per_row(new[entries.row], len(rows))), custom, tables.CUSTOM),
+        **{name: pa.array(numbers[name].astype(np.int32)) for name in ("ensemble_size", "write_quorum", "ack_quorum")},
+    }
+    return good, pa.table([columns[name] for name in _PARSED.names], schema=_PARSED)
+
+
+def _per_row(row: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
+    return np.bincount(row, minlength=rows)
+
+
+def _ends(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _decode_each(raws: pa.Array) -> pa.Table:
+    """Return the same by the record codec, one record at a time."""
     errors: list[str | None] = []
     values: dict[str, list[object]] = {name: [] for name in _PLAIN}
     hashes: list[bytes | None] = []
@@ -310,7 +392,9 @@ def decode_columns(raws: pa.Array | pa.ChunkedArray) -> pa.Table:
     )
 
 
-def _lists(ends: list[int], values: pa.Array, kind: pa.DataType, null: list[bool] | None = None) -> pa.Array:
+def _lists(
+    ends: list[int] | npt.NDArray[np.int64], values: pa.Array, kind: pa.DataType, null: list[bool] | None = None
+) -> pa.Array:
     mask = None if null is None else pa.array(null, pa.bool_())
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values, type=kind, mask=mask)
 

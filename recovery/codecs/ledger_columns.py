@@ -1,0 +1,252 @@
+"""Columns of records of format 3 in the form that BookKeeper writes: field by field, of all records at once.
+
+What is read here is read as `ledger_record.decode` reads it. A record that is not exactly of this form (another format,
+fields in another order or absent, sizes that do not fit, values that a reader would question) is left to that codec.
+
+    08 W  10 E  18 length  20 last entry  28 state
+    32 size { 0a size member  …  10 first entry }  …
+    38 digest type  42 size password  48 A
+    50 creation time, 5a size { 0a size key  12 size value } …, 60 creator token: each or none
+
+Source: apache/bookkeeper 9590a97, DataFormats.proto, LedgerMetadataFormat; LedgerMetadataSerDe.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recovery.codecs.ledger_record import MAGIC
+
+_HEAD: Final = np.frombuffer(MAGIC + b"3\n", np.uint8)
+_MOST: Final = 1 << 31
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Byte strings inside the records, in the order of their records.
+
+    Attributes:
+        row: which record.
+        group: which of its segments, or entries.
+        start, size: where.
+    """
+
+    row: Ints
+    group: Ints
+    start: Ints
+    size: Ints
+
+    def of(self, rows: Mask) -> "Parts":
+        """Return those of some records, by a mask over all."""
+        kept = rows[self.row]
+        return Parts(self.row[kept], self.group[kept], self.start[kept], self.size[kept])
+
+    def texts(self, data: npt.NDArray[np.uint8], kind: pa.DataType) -> pa.Array:
+        """Return the bytes as an array of a binary type."""
+        ends = np.concatenate([[0], np.cumsum(self.size)])
+        taken = np.repeat(self.start - ends[:-1], self.size) + np.arange(ends[-1])
+        buffers = [None, pa.py_buffer(ends.astype(np.int32).tobytes()), pa.py_buffer(data[taken].tobytes())]
+        return pa.Array.from_buffers(kind, len(self.row), buffers)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """What the records say; values of records that are not `good` mean nothing.
+
+    Attributes:
+        good: records of the form.
+        data: all bytes.
+        numbers: name to a column.
+        has_ctime: whether the creation time is stored.
+        segment_row, segment_first: the segments, in the order of their records.
+        members: `group` is the number of the segment in its record.
+        password: one a record.
+        keys, values: of custom metadata.
+    """
+
+    good: Mask
+    data: npt.NDArray[np.uint8]
+    numbers: dict[str, Ints]
+    has_ctime: Mask
+    segment_row: Ints
+    segment_first: Ints
+    members: Parts
+    password: Parts
+    keys: Parts
+    values: Parts
+
+
+class _Reader:
+    """A place in each record; a record that does not fit is no longer good, and stays where it is."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], at: Ints, end: Ints) -> None:
+        # Ten bytes more: what looks beyond the end of the last record sees zeros.
+        self._data = np.concatenate([data, np.zeros(16 + len(_HEAD), np.uint8)])
+        self.at = at.copy()
+        self.end = end
+        self.good = np.ones(len(at), np.bool_)
+
+    def is_next(self, tag: int, rows: Ints) -> Mask:
+        found: Mask = (self._data[self.at[rows]] == tag) & (self.at[rows] < self.end[rows])
+        return found
+
+    def head(self, rows: Ints) -> None:
+        window = self.at[rows][:, None] + np.arange(len(_HEAD))
+        self.good[rows] &= (self._data[window] == _HEAD).all(axis=1)
+        self.at[rows] += len(_HEAD)
+
+    def tag(self, tag: int, rows: Ints) -> None:
+        self.good[rows] &= self.is_next(tag, rows)
+        self.at[rows] += self.good[rows]
+
+    def number(self, rows: Ints) -> Ints:
+        """Read a varint of each row, two's complement of 64 bits."""
+        value = np.zeros(len(rows), np.uint64)
+        more = self.good[rows].copy()
+        for byte in range(10):
+            here = np.flatnonzero(more)
+            if not len(here):
+                break
+            read = self._data[self.at[rows[here]]]
+            value[here] |= (read & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * byte)
+            self.at[rows[here]] += 1
+            goes_on = read >= 0x80
+            if byte == 9:
+                self.good[rows[here[read > 1]]] = False
+            more[here] = goes_on
+        self.good[rows] &= self.at[rows] <= self.end[rows]
+        self.at[rows] = np.minimum(self.at[rows], self.end[rows])
+        return value.view(np.int64)
+
+    def size(self, rows: Ints, end: Ints | None = None) -> Ints:
+        """Read the size of what follows; it must end where the record, or what it is in, does, or before."""
+        size = self.number(rows)
+        left = (self.end[rows] if end is None else end) - self.at[rows]
+        self.good[rows] &= (size >= 0) & (size <= left)
+        return np.where(self.good[rows], size, 0)
+
+    def skip(self, rows: Ints, size: Ints) -> Ints:
+        start = self.at[rows].copy()
+        self.at[rows] += size
+        return start
+
+
+def read(raws: pa.Array) -> Read:
+    """Read records; no nulls."""
+    offsets = np.frombuffer(raws.buffers()[1], np.int32, len(raws) + 1, raws.offset * 4).astype(np.int64)
+    held = raws.buffers()[2]
+    data = np.zeros(0, np.uint8) if held is None else np.frombuffer(held, np.uint8)
+    at = _Reader(data, offsets[:-1], offsets[1:])
+    rows = np.arange(len(raws))
+    at.head(rows)
+    size = at.size(rows)
+    at.good &= at.at + size == at.end
+    numbers: dict[str, Ints] = {}
+    for tag, name in (
+        (0x08, "write_quorum"),
+        (0x10, "ensemble_size"),
+        (0x18, "length"),
+        (0x20, "last_entry"),
+        (0x28, "state"),
+    ):
+        at.tag(tag, rows)
+        numbers[name] = at.number(rows)
+    segment_row, segment_first, members = _segments(at)
+    at.tag(0x38, rows)
+    numbers["digest"] = at.number(rows)
+    at.tag(0x42, rows)
+    size = at.size(rows)
+    password = Parts(rows, np.zeros(len(rows), np.int64), at.skip(rows, size), size)
+    at.tag(0x48, rows)
+    numbers["ack_quorum"] = at.number(rows)
+    has_ctime = at.good & at.is_next(0x50, rows)
+    numbers["ctime"] = np.zeros(len(rows), np.int64)
+    timed = np.flatnonzero(has_ctime)
+    at.tag(0x50, timed)
+    numbers["ctime"][timed] = at.number(timed)
+    keys, values = _entries(at)
+    marked = np.flatnonzero(at.good & at.is_next(0x60, rows))
+    at.tag(0x60, marked)
+    at.number(marked)
+    good = at.good & (at.at == at.end)
+    for name in ("write_quorum", "ensemble_size", "ack_quorum"):
+        good &= (numbers[name] > 0) & (numbers[name] < _MOST)
+    good &= (numbers["ensemble_size"] >= numbers["write_quorum"]) & (numbers["write_quorum"] >= numbers["ack_quorum"])
+    good &= (numbers["state"] >= 1) & (numbers["state"] <= 3) & (numbers["digest"] >= 1) & (numbers["digest"] <= 4)
+    good &= np.bincount(segment_row, minlength=len(rows)) > 0
+    behind = (segment_row[1:] == segment_row[:-1]) & (segment_first[1:] <= segment_first[:-1])
+    good[segment_row[1:][behind]] = False
+    return Read(good, data, numbers, has_ctime, segment_row, segment_first, members, password, keys, values)
+
+
+def _segments(at: _Reader) -> tuple[Ints, Ints, Parts]:
+    """Read the segments of all records, the first of each at once, then the second."""
+    every = np.arange(len(at.at))
+    found: list[tuple[Ints, Ints, Ints]] = []
+    parts: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
+    number = 0
+    while len(rows := every[at.good & at.is_next(0x32, every)]):
+        at.tag(0x32, rows)
+        size = at.size(rows)
+        end = np.zeros(len(every), np.int64)
+        end[rows] = at.at[rows] + size
+        inside = rows
+        place = 0
+        while len(inside := inside[at.good[inside] & at.is_next(0x0A, inside) & (at.at[inside] < end[inside])]):
+            at.tag(0x0A, inside)
+            width = at.size(inside, end[inside])
+            start = at.skip(inside, width)
+            whole = np.full(len(inside), number)
+            parts.append((inside, whole, np.full(len(inside), place), start, width))
+            place += 1
+        at.good[rows] &= at.at[rows] < end[rows]
+        at.tag(0x10, rows)
+        first = at.number(rows)
+        at.good[rows] &= at.at[rows] == end[rows]
+        found.append((rows, np.full(len(rows), number), first))
+        number += 1
+    row, group, first = _joined(found, 3)
+    order = np.lexsort((group, row))
+    columns = _joined(parts, 5)
+    inner = np.lexsort((columns[2], columns[1], columns[0]))
+    row_of, group_of, _, start_of, size_of = (column[inner] for column in columns)
+    return row[order], first[order], Parts(row_of, group_of, start_of, size_of)
+
+
+def _entries(at: _Reader) -> tuple[Parts, Parts]:
+    """Read the custom metadata of all records."""
+    every = np.arange(len(at.at))
+    keys: list[tuple[Ints, Ints, Ints, Ints]] = []
+    values: list[tuple[Ints, Ints, Ints, Ints]] = []
+    number = 0
+    while len(rows := every[at.good & at.is_next(0x5A, every)]):
+        at.tag(0x5A, rows)
+        size = at.size(rows)
+        end = at.at[rows] + size
+        whole = np.full(len(rows), number)
+        for tag, parts in ((0x0A, keys), (0x12, values)):
+            at.good[rows] &= at.at[rows] < end
+            at.tag(tag, rows)
+            width = at.size(rows, end)
+            parts.append((rows, whole, at.skip(rows, width), width))
+        at.good[rows] &= at.at[rows] == end
+        number += 1
+    both = []
+    for parts in (keys, values):
+        columns = _joined(parts, 4)
+        order = np.lexsort((columns[1], columns[0]))
+        both.append(Parts(*(column[order] for column in columns)))
+    return both[0], both[1]
+
+
+def _joined(parts: Sequence[tuple[Ints, ...]], width: int) -> list[Ints]:
+    if not parts:
+        return [np.zeros(0, np.int64)] * width
+    return [np.concatenate([part[column] for part in parts]) for column in range(width)]
