@@ -2,7 +2,7 @@
 
 etcd counts the whole requested range for every page of it, so the pages of a long range cost its square. Keys below
 `<root>/ledgers/` are 128-bit ids, so that range is cut into windows of ids: as wide as the last page was where it was
-full, wider where ids are thin.
+full, and all that is left where ids are thin.
 
     <root>/ledgers/hhhhhhhh-hhhh-hhhh-hhhh-hhhhhhhhhhhh
 
@@ -25,8 +25,6 @@ PAGE: Final = 10_000
 """Keys of a page: 3 MB of records."""
 FLIGHT: Final = 4
 """Pages under way."""
-_THIN: Final = 1 << 16
-"""How much wider the window after an empty one is."""
 _BUCKET: Final = 1 << 56
 _ALL_BUCKETS: Final = 128 * _BUCKET
 """Clients count ids up inside so many stretches of this length."""
@@ -110,15 +108,15 @@ def _rest(page: Page, response: Any) -> list[Page]:  # noqa: ANN401 - a message
             return []
         if count >= PAGE // 2:
             return _cut(page.bound, page, after, page.width)
-        wider = page.width * (PAGE // count if count else _THIN)
-        return [Page(page.bound, page.end, after, page.stop, wider)]
+        # Ids are thin or have ended here: a page at most comes of all that is left.
+        return [Page(page.bound, page.end, after, page.stop, page.stop - after)]
     last = response.kvs[-1].key
     number = _number(last[len(_prefix(page.start)) :]) if page.stop else None
     if number is None:
         rest = [Page(last + b"\0", page.bound)]
         return rest if after >= page.stop else [*rest, Page(page.bound, page.end, after, page.stop, page.width)]
     if page.width == _IDS:
-        return _cut(last + b"\0", page, number + 1, PAGE, at_buckets=True)
+        return _cut(last + b"\0", page, number + 1, _BUCKET, at_buckets=True)
     return _cut(last + b"\0", page, number + 1, number + 1 - page.at)
 
 
