@@ -57,6 +57,7 @@ class Profile:
         wiped: the share of dead bookies that come back empty.
         back: the chance that a dead bookie comes back in a wave.
         repaired: the chance that what a dead or wiped bookie should have is repaired.
+        reopened: the chance that an abandoned ledger is opened with recovery in a wave, whatever has happened since.
         flushed: the chance that a bookie has a checkpoint in a wave.
         restarted: the chance that a bookie is stopped cleanly and started in a wave.
         deleted: the share of closed ledgers that is deleted in a wave.
@@ -91,6 +92,7 @@ class Profile:
     wiped: float = 0.0
     back: float = 0.5
     repaired: float = 0.0
+    reopened: float = 0.0
     flushed: float = 0.3
     restarted: float = 0.0
     deleted: float = 0.0
@@ -129,6 +131,10 @@ CLASSES: Final[Mapping[str, Profile]] = {
     "recovered": Profile(
         changes=(0, 0, 1), flight=0.8, endings={"recovered": 0.7, "zombie": 0.3}, crashes=0.3, restarted=0.2
     ),
+    "reopened": Profile(
+        changes=(0, 0, 1), flight=0.5, endings={"abandoned": 1.0}, reopened=0.4, crashes=0.9, wiped=0.7, back=0.8,
+        waves=6,
+    ),
     "rereplicated": Profile(
         shapes=_STRIPED + _FULL, changes=(0, 0, 1), flight=0.3, crashes=0.9, repaired=1.0, back=0.3, waves=5,
         collected=0.2,
@@ -157,9 +163,9 @@ CLASSES: Final[Mapping[str, Profile]] = {
         flight=0.6, explicit=0.2,
         endings={"closed": 0.5, "pending": 0.15, "abandoned": 0.15, "recovered": 0.15, "zombie": 0.05},
         kinds={"plain": 0.85, "adv": 0.1, "deferred": 0.05}, digests=("CRC32C", "CRC32C", "CRC32", "HMAC"), secret=0.1,
-        waves=6, crashes=0.6, wiped=0.2, repaired=0.5, restarted=0.1, deleted=0.05, collected=0.2, compacted=0.2,
-        reused=0.02, holes=0.03, lost=0.02, journals=0.05, unscanned=(0, 0, 0, 1), incomplete=(0, 0, 0, 1),
-        damaged=(0, 0, 0, 1),
+        waves=6, crashes=0.6, wiped=0.2, repaired=0.5, reopened=0.1, restarted=0.1, deleted=0.05,
+        collected=0.2, compacted=0.2, reused=0.02, holes=0.03, lost=0.02, journals=0.05,
+        unscanned=(0, 0, 0, 1), incomplete=(0, 0, 0, 1), damaged=(0, 0, 0, 1),
     ),
 }  # fmt: skip
 """What can happen, a class at a time, and all of it together."""
@@ -440,7 +446,7 @@ def make(name: str, seed: int, ledgers: int) -> tuple[World, View]:
                 life.step(1.0)
                 life.end()
         lives = going
-        _upkeep(rng, world, profile)
+        _upkeep(rng, world, profile, {life.writer.ledger for life in lives})
     _harm(rng, world, profile)
     for bookie in world.bookies.values():
         if bookie.up:
@@ -463,8 +469,8 @@ def _forget(rng: Random, world: World, profile: Profile) -> list[int]:
     return lost
 
 
-def _upkeep(rng: Random, world: World, profile: Profile) -> None:
-    """What happens to bookies between two waves."""
+def _upkeep(rng: Random, world: World, profile: Profile, written: Collection[int]) -> None:
+    """What happens to bookies, and to ledgers that nobody writes, between two waves."""
     for bookie in world.bookies.values():
         if not bookie.up and rng.random() < profile.back:
             if rng.random() < profile.wiped:
@@ -475,6 +481,10 @@ def _upkeep(rng: Random, world: World, profile: Profile) -> None:
             bookie.start()
         elif bookie.up and rng.random() < profile.flushed:
             bookie.flush()
+    if profile.reopened:
+        for ledger, record in world.records.items():
+            if record.state is not State.CLOSED and ledger not in written and rng.random() < profile.reopened:
+                world.recover(ledger, lambda names: rng.sample(names, len(names)), rng.choice, lag=rng.choice((0, 2)))
     if profile.repaired:
         _repair(rng, world, profile)
     for ledger in [n for n, record in world.records.items() if record.state is State.CLOSED]:

@@ -19,16 +19,18 @@ bring it back. The guarantees (`docs/design` has the theory and the table that t
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from random import Random
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.search import Tail
 from recovery.model.metadata import State
 from recovery.testing import histories
 from recovery.testing.histories import CLASSES, PASSWORD, SCANS, Inventory, profile_of
@@ -36,6 +38,8 @@ from recovery.testing.protocol import Record, World
 
 PASSWORDS: Final = (b"", PASSWORD)
 SURE: Final = ("observed", "verified")
+_ORDERS: Final = 4
+"""Orders of answers in which a ledger that is left open is recovered."""
 UNTOUCHED: Final = ("clean",)
 """Classes to whose ledgers nothing happens that BookKeeper does not show: all come back as they were."""
 JUDGED: Final = (
@@ -43,7 +47,14 @@ JUDGED: Final = (
 )  # fmt: skip
 
 Row = Mapping[str, Any]
-Reconstruct = Callable[[Inventory], pa.Table]
+Quorums = Mapping[tuple[int, int, int], int]
+
+
+class Reconstruct(Protocol):
+    """What is judged."""
+
+    def __call__(self, inventory: Inventory, *, tail: Tail = ..., quorums: Quorums | None = ...) -> pa.Table:
+        """Return RECONSTRUCTION; quorums: (E, W, A) to ledgers, as a snapshot has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,7 @@ class Tally:
         ledgers: that any scanned bookie has something of.
         paths: classes of rows; outcomes: of rows.
         reasons: of what was not restored.
+        opened: restored ledgers that are left open.
         entries: served entries, not above the end, of restored ledgers; readable: of these, through what was restored.
         unseen: restored ledgers whose acknowledged end nobody scanned has, and that say so.
         gone: restored ledgers whose acknowledged end is on no bookie any more, and no LAC shows it.
@@ -98,6 +110,7 @@ class Tally:
     paths: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    opened: int = 0
     entries: int = 0
     readable: int = 0
     unseen: int = 0
@@ -115,6 +128,7 @@ class Tally:
         self.paths += other.paths
         self.outcomes += other.outcomes
         self.reasons += other.reasons
+        self.opened += other.opened
         self.entries += other.entries
         self.readable += other.readable
         self.unseen += other.unseen
@@ -130,35 +144,62 @@ class Tally:
         self.violations += other.violations
 
 
-def reconstructed(inventory: Inventory) -> pa.Table:
+def reconstructed(inventory: Inventory, *, tail: Tail = Tail.INCLUSIVE, quorums: Quorums | None = None) -> pa.Table:
     """Reconstruct with what the cluster itself shows, and the passwords that an operator has."""
-    prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), unscanned=inventory.unscanned)
-    options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned)
+    shapes = count_shapes(inventory.copies, inventory.bookies)
+    prior = Prior.build(shapes, quorums, unscanned=inventory.unscanned)
+    options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
     return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options)
 
 
-def run(name: str, count: int, seed: int = 0, *, reconstruct: Reconstruct = reconstructed) -> Tally:
-    """Judge so many histories of a class, in clusters of the size that the class has."""
+def run(
+    name: str,
+    count: int,
+    seed: int = 0,
+    *,
+    tail: Tail = Tail.INCLUSIVE,
+    told: bool = False,
+    reconstruct: Reconstruct = reconstructed,
+) -> Tally:
+    """Judge so many histories of a class, in clusters of the size that the class has; see `judge`."""
     tally, left = Tally(), count
     size = profile_of(name).ledgers
     while left > 0:
         many = min(left, size)
-        tally.add(judge(name, seed, many, reconstruct=reconstruct))
+        tally.add(judge(name, seed, many, tail=tail, told=told, reconstruct=reconstruct))
         left, seed = left - many, seed + 1
     return tally
 
 
-def judge(name: str, seed: int, ledgers: int, *, reconstruct: Reconstruct = reconstructed) -> Tally:
-    """Judge one cluster's history."""
+def judge(
+    name: str,
+    seed: int,
+    ledgers: int,
+    *,
+    tail: Tail = Tail.INCLUSIVE,
+    told: bool = False,
+    reconstruct: Reconstruct = reconstructed,
+) -> Tally:
+    """Judge one cluster's history.
+
+    Args:
+        name: of the class.
+        seed: of the history.
+        ledgers: how many.
+        tail: the policy that is asked for.
+        told: a snapshot says how many ledgers have which quorums.
+        reconstruct: what is judged.
+    """
     world, view = histories.make(name, seed, ledgers)
     inventory = histories.inventory(world, view)
-    rows = reconstruct(inventory).to_pylist()
-    return _Judge(name, seed, world, inventory).all(rows)
+    quorums = Counter((record.ensemble, record.write, record.ack) for record in world.records.values())
+    rows = reconstruct(inventory, tail=tail, quorums=quorums if told else None).to_pylist()
+    return _Judge(name, seed, world, inventory, tail).all(rows)
 
 
 class _Judge:
-    def __init__(self, name: str, seed: int, world: World, inventory: Inventory) -> None:
-        self.name, self.seed, self.world, self.inventory = name, seed, world, inventory
+    def __init__(self, name: str, seed: int, world: World, inventory: Inventory, tail: Tail) -> None:
+        self.name, self.seed, self.world, self.inventory, self.tail = name, seed, world, inventory, tail
         self.tally = Tally()
         self._clean = {row["bookie"] for row in inventory.bookies.to_pylist() if row["dirty"] is False}
 
@@ -238,6 +279,8 @@ class _Judge:
         yield from self._readable(row, served)
         if row["state"] == State.CLOSED:
             yield from self._cut(row, served, true)
+        else:
+            yield from self._opened(row, served, true)
         yield from self._one_life(row, served)
         yield from self._grades(row, true)
         blended = len({copy.life for held in served.values() for copy in held.values()}) > 1
@@ -273,6 +316,8 @@ class _Judge:
             return
         above = sorted({entry for held in served.values() for entry in held if end < entry <= must})
         lac = max((copy.lac for held in served.values() for copy in held.values()), default=-1)
+        if above and self.tail is Tail.ACKNOWLEDGED and row["acked_high"] is None:
+            return  # as asked for; that the true end is listed is judged with the alternatives
         if above:
             yield "G2", f"closed at {end}, acknowledged up to {must}, bookies serve {_runs(above)}"
         elif row["grades"]["last_entry"] in SURE:
@@ -285,6 +330,34 @@ class _Judge:
             yield "G2", f"acked_high {row['acked_high']}, acknowledged up to {must}, and not all was seen"
         else:
             self.tally.unseen += 1
+
+    def _opened(self, row: Row, served: Mapping[str, Mapping[int, Any]], true: Record) -> Iterator[tuple[str, str]]:
+        """Let BookKeeper's own recovery close what is left open, with answers in several orders."""
+        self.tally.opened += 1
+        ledger = row["ledger"]
+        named = dict.fromkeys(name for segment in row["segments"] for name in segment["members"])
+        scanned = self.inventory.bookies["bookie"].to_pylist()
+        if self.tail is not Tail.OPEN or not named.keys() <= set(scanned):
+            yield "G2", "left open, and not all of its bookies were seen"
+            return
+        present = {entry for held in served.values() for entry in held}
+        must = max((entry for entry in present if entry <= _must(true)), default=-1)
+        for seed in range(_ORDERS):
+            rng = Random(seed)
+            world = World(scanned)
+            for name, held in served.items():
+                shelf = world.bookies[name].shelf(ledger, true.key)
+                shelf.index, shelf.listed = dict(held), True
+            segments = [(segment["first"], list(segment["members"])) for segment in row["segments"]]
+            quorum = (row["ensemble_size"], row["write_quorum"], row["ack_quorum"])
+            record = Record(*quorum, true.digest, true.password, segments, key=true.key)
+            world.records[ledger] = record
+            if not world.recover(ledger, lambda names, rng=rng: rng.sample(names, len(names)), rng.choice):  # type: ignore[misc]
+                yield "G2", "left open, and cannot be recovered"
+                return
+            if record.last is None or record.last < must:
+                yield "G2", f"left open; its recovery may close it at {record.last}, acknowledged up to {must}"
+                return
 
     def _exists(self, ledger: int, end: int, true: Record) -> bool:
         """Whether some bookie, seen or not, still has an acknowledged entry above an end."""
@@ -308,7 +381,9 @@ class _Judge:
     def _alternatives(self, row: Row, true: Record) -> Iterator[tuple[str, str]]:
         """Check that what a reader would see in truth is claimed, or listed."""
         end = row["last_entry"]
-        if true.state is not State.CLOSED or true.last is None or true.length is None or end < true.last:
+        if true.state is not State.CLOSED or true.last is None or true.length is None:
+            return
+        if end < true.last and self.tail is not Tail.ACKNOWLEDGED:
             return  # what is cut off is judged elsewhere
         listed = {name: [other["value"] for other in row["alternatives"] if other["field"] == name] for name in JUDGED}
         if end != true.last:
@@ -463,7 +538,7 @@ def _within(value: str, wanted: int) -> bool:
 
 def _unequal(row: Row, true: Record) -> Iterator[tuple[str, str]]:
     names = ("ensemble_size", "write_quorum", "state", "last_entry", "length", "digest", "segments")
-    wrong = [name for name in names if not _right(name, row, true)]
+    wrong = [name for name in names if (name != "state" or row[name] == State.CLOSED) and not _right(name, row, true)]
     if wrong:
         yield "clean", f"not as it was: {', '.join(wrong)}"
 
@@ -572,6 +647,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--show", type=int, default=2, help="violations of each guarantee that are shown, of each class"
     )
+    parser.add_argument("--tail", type=Tail, choices=list(Tail), default=Tail.INCLUSIVE, help="the policy")
+    parser.add_argument("--told", action="store_true", help="a snapshot says how many ledgers have which quorums")
     given = parser.parse_args(arguments)
     known = {*CLASSES, *(f"{name}/{scan}" for name in CLASSES for scan in SCANS)}
     if unknown := sorted(set(given.classes) - known):
@@ -579,7 +656,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tallies: dict[str, Tally] = {}
     sys.stdout.write(_line(HEAD) + _line(["---"] * len(HEAD)))
     for name in given.classes or CLASSES:
-        tallies[name] = run(name, given.count, given.seed)
+        tallies[name] = run(name, given.count, given.seed, tail=given.tail, told=given.told)
         sys.stdout.write(_line(row_of(name, tallies[name])))
         sys.stdout.flush()
     sys.stdout.write(f"\n{calibration(tallies)}\n\n{inferred(tallies)}")
