@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 _BURST_S: Final = 0.1
@@ -13,26 +14,36 @@ class Pace:
 
     Args:
         ops_s: operations a second; None: as many as come.
+        now: the clock, in seconds.
+        wait: waits for so many seconds; None: until then or `stop`.
     """
 
-    def __init__(self, ops_s: float | None) -> None:
+    def __init__(
+        self,
+        ops_s: float | None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
         if ops_s is not None and ops_s <= 0:
             raise ValueError(f"not a number of operations a second: {ops_s}")
         self._ops_s = ops_s
         self._lock = threading.Lock()
         self._free_at = float("-inf")
         self._stopped = threading.Event()
+        self._now = now
+        self._wait = wait or self._stopped.wait
 
     def take(self, count: int) -> None:
         """Wait until so many more operations may be asked for."""
         if self._ops_s is None:
             return
         with self._lock:
-            now = time.monotonic()
+            now = self._now()
             begins = max(self._free_at, now - _BURST_S)
             self._free_at = begins + count / self._ops_s
         if begins > now:
-            self._stopped.wait(begins - now)
+            self._wait(begins - now)
 
     def stop(self) -> None:
         """Let whoever waits go on."""

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +111,15 @@ def test_no_server_is_said_in_time(tmp_path: Path) -> None:
     hosts = ZooKeeperServer(tmp_path).hosts
     with pytest.raises(UnavailableError, match=r"no session within 0\.3 s"):
         open_store(f"zk://{hosts}/ledgers", patience_s=0.3)
+
+
+def test_who_waits_is_told_until_when(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Long before patience ends it is said, once, that a store does not answer."""
+    hosts = ZooKeeperServer(tmp_path).hosts
+    with pytest.raises(UnavailableError):
+        open_store(f"zk://{hosts}/ledgers", patience_s=4)
+    [said] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert re.fullmatch(rf"zk://{hosts} does not answer; trying until \d\d:\d\d:\d\d", said.getMessage())
 
 
 def test_reads_outlive_a_restart_and_writes_say_that_they_do_not_know(tmp_path: Path) -> None:

@@ -52,7 +52,9 @@ def raw(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
 def filled(hosts: str, root: str, ids: Iterator[int] | range, layout: Layout = Layout.LONGHIERARCHICAL) -> None:
     """Write a cluster with ledgers."""
     made = ZooKeeperStore(hosts)
-    made.write([Write(root + store.LAYOUT, store.layout_bytes(layout)), Write(root + store.INSTANCE_ID, b"some-id")])
+    if made.get(root + store.LAYOUT) is None:
+        values = {store.LAYOUT: store.layout_bytes(layout), store.INSTANCE_ID: b"some-id"}
+        made.write([Write(root + key, value) for key, value in values.items()])
     for some in _batched(ids, 500):
         made.write([Write(root + store.ledger_key(layout, LedgerId(0, n)), RECORD) for n in some])
     made.close()
@@ -286,6 +288,50 @@ def _logged(server: ZooKeeperServer, after: int) -> list[str]:
             if int(zxid, 16) > after:
                 found.append(kind)
     return found
+
+
+def test_scopes_stand_where_the_pages_say(
+    zookeeper_server: ZooKeeperServer, root: str, raw: KazooClient, tmp_path: Path
+) -> None:
+    """Records below the documented keys are captured with their ids; what is written here stands at the same keys."""
+    documented = {
+        LedgerId(7, 9_999): "/scoped/0000/0000/0000/0007/0000/0000/0000/L270f",
+        LedgerId(-1, -1): "/scoped/ffff/ffff/ffff/ffff/ffff/ffff/ffff/Lffff",
+        LedgerId(0, 9_999): "/000/0000/0000/0000/L9999",
+    }
+    for below in documented.values():
+        raw.create(root + below, RECORD, makepath=True)
+    raw.create(root + store.LAYOUT, store.layout_bytes(Layout.LONGLONGHIERARCHICAL))
+    raw.set(root + "/scoped", b"1\nlonglonghierarchical:hex4x8")
+    for uri in (f"zk+longlonghierarchical://{zookeeper_server.hosts}{root}", f"zk://{zookeeper_server.hosts}{root}"):
+        summary, dataset = run(open_store(uri), tmp_path / uri.partition(":")[0])
+        assert summary.complete
+        found = {LedgerId(row["scope"], row["ledger"]) for row in dataset.read("ledgers").to_pylist()}
+        assert found == set(documented)
+    other = f"{root}-written"
+    with open_store(f"zk+longlonghierarchical://{zookeeper_server.hosts}{other}", writable=True) as opened:
+        keys = [other + store.ledger_key(Layout.LONGLONGHIERARCHICAL, ledger) for ledger in documented]
+        opened.store.write([Write(key, RECORD) for key in keys])
+    assert all(raw.get(other + below)[0] == RECORD for below in documented.values())
+
+
+def test_containers_and_nodes_with_a_life_are_kept(tmp_path: Path) -> None:
+    """Folders that are containers are folders, and a node that lives for a time is in the catalog."""
+    server = ZooKeeperServer(tmp_path / "server", options=["-Dzookeeper.extendedTypesEnabled=true"])
+    server.start()
+    try:
+        filled(server.hosts, "/ledgers", range(3))
+        main = ["java", "-cp", f"{_jars()}/*", "org.apache.zookeeper.ZooKeeperMain", "-server", server.hosts]
+        orders = "create -c /ledgers/001\ncreate -c /ledgers/box\ncreate -t 100000000 /ledgers/box/brief\nquit\n"
+        subprocess.run(main, input=orders, text=True, check=True, capture_output=True)
+        filled(server.hosts, "/ledgers", range(10**16, 10**16 + 3))
+        summary, dataset = run(open_store(f"zk://{server.hosts}/ledgers"), tmp_path / "out")
+    finally:
+        server.kill()
+    assert summary.complete
+    assert ids_of(dataset) == [0, 1, 2, *range(10**16, 10**16 + 3)]
+    kinds = {row["path"]: row["kind"] for row in dataset.read("nodes").to_pylist()}
+    assert (kinds["/box"], kinds["/box/brief"]) == ("other", "other")
 
 
 def test_an_ensemble_that_loses_its_leader(tmp_path: Path) -> None:
