@@ -42,10 +42,11 @@ class Server:
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
         self.asked: list[int] = []
-        self.waiting = self.most = self.connections = 0
+        self._handlers: set[asyncio.Task[None]] = set()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+        if (handler := asyncio.current_task()) is not None:
+            self._handlers.add(handler)
         try:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -67,6 +68,10 @@ class Server:
             yield Address(*server.sockets[0].getsockname()[:2])
         finally:
             server.close()
+            for handler in self._handlers:
+                handler.cancel()
+            await asyncio.gather(*self._handlers, return_exceptions=True)
+            await asyncio.sleep(0)
 
 
 def ask(reply: Reply, requests: Iterator[Request], options: Options = OPTIONS) -> tuple[list[Answer], Server]:

@@ -3,7 +3,7 @@
 import asyncio
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -74,6 +74,8 @@ class FakeBookie:
                     raw = answer.SerializeToString()
                     writer.write(struct.pack(">i", len(raw)) + raw)
         except (EOFError, ConnectionError):
+            pass
+        finally:
             writer.close()
 
     def _answer(self, request: pb.Request) -> pb.Response | None:
@@ -125,12 +127,18 @@ class FakeBookie:
         finally:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
             server.close()
-            loop.run_until_complete(asyncio.sleep(0))
-            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(ended(asyncio.all_tasks(loop)))
             loop.close()
+
+
+async def ended(tasks: Collection["asyncio.Task[Any]"]) -> None:
+    """End the handlers of a server, and let their connections close."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 def made_store(
