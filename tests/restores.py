@@ -117,6 +117,13 @@ class Recorder:
         reached: int = self._around(lambda: self.store.raise_counter(key, beyond))
         return reached
 
+    def close(self) -> None:
+        """Leave it open."""
+
+
+class ControlledRecorder(Recorder):
+    """The same of a store with rights."""
+
     def get_acl(self, key: str) -> Rights | None:
         """As of the store, without faults."""
         assert isinstance(self.store, AccessControl)
@@ -127,9 +134,6 @@ class Recorder:
         assert isinstance(self.store, AccessControl)
         return self.store.set_acl(key, acl, expected=expected)
 
-    def close(self) -> None:
-        """Leave it open."""
-
 
 class Schedule:
     """One history, drawn from a seed, over a root that holds something already and is frozen."""
@@ -138,7 +142,7 @@ class Schedule:
         self.random = random.Random(seed)
         self.root = root
         self.folder = folder
-        self.recorder = Recorder(store)
+        self.recorder = ControlledRecorder(store) if isinstance(store, AccessControl) else Recorder(store)
         self.recorder.interfere = self._rival
         self.undoable = undoable
         self.rivals: Counter[str] = Counter()
