@@ -372,14 +372,19 @@ class ZooKeeperReader:
         with self._rights_lock:
             flying: deque[list[str]] = deque()
             ask = iter(keys)
-            for chunk in iter(lambda: list(islice(ask, _RIGHTS)), []):
-                self._pace.take(len(chunk))
-                flying.append(chunk)
-                self._ask_rights(flying, 1)
-                if len(flying) > 1:
+            try:
+                for chunk in iter(lambda: list(islice(ask, _RIGHTS)), []):
+                    self._pace.take(len(chunk))
+                    flying.append(chunk)
+                    self._ask_rights(flying, 1)
+                    if len(flying) > 1:
+                        yield from self._landed_rights(flying)
+                while flying:
                     yield from self._landed_rights(flying)
-            while flying:
-                yield from self._landed_rights(flying)
+            finally:
+                if flying:
+                    # Answers that nobody waits for any more must not be taken for those to other keys.
+                    self._drop_rights()
 
     def _ask_rights(self, flying: Sequence[list[str]], last: int) -> None:
         """Send for the last of what is to be in flight; on a connection that is lost or new for all of it."""

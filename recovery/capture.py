@@ -322,7 +322,8 @@ class _Run:
     def all(self, layout: Layout | None, started: datetime, known: Iterable[pa.Table]) -> CaptureSummary:
         """Capture everything, and close the catalog."""
         if self._live is not None:
-            list(self._live.get_acls([self._key(ROOT)]))  # opens what it needs: that is a transaction, too
+            with suppress(AccessDeniedError):
+                list(self._live.get_acls([self._key(ROOT)]))  # opens what it needs: that is a transaction, too
             self._since = self._live.latest_txn()
         known = iter(known)
         first = next(known, None)

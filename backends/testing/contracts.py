@@ -350,6 +350,11 @@ class LiveStoreContract(ABC):
         found = [(key, rights and rights.acl) for key, rights in store.get_acls(keys)]
         expected = [None if not n % 7 else more if n % 3 else "world:anyone:cdrwa" for n in reversed(range(2_400))]
         assert found == list(zip(keys, expected, strict=True))
+        # Whoever stops in the middle spoils nothing for who asks next.
+        begun = store.get_acls(keys)
+        assert next(iter(begun))[0] == keys[0]
+        del begun
+        assert [(key, rights and rights.acl) for key, rights in store.get_acls(keys[1:])] == found[1:]
 
 
 @dataclass(frozen=True, slots=True)

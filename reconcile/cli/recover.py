@@ -98,6 +98,7 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: 
             "at": summary["at"].isoformat(),
         },
         details=[
+            *([] if summary["since_txn"] is None else [_between(summary["since_txn"], summary["txn"])]),
             *(f"not read: {gap}" for gap in summary["gaps"][:_SHOWN]),
             *(f"note: {note}" for note in summary["notes"][:_SHOWN]),
         ],
@@ -108,7 +109,14 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: 
     sys.exit(output.show(result))
 
 
-def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterable[pa.Table]" = ()) -> Mapping[str, Any]:
+def _between(since: int, until: int) -> str:
+    if since == until:
+        return f"as it was at transaction {until:#x}: nothing changed while it was read"
+    return f"read between transactions {since:#x} and {until:#x}: what happened there is in it or not"
+
+
+def capture_into(
+: "OpenStore", out: Path, output: Output, known: "Iterable[pa.Table]" = ()) -> Mapping[str, Any]:
     """Read an open store into a catalog; return what `recovery.capture.CaptureSummary` says.
 
     Args:
@@ -423,7 +431,7 @@ def apply(
     """
     from reconcile import apply as engine  # noqa: PLC0415 - not for --help
     from reconcile.plans import overview  # noqa: PLC0415
-    from reconcile.stores import demand_store_uri  # noqa: PLC0415
+    from reconcile.stores import demand_same_keys, demand_store_uri  # noqa: PLC0415
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
     output = make_output(shared)
@@ -458,6 +466,7 @@ def apply(
         if wanted and wanted != opened.root:
             problem = f"the plan was made for the root {wanted}"
             raise GuardRefusedError(opened.uri, problem, "apply it there; to try it elsewhere: bkmeta rehearse")
+        demand_same_keys(opened, str(dataset.manifest["binding"].get("layout") or ""), acl)
         withheld = "ledgers of the plan wait for a person" if dataset.manifest["binding"]["cookies_held_back"] else None
         options = engine.Options(
             plan_hash=seen.hash,
