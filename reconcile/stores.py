@@ -4,6 +4,7 @@ catalog:///dir    a capture, read-only, at the point in time that it was taken
 
 Whom a live store takes us for is told by the caller; how the connection is secured stands in the environment:
 
+    BKMETA_ETCD_AUTH                     user:password for etcd
     BKMETA_ZK_SASL                       user:password for ZooKeeper's SASL, DIGEST-MD5
     BKMETA_TLS_CA                        file with the certificates that sign the servers', PEM
     BKMETA_TLS_CERT, BKMETA_TLS_KEY      files with our own certificate and its key, PEM
@@ -17,6 +18,7 @@ from backends.errors import UnsupportedStoreError
 from backends.protocols import Tls
 from backends.registry import OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
+from reconcile.errors import GuardRefusedError
 from recovery.catalog import CatalogStore
 from recovery.dataset import MANIFEST, Dataset, open_dataset
 from recovery.errors import InputError
@@ -24,6 +26,7 @@ from recovery.errors import InputError
 CATALOG = "catalog"
 SASL_VARIABLE = "BKMETA_ZK_SASL"
 ETCD_AUTH_VARIABLE = "BKMETA_ETCD_AUTH"
+_ETCD = "etcd"
 TLS_VARIABLE = "BKMETA_TLS"
 """What the names of the variables about TLS begin with."""
 
@@ -109,7 +112,7 @@ def open_store(
             uri,
             writable=writable,
             at=at,
-            auth=user_and_password(ETCD_AUTH_VARIABLE) if parse_store_uri(uri).kind == "etcd" else auth,
+            auth=user_and_password(ETCD_AUTH_VARIABLE) if parse_store_uri(uri).kind == _ETCD else auth,
             sasl=user_and_password(SASL_VARIABLE),
             tls=tls_from_environment(),
             ops_s=ops_s,
@@ -128,3 +131,18 @@ def of_catalog(dataset: Dataset, uri: str) -> OpenStore:
     root = str(dataset.manifest["binding"].get("root", ""))
     store = CatalogStore(dataset, root)
     return OpenStore(store, root, None if store.layout is None else str(store.layout), uri)
+
+
+def demand_same_keys(opened: OpenStore, layout: str, acl: str | None = None) -> None:
+    """See that a plan's keys are those of the store's kind, and that the store has rights if some were named.
+
+    Raises:
+        GuardRefusedError: keys of ZooKeeper were to be written to etcd, or the other way; or rights to etcd.
+    """
+    on_etcd = opened.layout_hint == _ETCD
+    if layout and on_etcd != (layout == _ETCD):
+        raise GuardRefusedError(
+            opened.uri, f"the plan has the keys of layout {layout}", "make a plan for this store: bkmeta recover"
+        )
+    if on_etcd and acl is not None:
+        raise GuardRefusedError(opened.uri, "etcd gives rights to users, not to single keys", "leave --acl out")

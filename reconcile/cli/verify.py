@@ -298,7 +298,7 @@ def rehearse(
     rehearsal of the same plan, which is gone on with. It stays, to be looked at, until --remove.
     """
     from reconcile import rehearse as engine  # noqa: PLC0415 - not for --help
-    from reconcile.stores import open_store  # noqa: PLC0415
+    from reconcile.stores import demand_same_keys, open_store  # noqa: PLC0415
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
     output = make_output(shared)
@@ -315,6 +315,7 @@ def rehearse(
                 removed = engine.remove(opened.store, opened.root, progress=throttled(told))
             verdict = f"{removed} keys removed: the rehearsal is gone" if removed else "there is no such root"
             sys.exit(output.show(Result("rehearse", verdict, 0, {"removed": removed}, {"root": opened.root})))
+        demand_same_keys(opened, str(dataset.manifest["binding"].get("layout") or ""))
         bookies: AskedCluster | dict[str, BookieDisks] = {}
         if asked is not None:
             own = replace(opened, root=str(dataset.manifest["binding"].get("root") or opened.root))
