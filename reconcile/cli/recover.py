@@ -115,8 +115,7 @@ def _between(since: int, until: int) -> str:
     return f"read between transactions {since:#x} and {until:#x}: what happened there is in it or not"
 
 
-def capture_into(
-: "OpenStore", out: Path, output: Output, known: "Iterable[pa.Table]" = ()) -> Mapping[str, Any]:
+def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterable[pa.Table]" = ()) -> Mapping[str, Any]:
     """Read an open store into a catalog; return what `recovery.capture.CaptureSummary` says.
 
     Args:
