@@ -143,8 +143,8 @@ def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterabl
         Exit.DONE: "all lost ledgers come back",
         Exit.FAILED: "the store did not answer, Spark failed, a disk is full, or the sums do not add up (INVALID)",
         Exit.USAGE: "inventories, URIs or files that cannot be used; no Java, no Spark",
-        Exit.FOUND: "some are held or wait for a person, now or since an earlier plan; somebody deleted some that bookies "
-        "still have; or a critical finding",
+        Exit.FOUND: "some are held or wait for a person, now or since an earlier plan; somebody deleted some that "
+        "bookies still have; or a critical finding",
         Exit.UNDECIDABLE: "bookies that were expected were not looked at, or no bookie was",
     },
     epilog="Example: bkmeta recover --inventory inv/bk1 --inventory inv/bk2 --inventory inv/bk3 "
@@ -466,6 +466,8 @@ def apply(
             problem = f"the plan was made for the root {wanted}"
             raise GuardRefusedError(opened.uri, problem, "apply it there; to try it elsewhere: bkmeta rehearse")
         demand_same_keys(opened, str(dataset.manifest["binding"].get("layout") or ""), acl)
+        if opened.layout_hint == "etcd" and not accept_unfrozen:
+            engine.demand_stopped(str(bookie) for bookie, *_ in dataset.manifest["binding"].get("bookies", ()))
         withheld = "ledgers of the plan wait for a person" if dataset.manifest["binding"]["cookies_held_back"] else None
         options = engine.Options(
             plan_hash=seen.hash,
