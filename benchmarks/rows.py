@@ -167,7 +167,7 @@ def _snapshot(place: Place) -> Iterator[dict[str, Contestant]]:
     catalog = place.scratch / "catalog"
 
     def product() -> Cost:
-        return _whole(place, run(python(_STAGES, "snapshot", folder, place.scratch / "raw.parquet")))
+        return _whole(place, run(python("benchmarks.raw_snapshot", folder, place.scratch / "raw.parquet")))
 
     def parsed() -> Cost:
         shutil.rmtree(catalog, ignore_errors=True)

@@ -1,7 +1,6 @@
 """Stages of the product, and floors that need Spark, as programs: each prints what it took as JSON.
 
     capture URI OUT                 a store into a catalog
-    snapshot FOLDER OUT             ZooKeeper's files into a Parquet file of ids, versions and raw records
     etcd URI OUT                    a live etcd likewise
     apply PLAN URI ROOT JOURNAL     a plan into a store
     infer INVENTORIES               nothing but `reconstruct`, on one core, copies read beforehand
@@ -76,14 +75,6 @@ def capture(uri: str, out: str) -> dict[str, Any]:
         return {"ledgers": summary.ledgers, "complete": summary.complete}
 
     return _timed(work)
-
-
-def snapshot(folder: str, out: str) -> dict[str, Any]:
-    """Take the ledgers out of ZooKeeper's files; whole, as the program that it is compared with prints all."""
-    from backends.zkfiles.store import ZooKeeperFiles  # noqa: PLC0415
-    from benchmarks.snapshots import ROOT  # noqa: PLC0415
-
-    return _raw(ZooKeeperFiles(Path(folder)), ROOT, LAYOUT, out)
 
 
 def etcd(uri: str, out: str) -> dict[str, Any]:
@@ -324,7 +315,6 @@ def pass_through(folder: str) -> Iterator[Callable[[], dict[str, Any]]]:
 
 _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "capture": capture,
-    "snapshot": snapshot,
     "etcd": etcd,
     "apply": apply,
     "infer": infer,

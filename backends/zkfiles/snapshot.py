@@ -32,9 +32,10 @@ import struct
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Final
 
@@ -85,6 +86,8 @@ _DIGESTED: Final = np.r_[8:24, 60:68, 24:60]
 _ROWS: Final = 1 << 13
 _WINDOW: Final = 64 << 20
 """Bytes of an image that are looked at together, at most, but always a node."""
+_NOTHING: Final = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
+"""No bytes, as a scalar; `pa.scalar` would load pandas, where that is installed."""
 _UNCOUNTED: Final = b"/zookeeper/"
 """Below it no node counts for the digest."""
 
@@ -145,8 +148,11 @@ class Window:
         if pc.any(below).as_py():
             counted = pc.invert(below)
             path, data, stat = path.filter(counted), data.filter(counted), stat.filter(counted)
-        joined = pc.binary_join_element_wise(path, data, stat, pa.scalar(b"", pa.binary()))
-        return sum(map(zlib.crc32, joined.to_numpy(zero_copy_only=False)))
+        joined = pc.binary_join_element_wise(path, data, stat, _NOTHING)
+        _, offsets, held = joined.buffers()
+        ends = np.frombuffer(offsets, np.int32, len(joined) + 1).tolist()
+        view = memoryview(held)
+        return sum(zlib.crc32(view[start:end]) for start, end in pairwise(ends))
 
 
 @dataclass(slots=True)
@@ -230,9 +236,9 @@ class Snapshot:
         offsets = np.append(cells.ravel(), np.int32(len(raw)))
         every = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(view)])
         at = np.arange(stop - first) * 5
-        tail = every.take(pa.array(at + 4))
+        path, data, tail = (every.take(column(at + place)) for place in (1, 3, 4))
         stats = np.frombuffer(tail.buffers()[2], _TAIL, count=len(tail))
-        return Window(first, every.take(pa.array(at + 1)), every.take(pa.array(at + 3)), stats)
+        return Window(first, path, data, stats)
 
     def path_at(self, row: int) -> bytes:
         """Return the path of a node."""
@@ -256,9 +262,10 @@ class Snapshot:
     def find(self, path: bytes) -> int | None:
         """Return the row of a path; None: there is none."""
         if self._sorted is None or self._order is None:
-            hashes = np.frombuffer(self._hashes, np.int64) if self._hashes else np.empty(0, np.int64)
-            self._order = np.argsort(hashes, kind="stable")
+            hashes = np.array(self._hashes, np.int64)
+            self._order = np.argsort(hashes, kind="stable").astype(np.int32 if len(hashes) < 1 << 31 else np.int64)
             self._sorted = hashes[self._order]
+            self._hashes = array("q")
         wanted = hash(path)
         at = int(np.searchsorted(self._sorted, wanted))
         while at < len(self._sorted) and self._sorted[at] == wanted:
@@ -300,6 +307,25 @@ class Survey:
     owned: Ints
     unknown_rights: Ints
     not_text: Ints
+
+
+def column(values: npt.NDArray[np.generic], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return numbers as an Arrow array over the same memory; `pa.array` would load pandas, where that is installed.
+
+    Args:
+        values: of one dimension.
+        missing: which of them are null.
+    """
+    values = np.ascontiguousarray(values)
+    known = None if missing is None or not missing.any() else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [known, pa.py_buffer(values)])
+
+
+def texts(values: Sequence[str]) -> pa.Array:
+    """Return texts as an Arrow array, as `column` does."""
+    raw = [value.encode() for value in values]
+    offsets = np.cumsum([0, *map(len, raw)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(raw))])
 
 
 def _be32(raw: npt.NDArray[np.uint8], at: Ints) -> Ints:

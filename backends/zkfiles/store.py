@@ -27,7 +27,7 @@ from backends.zkfiles.changes import changes
 from backends.zkfiles.records import CONTAINER, LATEST, OPEN_KEY, OPEN_RIGHTS, Rights, rights_text, session_of, time_of
 from backends.zkfiles.restore import NothingToShowError, Restored, restore
 from backends.zkfiles.servers import History, Server
-from backends.zkfiles.snapshot import Node, Snapshot, Window
+from backends.zkfiles.snapshot import Node, Snapshot, Window, column, texts
 from backends.zkfiles.tree import Tree
 
 _COUNTER: Final = 0x7FFF_FFFF
@@ -113,9 +113,9 @@ class ZooKeeperFiles:
         found = (
             (path, node) for path, node in tree.changed.items() if _is_below(path, wanted) and snapshot.is_text(path)
         )
-        texts: dict[Rights, str] = {}
+        named: dict[Rights, str] = {}
         while some := list(islice(found, _ROWS)):
-            yield _keys_of_nodes(some, texts)
+            yield _keys_of_nodes(some, named)
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
         shown = self._decided()
@@ -152,7 +152,10 @@ class ZooKeeperFiles:
                 raise UnavailableError(self._name, "it was closed")
             if self._shown is None:
                 try:
-                    self._shown = _decide(self._servers, self._at)
+                    shown = _decide(self._servers, self._at)
+                    # Makes the index of paths, before there can be two that make it.
+                    shown.restored.tree.base.find(b"")
+                    self._shown = shown
                 except NothingToShowError as error:
                     if self._at is None:
                         raise CorruptStoreError(self._name, f"nothing can be shown: {error}") from error
@@ -335,52 +338,50 @@ def _keys_of_window(window: Window, tree: Tree, names: "_Names") -> pa.RecordBat
     shown[not_text[(not_text >= 0) & (not_text < len(shown))]] = False
     path, data, tail = window.path, window.data, window.tail
     if not shown.all():
-        mask = pa.array(shown)
-        path, data, tail = path.filter(mask), data.filter(mask), tail[shown]
+        kept = np.flatnonzero(shown)
+        path, data, tail = path.take(column(kept)), data.take(column(kept)), tail[kept]
     key = path.cast(pa.string())
     if window.first == 0 and len(shown) and shown[0]:
-        key = pc.if_else(pc.equal(key, ""), "/", key)
+        key = pa.concat_arrays([texts(["/"]), key[1:]])
     stat = {name: tail[name].astype(tail.dtype[name].newbyteorder("=")) for name in tail.dtype.names or ()}
     owner = stat["owner"]
     apart = (owner == CONTAINER) | ((owner >> 40) & 0xFFFFFF == _TTL_TOP)
     columns = [
         key,
         data,
-        stat["version"].astype(np.int64),
+        column(stat["version"].astype(np.int64)),
         names.of(stat["rights"]),
-        stat["czxid"],
-        stat["mzxid"],
-        *(pa.array(stat[name], mask=(stat[name] < 0) | (stat[name] > LATEST)) for name in ("ctime", "mtime")),
-        np.where(apart, 0, owner),
-        stat["cversion"].astype(np.int64) & _COUNTER,
+        column(stat["czxid"]),
+        column(stat["mzxid"]),
+        *(column(stat[name], (stat[name] < 0) | (stat[name] > LATEST)) for name in ("ctime", "mtime")),
+        column(np.where(apart, 0, owner)),
+        column(stat["cversion"].astype(np.int64) & _COUNTER),
     ]
-    return pa.RecordBatch.from_arrays(
-        [column if isinstance(column, pa.Array) else pa.array(column) for column in columns], schema=KEYS
-    )
+    return pa.RecordBatch.from_arrays(columns, schema=KEYS)
 
 
 class _Names:
     """The rights of a snapshot as text, by key."""
 
     def __init__(self, base: Snapshot) -> None:
-        self._keys = pa.array([OPEN_KEY, *base.rights], pa.int64())
-        self._texts = pa.array([rights_text(found) for found in (OPEN_RIGHTS, *base.rights.values())], pa.string())
+        self._keys = column(np.array([OPEN_KEY, *base.rights], np.int64))
+        self._texts = texts([rights_text(found) for found in (OPEN_RIGHTS, *base.rights.values())])
 
     def of(self, keys: npt.NDArray[np.int64]) -> pa.Array:
         """Return the rights that keys stand for; null: the file does not say."""
-        return self._texts.take(pc.index_in(pa.array(keys), self._keys))
+        return self._texts.take(pc.index_in(column(keys), self._keys))
 
 
-def _keys_of_nodes(found: Sequence[tuple[bytes, Node]], texts: dict[Rights, str]) -> pa.RecordBatch:
+def _keys_of_nodes(found: Sequence[tuple[bytes, Node]], named: dict[Rights, str]) -> pa.RecordBatch:
     nodes = [node for _, node in found]
     for node in nodes:
-        if node.rights is not None and node.rights not in texts:
-            texts[node.rights] = rights_text(node.rights)
+        if node.rights is not None and node.rights not in named:
+            named[node.rights] = rights_text(node.rights)
     columns = [
         [path.decode() or "/" for path, _ in found],
         [node.data or b"" for node in nodes],
         [node.version for node in nodes],
-        [None if node.rights is None else texts[node.rights] for node in nodes],
+        [None if node.rights is None else named[node.rights] for node in nodes],
         [node.czxid for node in nodes],
         [node.mzxid for node in nodes],
         [time_of(node.ctime) for node in nodes],
@@ -388,7 +389,7 @@ def _keys_of_nodes(found: Sequence[tuple[bytes, Node]], texts: dict[Rights, str]
         [session_of(node.owner) for node in nodes],
         [node.cversion & _COUNTER for node in nodes],
     ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, KEYS, strict=True)]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, KEYS, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=KEYS)
 
 
