@@ -23,6 +23,8 @@ in their order: what is before the last finished write is done.
 
 import base64
 import hashlib
+import re
+import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -58,6 +60,9 @@ COUNTER_END: Final = (1 << 31) - 2
 """The highest number that a counter can be raised past: names are numbered by a signed 32-bit integer."""
 
 _NAMED: Final = 5
+_ADDRESS: Final = re.compile(r"[^:]+:[0-9]{1,5}")
+_ANSWER_S: Final = 2.0
+_ASKED_AT_ONCE: Final = 32
 _ROUNDS: Final = 10
 """Times that a batch is sent: each settles at least one key unless somebody makes and removes it meanwhile."""
 _PHASES: Final = {"generator": 1, "ledger": 2, "node": 3, "layout": 3, "instance_id": 4, "cookie": 5}
@@ -382,6 +387,35 @@ def _guard(survey: _Survey, store: MetadataStore, root: str, options: Options) -
             f"{len(registered)} bookies are running ({named}), and delete what a partial root does not name",
             f"{remedy}, or accept that: --accept-unfrozen",
         )
+
+
+def demand_stopped(bookies: Iterable[str]) -> None:
+    """Refuse where a bookie answers at the address in its id.
+
+    On etcd one that lost its lease once runs on and never registers again. What is no host:port is not looked at.
+
+    Raises:
+        GuardRefusedError: one answers.
+    """
+    names = sorted(bookie for bookie in set(bookies) if _ADDRESS.fullmatch(bookie))
+    with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="bookies") as pool:
+        running = [name for name, answers in zip(names, pool.map(_answers, names), strict=True) if answers]
+    if running:
+        raise GuardRefusedError(
+            ", ".join(running[:5]),
+            f"{len(running)} bookies answer at the addresses in their ids, registered or not, and delete what a partial "
+            "root does not name",
+            "stop them until apply has ended, or accept that: --accept-unfrozen",
+        )
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=_ANSWER_S):
+            return True
+    except OSError:
+        return False
 
 
 def _by_key(actions: Iterable[_Action]) -> dict[str, list[_Action]]:

@@ -3,6 +3,7 @@
 import base64
 import itertools
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -17,8 +18,9 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import open_store
-from reconcile.apply import Options, apply
+from reconcile.apply import Options, apply, demand_stopped
 from reconcile.audit import JOURNAL, Record, scan
+from reconcile.errors import GuardRefusedError
 from recovery.capture import capture
 from recovery.codecs import ledger_record, store
 from recovery.codecs.store import Layout
@@ -225,3 +227,13 @@ def test_a_plan_for_zookeeper_is_not_written_to_etcd(
         assert etcd_server.dump(root) == {}
     refused = run(capsys, "rehearse", tmp_path / "hierarchical", "--metadata", f"{uri}-rehearsal")
     assert (refused.code, "layout hierarchical" in refused.err) == (5, True)
+
+
+def test_a_bookie_that_answers_is_not_stopped() -> None:
+    """Registered or not, a bookie whose address answers keeps an apply to etcd from beginning."""
+    with socket.create_server(("127.0.0.1", 0)) as bookie, socket.socket() as away:
+        away.bind(("127.0.0.1", 0))
+        running, stopped = (f"127.0.0.1:{one.getsockname()[1]}" for one in (bookie, away))
+        with pytest.raises(GuardRefusedError, match=running):
+            demand_stopped([stopped, running, "a-name"])
+        demand_stopped([stopped, "a-name"])
