@@ -403,8 +403,8 @@ def demand_stopped(bookies: Iterable[str]) -> None:
     if running:
         raise GuardRefusedError(
             ", ".join(running[:5]),
-            f"{len(running)} bookies answer at the addresses in their ids, registered or not, and delete what a partial "
-            "root does not name",
+            f"{len(running)} bookies answer at the addresses in their ids, registered or not, and delete what a "
+            "partial root does not name",
             "stop them until apply has ended, or accept that: --accept-unfrozen",
         )
 
