@@ -83,6 +83,10 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "the store's own history shows who deleted it, and when",
         "a person: if it was a mistake, the plan's alternative restores the last record",
     ),
+    Refusal.DELETED_BEFORE: (
+        "its id was given out before an earlier catalog was taken, which has no record of it: deleted before that",
+        "a person who knows that it was deleted, or that it was created under a chosen id",
+    ),
     Refusal.DELETED_BY_REFERENCE: (
         "an upper layer says that it deleted it",
         "a person's choice that names it",

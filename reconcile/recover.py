@@ -147,7 +147,8 @@ class _Job:
         earlier = self.evidence.records(buckets)
         rows = reconstruct(copies, self.bookies, damage, self.prior, self.options, earlier, references)
         rows = plan.wait_without_place(rows, self.request.layout)
-        sides = threeway.settled(self.evidence, threeway.compared(self.evidence, rows, buckets))
+        issued = self.evidence.issued(self.request.layout)
+        sides = threeway.settled(self.evidence, threeway.compared(self.evidence, rows, buckets), issued)
         rows, stored = sides.rows, sides.stored
         matched = diff.match(rows, stored)
         missing = rows.take(pa.array(matched.missing))

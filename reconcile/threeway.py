@@ -29,7 +29,7 @@ from reconcile.rules.findings import Run, Said
 from reconcile.rules.sides import Compared, Relation
 from recovery.codecs.keys import marked
 from recovery.codecs.ledger_metadata import decode_columns
-from recovery.codecs.store import Layout
+from recovery.codecs.store import Layout, generator_key
 from recovery.dataset import Dataset, sort_by_key
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
@@ -104,6 +104,16 @@ class Evidence:
         """Return the store's records."""
         return self.live.dataset.read("ledgers", buckets=buckets) if self.live else tables.CATALOG_LEDGERS.empty_table()
 
+    def issued(self, layout: Layout) -> int:
+        """Return the id below which a complete earlier catalog knew every ledger of scope 0 that was not deleted."""
+        found = 0
+        for one in self.earlier:
+            if one.dataset.manifest["coverage"].get("complete"):
+                nodes = one.dataset.read("nodes", columns=["path", "children_created"])
+                counters = nodes.filter(pc.equal(nodes["path"], generator_key(layout)))["children_created"]
+                found = max(found, pc.max(counters).as_py() or 0)
+        return int(found)
+
     def records(self, buckets: range) -> pa.Table:
         """Return the newest earlier record of each ledger; no holds, which are in recovery."""
         parts = [(one.dataset.read("ledgers", buckets=buckets), one.txn) for one in self.earlier]
@@ -172,18 +182,26 @@ def compared(evidence: Evidence, rows: pa.Table, buckets: range) -> Range:
     return Range(rows, rows, stored, earlier, history, found, collided)
 
 
-def settled(evidence: Evidence, one: Range) -> Range:
+def settled(evidence: Evidence, one: Range, issued: int = 0) -> Range:
     """Return the range with what somebody deleted not restored, and what collides held."""
     on = one.compared.held != sides.ABSENT
     deleted = np.zeros(len(on), np.bool_)
     deleted[one.compared.where(Relation.DELETED)] = True
-    rows = one.rows
+    rows = _ended(one.rows, _deleted_before(one, issued), "held", Refusal.DELETED_BEFORE)
     if evidence.mass_deletion:
         rows = _ended(rows, one.compared.held[deleted & on], "held", Refusal.MASS_DELETION)
     else:
         rows = _ended(rows, one.compared.held[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
     rows = _ended(rows, one.compared.held[one.collided & on], "held", Refusal.SCOPE_COLLISION)
     return replace(one, rows=rows)
+
+
+def _deleted_before(one: Range, issued: int) -> npt.NDArray[np.int64]:
+    """Return the rows of ledgers whose ids were given out before an earlier catalog that does not have them."""
+    held = one.compared.held[one.compared.where(Relation.BOOKIES_ONLY)]
+    held = held[held != sides.ABSENT]
+    scope, ledger = (one.rows[name].to_numpy()[held] for name in ("scope", "ledger"))
+    return np.asarray(held[(scope == 0) & (ledger >= 0) & (ledger < issued)])
 
 
 def _ended(rows: pa.Table, which: npt.NDArray[np.int64], outcome: str, reason: Refusal) -> pa.Table:

@@ -9,7 +9,7 @@ cheapest bookies of one segment are an assignment of bookies to positions, the c
 
 A change therefore explains a bookie that stops where another begins, not a single entry that strayed or was lost; and a
 bookie that lost much of its share stays a member. What the cheapest history leaves unreadable gets segments of its own.
-The time that one ledger may take is bounded. The theory is in `docs/design/0005-whole-method.md`.
+The time that one ledger may take is bounded. The theory is in `docs/design/0006-whole-method.md`.
 """
 
 import itertools

@@ -128,13 +128,13 @@ def test_an_id_that_nobody_has(
     assert (unsure.code, unsure.result["coverage"]["may_exist_elsewhere"]) == (4, True)
 
 
-def test_copies_by_re_replication_are_refused_in_words(
+def test_what_is_not_restored_is_refused_in_words(
     inventories: Inventories, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The reason of a hold is a sentence, and so is what would settle it."""
-    done = run(capsys, "explain", 8, *inventories("c06"))
+    done = run(capsys, "explain", 11, *inventories("c05"))
     assert done.code == 3
-    assert done.out.startswith("ledger 8: held (re-replicated): an entry is not newer")
+    assert done.out.startswith("ledger 11: held (no_last_header): the header of the last entry was not read")
     assert "what would settle it: " in done.out
 
 

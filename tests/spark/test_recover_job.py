@@ -261,3 +261,21 @@ def test_references_supply_and_are_counted(
     actions = open_dataset(tmp_path / "plan", "plan").read("actions")
     assert 1 not in actions["ledger"].to_pylist()
     assert not (tmp_path / "plan" / ".spill").exists()
+
+
+def test_what_an_earlier_store_no_longer_had_is_held(
+    inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
+) -> None:
+    """An id that was given out before a complete catalog without it is of a deleted ledger; later ids are new ones."""
+    node = {"path": "/idgen", "kind": "generator", "raw": b"", "version": 0, "children_created": 300}
+    source = {"kind": "zookeeper", "uri": "zk://x", "at": datetime(2029, 1, 1, tzinfo=UTC), "complete": True}
+    with DatasetWriter(tmp_path / "earlier", "catalog", binding={}) as out:
+        out.append("nodes", pa.Table.from_pylist([node], schema=tables.CATALOG_NODES))
+        row = source | {"root": "present", "gaps": []}
+        out.append("sources", pa.Table.from_pylist([row], schema=tables.CATALOG_SOURCES))
+        out.close(coverage={"complete": True})
+    earlier = open_dataset(tmp_path / "earlier", "catalog")
+    rows = make(request_of(inventories, snapshots=(earlier,)), tmp_path / "p", spark).read("reconstruction").to_pylist()
+    said = {row["ledger"]: row["reason"] for row in rows if row["outcome"] == "held"}
+    assert {ledger for ledger, reason in said.items() if reason == "deleted_before"} == set(range(300))
+    assert any(row["outcome"] == "restored" for row in rows if row["ledger"] >= 300)
