@@ -11,8 +11,8 @@
     recover INVENTORIES OUT         stays: `recover` once for each line that it is given
     pass-through INVENTORIES        stays: Spark reads the same files and hands every row to Python and back
 
-`seconds` is the work alone, without the start of the interpreter, imports and the Spark session; `snapshot` and `etcd`
-do not say it, and are timed as whole programs.
+`seconds` is the work alone, without the start of the interpreter, imports and the Spark session; `etcd` does not say
+it, and is timed as a whole program.
 """
 
 import json

@@ -27,7 +27,6 @@ Source: zookeeper-files §0, §3.3 to §3.5; Apache ZooKeeper 3.4 to 3.9, Serial
 """
 
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -375,8 +374,3 @@ def _change(kind: int, body: Reader, kind_at: int) -> Change:
             path, rights, version = body.path(), body.rights(), body.i32()
             return SetRights(path, OPEN_RIGHTS if rights is None else rights, version)
     raise MalformedError(kind_at, f"a transaction of unknown type {kind}")
-
-
-def joined(problems: Iterable[Damage]) -> tuple[str, ...]:
-    """Return damage as lines of text."""
-    return tuple(str(problem) for problem in problems)
