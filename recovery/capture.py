@@ -204,7 +204,8 @@ def _in_bulk(
     summary = CaptureSummary(
         layout=None if layout is None else str(layout),
         instance_id=instance_id,
-        root="present" if present else "missing",
+        # Keys of etcd need none above them: what stands below a root that is gone is not nothing.
+        root="present" if present or scanned.ledgers or scanned.nodes else "missing",
         complete=not gaps,
         gaps=gaps,
         ledgers=scanned.ledgers,

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,12 @@ from backends.errors import (
 from backends.etcd import pages, rpc
 from backends.etcd.store import EtcdStore
 from backends.protocols import MetadataStore, Tls, Write
+from backends.registry import open_store
 from backends.testing.contracts import FaultContract, MetadataStoreContract, Troubled
 from backends.testing.faults import Proxy
+from recovery.capture import capture
+from recovery.codecs.store import Layout
+from recovery.dataset import DatasetWriter
 from tests.etcd_server import EtcdServer
 
 pytestmark = pytest.mark.real
@@ -224,6 +229,19 @@ def test_children_are_removed_with_their_parent(etcd_server: EtcdServer) -> None
     assert store.write(tree) == [-1, -1, -1]
     assert etcd_server.dump("/") == {}
     store.close()
+
+
+def test_ledgers_below_a_root_that_is_gone_are_not_lost(etcd_server: EtcdServer, tmp_path: Path) -> None:
+    """Keys are flat: without the root's own key a capture still has what stands below it, and never says empty."""
+    etcd_server.wipe()
+    for n in range(3):
+        etcd_server.put(id_key(n), b"no record")
+    with (
+        open_store(f"etcd://{etcd_server.hosts}/s") as opened,
+        DatasetWriter(tmp_path / "out", "catalog", binding={}, secret=True) as out,
+    ):
+        summary = capture(opened.store, opened.root, Layout.ETCD, out, now=lambda: datetime.now(UTC))
+    assert (summary.root, summary.ledgers, summary.unparsable) == ("present", 3, 3)
 
 
 def test_another_endpoint_is_asked_where_one_is_away(etcd_server: EtcdServer) -> None:
