@@ -3,7 +3,7 @@
 import asyncio
 import struct
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from recovery.codecs.entry import EntryHeader
 from recovery.codecs.store import Layout
 from recovery.collect.asking import AskedCluster
 from recovery.collect.members import Members, read_members
-from recovery.collect.wire import Kind, Request, WireSummary, collect_wire, folder_of
+from recovery.collect.wire import Kind, Request, Task, WireSummary, collect_wire, folder_of
 from recovery.dataset import DatasetWriter, open_dataset
 from recovery.errors import InputError
 from recovery.model.groups import KeyedGroups, encode_availability, group_entries
@@ -244,6 +244,26 @@ def test_a_bookie_without_lists_is_found_out_and_left_out(tmp_path: Path) -> Non
         kinds = {asked.bookie: asked.kind for asked in found.bookies}
         assert kinds == {str(address): Kind.NO_LISTS, str(gone): Kind.NO_ANSWER}
     assert not (tmp_path / folder_of(db)).exists()
+
+
+def test_caps_are_shared_among_tasks(tmp_path: Path) -> None:
+    """Three tasks that run at the same time ask no more together than was allowed; every bucket is some task's."""
+    seen: list[tuple[float | None, float | None, range]] = []
+    with FakeBookie({1: Has({0}, {0: record(1, 0)})}).running() as address:
+        source = made_store({LedgerId(0, 1): (str(address),)}, {str(address): b""}, ())
+        with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as out:
+            capture(source, "/ledgers", None, out, now=lambda: AT)
+        options = Options(deadline_s=30, per_bookie=300.0, in_total=900.0)
+        members = read_members(source, "/ledgers", None, {})
+        request = Request(open_dataset(tmp_path / "catalog", "catalog"), members, None, options, tasks=3)
+
+        def carry(task: Task, ranges: Sequence[range]) -> list[dict[str, Any]]:
+            seen.extend((task.options.per_bookie, task.options.in_total, r) for r in ranges)
+            return [task(r) for r in ranges]
+
+        collect_wire(request, tmp_path, carry, now=lambda: AT)
+    assert [(rate, total) for rate, total, _ in seen] == [(100.0, 300.0)] * 3
+    assert [n for _, _, r in seen for n in r] == list(range(4096))
 
 
 def test_names_that_are_nobody_are_an_error_and_not_a_flood(tmp_path: Path) -> None:
