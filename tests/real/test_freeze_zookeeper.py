@@ -170,6 +170,27 @@ def test_frozen_as_others_see_it_and_thawed_as_it_was(
     assert run(capsys, "thaw", "--metadata", address).out.startswith("nothing to do")
 
 
+def test_a_root_that_is_gone_is_made_frozen(
+    zookeeper_server: ZooKeeperServer, nobody: KazooClient, root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is there, closed, at once: bookies can register, and list nothing; a thaw waits for the end of the restore."""
+    gone = f"{root}-gone"
+    address = uri(zookeeper_server, gone)
+    offered = run(capsys, "freeze", "--metadata", address, "--json").result
+    assert nobody.exists(gone) is None
+    done = run(capsys, "freeze", "--metadata", address, "--confirm", offered["hash"], "--json")
+    assert (done.code, done.result["state"], done.result["replication_disabled"]) == (0, "frozen", True)
+    made = {nobody.exists(f"{gone}{name}").czxid for name in ("", "/available/readonly", "/underreplication/disable")}
+    assert len(made) == 1
+    for name in TAKING_READ:
+        with pytest.raises(NoAuthError):
+            nobody.get_children(f"{gone}/{name}")
+    assert nobody.create(f"{gone}/available/b9", b"", ephemeral=True)
+    nobody.delete(f"{gone}/available/b9")
+    waits = run(capsys, "thaw", "--metadata", address)
+    assert (waits.code, "the restore has not ended" in waits.err) == (5, True)
+
+
 def test_every_principal_loses_the_rights(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
