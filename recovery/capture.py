@@ -279,6 +279,15 @@ class _Folder:
     looks: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Ledgers that were asked for: whose key it is, and the answers that will come."""
+
+    of: Mapping[str, LedgerId]
+    values: Future[list[tuple[str, Versioned | None]]]
+    rights: Future[dict[str, str]]
+
+
 def _joined(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     pairs = np.empty(len(scope), _PAIR)
     pairs["scope"], pairs["ledger"] = scope, ledger
@@ -511,6 +520,7 @@ class _Run:
     def _write_ledgers(self, layout: Layout, keys: Iterable[str]) -> None:
         strays: list[str] = []
         batch: list[tuple[str, LedgerId]] = []
+        waiting: _Reading | None = None  # one batch is on its way while the one before it is parsed and written
         for key in keys:
             ledger = ledger_of(layout, key)
             if ledger is None:
@@ -521,25 +531,35 @@ class _Run:
             else:
                 batch.append((key, ledger))
                 if len(batch) >= _BATCH:
-                    self._write_records(batch)
+                    begun = self._begun(batch)
+                    self._write_records(waiting)
+                    waiting = begun
                     batch.clear()
-        self._write_records(batch)
+        begun = self._begun(batch)
+        self._write_records(waiting)
+        self._write_records(begun)
         self._write_tree(strays)
 
-    def _write_records(self, batch: list[tuple[str, LedgerId]]) -> None:
+    def _begun(self, batch: list[tuple[str, LedgerId]]) -> "_Reading":
+        of = dict(batch)
+        keys = list(of)
+        values = self._pool.submit(lambda: list(self._read(keys)))
+        return _Reading(of, values, self._pool.submit(self._rights_of, keys))
+
+    def _write_records(self, reading: "_Reading | None") -> None:
+        if reading is None:
+            return
         ledgers: list[LedgerId] = []
         held: list[Versioned] = []
         keys: list[str] = []
-        of = dict(batch)
-        rights = self._pool.submit(self._rights_of, list(of))
-        for key, found in self._read(list(of)):
+        for key, found in reading.values.result():
             if found is None:
                 self._vanished += 1
             else:
                 keys.append(key)
-                ledgers.append(of[key])
+                ledgers.append(reading.of[key])
                 held.append(found)
-        self._write_found(keys, ledgers, held, rights)
+        self._write_found(keys, ledgers, held, reading.rights)
 
     def _write_found(
         self, keys: list[str], ledgers: list[LedgerId], held: list[Versioned], rights: Future[dict[str, str]]
