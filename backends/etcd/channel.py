@@ -88,6 +88,8 @@ class Channel:
         self._client: Any = None
         self._closed = False
         self._cluster: int | None = None
+        if tls is not None and (tls.ca is None or tls.key_password is not None):
+            raise ValueError("TLS needs the servers' CA, and a key without a password: else nothing would be encrypted")
         for path in (tls.ca, tls.cert, tls.key) if tls else ():
             _demand_readable(path)  # etcd3 reads them when it connects
 

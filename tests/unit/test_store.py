@@ -276,3 +276,12 @@ def test_other_names_are_not_special() -> None:
 def test_every_node_has_its_kind(key: str, kind: str) -> None:
     """What a node holds, as the catalog names it."""
     assert store.kind_of(key) == kind
+
+
+def test_numbers_taken_are_those_that_a_generator_can_have_given() -> None:
+    """On ZooKeeper one counter, on etcd one for each bucket; ids of clients, and a bucket's number 0, are left out."""
+    ids = np.array([0, 7, 99, 5_000, 3 << 56, 3 << 56 | 4, 3 << 56 | 2, 119 << 56 | 1, 4 << 56 | 101, (1 << 63) - 1])
+    assert store.numbers_taken(Layout.HIERARCHICAL, ids, 100) == {"/idgen": 99}
+    assert store.numbers_taken(Layout.FLAT, ids, 10_000) == {"/": 5_000}
+    assert store.numbers_taken(Layout.ETCD, ids, 100) == {"/buckets/000": 99, "/buckets/003": 4, "/buckets/119": 1}
+    assert store.numbers_taken(Layout.ETCD, ids[:0], 100) == {}
