@@ -290,9 +290,10 @@ def _said(restored: Restored, chosen: _Candidate, candidates: list[_Candidate], 
         notes.append("one server of an ensemble cannot tell whether its last transactions were ever committed")
     for at in history.breaks.tolist():
         before, after = (int(history.rows["zxid"][number]) for number in (at - 1, at))
+        doubt = f", and the last transactions up to {before:#x} may never have been committed"
         notes.append(
-            f"the logs go on from zxid {before:#x} with {after:#x} ({history.place(at)}): the history between is not "
-            f"here, and the last transactions up to {before:#x} may never have been committed"
+            f"the logs go on from zxid {before:#x} with {after:#x} ({history.place(at)}): what is between is not here"
+            + ("" if history.rows["cut"][at] else doubt)
         )
     if len(history.rows):
         first = int(history.rows["zxid"][0])
