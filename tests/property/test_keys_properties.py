@@ -61,7 +61,7 @@ def test_columns_give_the_kinds_that_single_keys_give(found: list[str]) -> None:
 
 @given(LAYOUTS, LEDGERS)
 def test_every_folder_above_a_ledger_is_known_as_one(layout: Layout, ledger: LedgerId) -> None:
-    """All nodes between the root and a ledger, but for `/scoped` and etcd's `/ledgers`, are folders; the ledger is none."""
+    """All nodes between the root and a ledger, but for `/scoped` and etcd's `/ledgers`, are folders."""
     if layout is Layout.LEGACY and ledger.scope == 0 and ledger.ledger >= store.LEGACY_IDS:
         return
     parts = store.ledger_key(layout, ledger).split("/")
