@@ -582,6 +582,8 @@ def _claimed(row: Row) -> str:
 PATHS: Final = ("clean", "re-replicated", "solved", "undecided")
 
 
+_WHY: Final = 4
+"""Reasons that are named of each class."""
 HEAD: Final = (
     "class", "ledgers", *PATHS, "restored", "readable", "unseen", "gone", "resurrected", "blended", "odd", "violations",
 )  # fmt: skip
@@ -616,6 +618,16 @@ def inferred(tallies: Mapping[str, Tally]) -> str:
     for of, tally in tallies.items():
         shares = [tally.grades.get((name, "inferred"), [0, 0]) for name in names]
         lines.append(_line([of, *(_share(right, claims) for claims, right in shares)]))
+    return "".join(lines)
+
+
+def reasons(tallies: Mapping[str, Tally]) -> str:
+    """Return why ledgers are not restored, the commonest reasons of each class, in Markdown."""
+    lines = [_line(["class", "not restored", "why"]), _line(["---"] * 3)]
+    for name, tally in tallies.items():
+        held = sum(tally.reasons.values())
+        why = (f"{reason} {_share(many, tally.ledgers, 1)}" for reason, many in tally.reasons.most_common(_WHY))
+        lines.append(_line([name, _share(held, tally.ledgers, 1), ", ".join(why)]))
     return "".join(lines)
 
 
@@ -659,7 +671,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tallies[name] = run(name, given.count, given.seed, tail=given.tail, told=given.told)
         sys.stdout.write(_line(row_of(name, tallies[name])))
         sys.stdout.flush()
-    sys.stdout.write(f"\n{calibration(tallies)}\n\n{inferred(tallies)}")
+    sys.stdout.write(f"\n{reasons(tallies)}\n{calibration(tallies)}\n\n{inferred(tallies)}")
     for name, tally in tallies.items():
         shown: Counter[str] = Counter()
         many = Counter(violation.guarantee for violation in tally.violations)
