@@ -152,8 +152,8 @@ class Schedule:
         self.planned = {root + row["key"]: row for row in self.table.to_pylist()}
 
     def _fill(self) -> None:
-        held = self.random.sample(LEDGERS, 4)
-        self.store.write([Write(self.root + key, b"hold " + key.encode()) for key in held])
+        full = self.random.sample(LEDGERS, 4)
+        self.store.write([Write(self.root + key, b"hold " + key.encode()) for key in full])
         self.store.write([Write(f"{self.root}/available/readonly", b""), Write(f"{self.root}/cookies", b"")])
         self.initial = {key: self._value(key) for key in self._keys()}
         self.versions = {key: held.version for key in self._keys() if (held := self.store.get(key)) is not None}

@@ -14,7 +14,7 @@ from backends.protocols import Write
 from reconcile import audit, freeze
 from tests.restores import Schedule
 
-SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_SCHEDULES", "400"))
+SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_SCHEDULES", "250"))
 ROOT: Final = "/ledgers"
 
 

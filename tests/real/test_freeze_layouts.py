@@ -1,5 +1,6 @@
 """Bookies of every storage, by each ledger manager and by Pulsar's driver: frozen, they keep everything."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.real
 
 ROOT: Final = "/ledgers"
 AUTH: Final = ("tool", "secret")
+MANAGERS: Final = ("flat", "pulsar", "longhierarchical", "hierarchical", "legacy")
+"""The last two are frozen like the third, and by other tests; all are run where more time is given."""
 STORAGES: Final = ("interleaved", "sorted", "db")
 ENTRIES: Final = 3
 FAILED: Final = "Exception when iterating over the metadata"
@@ -128,7 +131,7 @@ class Frozen:
         return sum(size is not None for size, _ in found["entries"])
 
 
-@pytest.fixture(params=["hierarchical", "longhierarchical", "flat", "legacy", "pulsar"])
+@pytest.fixture(params=MANAGERS[: int(os.environ.get("BKMETA_SOAK_LAYOUTS", "3"))])
 def there(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Frozen]:
     """One cluster a ledger manager."""
     monkeypatch.setenv("BKMETA_ZK_AUTH", ":".join(AUTH))

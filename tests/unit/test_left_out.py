@@ -92,10 +92,13 @@ def test_who_is_left_out_and_what_only_they_have(tmp_path: Path) -> None:
     b = {1: every, 2: [0, 1, 2, 5], 3: range(5), 4: [], 5: striped["b"], 6: range(5, 10)}
     c = {5: striped["c"]}
     x = {1: every, 2: range(2, 6), 3: range(6), 4: every, 5: every, 6: range(5)}
-    inventories = [
-        inventory(tmp_path / name, name, held)
-        for name, held in (("a", a), ("b", {n: e for n, e in b.items() if len(e)}), ("c", c), ("x", x))
-    ]
+    every_bookie: dict[str, dict[int, Sequence[int]]] = {
+        "a": dict(a),
+        "b": {n: e for n, e in b.items() if len(e)},
+        "c": dict(c),
+        "x": dict(x),
+    }
+    inventories = [inventory(tmp_path / name, name, held) for name, held in every_bookie.items()]
     assert found(store, *inventories) == ["ledger 2 on x: entry 3 and 1 more", "ledger 3 on x: entry 5"]
     # What c has nobody looked at: then what x has of it may be the only copy.
     without_c = [inventories[0], inventories[1], inventories[3]]
