@@ -263,8 +263,8 @@ ROWS: Final = (
     Row(
         "capture",
         1.6,
-        "a live ZooKeeper to a catalog, the rights of every ledger included, against Java's asynchronous client that reads "
-        f"the values alone, {READS:,} in flight",
+        "a live ZooKeeper to a catalog, the rights of every ledger included, against Java's asynchronous client that "
+        f"reads the values alone, {READS:,} in flight",
         1_000_000,
         _capture,
     ),
