@@ -37,6 +37,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backends.bookie import frames
 from backends.errors import BackendError, OutcomeUnknownError, TooLargeError, UnavailableError, VersionConflictError
 from backends.protocols import AccessControl, MetadataStore, Versioned, Write, parents, parse_rights
 from reconcile.audit import JOURNAL, Journal, Record, Torn, scan
@@ -61,7 +62,8 @@ COUNTER_END: Final = (1 << 31) - 2
 
 _NAMED: Final = 5
 _ADDRESS: Final = re.compile(r"[^:]+:[0-9]{1,5}")
-_ANSWER_S: Final = 2.0
+_ANSWER_S: Final = 5.0
+_SIZE_FIELD: Final = 4
 _ASKED_AT_ONCE: Final = 32
 _ROUNDS: Final = 10
 """Times that a batch is sent: each settles at least one key unless somebody makes and removes it meanwhile."""
@@ -410,12 +412,15 @@ def demand_stopped(bookies: Iterable[str]) -> None:
 
 
 def _answers(address: str) -> bool:
+    """Whether something that speaks as a bookie does answers; that a connection stands may be a proxy's doing."""
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=_ANSWER_S):
-            return True
+        with socket.create_connection((host, int(port)), timeout=_ANSWER_S) as connection:
+            connection.sendall(frames.encode(frames.bookie_info(), 1))
+            size = connection.recv(_SIZE_FIELD, socket.MSG_WAITALL)
     except OSError:
         return False
+    return len(size) == _SIZE_FIELD and 0 < int.from_bytes(size) <= frames.LARGEST_FRAME
 
 
 def _by_key(actions: Iterable[_Action]) -> dict[str, list[_Action]]:

@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -230,10 +232,24 @@ def test_a_plan_for_zookeeper_is_not_written_to_etcd(
 
 
 def test_a_bookie_that_answers_is_not_stopped() -> None:
-    """Registered or not, a bookie whose address answers keeps an apply to etcd from beginning."""
-    with socket.create_server(("127.0.0.1", 0)) as bookie, socket.socket() as away:
+    """Registered or not, a bookie that answers at its address stops an apply to etcd; nobody else does."""
+    frame = bytes.fromhex("0000000a 0a08 0803 1008 1801 1000")
+    replies = (frame, b"HTTP/1.1 400 Bad Request", b"\0")
+
+    def serve(listening: socket.socket, reply: bytes) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(100)
+            connection.sendall(reply)
+
+    with ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in replies]
+        away = stack.enter_context(socket.socket())
         away.bind(("127.0.0.1", 0))
-        running, stopped = (f"127.0.0.1:{one.getsockname()[1]}" for one in (bookie, away))
-        with pytest.raises(GuardRefusedError, match=running):
-            demand_stopped([stopped, running, "a-name"])
-        demand_stopped([stopped, "a-name"])
+        for one, reply in zip(listening, replies, strict=True):
+            threading.Thread(target=serve, args=(one, reply), daemon=True).start()
+        running, *others = (f"127.0.0.1:{one.getsockname()[1]}" for one in (*listening, away))
+        with pytest.raises(GuardRefusedError, match=running) as refused:
+            demand_stopped([running, *others, "a-name"])
+        assert "1 bookies" in str(refused.value)
+        demand_stopped(["a-name"])
