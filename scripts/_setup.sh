@@ -48,6 +48,10 @@ want_java_runtime() {
   [ "${major:-0}" -ge 17 ] || want default-jre-headless "Java 17 or later, for Spark and for ZooKeeper"
 }
 
+want_openssl() {
+  command -v openssl >/dev/null || want openssl "certificates for the tests of TLS"
+}
+
 want_browser() {
   command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
     want chromium "a real browser for the report pages"
