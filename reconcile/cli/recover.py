@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from recovery.codecs.store import Layout
     from recovery.dataset import Dataset
 
-LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical")
+LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical", "etcd")
 """`recovery.codecs.store.Layout`, for --help without the libraries that it needs."""
 TAILS: Final = ("inclusive", "acknowledged", "open")
 """`recovery.infer.search.Tail`, likewise."""
