@@ -199,7 +199,7 @@ def _holders(copies: Copies) -> tuple[int, int]:
 def _end(laid: Copies, solution: Solution, end: int, told: int, prior: Prior, doubt: Doubt) -> int | None:
     """Return the last entry that stays; None where that cannot be said.
 
-    An entry that nobody holds ends the ledger if it cannot have been acknowledged: its write set was seen.
+    An entry that nobody holds ends the ledger if neither it nor any behind it can have been acknowledged.
     """
     least = prior.fewest_acked(solution.ensemble, solution.write)
     low = max(told + 1, end + 1 - TAIL)
@@ -211,7 +211,10 @@ def _end(laid: Copies, solution: Solution, end: int, told: int, prior: Prior, do
     may_be_acked = copies + unseen + doubt.blind >= least
     holes = np.flatnonzero(holds.sum(axis=0) == 0)
     if len(holes):
-        if may_be_acked[holes[0]]:
+        if low + int(holes[0]) == 0:
+            return -1
+        # What stands behind it was acknowledged after it, if it was.
+        if may_be_acked[holes[0] :].any():
             return None
         end = low + int(holes[0]) - 1
     if doubt.policy is Tail.ACKNOWLEDGED:
@@ -239,7 +242,9 @@ def _second_history(laid: Copies, lacs: Ints, solution: Solution) -> bool:
         return False
     for row in set(range(len(laid.bookie))) - set(solution.members.ravel().tolist()):
         begin = laid.groups.first[laid.groups.key == row]
-        replaced = (solution.first > 0) & (solution.low <= begin.min(initial=0)) & (lacs[row] < solution.first)
+        if not len(begin):
+            continue
+        replaced = (solution.low <= begin.min()) & (lacs[row] < solution.first)
         if not replaced.any():
             return True
     return False

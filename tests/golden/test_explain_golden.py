@@ -134,7 +134,7 @@ def test_what_is_not_restored_is_refused_in_words(
     """The reason of a hold is a sentence, and so is what would settle it."""
     done = run(capsys, "explain", 11, *inventories("c05"))
     assert done.code == 3
-    assert done.out.startswith("ledger 11: held (no_last_header): the header of the last entry was not read")
+    assert done.out.startswith("ledger 11: held (ragged_tail): near the end entries are on no bookie")
     assert "what would settle it: " in done.out
 
 

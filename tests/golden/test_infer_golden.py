@@ -228,11 +228,11 @@ def test_ensemble_changes_come_back(recovered: Recovered) -> None:
         assert len(row["segments"]) >= len(starts) - (true[ledger]["last"] < 10)
 
 
-def test_what_was_not_closed_comes_back_unless_its_end_has_no_length(recovered: Recovered) -> None:
-    """Writers that died, recoveries begun: closed where the last entry that anyone holds, in a row, was read."""
+def test_what_was_not_closed_comes_back_unless_its_end_is_torn(recovered: Recovered) -> None:
+    """Writers that died, recoveries begun: closed at the last entry that anyone holds, if there is no gap before it."""
     found, true = recovered("c05-unclosed")
     held = Counter(row["reason"] for row in found.values() if row["outcome"] == "held")
-    assert held == {Refusal.NO_LAST_HEADER: 2, Refusal.NOT_FROM_ZERO: 1}
+    assert held == {Refusal.RAGGED_TAIL: 2, Refusal.NOT_FROM_ZERO: 1}
     assert set(found) <= set(true)
 
 
