@@ -128,9 +128,7 @@ def test_an_id_that_nobody_has(
     assert (unsure.code, unsure.result["coverage"]["may_exist_elsewhere"]) == (4, True)
 
 
-def test_what_is_not_restored_is_refused_in_words(
-    inventories: Inventories, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_restored_is_refused_in_words(inventories: Inventories, capsys: pytest.CaptureFixture[str]) -> None:
     """The reason of a hold is a sentence, and so is what would settle it."""
     done = run(capsys, "explain", 11, *inventories("c05"))
     assert done.code == 3
