@@ -375,6 +375,25 @@ def test_a_ledger_of_very_many_groups_is_left_undecided() -> None:
     assert recover(rows, options=Options(max_groups=groups))["reason"] != Refusal.FRAGMENTED
 
 
+def test_a_giant_with_very_many_holes_is_decided() -> None:
+    """A thousand million entries, twenty thousand of which one bookie lost, and a bookie that took over half-way."""
+    end, lost = 1_000_000_000, 20_000
+    step = end // lost
+    groups = [{"first": at, "last": at, "size": step - 1, "period": 0} for at in range(0, end, step)]
+    last = header(end - 2)
+    half = end // 2
+    rows = [
+        row("a:3181", []) | {"groups": [{"first": 0, "last": 0, "size": end - 1, "period": 0}], "headers": [last]},
+        row("b:3181", []) | {"groups": [{"first": 0, "last": 0, "size": half, "period": 0}], "headers": []},
+        row("d:3181", [])
+        | {"groups": [{"first": half, "last": half, "size": half - 1, "period": 0}], "headers": [last]},
+        row("c:3181", []) | {"groups": groups, "headers": [last]},
+    ]
+    found = recover(rows)
+    assert (found["class"], found["outcome"], found["last_entry"]) == ("solved", "restored", end - 2)
+    assert (len(found["segments"]), found["segments"][1]["first"], found["missing"]) == (2, half, lost - 1)
+
+
 def test_parts_of_one_row_are_one_copy() -> None:
     """Groups that did not fit in one row come in parts, and count together."""
     rows = [copy_row(7, r["bookie"], range(10), part=1) | {"headers": r["headers"]} for r in full()]
