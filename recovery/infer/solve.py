@@ -380,7 +380,7 @@ def _readable(
     short = due != _in_place(copies, first, members, end, ensemble, write)
     # A write set is W members in a row: with one among them that has all its share, nothing is unreadable.
     none: Mask = np.logical_and.reduce([np.roll(short, -i, axis=1) for i in range(write)])
-    lacking = none.any(axis=1)
+    lacking: Mask = np.asarray(none.any(axis=1))
     bounds = np.append(first, end + 1)
     if int(np.diff(bounds)[lacking].sum()) > _LOOKED_THROUGH:
         return None
