@@ -165,7 +165,7 @@ _FIELDS: Final = ("ensemble_size/write_quorum", "length", "last_entry")
 _READS_AS: Final = (
     "the same entries; checks and repairs would count other copies",
     "the same entries; the length up to the last one, which a writer out of order did not send last",
-    "fewer entries: those above it may never have been acknowledged, or are there twice for whoever wrote them again",
+    "another end: entries above it may never have been acknowledged, or are there twice for whoever wrote them again",
 )
 _SHAPE, _LENGTH, _END = range(len(_FIELDS))
 
@@ -176,10 +176,12 @@ def _alternatives(known: Facts, explained: Explained, restored: Mask) -> pa.Arra
     ledger, shape = explained.other_ledger[kept], explained.other_shape[kept]
     at_end = explained.end == known.held.end
     longer = np.flatnonzero(restored & at_end & (known.last_length != known.length))
-    shorter = np.flatnonzero(restored & (explained.least < explained.end))
+    # Where entries above the end are held, the end may have been any of them, too.
+    most = np.where(at_end, explained.end - 1, known.held.end)
+    shorter = np.flatnonzero(restored & (explained.least <= most))
     texts = pa.array([f"{shape.ensemble}/{shape.write}" for shape in explained.shapes], pa.string())
     weights = np.array([*(shape.weight for shape in explained.shapes), 0.0])
-    least, most = (pc.cast(pa.array(ends[shorter]), pa.string()) for ends in (explained.least, explained.end - 1))
+    least, most = (pc.cast(pa.array(ends[shorter]), pa.string()) for ends in (explained.least, most))
     ends = pc.if_else(pc.equal(least, most), least, pc.binary_join_element_wise(least, most, ".."))
     values = [texts.take(pa.array(shape)), pc.cast(pa.array(known.last_length[longer]), pa.string()), ends]
     which = np.repeat([_SHAPE, _LENGTH, _END], [len(part) for part in values])
