@@ -28,6 +28,7 @@ import mmap
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ from backends.errors import (
     UnavailableError,
     UnsupportedStoreError,
 )
-from backends.etcd import pages
+from backends.etcd import columns, pages
 from backends.etcd._pb.rpc_pb2 import KeyValue
 from backends.protocols import Point, Versioned, Write
 
@@ -257,11 +258,11 @@ class EtcdFile:
         except DecodeError:
             return None
 
-    def _record(self, row: int) -> Any:  # noqa: ANN401 - a message
-        """Return a record; a deleted key's says no revision, so it gets its own."""
-        kv = self._parsed(int(self._place[row]), int(self._size[row]))
-        kv.mod_revision = int(self._main[row])
-        return kv
+    def _read(self, rows: npt.NDArray[np.int64]) -> columns.Keys:
+        """Return records; a deleted key's says no revision, so each gets its own."""
+        places = zip(self._place[rows].tolist(), self._size[rows].tolist(), strict=True)
+        keys = columns.read_keys([self._bytes[start : start + size] for start, size in places])
+        return replace(keys, modified=self._main[rows])
 
     def _living(self) -> npt.NDArray[np.int64]:
         """Return the records of the keys that are there at the revision that is shown."""
@@ -278,7 +279,7 @@ class EtcdFile:
     def _keys(self) -> Iterator[Any]:
         self._demand_open()
         for row in self._live.tolist():
-            yield self._record(row)
+            yield self._parsed(int(self._place[row]), int(self._size[row]))
 
     # The store
 
@@ -322,37 +323,26 @@ class EtcdFile:
         return Point(self._shown, None, gaps=(*self._damage, *more), notes=notes)
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
-        batch = []
-        for kv in self._keys():
-            if _is_below(kv.key, root):
-                batch.append(kv)
-                if len(batch) >= _BATCH:
-                    yield pages.batch(batch)
-                    batch = []
-        if batch:
-            yield pages.batch(batch)
+        self._demand_open()
+        for at in range(0, len(self._live), _BATCH):
+            rows = pages.below(pages.batch(self._read(self._live[at : at + _BATCH])), root)
+            if rows.num_rows:
+                yield rows
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
         self._demand_open()
         first, until = np.searchsorted(self._main, [self._compacted, self._shown], "right").tolist()
-        batch = []
-        for row in range(first, until):
-            kv = self._record(row)
-            if _is_below(kv.key, root):
-                older = int(self._before[row])
-                known = older >= 0 and not self._dead[older]
-                before = self._record(older).value if known else None
-                batch.append(pages.change(kv, before, deleted=bool(self._dead[row])))
-                if len(batch) >= _BATCH:
-                    yield pages.changes(batch)
-                    batch = []
-        if batch:
-            yield pages.changes(batch)
-
-
-def _is_below(key: bytes, root: str) -> bool:
-    above = b"" if root == "/" else root.encode()
-    return key == above or key.startswith(above + b"/")
+        for at in range(first, until, _BATCH):
+            chosen = np.arange(at, min(at + _BATCH, until))
+            older = self._before[chosen]
+            known = (older >= 0) & ~self._dead[older]
+            values = self._read(older[known]).value
+            # Where it is not known, the row that is taken is none.
+            taken = pa.array(np.cumsum(known) - 1, mask=~known)
+            events = columns.Events(self._read(chosen), self._dead[chosen], values.take(taken))
+            rows = pages.below(pages.changes(events), root)
+            if rows.num_rows:
+                yield rows
 
 
 def _previous(keys: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:

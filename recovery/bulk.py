@@ -8,6 +8,7 @@ import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backends.errors import CorruptStoreError
+from backends.errors import AccessDeniedError, CorruptStoreError
 from backends.protocols import ScannableStore
 from recovery.codecs.keys import are_folders, kinds_of, ledgers_of
 from recovery.codecs.ledger_metadata import decode_columns
@@ -40,6 +41,7 @@ class Scanned:
     Attributes:
         ledgers, unparsable, nodes, changes: rows; the second of the first.
         gap: why not all could be read; None: it could.
+        note: what a person should know of the history.
     """
 
     ledgers: int
@@ -47,6 +49,7 @@ class Scanned:
     nodes: int
     changes: int
     gap: str | None
+    note: str | None = None
 
 
 def scan(
@@ -80,14 +83,16 @@ def scan(
                     progress(ledgers, 0)
         except CorruptStoreError as error:
             gap = str(error)
-    changes = 0
+    changes, note = 0, None
     try:
         for rows in _history(store, root, layout):
             out.append("history", rows)
             changes += rows.num_rows
     except CorruptStoreError as error:
         gap = gap or str(error)
-    return Scanned(ledgers, parsed.unparsable, nodes, changes, gap)
+    except AccessDeniedError as error:
+        note = f"history is not in it, or not all: {error}"
+    return Scanned(ledgers, parsed.unparsable, nodes, changes, gap, note)
 
 
 class _Parsed:
@@ -214,8 +219,9 @@ def _history(store: ScannableStore, root: str, layout: Layout) -> Iterator[pa.Ta
 def last_seen(store: ScannableStore, key: str, root: str) -> bytes | None:
     """Return the bytes that a key had before it was deleted, as far as the store's history knows."""
     found = None
-    for batch in store.history(root or ROOT):
-        mine = batch.filter(pc.and_(pc.equal(batch["key"], key), pc.equal(batch["op"], "deleted")))
-        for value in mine["before"].to_pylist():
-            found = value if value is not None else found
+    with suppress(AccessDeniedError):
+        for batch in store.history(root or ROOT):
+            mine = batch.filter(pc.and_(pc.equal(batch["key"], key), pc.equal(batch["op"], "deleted")))
+            for value in mine["before"].to_pylist():
+                found = value if value is not None else found
     return found

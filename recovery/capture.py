@@ -198,7 +198,7 @@ def _in_bulk(
             instance_id = decode_instance_id(raw[where.instance_id])
     progress(scanned.ledgers, scanned.ledgers)
     gaps = (*point.gaps, *([scanned.gap] if scanned.gap else []))
-    notes = point.notes
+    notes = (*point.notes, *([scanned.note] if scanned.note else []))
     if point.at_ms is None:
         notes = (*notes, "the source keeps no times: the time is that of its reading")
     summary = CaptureSummary(

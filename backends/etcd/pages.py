@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from backends.etcd import rpc
+from backends.etcd.columns import Events, Keys
 from backends.protocols import CHANGES, KEYS, Versioned
 
 PAGE: Final = 10_000
@@ -110,7 +113,7 @@ def _rest(page: Page, response: Any) -> list[Page]:  # noqa: ANN401 - a message
             return _cut(page.bound, page, after, page.width)
         # Ids are thin or have ended here: a page at most comes of all that is left.
         return [Page(page.bound, page.end, after, page.stop, page.stop - after)]
-    last = response.kvs[-1].key
+    last = rpc.KeyValue.FromString(response.kvs[-1]).key
     number = _number(last[len(_prefix(page.start)) :]) if page.stop else None
     if number is None:
         rest = [Page(last + b"\0", page.bound)]
@@ -138,28 +141,32 @@ def _number(name: bytes) -> int | None:
     return int(b"".join(found.groups()), 16) if found else None
 
 
-def batch(kvs: Sequence[Any]) -> pa.RecordBatch:
-    """Return keys of an answer as `KEYS`; what is not UTF-8 in a key is written with backslashes."""
-    keys = pa.array([kv.key for kv in kvs], pa.binary())
-    try:
-        names = keys.cast(pa.string())
-    except pa.ArrowInvalid:
-        names = pa.array([kv.key.decode(errors="backslashreplace") for kv in kvs], pa.string())
-    version = pa.array([kv.mod_revision for kv in kvs], pa.int64())
-    times = pa.nulls(len(kvs), pa.int64())
+def batch(keys: Keys) -> pa.RecordBatch:
+    """Return keys as `KEYS`."""
+    count = len(keys.key)
+    version = pa.array(keys.modified)
+    times = pa.nulls(count, pa.int64())
     columns = {
-        "key": names,
-        "value": pa.array([kv.value for kv in kvs], pa.binary()),
+        "key": _names(keys.key),
+        "value": keys.value,
         "version": version,
-        "acl": pa.nulls(len(kvs), pa.string()),
-        "created_txn": pa.array([kv.create_revision for kv in kvs], pa.int64()),
+        "acl": pa.nulls(count, pa.string()),
+        "created_txn": pa.array(keys.created),
         "changed_txn": version,
         "created_ms": times,
         "changed_ms": times,
-        "owner": pa.array([kv.lease for kv in kvs], pa.int64()),
-        "children_created": pa.array([kv.version + 1 for kv in kvs], pa.int64()),
+        "owner": pa.array(keys.lease),
+        "children_created": pa.array(keys.version + 1),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in KEYS.names], schema=KEYS)
+
+
+def _names(keys: pa.Array) -> pa.Array:
+    """Return keys as text; what is not UTF-8 in one is written with backslashes."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode(errors="backslashreplace") for key in keys.to_pylist()], pa.string())
 
 
 def versioned(kv: Any) -> Versioned:  # noqa: ANN401 - a message
@@ -174,21 +181,24 @@ def versioned(kv: Any) -> Versioned:  # noqa: ANN401 - a message
     )
 
 
-Change = tuple[str, int, str, bytes | None, bytes | None]
-
-
-def change(kv: Any, before: bytes | None, *, deleted: bool) -> Change:  # noqa: ANN401 - a message
-    """Return what a write did to a key: key, revision, op, value before, value after."""
-    name = kv.key.decode(errors="backslashreplace")
-    if deleted:
-        return name, kv.mod_revision, "deleted", before, None
-    return name, kv.mod_revision, "created" if kv.version == 1 else "changed", before, kv.value
-
-
-def changes(rows: Sequence[Change]) -> pa.RecordBatch:
+def changes(events: Events) -> pa.RecordBatch:
     """Return what writes did as `CHANGES`."""
-    names = ("key", "txn", "op", "before", "after")
-    columns: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
+    keys = events.keys
+    made = np.where(keys.version == 1, "created", "changed")
+    columns = {
+        "key": _names(keys.key),
+        "txn": pa.array(keys.modified),
+        "op": pa.array(np.where(events.deleted, "deleted", made), pa.string()),
+        "before": events.before,
+        "after": pc.if_else(pa.array(events.deleted), pa.scalar(None, pa.binary()), keys.value),
+    }
     return pa.RecordBatch.from_arrays(
-        [pa.array(columns.get(field.name, [None] * len(rows)), field.type) for field in CHANGES], schema=CHANGES
+        [columns.get(field.name, pa.nulls(len(keys.key), field.type)) for field in CHANGES], schema=CHANGES
     )
+
+
+def below(rows: pa.RecordBatch, root: str) -> pa.RecordBatch:
+    """Return the rows whose key is the root or below it."""
+    above = "" if root == "/" else root
+    key = rows["key"]
+    return rows.filter(pc.or_(pc.equal(key, above), pc.starts_with(key, f"{above}/")))

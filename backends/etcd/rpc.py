@@ -27,6 +27,7 @@ from backends.etcd._pb.rpc_pb2 import (
     LeaseRevokeResponse,
     PutRequest,
     PutResponse,
+    RangePage,
     RangeRequest,
     RangeResponse,
     RequestOp,
@@ -37,6 +38,7 @@ from backends.etcd._pb.rpc_pb2 import (
     TxnResponse,
     WatchCancelRequest,
     WatchCreateRequest,
+    WatchPage,
     WatchRequest,
     WatchResponse,
 )
@@ -56,6 +58,7 @@ __all__ = [
     "LeaseStub",
     "MaintenanceStub",
     "PutRequest",
+    "RangePage",
     "RangeRequest",
     "RangeResponse",
     "RequestOp",
@@ -66,6 +69,7 @@ __all__ = [
     "TxnResponse",
     "WatchCancelRequest",
     "WatchCreateRequest",
+    "WatchPage",
     "WatchRequest",
     "WatchResponse",
     "WatchStub",
@@ -74,12 +78,13 @@ __all__ = [
 _METHODS: Final[dict[str, dict[str, tuple[type[Message], type[Message]]]]] = {
     "KV": {
         "Range": (RangeRequest, RangeResponse),
+        "RangePage": (RangeRequest, RangePage),
         "Put": (PutRequest, PutResponse),
         "DeleteRange": (DeleteRangeRequest, DeleteRangeResponse),
         "Txn": (TxnRequest, TxnResponse),
         "Compact": (CompactionRequest, CompactionResponse),
     },
-    "Watch": {"Watch": (WatchRequest, WatchResponse)},
+    "Watch": {"Watch": (WatchRequest, WatchResponse), "WatchPage": (WatchRequest, WatchPage)},
     "Lease": {
         "LeaseGrant": (LeaseGrantRequest, LeaseGrantResponse),
         "LeaseRevoke": (LeaseRevokeRequest, LeaseRevokeResponse),
@@ -88,7 +93,9 @@ _METHODS: Final[dict[str, dict[str, tuple[type[Message], type[Message]]]]] = {
     "Auth": {"Authenticate": (AuthenticateRequest, AuthenticateResponse)},
     "Cluster": {},
 }
-_STREAMS: Final = frozenset({"Watch"})
+_PAGES: Final = {"RangePage": "Range", "WatchPage": "Watch"}
+"""Methods whose answers leave keys as they came, and what the server calls them."""
+_STREAMS: Final = frozenset({"Watch", "WatchPage"})
 
 
 def _stub(service: str) -> Callable[[grpc.Channel], Any]:
@@ -99,7 +106,7 @@ def _stub(service: str) -> Callable[[grpc.Channel], Any]:
         for name, (request, response) in _METHODS[service].items():
             kind = channel.stream_stream if name in _STREAMS else channel.unary_unary
             methods[name] = kind(
-                f"/etcdserverpb.{service}/{name}",
+                f"/etcdserverpb.{service}/{_PAGES.get(name, name)}",
                 request_serializer=request.SerializeToString,
                 response_deserializer=response.FromString,
             )

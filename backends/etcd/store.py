@@ -20,17 +20,21 @@ Source: bookkeeper-metadata §4; etcd-io/etcd v3.5, API version 3, run against 3
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from functools import partial
 from typing import Any, Final
 
 import grpc
 import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.message import DecodeError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from backends.errors import (
     AccessDeniedError,
     CompactedError,
+    CorruptStoreError,
     NotEmptyError,
     OutcomeUnknownError,
     ReadOnlyStoreError,
@@ -39,11 +43,14 @@ from backends.errors import (
     UnsupportedStoreError,
     VersionConflictError,
 )
-from backends.etcd import pages, rpc
+from backends.etcd import columns, pages, rpc
 from backends.etcd.channel import Asked, Channel, NeverSentError, StaleTokenError
 from backends.protocols import Point, Tls, Versioned, Write, parents
 
 _READS_IN_FLIGHT: Final = 256
+_RANGE: Final = "Range"
+_RANGE_PAGE: Final = "RangePage"
+"""The same, whose answers leave keys as they came."""
 _FIRST: Final = 2
 """The first revision that a write makes: an empty store has revision 1."""
 _MADE: Final = 60
@@ -158,13 +165,13 @@ class EtcdStore:
         while flying:
             yield landed()
 
-    def _ask(self, request: Any) -> Asked | UnavailableError:  # noqa: ANN401 - a message
+    def _ask(self, request: Any, method: str = _RANGE) -> Asked | UnavailableError:  # noqa: ANN401 - a message
         try:
-            return self._channel.send(lambda client: client.kvstub.Range, request)
+            return self._channel.send(lambda client: getattr(client.kvstub, method), request)
         except UnavailableError as error:
             return error  # it is sent again when its turn comes
 
-    def _answered(self, request: Any, asked: Asked | UnavailableError) -> Any:  # noqa: ANN401 - messages
+    def _answered(self, request: Any, asked: Asked | UnavailableError, method: str = _RANGE) -> Any:  # noqa: ANN401
         """Wait for the answer to one of many reads under way; it is asked for again if it was lost."""
         try:
             if isinstance(asked, Asked):
@@ -173,7 +180,7 @@ class EtcdStore:
             raise
         except UnavailableError:
             pass
-        return self._retrying(self._range, request)
+        return self._retrying(self._range, request, method)
 
     def children(self, key: str) -> list[str] | None:
         return self._retrying(self._children, key)
@@ -199,8 +206,8 @@ class EtcdStore:
             return None
         return sorted(name.decode(errors="backslashreplace") for name in names)
 
-    def _range(self, request: Any) -> Any:  # noqa: ANN401 - messages
-        return self._answer(self._channel.send(lambda client: client.kvstub.Range, request), request)
+    def _range(self, request: Any, method: str = _RANGE) -> Any:  # noqa: ANN401 - messages
+        return self._answer(self._channel.send(lambda client: getattr(client.kvstub, method), request), request)
 
     def _answer(self, asked: Asked, request: Any) -> Any:  # noqa: ANN401 - messages
         return self._channel.answer(asked, request.key.decode(errors="backslashreplace"))
@@ -212,61 +219,76 @@ class EtcdStore:
             if self._point is None:
                 now = self._retrying(self._look)
                 self._compacted = self._retrying(self._compacted_before)
-                since = (
-                    "history is whole: nothing was compacted"
-                    if not self._compacted
-                    else f"history begins after revision {self._compacted}: what was before is compacted"
-                )
-                notes = (since,) if self._shown else (since, "single keys are read as they are now")
-                self._point = Point(self._shown or now, None, notes=notes)
+                notes = []
+                if self._compacted is not None:
+                    notes.append(
+                        "history is whole: nothing was compacted"
+                        if not self._compacted
+                        else f"history begins after revision {self._compacted}: what was before is compacted"
+                    )
+                if not self._shown:
+                    notes.append("single keys are read as they are now")
+                self._point = Point(self._shown or now, None, notes=tuple(notes))
             return self._point
 
-    def _compacted_before(self) -> int:
-        """Return the revision up to which the past is gone; 0: none of it."""
-        try:
-            self._look(1)
-        except CompactedError:
+    def _compacted_before(self) -> int | None:
+        """Return the revision up to which the past is gone; 0: none of it; None: the user may not read the past."""
+        with closing(self._watched(1)) as watched:
             try:
-                next(self._watched(1))
+                next(watched)
+                self._look(1)
+            except AccessDeniedError:
+                return None
             except _PastGoneError as error:
                 return error.revision
+            except CompactedError:
+                try:
+                    next(watched)
+                except _PastGoneError as error:
+                    return error.revision
         return 0
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
-        revision = self.point().txn
+        revision = self.point().txn or 0
         above = _key(root) if root != "/" else b""
-        if above:
-            found = self._retrying(self._range, rpc.RangeRequest(key=above, revision=revision)).kvs
-            if found:
-                yield pages.batch(found)
-
-        for response in pages.read(pages.ranges(above), revision or 0, self._ask, self._answered):
-            yield pages.batch(response.kvs)
+        try:
+            if above:
+                request = rpc.RangeRequest(key=above, revision=revision)
+                found = self._retrying(self._range, request, _RANGE_PAGE).kvs
+                if found:
+                    yield pages.batch(columns.read_keys(found))
+            for response in pages.read(
+                pages.ranges(above),
+                revision,
+                partial(self._ask, method=_RANGE_PAGE),
+                partial(self._answered, method=_RANGE_PAGE),
+            ):
+                yield pages.batch(columns.read_keys(response.kvs))
+        except DecodeError as error:
+            raise CorruptStoreError(self._uri, "an answer cannot be read") from error
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
         until = self.point().txn or 0
         start = max((self._compacted or 0) + 1, _FIRST)
         progress = time.monotonic()
-        exact = b"" if root == "/" else _key(root)
-        below = exact + b"/"
         while start <= until:
             before = start
             try:
-                for response in self._watched(start):
-                    # The events of one revision come together.
-                    events = [event for event in response.events if event.kv.mod_revision <= until]
-                    start = max([start, *(event.kv.mod_revision + 1 for event in response.events)])
-                    rows = [
-                        pages.change(
-                            e.kv, e.prev_kv.value if e.HasField("prev_kv") else None, deleted=e.type == rpc.Event.DELETE
-                        )
-                        for e in events
-                        if e.kv.key == exact or e.kv.key.startswith(below)
-                    ]
-                    if rows:
-                        yield pages.changes(rows)
-                    if start > until:
-                        return
+                with closing(self._watched(start)) as watched:
+                    for response in watched:
+                        if not response.events:
+                            continue
+                        events = columns.read_events(response.events)
+                        # The events of one revision come together.
+                        start = max(start, int(events.keys.modified.max()) + 1)
+                        rows = pages.below(pages.changes(events), root)
+                        rows = rows.filter(pc.less_equal(rows["txn"], until))
+                        if rows.num_rows:
+                            yield rows
+                        if start > until:
+                            return
+            except DecodeError as error:
+                raise CorruptStoreError(self._uri, "an answer about the past cannot be read") from error
             except CompactedError:
                 raise
             except UnavailableError:
@@ -276,8 +298,8 @@ class EtcdStore:
                     raise
                 self._retrying(self._look)
 
-    def _watched(self, start: int) -> Iterator[Any]:
-        """Yield what a watch of all keys says from a revision on.
+    def _watched(self, start: int) -> Generator[Any]:
+        """Yield what a watch of all keys says from a revision on; first, without events, that it may be watched.
 
         All keys, since only they show the end: every revision changed one of them.
         """
@@ -289,7 +311,7 @@ class EtcdStore:
             yield rpc.WatchRequest(create_request=create)
             ended.wait()  # the watch ends with its requests
 
-        call = rpc.WatchStub(client.channel).Watch(requests(), metadata=client.metadata, timeout=self._answer_s)
+        call = rpc.WatchStub(client.channel).WatchPage(requests(), metadata=client.metadata, timeout=self._answer_s)
         try:
             for response in call:
                 self._channel.check(response.header)
@@ -297,8 +319,7 @@ class EtcdStore:
                     raise AccessDeniedError("all keys, whose history is read", response.cancel_reason)
                 if response.compact_revision:
                     raise _PastGoneError(self._uri, response.compact_revision)
-                if not response.created:
-                    yield response
+                yield response
         except grpc.RpcError as error:
             raise self._channel.failure(error, client, "all keys, whose history is read") from error
         finally:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from backends.protocols import MetadataStore, Tls, Write
 from backends.registry import open_store
 from backends.testing.contracts import FaultContract, MetadataStoreContract, Troubled
 from backends.testing.faults import Proxy
-from recovery.capture import capture
+from recovery.capture import CaptureSummary, capture
 from recovery.codecs.store import Layout
 from recovery.dataset import DatasetWriter
 from tests.etcd_server import EtcdServer
@@ -353,6 +354,7 @@ def test_tls_and_users(secured: tuple[EtcdServer, Path], caplog: pytest.LogCaptu
     assert refused.value.key == "/secret"
     with pytest.raises(AccessDeniedError):
         list(bob.history("/bk/c1"))
+    assert not any("history" in note for note in bob.point().notes)
     with pytest.raises(AccessDeniedError):
         bob.write([Write("/bk/c1/k", b"w", version), Write("/secret", b"")])
     # A change of users makes every token old.
@@ -376,3 +378,45 @@ def test_tls_and_users(secured: tuple[EtcdServer, Path], caplog: pytest.LogCaptu
     with pytest.raises(AccessDeniedError, match="cannot be read"):
         EtcdStore(server.hosts, tls=Tls(ca=str(folder / "missing.pem")))
     assert "hunter2" not in caplog.text
+
+
+def test_who_may_read_one_prefix_captures_all_but_the_past(tmp_path: Path) -> None:
+    """Only who may read every key is shown the past: a capture by another one is whole, and says so in a note."""
+    server = EtcdServer(tmp_path)
+    server.start()
+    try:
+        server.put("/bk/c1")
+        for n in range(3):
+            server.put(f"/bk/c1{id_key(n)[2:]}", b"no record")
+        for words in (
+            "user add root:toor",
+            "user grant-role root root",
+            "user add bob:hunter2",
+            "role add bk",
+            "role grant-permission bk --prefix=true read /bk/c1",
+            "user grant-role bob bk",
+            "auth enable",
+        ):
+            server.etcdctl(*words.split())
+
+        def captured(name: str, auth: tuple[str, str]) -> CaptureSummary:
+            store = EtcdStore(server.hosts, top="/bk/c1", auth=auth)
+            with (
+                closing(store),
+                DatasetWriter(tmp_path / name, "catalog", binding={}, secret=True) as out,
+            ):
+                return capture(store, "/bk/c1", Layout.ETCD, out, now=lambda: datetime.now(UTC))
+
+        limited = captured("limited", ("bob", "hunter2"))
+        assert (limited.complete, limited.ledgers, limited.changes, limited.gaps) == (True, 3, 0, ())
+        assert any("history is not in it" in note for note in limited.notes)
+        assert not any("whole" in note for note in limited.notes)
+        whole = captured("whole", ("root", "toor"))
+        assert (whole.ledgers, whole.changes, whole.txn) == (3, 3, limited.txn)
+        assert any("history is whole" in note for note in whole.notes)
+        # What was compacted is past, too.
+        server.etcdctl("--user", "root:toor", "compact", str(limited.txn))
+        again = captured("compacted", ("bob", "hunter2"))
+        assert (again.complete, again.ledgers, again.notes) == (True, 3, limited.notes)
+    finally:
+        server.kill()
