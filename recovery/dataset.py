@@ -48,6 +48,7 @@ REPORT: Final = "report.html"
 """Page for people; beside the dataset, not of it."""
 
 EARLIER: Final = "earlier"
+COLLECTED: Final = "inventories"
 """Folder in a plan's: catalogs of what the store held earlier, where they were made for the plan."""
 SPILL: Final = ".spill"
 """Folder of what a dataset needs while it is made."""
@@ -205,7 +206,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
     try:
         folder.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
-        ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *(["store", EARLIER] if kind == "plan" else [])}
+        ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *(["store", EARLIER, COLLECTED] if kind == "plan" else [])}
         foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
         if foreign:
             raise DatasetError(str(folder), f"holds other files ({foreign[0]}, …)", "name an empty or a new folder")

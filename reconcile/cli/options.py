@@ -5,7 +5,7 @@ import binascii
 import os
 import shlex
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -182,3 +182,14 @@ def parse_quorum(
     if not ensemble >= write >= ack >= 1:
         raise click.BadParameter("E ≥ W ≥ A ≥ 1 must hold")
     return ensemble, write, ack
+
+
+def by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, list[Path]]:
+    """Read ID=DIR, an id as often as it has folders."""
+    found: dict[str, list[Path]] = {}
+    for value in values:
+        bookie, equals, folder = value.partition("=")
+        if not (bookie and equals and folder):
+            raise click.BadParameter(f"{value!r} is not ID=DIR, e.g. bk1.example.org:3181=/mnt/bk1")
+        found.setdefault(bookie, []).append(Path(folder))
+    return found

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FILE,
     FOLDER,
+    by_bookie,
     connected,
     make_output,
     now,
@@ -151,6 +153,14 @@ def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterabl
     "--metadata zk+hierarchical://zk1:2181/ledgers --expect-bookies bookies.txt --passwords pw.txt --out plan",
 )
 @click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="One bookie's inventory.")
+@click.option(
+    "--disk",
+    "disks",
+    multiple=True,
+    callback=by_bookie,
+    metavar="ID=DIR",
+    help="A bookie's folder, mounted here (and on Spark's workers): collected first, beside the plan.",
+)
 @click.option("--metadata", "uri", metavar="URI", help="The store to be repaired: what it lacks is proposed.")
 @click.option(
     "--layout",
@@ -185,6 +195,7 @@ def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterabl
 @output_options
 def recover(
     inventories: tuple[str, ...],
+    disks: dict[str, list[Path]],
     uri: str | None,
     layout: str | None,
     snapshots: tuple[str, ...],
@@ -203,18 +214,19 @@ def recover(
     without an inventory they are compared with each other, and nothing is proposed.
     """
     from reconcile import recover as job  # noqa: PLC0415 - not for --help
+    from reconcile.disks import collect_all, see  # noqa: PLC0415
     from reconcile.plan import Passwords  # noqa: PLC0415
     from reconcile.references import read as read_references  # noqa: PLC0415
     from reconcile.report import plan_page, write_page  # noqa: PLC0415
     from reconcile.stores import demand_store_uri  # noqa: PLC0415
     from recovery.codecs.store import Layout  # noqa: PLC0415
-    from recovery.dataset import EARLIER, open_dataset, prepare  # noqa: PLC0415
+    from recovery.dataset import COLLECTED, EARLIER, open_dataset, prepare  # noqa: PLC0415
     from recovery.infer.search import Tail  # noqa: PLC0415
     from recovery.spark import demand_spark, session  # noqa: PLC0415
 
     output = make_output(shared)
-    if not inventories and not (uri and snapshots):
-        raise click.UsageError("give --inventory; or --metadata and --snapshot, to compare only these")
+    if not inventories and not disks and not (uri and snapshots):
+        raise click.UsageError("give --inventory or --disk; or --metadata and --snapshot, to compare only these")
     if (uri is None) == (layout is None):
         raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
     if uri is not None:
@@ -224,10 +236,17 @@ def recover(
     referenced = read_references(references) if references else None
     expected = read_names(expect_bookies) if expect_bookies else None
     opened_inventories = job.open_inventories(inventories)
+    see(disks)
     for snapshot in snapshots:
         demand_store_uri(snapshot)
     prepare(out, "plan", secret=True)
-    with broken_off(f"{out} is not a plan yet: run the same command again"):
+    with broken_off(f"{out} is not a plan yet: run the same command again"), ExitStack() as stack:
+        # Spark takes a while to start: what can fail before it is asked first, unless it is needed at once.
+        early = stack.enter_context(session(master)) if disks else None
+        if early is not None:
+            with output.progress("collecting", "bookies") as told:
+                collected = collect_all(disks, candidates, out / COLLECTED, early, now=now, progress=throttled(told))
+            opened_inventories = job.open_inventories((*inventories, *collected))
         opened_snapshots = tuple(
             _earlier(snapshot, out / EARLIER / str(number), output) for number, snapshot in enumerate(snapshots, 1)
         )
@@ -246,7 +265,8 @@ def recover(
             tail=Tail(tail),
             references=referenced,
         )
-        with session(master) as spark, output.progress("reconstructing", "tasks") as told:
+        spark = early or stack.enter_context(session(master))
+        with output.progress("reconstructing", "tasks") as told:
             recovered = job.recover(request, out, spark, now=now, progress=throttled(told))
     result = _recovered(recovered.manifest, out, no_root="" if present else root)
     made = open_dataset(out, "plan")

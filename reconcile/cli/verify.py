@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_output, now, output_options, quoted, store_auth
+from reconcile.cli.options import FOLDER, by_bookie, make_output, now, output_options, quoted, store_auth
 from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.cli.wire import take_wire, wire_options
 from recovery.errors import InputError
@@ -36,17 +36,6 @@ def _number(_context: click.Context, _parameter: click.Parameter, value: str) ->
     if not value.isdigit() or int(value) < 1:
         raise click.BadParameter("write a number above 0, or all")
     return int(value)
-
-
-def _by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, list[Path]]:
-    """Read ID=DIR, an id as often as it has folders."""
-    found: dict[str, list[Path]] = {}
-    for value in values:
-        bookie, equals, folder = value.partition("=")
-        if not (bookie and equals and folder):
-            raise click.BadParameter(f"{value!r} is not ID=DIR, e.g. bk1.example.org:3181=/mnt/bk1")
-        found.setdefault(bookie, []).append(Path(folder))
-    return found
 
 
 @contextmanager
@@ -96,7 +85,7 @@ def _over_wire(opened: "OpenStore", asked: "tuple[Options, dict[str, str]]") -> 
     metavar="N|all",
     help="Ledgers drawn by the plan's hash, or all.",
 )
-@click.option("--disk", "disks", multiple=True, callback=_by_bookie, metavar="ID=DIR", help="A bookie's folder.")
+@click.option("--disk", "disks", multiple=True, callback=by_bookie, metavar="ID=DIR", help="A bookie's folder.")
 @click.option("--wire", is_flag=True, help="Ask the running bookies instead of reading disks.")
 @wire_options
 @output_options
@@ -263,7 +252,7 @@ def _next(command: str, code: int, *, wire: bool) -> str:
 )
 @click.argument("plan", type=FOLDER)
 @click.option("--metadata", "uri", required=True, metavar="URI", help="A root that is absent, or an earlier rehearsal.")
-@click.option("--disk", "disks", multiple=True, callback=_by_bookie, metavar="ID=DIR", help="A bookie's folder.")
+@click.option("--disk", "disks", multiple=True, callback=by_bookie, metavar="ID=DIR", help="A bookie's folder.")
 @click.option("--wire", is_flag=True, help="Ask the running bookies instead of reading disks.")
 @click.option(
     "--bookies-from",
