@@ -58,6 +58,7 @@ _PULSAR_REFUSALS: Final = {
     "rocksdb": "Pulsar's own RocksDB store belongs to a standalone Pulsar and is not supported",
     "memory": "Pulsar's store in memory ends with its process",
 }
+_ZOOKEEPER: Final = "zookeeper"
 _ETCD: Final = "etcd"
 _ZK_FILES: Final = "zkfiles"
 _ETCD_FILE: Final = "etcdfile"
@@ -66,6 +67,8 @@ _PULSAR: Final = "metadata-store"
 _PULSAR_LAYOUT: Final = "hierarchical"
 """Pulsar's driver knows no other, and makes no LAYOUT."""
 _ROOT_IN_CHROOT: Final = "/ledgers"
+UNPACED: Final = "only a live ZooKeeper is asked so many operations a second at most: leave --max-ops-s out"
+"""Why a limit of reads is refused elsewhere."""
 _DEFAULT_PORT: Final = 2181
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9_.\-]+|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?\])(?::([0-9]{1,5}))?")
 _PATH: Final = re.compile(r"(?:/[^/\x00-\x20\x7f?#]+)*/?")
@@ -254,7 +257,7 @@ def parse_store_uri(uri: str) -> StoreAddress:
     hosts, path = _split(uri, rest[2:])
     if not path:
         raise UnsupportedStoreError(uri, "it names no ledgers root; BookKeeper's default is /ledgers")
-    return StoreAddress("zookeeper", uri, hosts, path, _LAYOUTS[scheme])
+    return StoreAddress(_ZOOKEEPER, uri, hosts, path, _LAYOUTS[scheme])
 
 
 def _parse_pulsar(uri: str, rest: str) -> StoreAddress:
@@ -264,7 +267,7 @@ def _parse_pulsar(uri: str, rest: str) -> StoreAddress:
     if not colon or kind.lower() != "zk":
         raise UnsupportedStoreError(uri, f"only {_PULSAR}:zk:host:port,host:port/chroot is supported")
     hosts, path = _split(uri, servers.removeprefix("//"))
-    return StoreAddress("zookeeper", uri, hosts, path + _ROOT_IN_CHROOT, _PULSAR_LAYOUT)
+    return StoreAddress(_ZOOKEEPER, uri, hosts, path + _ROOT_IN_CHROOT, _PULSAR_LAYOUT)
 
 
 def _parse_files(uri: str, kind: str, rest: str) -> StoreAddress:
@@ -339,6 +342,8 @@ def open_store(
         UnavailableError: it does not answer.
     """
     address = parse_store_uri(uri)
+    if ops_s is not None and address.kind != _ZOOKEEPER:
+        raise UnsupportedStoreError(uri, UNPACED)
     if address.kind == _ETCD:
         return _open_etcd(address, writable=writable, at=at, auth=auth, tls=tls, waits=(session_s, patience_s))
     if address.kind == _ETCD_FILE:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from backends.errors import UnsupportedStoreError
 from backends.protocols import Tls
-from backends.registry import OpenStore, parse_store_uri
+from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
 from reconcile.errors import GuardRefusedError
 from recovery.catalog import CatalogStore
@@ -123,6 +123,8 @@ def open_store(
         raise UnsupportedStoreError(uri, "a catalog is never written to; name the store")
     if at is not None:
         raise UnsupportedStoreError(uri, "a catalog shows the one point in time that it was captured at")
+    if ops_s is not None:
+        raise UnsupportedStoreError(uri, UNPACED)
     return of_catalog(open_dataset(path, CATALOG), uri)
 
 

@@ -19,7 +19,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import AUTH_VARIABLE, FOLDER, make_output, output_options, store_auth
 from reconcile.cli.output import Result, broken_off
 from reconcile.errors import GuardRefusedError
-from reconcile.stores import open_store
+from reconcile.stores import SASL_VARIABLE, open_store, user_and_password
 from recovery.codecs.store import LAYOUT, Layout
 from recovery.dataset import open_dataset
 from recovery.errors import InputError
@@ -291,8 +291,12 @@ class _Run:
         )
 
     def _trials(self, layout: Layout) -> tuple[list["_Trial"], list[str]]:
-        """Try on each server that the URI names, as nobody and as the bookies; return also who did not answer."""
-        bookie = store_auth(BOOKIE_AUTH_VARIABLE)
+        """Try on each server that the URI names, as nobody and as the bookies; return also who did not answer.
+
+        Where connections are made as somebody by SASL, nobody's is, too: what is refused to that one is to nobody.
+        """
+        bookie, sasl = store_auth(BOOKIE_AUTH_VARIABLE), user_and_password(SASL_VARIABLE)
+        nobody = frozen.WORLD if sasl is None else f"sasl:{sasl[0]}"
         trials, silent = [], []
         for server in parse_store_uri(self._uri).hosts.split(","):
             address = f"zk://{server}{self.root}"
@@ -300,7 +304,7 @@ class _Run:
                 for auth in (None, bookie) if bookie else (None,):
                     with open_store(address, writable=True, auth=auth, patience_s=_SERVER_PATIENCE_S) as stranger:
                         proof = frozen.prove(stranger.store, self.store, self.root, layout)
-                    trials.append(_Trial(server, _principal(auth) if auth else frozen.WORLD, proof))
+                    trials.append(_Trial(server, _principal(auth) if auth else nobody, proof))
             except UnavailableError:
                 silent.append(server)
         return trials, silent

@@ -8,9 +8,11 @@ import pytest
 
 from backends.errors import AccessDeniedError, UnavailableError
 from backends.protocols import Tls, Write
-from backends.zookeeper import ZooKeeperReader, ZooKeeperStore
+from backends.zookeeper import ZooKeeperReader, ZooKeeperStore, digest_principal
 from reconcile.stores import open_store
+from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError
+from tests.command import run
 from tests.zookeeper_server import ZooKeeperServer, _free_port
 
 pytestmark = pytest.mark.real
@@ -130,3 +132,39 @@ def test_who_one_is_by_sasl(secured: tuple[ZooKeeperServer, str, Path], monkeypa
     with pytest.raises(AccessDeniedError, match="refused") as refused:
         ZooKeeperReader(server.hosts, sasl=("bob", "wrong"), patience_s=20)
     assert "wrong" not in str(refused.value)
+
+
+def test_a_freeze_where_bookies_are_known_by_sasl(
+    secured: tuple[ZooKeeperServer, str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit 0 only if it was tried as the bookies' principal; else 4, and it is named. SASL alone is no identity."""
+    server, _, _ = secured
+    root, uri = "/sasl-frozen", f"zk+hierarchical://{server.hosts}/sasl-frozen"
+    tool = f"{digest_principal(('tool', 'secret'))}:cdrwa"
+    store = ZooKeeperStore(server.hosts, auth=("tool", "secret"))
+    open_ones, theirs = f"sasl:bob:cdrwa,world:anyone:r,{tool}", "sasl:bob:cdrwa,world:anyone:r"
+    store.write([Write(root, b"", acl=open_ones)])
+    for key in ("/00", "/idgen", "/available", "/LAYOUT"):
+        value = layout_bytes(Layout.HIERARCHICAL) if key == "/LAYOUT" else b""
+        store.write([Write(root + key, value, acl=theirs if key == "/available" else open_ones)])
+    store.close()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BKMETA_ZK_AUTH", raising=False)
+    monkeypatch.delenv("BKMETA_ZK_BOOKIE_AUTH", raising=False)
+    monkeypatch.setenv("BKMETA_ZK_SASL", "bob:hunter2")
+    alone = run(capsys, "freeze", "--metadata", uri)
+    assert (alone.code, "BKMETA_ZK_AUTH" in alone.err) == (2, True)
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "tool:secret")
+    monkeypatch.delenv("BKMETA_ZK_SASL")
+    offered = run(capsys, "freeze", "--metadata", uri, "--json").result
+    unseen = run(capsys, "freeze", "--metadata", uri, "--confirm", offered["hash"], "--json")
+    assert (unseen.code, unseen.result["coverage"]["not_tried_as"]) == (4, ["sasl:bob"])
+    assert "nobody could be tried as sasl:bob" in unseen.result["verdict"]
+    for sasl, code, untried in (("eve:eve", 4, ["sasl:bob"]), ("bob:hunter2", 0, [])):
+        monkeypatch.setenv("BKMETA_ZK_SASL", sasl)
+        done = run(capsys, "freeze", "--metadata", uri, "--json")
+        assert (done.code, done.result["coverage"]["not_tried_as"]) == (code, untried), done.result
+        assert done.result["coverage"]["tried_as"] == [f"sasl:{sasl.split(':')[0]}"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reconcile import look
-from recovery.dataset import MANIFEST, open_dataset
+from recovery.dataset import MANIFEST, DatasetWriter, open_dataset
 from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie, record, write_journal, write_mark
 from tests.command import PATIENCE_S, PROGRAM, Done, environment, process, run, started
 from tests.inventories import write_inventory
@@ -392,7 +392,6 @@ def test_where_the_plan_is_for_is_said_once(recover: list[Any], refused: Refusal
         ("zk+hierarchical://zk1:99999/ledgers", "not host:port"),
         ("zk+hierarchical://zk1 :2181/ledgers", "not host:port"),
         ("zk+hierarchical:///ledgers", "not host:port"),
-        ("etcd://e1:2379/ledgers", "etcd"),
         ("metadata-store:oxia://o1:6648/default", "Oxia"),
         ("zk+hierarchical://me:secret@zk1:2181/ledgers", "do not belong into a URI"),
     ],
@@ -420,6 +419,16 @@ def test_credentials_that_are_none(tmp_path: Path, refused: Refusal, monkeypatch
     """The variable is named, not what is in it."""
     monkeypatch.setenv("BKMETA_ZK_AUTH", "hunter2")
     refused(["capture", "--metadata", STORE, "--out", tmp_path / "new"], "BKMETA_ZK_AUTH", "user:password")
+
+
+def test_a_limit_of_reads_is_refused_where_reads_are_not_counted(tmp_path: Path, refused: Refusal) -> None:
+    """Etcd, files and catalogs: the option is named, not ignored; nothing is connected to or written."""
+    new = tmp_path / "new"
+    with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as writer:
+        writer.close(coverage={})
+    for uri in ("etcd://127.0.0.1:1/bk", "etcdfile:///none", "zkfiles:///none", f"catalog://{tmp_path}/catalog"):
+        refused(["capture", "--metadata", uri, "--max-ops-s", "10", "--out", new], uri, "--max-ops-s")
+    assert not new.exists()
 
 
 def test_a_store_that_does_not_answer(
