@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -71,3 +72,13 @@ def state_of(store: MemoryStore) -> dict[str, tuple[bytes, int, int | None, str 
         assert held is not None
         found[key] = (held.value, held.version, held.children_created, held.acl)
     return found
+
+
+def lines_after(path: Path, offset: int) -> tuple[int, int]:
+    """Return how many whole lines a file has behind a byte, and the byte behind the last of them."""
+    if not path.exists():
+        return 0, offset
+    with path.open("rb") as file:
+        file.seek(offset)
+        added = file.read()
+    return added.count(b"\n"), offset + added.rfind(b"\n") + 1
