@@ -279,8 +279,8 @@ ROWS: Final = (
     Row(
         "etcd",
         0.7,
-        "a live etcd to a Parquet file of keys, revisions and raw records at one revision, as a whole program; against "
-        "etcd's own client that prints them to /dev/null",
+        "a live etcd to a Parquet file of ids, revisions and raw records at one revision, without the interpreter's "
+        "start; against etcd's own client that prints them to /dev/null",
         1_000_000,
         _etcd,
     ),

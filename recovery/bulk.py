@@ -1,16 +1,13 @@
 """A store that shows all its keys at one point in time, into the tables of a catalog: columns in, columns out.
 
-Ledgers are told from other keys by their form, history goes along, and records are parsed by other processes where
-they are many. Inner nodes of the ledgers' tree without a value are not kept.
+Ledgers are told from other keys by their form, and history goes along. Inner nodes of the ledgers' tree without a value
+are not kept.
 """
 
-import multiprocessing
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +22,7 @@ from recovery.dataset import DatasetWriter
 from recovery.model import tables
 from recovery.model.ids import buckets
 
-PROCESSES: Final = 2
-"""That parse: their work is the larger part of a capture."""
 _BATCH: Final = 16_384
-_ALONE: Final = 65_536
-"""Records that are parsed here before it is worth to start processes."""
-_AHEAD: Final = 4
-"""Batches of records under way: they bound the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +58,21 @@ def scan(
     Raises:
         UnavailableError: the store stopped answering.
     """
-    ledgers = nodes = 0
+    ledgers = unparsable = nodes = 0
     gap = None
-    with _Parsed(out) as parsed:
-        try:
-            for batch in store.scan(root or ROOT):
-                for at in range(0, batch.num_rows, _BATCH):
-                    rows = batch.slice(at, _BATCH)
-                    found = ledgers_of(layout, _below(rows["key"], root))
-                    parsed.add(_ledgers(rows.take(pa.array(found.rows)), found.scope, found.ledger))
-                    ledgers += len(found.rows)
-                    kept = _nodes(rows, _others(rows.num_rows, found.rows), root, layout)
-                    out.append("nodes", kept)
-                    nodes += kept.num_rows
-                    progress(ledgers, 0)
-        except CorruptStoreError as error:
-            gap = str(error)
+    try:
+        for rows in _even(store.scan(root or ROOT)):
+            found = ledgers_of(layout, _below(rows["key"], root))
+            taken = _ledgers(rows.take(pa.array(found.rows)), found.scope, found.ledger)
+            out.append("ledgers", taken)
+            ledgers += taken.num_rows
+            unparsable += taken.num_rows - taken["error"].null_count
+            kept = _nodes(rows, _others(rows.num_rows, found.rows), root, layout)
+            out.append("nodes", kept)
+            nodes += kept.num_rows
+            progress(ledgers, 0)
+    except CorruptStoreError as error:
+        gap = str(error)
     changes, note = 0, None
     try:
         for rows in _history(store, root, layout):
@@ -92,55 +82,31 @@ def scan(
         gap = gap or str(error)
     except AccessDeniedError as error:
         note = f"history is not in it, or not all: {error}"
-    return Scanned(ledgers, parsed.unparsable, nodes, changes, gap, note)
+    return Scanned(ledgers, unparsable, nodes, changes, gap, note)
 
 
-class _Parsed:
-    """Rows of ledgers on their way into a catalog: parsed here while they are few, by processes when they are many."""
+def _even(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches that are neither small nor large; an error comes after all before it."""
+    waiting: list[pa.RecordBatch] = []
+    failed = None
+    try:
+        for batch in batches:
+            for at in range(0, batch.num_rows, _BATCH):
+                waiting.append(batch.slice(at, _BATCH))
+                if sum(rows.num_rows for rows in waiting) >= _BATCH:
+                    yield _joined(waiting)
+                    waiting = []
+    except CorruptStoreError as error:
+        failed = error
+    if waiting:
+        yield _joined(waiting)
+    if failed is not None:
+        raise failed
 
-    def __init__(self, out: DatasetWriter) -> None:
-        self._out = out
-        self._seen = 0
-        self._pool: ProcessPoolExecutor | None = None
-        self._under_way: deque[tuple[pa.Table, Future[pa.Table]]] = deque()
-        self.unparsable = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            while self._under_way and kind is None:
-                self._take()
-        finally:
-            if self._pool is not None:
-                self._pool.shutdown(cancel_futures=True)
-
-    def add(self, rows: pa.Table) -> None:
-        """Take rows without what is in their records."""
-        if not rows.num_rows:
-            return
-        self._seen += rows.num_rows
-        raws = rows["raw"].combine_chunks()
-        if self._seen <= _ALONE:
-            self._write(rows, decode_columns(raws))
-            return
-        if self._pool is None:
-            # Not forked: threads of the store's client may hold locks.
-            self._pool = ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"))
-        self._under_way.append((rows, self._pool.submit(decode_columns, raws)))
-        if len(self._under_way) > _AHEAD:
-            self._take()
-
-    def _take(self) -> None:
-        rows, answer = self._under_way.popleft()
-        self._write(rows, answer.result())
-
-    def _write(self, rows: pa.Table, parsed: pa.Table) -> None:
-        self.unparsable += parsed.num_rows - parsed["error"].null_count
-        for name in parsed.column_names:
-            rows = rows.append_column(name, parsed[name])
-        self._out.append("ledgers", rows)
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    [batch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch
 
 
 def _below(keys: pa.Array, root: str) -> pa.Array:
@@ -158,6 +124,7 @@ def _others(count: int, rows: Any) -> pa.Array:  # noqa: ANN401 - a NumPy array
 
 
 def _ledgers(rows: pa.RecordBatch, scope: Any, ledger: Any) -> pa.Table:  # noqa: ANN401 - NumPy arrays
+    parsed = decode_columns(rows["value"])
     return pa.table(
         {
             "bucket": pa.array(buckets(scope, ledger)),
@@ -165,6 +132,7 @@ def _ledgers(rows: pa.RecordBatch, scope: Any, ledger: Any) -> pa.Table:  # noqa
             "ledger": pa.array(ledger),
             "raw": rows["value"],
             **_stamps(rows),
+            **{name: parsed[name] for name in parsed.column_names},
         }
     )
 

@@ -62,12 +62,12 @@ def rows(dataset: Dataset, table: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("layout", [layout for layout in Layout if layout is not Layout.ETCD])
-@pytest.mark.parametrize("alone", [65_536, 3])
+@pytest.mark.parametrize("batch", [16_384, 3])
 def test_in_bulk_and_key_by_key_give_one_catalog(
-    layout: Layout, alone: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    layout: Layout, batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ledgers and nodes of every layout, parsed here or by other processes: equal to a live capture of the same."""
-    monkeypatch.setattr(bulk, "_ALONE", alone)
+    """Ledgers and nodes of every layout, in one batch or many: equal to a live capture of the same."""
+    monkeypatch.setattr(bulk, "_BATCH", batch)
     live, scannable = MemoryStore(lambda: 1_700_000_000_123), ScannableMemory()
     fill(live, layout)
     fill(scannable, layout)
