@@ -40,7 +40,7 @@ import pyarrow.compute as pc
 from backends.bookie import frames
 from backends.errors import BackendError, OutcomeUnknownError, TooLargeError, UnavailableError, VersionConflictError
 from backends.protocols import AccessControl, MetadataStore, Versioned, Write, parents, parse_rights
-from reconcile.audit import JOURNAL, Journal, Record, Torn, scan
+from reconcile.audit import JOURNAL, Journal, Record
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
 from reconcile.frozen import KEPT, WORLD, closed, is_frozen, principal_of
 from reconcile.plan import LEAVE
@@ -255,10 +255,14 @@ def apply(
     survey = _survey(actions, options)
     _guard(survey, store, root, options)
     binding = {"plan": options.plan_hash, "store": store.uri, "root": root, "acl": options.acl or ""}
-    run = _Run(survey, store, root.rstrip("/"), options)
-    run.demand_waves_before(journal / JOURNAL, binding)
-    run = _Run(survey, store, root.rstrip("/"), options, progress)
-    with Journal.open(journal, binding, resume=options.resume, now=now, replay=run.replay) as opened:
+    run, path = _Run(survey, store, root.rstrip("/"), options, progress), journal / JOURNAL
+
+    def ready() -> None:
+        run.demand_waves_before(path)
+
+    if not path.exists():
+        ready()
+    with Journal.open(journal, binding, resume=options.resume, now=now, replay=run.replay, ready=ready) as opened:
         try:
             return run.carry_out(actions, opened)
         except (BackendError, JournalError, RecoveryError) as error:
@@ -490,7 +494,7 @@ class _Run:
         store: MetadataStore,
         base: str,
         options: Options,
-        progress: Callable[[int, int], None] = lambda _done, _all: None,
+        progress: Callable[[int, int], None],
     ) -> None:
         self.begun = False
         self._survey = survey
@@ -511,16 +515,8 @@ class _Run:
         self._former: dict[int, str | None] = {}
         self._finished_too: set[int] = set()
 
-    def demand_waves_before(self, journal: Path, binding: Mapping[str, str]) -> None:
+    def demand_waves_before(self, journal: Path) -> None:
         """Refuse to go on where a wave before was not written to its end: a resumed run would take it for done."""
-        if self._survey.before < 0:
-            return
-        for record in scan(journal) if journal.exists() else ():
-            if isinstance(record, Torn):
-                break
-            if record.number == 0 and record.fields.get("binding") != dict(binding):
-                return  # refused when the journal is opened
-            self.replay(record)
         if self._finished < self._survey.before or any(seq <= self._survey.before for seq in self._ours):
             raise GuardRefusedError(
                 f"wave {self._options.wave}",

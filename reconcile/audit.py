@@ -164,6 +164,7 @@ class Journal:
         resume: bool,
         now: Callable[[], datetime],
         replay: Callable[[Record], None],
+        ready: Callable[[], None] = lambda: None,
         write: Callable[[int, bytes], int] = os.write,
     ) -> Self:
         """Open a folder's journal; begin one, or go on with the one that is there.
@@ -174,6 +175,7 @@ class Journal:
             resume: whether an earlier journal may be gone on with.
             now: the clock; aware.
             replay: is given every earlier record.
+            ready: is called after the last of them, before a line is added; what it raises is passed on.
             write: as `os.write`.
 
         Raises:
@@ -189,7 +191,7 @@ class Journal:
         journal = cls(path, handle, now, write)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            journal._begin(binding, resume=resume, replay=replay)
+            journal._begin(binding, resume=resume, replay=replay, ready=ready)
         except BlockingIOError as error:
             os.close(handle)
             raise JournalError(str(path), "another process is writing it", "wait until it has ended") from error
@@ -199,7 +201,9 @@ class Journal:
         _sync_folder(folder)
         return journal
 
-    def _begin(self, binding: Mapping[str, str], *, resume: bool, replay: Callable[[Record], None]) -> None:
+    def _begin(
+        self, binding: Mapping[str, str], *, resume: bool, replay: Callable[[Record], None], ready: Callable[[], None]
+    ) -> None:
         torn = 0
         for record in scan(self.path):
             if isinstance(record, Torn):
@@ -211,6 +215,7 @@ class Journal:
                 self.earlier = True
             self._number, self._previous = record.number + 1, record.hash
             replay(record)
+        ready()
         if self.earlier:
             self.append("resume", {"binding": dict(binding), "by": _by(), "torn": torn})
         else:
