@@ -76,7 +76,8 @@ def etcd(uri: str, out: str) -> dict[str, Any]:
     """Take the ledgers out of a live etcd, likewise."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-    from backends.etcd.store import EtcdStore  # noqa: PLC0415
+    import backends.etcd.store  # noqa: F401, PLC0415 - before the clock is read
+    from backends.protocols import ScannableStore  # noqa: PLC0415
     from backends.registry import open_store  # noqa: PLC0415
     from recovery.codecs.keys import ledgers_of  # noqa: PLC0415
     from recovery.codecs.store import Layout  # noqa: PLC0415
@@ -86,7 +87,7 @@ def etcd(uri: str, out: str) -> dict[str, Any]:
     def work() -> Mapping[str, Any]:
         ledgers = 0
         with open_store(uri) as opened, pq.ParquetWriter(out, schema, use_dictionary=False) as writer:
-            assert isinstance(opened.store, EtcdStore)  # noqa: S101 - loaded before the clock is read
+            assert isinstance(opened.store, ScannableStore)  # noqa: S101 - etcd is one
             for batch in opened.store.scan(opened.root):
                 found = ledgers_of(Layout.ETCD, pc.utf8_slice_codeunits(batch["key"], len(opened.root)))
                 rows = batch.take(pa.array(found.rows))

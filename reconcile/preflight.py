@@ -198,10 +198,12 @@ class _Look:
     def all(self, named: Layout | None, listing_s: float) -> Report:
         """Look at everything."""
         self._where = places(named)
+        self._on_etcd = named is Layout.ETCD
         try:
             names = self._store.children(self._root)
         except AccessDeniedError:
-            self._say(Level.UNDECIDED, "root", f"{self._root} may not be listed: set BKMETA_ZK_AUTH to who may")
+            who = "BKMETA_ETCD_AUTH" if self._on_etcd else "BKMETA_ZK_AUTH"
+            self._say(Level.UNDECIDED, "root", f"{self._root} may not be listed: set {who} to who may")
             return self._report(root="not known")
         held = listing.held_ledgers(self._inventories) if self._inventories else None
         if names is None:
@@ -224,7 +226,7 @@ class _Look:
             listed_whole=found is not None and found.complete,
             not_compared=not_compared,
             layout=layout,
-            freeze=state,
+            freeze=None if self._on_etcd else state,
             auditor=auditor,
         )
 
@@ -257,12 +259,14 @@ class _Look:
 
     def _missing(self, held: pa.Table | None, named: Layout | None) -> Report:
         lost = "" if held is None else f", and the bookies hold {held.num_rows} ledgers"
-        self._say(
-            Level.CRITICAL,
-            "root",
-            f"{self._root} does not exist{lost}. With layout longhierarchical, and with Pulsar's driver, bookies that "
-            "run delete everything now; with others their passes fail. Is the URI right?",
-        )
+        if self._on_etcd:
+            text = f"nothing stands below {self._root}{lost}: bookies that run list no ledger, and delete all now"
+        else:
+            text = (
+                f"{self._root} does not exist{lost}. With layout longhierarchical, and with Pulsar's driver, bookies "
+                "that run delete everything now; with others their passes fail"
+            )
+        self._say(Level.CRITICAL, "root", f"{text}. Is the URI right?")
         count = None if held is None else held.num_rows
         return self._report(
             counts={"ledgers_listed": 0, "ledgers_held": count, "ledgers_absent": count}, layout=named, root="missing"
@@ -492,6 +496,9 @@ class _Look:
 
     def _replication(self, state: frozen.FreezeState, *, lacking: bool) -> str | None:
         auditor = None
+        if self._on_etcd:
+            self._say(Level.OK, "replication", "on etcd there are no marks, and nobody is elected to make any")
+            return None
         votes = sorted(name for name in self._children(_AUDITORS) or [] if name.startswith("V_"))
         if votes:
             vote = self._get(f"{_AUDITORS}/{votes[0]}")
@@ -511,6 +518,10 @@ class _Look:
         return auditor
 
     def _frozen(self, state: frozen.FreezeState) -> None:
+        if self._on_etcd:
+            text = "etcd cannot be frozen, its keys have no rights: keep the bookies stopped until apply has ended"
+            self._say(Level.OK, "freeze", text)
+            return
         match state.state:
             case frozen.State.FROZEN:
                 # Without the hash of its password, which is nobody's to see who looks only.

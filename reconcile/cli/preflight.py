@@ -19,7 +19,8 @@ from reconcile.cli.output import Result
 if TYPE_CHECKING:
     from reconcile.preflight import Report
 
-FIRST_TEN_MINUTES: Final = (
+_Step = tuple[str, ...]
+_BEFORE: Final[tuple[_Step, ...]] = (
     (
         "Suspend whatever acts on its own: operators, Helm jobs, init containers, liveness probes.",
         "They initialise clusters again.",
@@ -28,10 +29,8 @@ FIRST_TEN_MINUTES: Final = (
         "On each bookie: kill -STOP. Never kill -CONT, after which it goes on deleting, and no clean",
         "stop, which commits deletes that are pending.",
     ),
-    (
-        "Copy dataDir and dataLogDir of EVERY ZooKeeper server. Do not restart those servers:",
-        "a restart, or autopurge, destroys good snapshots.",
-    ),
+)
+_AFTER: Final[tuple[_Step, ...]] = (
     ("Take a snapshot of the bookies' volumes.",),
     (
         "Then kill -KILL the bookies. Where journalWriteData=false, ask somebody who knows first:",
@@ -39,8 +38,36 @@ FIRST_TEN_MINUTES: Final = (
     ),
     ("Never run metaformat. Never run initnewcluster.",),
 )
-"""What to do so that nothing more is lost, in this order; true whatever the store says."""
-LEDGERS_ONLY: Final = "This brings ledgers back, not topics: the upper layer's own records come from ZooKeeper's files."
+_COPY_ZOOKEEPER: Final[_Step] = (
+    "Copy dataDir and dataLogDir of EVERY ZooKeeper server. Do not restart those servers:",
+    "a restart, or autopurge, destroys good snapshots.",
+)
+_COPY_ETCD: Final[_Step] = (
+    "etcdctl snapshot save, of EVERY etcd member, and copy the members' data folders. Switch",
+    "compaction off: it destroys the past, from which ledgers can be read.",
+)
+_STAY: Final[_Step] = (
+    "Keep all of them stopped until apply has ended: etcd's keys have no rights of their own,",
+    "so nothing in etcd keeps a bookie that runs from deleting.",
+)
+LEDGERS_ONLY: Final = "This brings ledgers back, not topics: the upper layer's own records come from {}."
+
+
+def first_ten_minutes(uri: str | None) -> tuple[_Step, ...]:
+    """Return what to do so that nothing more is lost, in this order; true whatever the store says.
+
+    Args:
+        uri: of the store, perhaps not a right one; None: it was not named, and is taken for ZooKeeper.
+    """
+    if _is_etcd(uri):
+        return (*_BEFORE, _COPY_ETCD, *_AFTER, _STAY)
+    return (*_BEFORE, _COPY_ZOOKEEPER, *_AFTER)
+
+
+def _is_etcd(uri: str | None) -> bool:
+    # By its first letters: what takes URIs apart takes longer to load than this to print.
+    return uri is not None and uri.startswith("etcd")
+
 
 _ANSWER_S: Final = 5.0
 _PATIENCE_S: Final = 10.0
@@ -77,26 +104,27 @@ def preflight(
     more of the bookies' inventories it is given.
     """
     # With --json people still read it, and programs get stdout for themselves.
-    _print_first_ten_minutes(to_stderr=bool(shared["as_json"]))
+    _print_first_ten_minutes(uri, to_stderr=bool(shared["as_json"]))
     output = make_output(shared)
     if uri is None:
         more = "bkmeta preflight --metadata URI --inventory DIR … says whether data can be deleted right now"
-        sys.exit(output.show(_result("the store was not looked at: --metadata was not given", 0, following=more)))
+        sys.exit(output.show(_result(uri, "the store was not looked at: --metadata was not given", 0, following=more)))
     sys.exit(output.show(_examined(uri, inventories, confs, addresses)))
 
 
-def _print_first_ten_minutes(*, to_stderr: bool) -> None:
+def _print_first_ten_minutes(uri: str | None, *, to_stderr: bool) -> None:
     click.echo("THE FIRST TEN MINUTES, so that nothing more is lost:", err=to_stderr)
-    for number, lines in enumerate(FIRST_TEN_MINUTES, 1):
+    for number, lines in enumerate(first_ten_minutes(uri), 1):
         for at, line in enumerate(lines):
             click.echo(f"  {number}. {line}" if at == 0 else f"     {line}", err=to_stderr)
-    click.echo(f"  {LEDGERS_ONLY}\n", err=to_stderr)
+    source = "etcd's snapshots" if _is_etcd(uri) else "ZooKeeper's files"
+    click.echo(f"  {LEDGERS_ONLY.format(source)}\n", err=to_stderr)
     (sys.stderr if to_stderr else sys.stdout).flush()
 
 
-def _result(verdict: str, code: int, *, following: str, **more: Any) -> Result:  # noqa: ANN401 - Result's fields
+def _result(uri: str | None, verdict: str, code: int, *, following: str, **more: Any) -> Result:  # noqa: ANN401 - Result's fields
     facts = {
-        "first_ten_minutes": [" ".join(lines) for lines in FIRST_TEN_MINUTES],
+        "first_ten_minutes": [" ".join(lines) for lines in first_ten_minutes(uri)],
         **more.pop("facts", {}),
     }
     return Result("preflight", verdict, code, following=following, facts=facts, **more)
@@ -121,6 +149,7 @@ def _examined(uri: str, inventories: Sequence[str], confs: Sequence[Path], addre
             report = engine.examine(opened.store, opened.root, named, opened_inventories, known, now=datetime.now(UTC))
     except UnavailableError as error:
         return _result(
+            uri,
             f"UNDECIDED: {error}. While bookies cannot list it either they delete nothing; one that comes back empty "
             "makes them delete everything",
             Exit.UNDECIDABLE,
@@ -146,6 +175,7 @@ def _said(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
         details += ["", "stop the bookies in this order, kill -STOP each, before anything else is tried:"]
         details += [f"  {number}. {line}" for number, line in enumerate(_stop_order(report), 1)]
     return _result(
+        uri,
         f"{worst.upper()}: {text}",
         code,
         counts=dict(report.counts),

@@ -226,7 +226,7 @@ def test_without_a_store_it_says_what_it_knows(capsys: pytest.CaptureFixture[str
     "arguments",
     [
         ("--metadata", "nonsense"),
-        ("--metadata", "etcd://127.0.0.1:2379/ledgers"),
+        ("--metadata", "oxia://127.0.0.1:6648/ledgers"),
         ("--metadata", "zk://127.0.0.1:1/ledgers", "--inventory", "/absent"),
         ("--metadata", "zk://127.0.0.1:1/ledgers", "--bookie-conf", "/absent"),
     ],
