@@ -8,9 +8,13 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.apply import Options, apply
 from reconcile.errors import GuardRefusedError, PlanError
+from reconcile.reasons import REASONS
 from recovery.codecs import store as keys
 from recovery.codecs.store import Layout, layout_bytes
+from recovery.infer.refusal import Refusal
+from recovery.testing.bookie_dir import make_bookie
 from tests import plans
+from tests.command import run
 from tests.plan_folder import Ledger, write_plan
 from tests.plans import action, clock, plan_of, restore_of, state_of
 
@@ -81,3 +85,37 @@ def test_a_restore_makes_no_bookie_look_alive(tmp_path: Path) -> None:
         held = store.get(key)
         assert held is not None
         assert held.owner == 0
+
+
+def test_a_negative_of_a_wiped_bookie_shortens_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Entry 9 on one bookie, the second wiped, the third not looked at: held, with all ten; never closed at 8.
+
+    What would settle it is named, and does: with the third bookie's inventory the ledger ends at 9, whether that has
+    entry 9 or not. Bookies that had lost their disks answered that they had no such entry, and a ledger was closed
+    below entries that somebody had been told were safe.
+    """
+    names = [f"10.0.0.{n}:3181" for n in (1, 2, 3)]
+    (tmp_path / "bookies").write_text("\n".join(names))
+    others = {n: list(range(10)) for n in range(100, 120)}
+    held = {"one": {7: list(range(10)), **others}, "wiped": {}, "short": {7: list(range(9)), **others}}
+    held["whole"] = held["one"]
+    found = {}
+    for folder, name in (("one", names[0]), ("wiped", names[1]), ("short", names[2]), ("whole", names[2])):
+        disks = make_bookie(tmp_path / folder, held[folder], bookie=name)
+        found[folder] = tmp_path / f"of-{folder}"
+        given = ("--ledger-dir", disks.ledger_dirs[0], "--journal-dir", disks.journal_dirs[0])
+        assert run(capsys, "collect", *given, "--out", found[folder]).code == 0
+    asked = ["explain", "7", "--expect-bookies", tmp_path / "bookies", "--default-quorum", "3/3/2", "--json"]
+    asked += ["--inventory", found["one"], "--inventory", found["wiped"]]
+    open_one = run(capsys, *asked)
+    assert (open_one.code, open_one.result["outcome"]) == (3, "held")
+    assert open_one.result["reason"] == REASONS[Refusal.SOURCE_INCOMPLETE][0]
+    assert open_one.result["settled_by"] == REASONS[Refusal.SOURCE_INCOMPLETE][1]
+    assert open_one.result["coverage"]["not_scanned"] == [names[2]]
+    assert [copy["ranges"] for copy in open_one.result["copies"]] == [["0 to 9"]]
+    assert open_one.result["reconstruction"]["fields"] == []
+    for third in ("short", "whole"):
+        settled = run(capsys, *asked, "--inventory", found[third])
+        assert settled.result["outcome"] == "restored", settled.out
+        fields = {field["name"]: field["value"] for field in settled.result["reconstruction"]["fields"]}
+        assert fields["last_entry"] == "9"
