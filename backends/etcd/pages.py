@@ -29,8 +29,8 @@ PAGE: Final = 10_000
 FLIGHT: Final = 4
 """Pages under way."""
 _BUCKET: Final = 1 << 56
-_ALL_BUCKETS: Final = 128 * _BUCKET
-"""Clients count ids up inside so many stretches of this length."""
+_BUCKETS: Final = 128
+"""Clients count ids up inside so many stretches of that length."""
 _IDS: Final = 1 << 128
 _LEDGERS: Final = b"/ledgers/"
 _ID: Final = re.compile(rb"([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})")
@@ -119,7 +119,9 @@ def _rest(page: Page, response: Any) -> list[Page]:  # noqa: ANN401 - a message
         rest = [Page(last + b"\0", page.bound)]
         return rest if after >= page.stop else [*rest, Page(page.bound, page.end, after, page.stop, page.width)]
     if page.width == _IDS:
-        return _cut(last + b"\0", page, number + 1, _BUCKET, at_buckets=True)
+        # As many buckets at once as a page holds where ids are spread evenly.
+        together = max(1, _BUCKETS * PAGE // (2 * response.count))
+        return _cut(last + b"\0", page, number + 1, together * _BUCKET, at_buckets=True)
     return _cut(last + b"\0", page, number + 1, number + 1 - page.at)
 
 
@@ -128,7 +130,7 @@ def _cut(start: bytes, page: Page, at: int, width: int, *, at_buckets: bool = Fa
     if at >= page.stop:
         return [Page(start, page.end)]  # no id, but a name that is none may follow the last one
     if at_buckets:
-        cuts = range((at // _BUCKET + 1) * _BUCKET, _ALL_BUCKETS + 1, _BUCKET)
+        cuts = range((at // _BUCKET + 1) * _BUCKET, _BUCKETS * _BUCKET + 1, width)
     else:
         cuts = range(at + width, min(page.stop, at + FLIGHT * width), width)
     prefix = _prefix(start)
