@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from recovery.model.ids import LedgerId
 
 _SHOWN: Final = 10
+_NAMED: Final = "-"
+"""Typed for the ledger that an option of its own names."""
 _CATALOG: Final = "catalog://"
 _HASH: Final = 12
 """Digits of a hash that a line for people shows where the whole one stands elsewhere."""
@@ -273,6 +275,7 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
     "--accept-loss", "lost", multiple=True, metavar="LEDGER", help="Let the bookies delete it; its hold is removed."
 )
 @scope_option
+@click.option("--ledger-qualified-name", "qualified", metavar="NAME", help="The ledger that is written - above.")
 @click.option("--acl", metavar="SPEC", help="Rights of everything that is created: scheme:id:perms,…")
 @click.option("--acl-of", "rights", metavar="URI", help="Rights as they were in an earlier catalog: catalog:///DIR.")
 @click.option("--replace-instance-id", is_flag=True, help="Replace the store's INSTANCEID with the bookies' own.")
@@ -285,6 +288,7 @@ def edit(
     chosen: tuple[str, ...],
     lost: tuple[str, ...],
     scope: str | None,
+    qualified: str | None,
     acl: str | None,
     rights: str | None,
     *,
@@ -295,7 +299,7 @@ def edit(
 ) -> None:
     """Change what PLAN would write: a new plan with a new hash; PLAN stays as it is.
 
-    LEDGER is a number, scope:number, or a qualified name of 32 hex digits.
+    LEDGER is a number, scope:number, a qualified name of 32 hex digits, or - for that of --ledger-qualified-name.
 
     Replacing INSTANCEID or cookies is for a store that somebody initialised again: the versions that are replaced are
     those of the store as it was captured when the plan was made.
@@ -304,13 +308,19 @@ def edit(
     from reconcile import plans  # noqa: PLC0415
     from recovery.dataset import open_dataset  # noqa: PLC0415
 
+    def named(text: str, hint: str) -> "LedgerId":
+        return parse_ledger(qualified if text == _NAMED and qualified is not None else text, scope, hint=hint)
+
     output = make_output(shared)
+    texts = (*dropped, *lost, *(text.partition("=")[0] for text in chosen))
+    if (qualified is not None) != (_NAMED in texts):
+        raise click.UsageError(f"--ledger-qualified-name goes with {_NAMED} as the LEDGER of an edit: --drop {_NAMED}")
     choices: dict[LedgerId, str] = {}
     for text in chosen:
         name, equals, label = text.partition("=")
         if not equals:
             raise click.BadParameter(f"{text!r} is not LEDGER=LABEL", param_hint="--choose")
-        choices[parse_ledger(name, scope, hint="--choose")] = label
+        choices[named(name, "--choose")] = label
     if acl is not None and rights is not None:
         raise click.UsageError("give --acl or --acl-of, not both")
     if acl is not None:
@@ -321,8 +331,8 @@ def edit(
     if rights is not None and not rights.startswith(_CATALOG):
         raise click.BadParameter(f"{rights!r} is not catalog:///DIR", param_hint="--acl-of")
     edits = plans.Edits(
-        drop=frozenset(parse_ledger(text, scope, hint="--drop") for text in dropped),
-        accept_loss=frozenset(parse_ledger(text, scope, hint="--accept-loss") for text in lost),
+        drop=frozenset(named(text, "--drop") for text in dropped),
+        accept_loss=frozenset(named(text, "--accept-loss") for text in lost),
         choose=choices,
         acl=acl,
         rights=None if rights is None else open_dataset(rights.removeprefix(_CATALOG), "catalog"),

@@ -63,6 +63,22 @@ def test_plan_edit_takes_every_form(
     assert "ledger 7:1005 " in done.result["verdict"]
 
 
+@pytest.mark.parametrize("words", [["--drop", "-"], ["--accept-loss", "-"], ["--choose", "-=restore"]])
+def test_plan_edit_takes_the_qualified_name_as_an_option(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hyphen stands for it; the one without the other is an error of usage."""
+    plan = write_plan(tmp_path / "plan", []).path
+    option = ["--ledger-qualified-name", LEDGER.qualified_name]
+    done = run(capsys, "plan", "edit", plan, *words, *option, "--out", tmp_path / "out", "--json")
+    assert done.code == 2
+    assert "ledger 7:1005 " in done.result["verdict"]
+    for lonely in (words, [*option, "--drop", "5"]):
+        done = run(capsys, "plan", "edit", plan, *lonely, "--out", tmp_path / "out")
+        assert done.code == 2
+        assert "--ledger-qualified-name goes with -" in done.err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
