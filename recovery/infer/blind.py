@@ -1,7 +1,9 @@
 """Where entries may stand that no inventory shows, and what that does to what is claimed.
 
 An acknowledged entry has at least A copies, so fewer than A blind bookies cannot hide one. Where nobody stands for A,
-or E and W are not seen, one blind bookie is enough.
+or E and W are not seen, one blind bookie is enough. And where every entry stands on n bookies, one that was not
+scanned may be the next member: W is n or more. Damage is not taken for that: it would have to hide a
+whole copy.
 """
 
 from dataclasses import dataclass
@@ -22,11 +24,13 @@ class Blind:
         named: damage that names the ledger hides entries of it.
         holders: bookies that hold entries of the ledger, and have damage of no particular one that hides entries.
         bookies: all that may hide entries of the ledger, at least: not scanned, not completely, or with such damage.
+        elsewhere: those not scanned: each may have a copy of all of any ledger.
     """
 
     named: Mask
     holders: Ints
     bookies: Ints
+    elsewhere: int
 
     @classmethod
     def of(cls, known: Facts, bookies: pa.Table, damage: pa.Table, unscanned: int) -> "Blind":
@@ -47,6 +51,7 @@ class Blind:
             _named(known, hiding.filter(pc.is_valid(hiding["ledger"]))),
             np.bincount(of[damaged[known.row_bookie]], minlength=known.count),
             np.maximum(anywhere, known.incomplete.astype(np.int64)),
+            unscanned,
         )
 
 

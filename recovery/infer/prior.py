@@ -175,6 +175,17 @@ class Prior:
             return BOOKKEEPER_DEFAULT[2], Source.BOOKKEEPER_DEFAULT
         return write, Source.WRITE_QUORUM
 
+    def bears(self, ensemble: int, write: int) -> int:
+        """Return how many unseen bookies a shape that is not seen stands: with more it may be a wider one.
+
+        All entries on n bookies, and m more that nobody looked at, are W = n to n + m. What this cluster shows does not
+        settle that, for the same bookies are missing everywhere; an earlier store or the operator does.
+        """
+        stated = {*self.acks, *([self.default[:2]] if self.default else [])}
+        if (ensemble, write) not in stated:
+            return 0
+        return min([wider for _, wider in stated if wider > write], default=1 << 62) - write - 1
+
     def fewest_acked(self, ensemble: int, write: int) -> int:
         """Return the same of a shape that is not sure: the smallest A that anybody stands for; else 1."""
         if (ensemble, write) in self.least_acks:
@@ -228,8 +239,7 @@ def _one_bookie_explains(shapes: ShapeCounts, copies: int) -> bool:
 
 def observed_shapes(held: Holdings) -> tuple[Ints, Ints]:
     """Return E and W of each ledger that shows them: all groups of three runs or more agree; else 0 and 0."""
-    runs = run_counts(held.first, held.last, held.period)
-    periodic = (runs >= _PERIODIC) & (held.size < held.period) & (held.period < LARGEST)
+    periodic = _periodic(held)
     shape = held.period[periodic] * LARGEST + held.size[periodic]
     of = held.row_ledger[held.group_row[periodic]]
     least, most = np.full(held.ledgers, 1 << 62), np.full(held.ledgers, -1)
@@ -237,6 +247,19 @@ def observed_shapes(held: Holdings) -> tuple[Ints, Ints]:
     np.maximum.at(most, of, shape)
     agreed = least == most
     return np.where(agreed, most // LARGEST, 0), np.where(agreed, most % LARGEST, 0)
+
+
+def striped_somewhere(held: Holdings) -> Mask:
+    """Say which ledgers have a group that shows stripes, maybe not those of all."""
+    found = np.zeros(held.ledgers, np.bool_)
+    found[held.row_ledger[held.group_row[_periodic(held)]]] = True
+    return found
+
+
+def _periodic(held: Holdings) -> Mask:
+    runs = run_counts(held.first, held.last, held.period)
+    periodic: Mask = (runs >= _PERIODIC) & (held.size < held.period) & (held.period < LARGEST)
+    return periodic
 
 
 def count_shapes(copies: pa.Table, bookies: pa.Table) -> ShapeCounts:

@@ -6,6 +6,7 @@ reason. See `docs/design/0002-common-path.md`.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -20,7 +21,7 @@ from recovery.infer.earlier import with_earlier
 from recovery.infer.facts import DIGESTS, MAX_GROUPS, Facts
 from recovery.infer.fill import fill
 from recovery.infer.holdings import Ints, Mask
-from recovery.infer.prior import Hypothesis, Prior, Source
+from recovery.infer.prior import Hypothesis, Prior, Source, striped_somewhere
 from recovery.infer.references import with_references
 from recovery.infer.refusal import CODES, NEEDS_MORE, Refusal
 from recovery.infer.replicas import fit
@@ -83,10 +84,14 @@ def reconstruct(
     known = facts.read(copies, bookies, max_groups=options.max_groups, same_keys=raw, unscanned=names)
     blind = Blind.of(known, bookies, damage, options.unscanned)
     refusal = _refused_by_facts(known, blind)
-    explained = explain(known, prior.hypotheses, refusal == 0)
+    bears = [prior.bears(shape.ensemble, shape.write) for shape in prior.hypotheses]
+    explained = explain(known, prior.hypotheses, refusal == 0, bears, blind.elsewhere)
     _refuse(refusal, (explained.path == UNDECIDED) & known.leftover, Refusal.DELETED_SOMEWHERE)
+    # Nothing will settle these: they are not searched one by one.
+    if blind.elsewhere > max(bears, default=0):
+        _refuse(refusal, ~striped_somewhere(known.held), Refusal.SOURCE_INCOMPLETE)
     doubt = _Doubts(blind, _may_be_lost(bookies, options), options.tail)
-    explained = _fitted(known, explained, prior, refusal)
+    explained = _fitted(known, explained, prior, blind, bears, refusal)
     explained = _searched(known, explained, prior, doubt, refusal)
     _refuse_leftovers(known, explained, refusal)
     segments, assumed = fill(known, explained.segments)
@@ -154,7 +159,7 @@ class _Doubts:
     tail: Tail
 
     def of(self, ledger: int) -> Doubt:
-        return Doubt(int(self.blind.bookies[ledger]), self.lost, self.tail)
+        return Doubt(int(self.blind.bookies[ledger]), self.blind.elsewhere, self.lost, self.tail)
 
 
 def _may_be_lost(bookies: pa.Table, options: Options) -> bool:
@@ -163,11 +168,13 @@ def _may_be_lost(bookies: pa.Table, options: Options) -> bool:
     return options.unscanned > 0 or not pc.all(whole).as_py()
 
 
-def _fitted(known: Facts, explained: Explained, prior: Prior, refusal: Ints) -> Explained:
+def _fitted(
+    known: Facts, explained: Explained, prior: Prior, blind: Blind, bears: Sequence[int], refusal: Ints
+) -> Explained:
     """Explain re-replicated ledgers of one ensemble."""
     path = np.where((explained.path == CLEAN) & known.copied, RE_REPLICATED, explained.path)
     todo = np.flatnonzero((path == UNDECIDED) & (refusal == 0) & known.copied)
-    found = fit(known, todo, prior.hypotheses, explained.observed)
+    found = fit(known, todo, prior.hypotheses, explained.observed, bears, blind.elsewhere)
     fits = found.shape >= 0
     return replace(
         explained,

@@ -63,7 +63,14 @@ class Fitting:
         return np.array(beside, np.int64).reshape(-1, 2)
 
 
-def fit(known: Facts, some: Ints, hypotheses: Sequence[Hypothesis], first_number: int) -> Fitting:
+def fit(
+    known: Facts,
+    some: Ints,
+    hypotheses: Sequence[Hypothesis],
+    first_number: int,
+    bears: Sequence[int],
+    elsewhere: int,
+) -> Fitting:
     """Try one ensemble of each shape on some ledgers.
 
     Args:
@@ -71,6 +78,8 @@ def fit(known: Facts, some: Ints, hypotheses: Sequence[Hypothesis], first_number
         some: ledgers, ascending.
         hypotheses: in the order of the prior.
         first_number: the number of the first hypothesis.
+        bears: of each hypothesis, as `trial.explain` takes it.
+        elsewhere: the same.
     """
     found = Fitting(known.count)
     held, rows = known.held.pick(some)
@@ -79,7 +88,7 @@ def fit(known: Facts, some: Ints, hypotheses: Sequence[Hypothesis], first_number
     shown = _shown(known, some)
     for number, hypothesis in enumerate(hypotheses, first_number):
         pair = hypothesis.ensemble * LARGEST + hypothesis.write
-        tried = np.flatnonzero((shown == 0) | (shown == pair))
+        tried = np.flatnonzero(((shown == 0) & (elsewhere <= bears[number - first_number])) | (shown == pair))
         part, of_part = held.pick(tried)
         if not len(of_part) or hypothesis.ensemble > len(known.bookies):
             continue

@@ -35,6 +35,8 @@ _SHARE: Final = 0.3
 """Share of a ledger's entries that must be striped alike to speak for a shape."""
 _ODD: Final = 0.25
 """Copies that are missing or too many, as a share, with which an unsupported shape is no explanation."""
+_OVER: Final = 0.1
+"""Copies that are too many, as a share, with which a shape that is only stated is too narrow."""
 _PERIODIC: Final = 3
 _SIMILAR: Final = 3.0
 """Shapes that cost so much more than the cheapest one are listed beside it."""
@@ -59,12 +61,13 @@ class Doubt:
     """What may be hidden of one ledger.
 
     Attributes:
-        blind: bookies that may hide entries.
+        blind: bookies that may hide entries; elsewhere: those that may have a copy of all of it.
         lost: some bookie may have lost all that it had.
         policy: how it is closed.
     """
 
     blind: int
+    elsewhere: int
     lost: bool
     policy: Tail
 
@@ -107,6 +110,9 @@ def search(known: Facts, ledger: int, prior: Prior, doubt: Doubt) -> Found:
     if copies.runs > MAX_RUNS:
         return Found(Refusal.FRAGMENTED, None, end, -1)
     candidates = _candidates(copies, prior, len(known.bookies), STRANGE_IF_LOST if doubt.lost else STRANGE)
+    candidates = [c for c in candidates if c.shown or doubt.elsewhere <= prior.bears(c.ensemble, c.write)]
+    if not candidates:
+        return Found(Refusal.SOURCE_INCOMPLETE, None, end, -1)
     laid = copies.laid_out()
     solutions = _solved(laid, end, candidates, 0.0 if doubt.lost else LOST_MEMBER)
     if not solutions:
@@ -130,7 +136,9 @@ def search(known: Facts, ledger: int, prior: Prior, doubt: Doubt) -> Found:
         refusal = Refusal.TWO_HISTORIES
     elif length < 0:
         refusal = Refusal.NO_LAST_HEADER
-    elif chosen.missing and doubt.blind >= prior.fewest_acked(chosen.ensemble, chosen.write):
+    elif _unsettled(known, ledger, laid, chosen, candidates, doubt) or (
+        chosen.missing and doubt.blind >= prior.fewest_acked(chosen.ensemble, chosen.write)
+    ):
         refusal = Refusal.SOURCE_INCOMPLETE
     shapes = tuple((s.ensemble, s.write) for s in others)
     return Found(refusal, chosen, end, length, shapes, min(told, end))
@@ -154,6 +162,7 @@ def _solved(laid: Copies, end: int, candidates: Sequence[Candidate], lost_member
 def _candidates(copies: Copies, prior: Prior, bookies: int, strange: float) -> list[Candidate]:
     """Return the shapes that a ledger may have, the likelier first."""
     penalties: dict[tuple[int, int], float] = {}
+    shown: set[tuple[int, int]] = set()
 
     def may_be(shape: tuple[int, int], penalty: float) -> None:
         if 1 <= shape[1] <= shape[0] <= bookies:
@@ -176,10 +185,13 @@ def _candidates(copies: Copies, prior: Prior, bookies: int, strange: float) -> l
     )[:3]:
         clear = runs_long >= _PERIODIC and share >= _SHARE
         may_be((pair // LARGEST, pair % LARGEST), 0.0 if clear else STRANGE_STRIPES)
+        if clear:
+            shown.add((pair // LARGEST, pair % LARGEST))
     usual, most = _holders(copies)
     for odd in ((usual, usual), (most, most), (1, 1), (len(copies.bookie), usual)):
         may_be(odd, strange)
-    return [Candidate(*shape, penalty) for shape, penalty in sorted(penalties.items(), key=lambda item: item[1])]
+    ordered = sorted(penalties.items(), key=lambda item: item[1])
+    return [Candidate(*shape, penalty, shape in shown) for shape, penalty in ordered]
 
 
 def _holders(copies: Copies) -> tuple[int, int]:
@@ -230,6 +242,23 @@ def _counted(holds: Mask, solution: Solution, entries: Ints) -> tuple[Ints, Ints
     for i in range(solution.write):
         unseen += solution.members[segment, (entries + i) % solution.ensemble] == NOBODY
     return holds.sum(axis=0), unseen
+
+
+def _unsettled(
+    known: Facts, ledger: int, laid: Copies, chosen: Solution, candidates: Sequence[Candidate], doubt: Doubt
+) -> bool:
+    """Whether it is open which bookies that nobody looked at are members: those that are not named lose their copies.
+
+    A shape that the copies do not show must be whole, or lack just what those bookies can have; and leave little over.
+    """
+    if not doubt.elsewhere:
+        return False
+    idle = np.searchsorted(known.idle_ledger, [ledger, ledger + 1])
+    spare = doubt.elsewhere + int(idle[1] - idle[0]) - chosen.lacking[chosen.lacking > 0]
+    if any(c.shown and c[:2] == (chosen.ensemble, chosen.write) for c in candidates):
+        return bool((spare > 0).any())
+    over = not laid.copied.any() and chosen.extra > _OVER * int(laid.groups.size.sum())
+    return over or chosen.missing > chosen.unnamed or bool(spare.any())
 
 
 def _second_history(laid: Copies, lacs: Ints, solution: Solution) -> bool:

@@ -107,11 +107,12 @@ class Copies(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A shape that a ledger may have; `penalty` says how much speaks against it."""
+    """A shape that a ledger may have; `penalty` says how much speaks against it, `shown` that copies are striped so."""
 
     ensemble: int
     write: int
     penalty: float
+    shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,8 @@ class Solution:
         missing: copies that it promises and nobody has.
         extra: copies that it does not need.
         thin: positions that no bookie shows in some segment that has entries for them.
+        unnamed: how many of the missing copies are theirs.
+        lacking: of each segment, how many such positions it has.
     """
 
     ensemble: int
@@ -137,6 +140,8 @@ class Solution:
     missing: int
     extra: int
     thin: int
+    unnamed: int
+    lacking: Ints
 
 
 def solve(
@@ -176,7 +181,8 @@ def solve(
     due = _due(first, end, ensemble, write)
     members = np.where((in_place == 0) & (due > 0), NOBODY, members)
     hasty = write == ensemble and len(first) > 1 and end + 1 < ENTRIES_A_SEGMENT * len(first)
-    thin = int(((members == NOBODY) & (due > 0)).any(axis=0).sum())
+    nobody = (members == NOBODY) & (due > 0)
+    thin = int(nobody.any(axis=0).sum())
     return Solution(
         ensemble,
         write,
@@ -187,6 +193,8 @@ def solve(
         promised - int(in_place.sum()),
         total - int(in_place.sum()),
         thin,
+        int(due[nobody].sum()),
+        nobody.sum(axis=1),
     )
 
 

@@ -82,7 +82,9 @@ class Explained:
     other_shape: Ints
 
 
-def explain(known: Facts, hypotheses: Sequence[Hypothesis], tried: Mask) -> Explained:
+def explain(
+    known: Facts, hypotheses: Sequence[Hypothesis], tried: Mask, bears: Sequence[int], elsewhere: int
+) -> Explained:
     """Find for each ledger the shape that explains it with the fewest extra copies, then segments, then by the prior.
 
     A ledger that shows its shape is tried with nothing else.
@@ -91,6 +93,8 @@ def explain(known: Facts, hypotheses: Sequence[Hypothesis], tried: Mask) -> Expl
         known: what bookies hold.
         hypotheses: in the order of the prior.
         tried: which ledgers to try.
+        bears: of each hypothesis, with how many unseen bookies it still is what it seems to be.
+        elsewhere: bookies that may have a copy of all of a ledger unseen.
     """
     held, bookies = known.held, len(known.bookies)
     ensemble, write = observed_shapes(held)
@@ -104,7 +108,7 @@ def explain(known: Facts, hypotheses: Sequence[Hypothesis], tried: Mask) -> Expl
     forms = _Forms.of(held)
     for number, hypothesis in enumerate(hypotheses, len(shapes)):
         some = np.flatnonzero(silent & forms.allow(hypothesis))
-        if hypothesis.ensemble > bookies:
+        if hypothesis.ensemble > bookies or elsewhere > bears[number - len(shapes)]:
             continue
         each = np.ones(len(some), np.int64)
         trials.attempt(some, each * hypothesis.ensemble, each * hypothesis.write, each * number)

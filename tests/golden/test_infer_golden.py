@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from recovery.codecs.ledger_metadata import decode, decode_columns, encode
@@ -136,6 +137,36 @@ def test_what_moved_since_is_brought_forward(seen: Callable[[str], Seen], recove
         ):
             assert wanted & got
         assert any(other["field"] == "segments" for other in row["alternatives"])
+
+
+@pytest.mark.parametrize("name", CLEAN)
+@pytest.mark.parametrize("default", [None, (3, 3, 2), (4, 3, 2)])
+def test_no_copy_of_a_bookie_that_was_not_scanned_is_given_up(
+    name: str, default: tuple[int, int, int] | None, seen: Callable[[str], Seen]
+) -> None:
+    """Without one bookie's inventory, what is restored names that bookie wherever it has a copy, or is held.
+
+    A record with fewer copies than there are would let the bookie collect its own as one too many.
+    """
+    copies, bookies, damage, passwords = seen(name)
+    true = {was["ledger"]: was for was in truth(name)["ledgers"]}
+    came: Counter[str] = Counter()
+    for left in bookies["bookie"].to_pylist():
+        held, listed, harm = (t.filter(pc.not_equal(t["bookie"], left)) for t in (copies, bookies, damage))
+        prior = Prior.build(count_shapes(held, listed), None, default, unscanned=[left])
+        options = Options(passwords=passwords, unscanned_bookies=(left,))
+        for row in reconstruct(held, listed, harm, prior, options).to_pylist():
+            was = true[row["ledger"]]
+            came[row["outcome"] if row["outcome"] == "restored" else row["reason"]] += 1
+            if row["outcome"] != "restored":
+                continue
+            sets = write_sets(was["E"], was["W"], [(f, m) for f, m in was["segments"]], was["last"])
+            segments = [(segment["first"], segment["members"]) for segment in row["segments"]]
+            named = write_sets(row["ensemble_size"], row["ensemble_size"], segments, was["last"])
+            assert all(wanted <= got for wanted, got in zip(sets, named, strict=True)), (left, row["ledger"])
+            for field, value in (("ensemble_size", was["E"]), ("write_quorum", was["W"])):
+                assert row["grades"][field] not in ("observed", "verified") or row[field] == value
+    assert set(came) == {"restored", Refusal.SOURCE_INCOMPLETE}
 
 
 def test_another_ledger_under_the_id_is_held(seen: Callable[[str], Seen], recovered: Recovered) -> None:

@@ -178,6 +178,34 @@ def test_bookies_that_were_not_scanned_leave_the_end_open(unseen: int | tuple[st
     assert recover(striped(30)[:2], prior=nobody)["outcome"] == "restored"
 
 
+@pytest.mark.parametrize(
+    ("default", "copies", "wanted"),
+    [
+        (None, 2, None),
+        (None, 3, None),
+        ((3, 3, 2), 2, (3, 3, ["a:3181", "b:3181", "z:3181"])),
+        ((3, 3, 2), 3, (3, 3, ["a:3181", "b:3181", "c:3181"])),
+        ((2, 2, 2), 2, (2, 2, ["a:3181", "b:3181"])),
+        ((3, 2, 2), 2, None),
+        ((3, 2, 2), 3, None),
+        ((4, 4, 2), 2, None),
+    ],
+)
+def test_full_copies_are_a_lower_bound_where_a_bookie_was_not_scanned(
+    default: tuple[int, int, int] | None, copies: int, wanted: tuple[int, int, list[str]] | None
+) -> None:
+    """Ledgers of full copies are restored as the operator says, with the unseen bookie if one is missing, or held."""
+    prior = Prior.build(ShapeCounts(full={2: 50, 3: 50}), None, default, unscanned=["z:3181"])
+    options = Options(passwords=SECRET.passwords, unscanned_bookies=("z:3181",))
+    found = recover(full(copies), options=options, prior=prior)
+    if wanted is None:
+        assert found["reason"] == Refusal.SOURCE_INCOMPLETE
+        return
+    assert (found["ensemble_size"], found["write_quorum"]) == wanted[:2]
+    assert [sorted(segment["members"]) for segment in found["segments"]] == [wanted[2]]
+    assert found["grades"]["write_quorum"] in ("inferred", "assumed")
+
+
 def test_an_unknown_password_gives_format_1() -> None:
     """Without the password there is no secret to store: format 1; the digest is known all the same."""
     found = recover(striped(30), options=Options())
