@@ -206,7 +206,8 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
     try:
         folder.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
-        ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *(["store", EARLIER, COLLECTED] if kind == "plan" else [])}
+        beside = ["store", EARLIER, COLLECTED] if kind == "plan" else []
+        ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
         foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
         if foreign:
             raise DatasetError(str(folder), f"holds other files ({foreign[0]}, …)", "name an empty or a new folder")
