@@ -37,6 +37,8 @@ from recovery.model.metadata import Digest, State
 
 HOLD_PASSWORD_SIZE: Final = 20
 SYSTEM_BUCKET: Final = -1
+FROM_BOOKIES: Final = "from bookies"
+"""Label of the alternative that is the record that bookies show, where something else speaks against it."""
 LEAVE: Final = "leave"
 """Op of an action that writes nothing: a chosen alternative of it creates, or replaces where a version is named."""
 

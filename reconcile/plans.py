@@ -637,20 +637,24 @@ class _Editing:
     def _edited_leave(
         self, ledger: LedgerId, row: dict[str, Any], others: Mapping[str, tuple[str, int]]
     ) -> dict[str, Any] | None:
-        """Edit an action that writes nothing: of a ledger that was deleted, or whose record cannot be read."""
-        deleted = ledger in self._deleted
+        """Edit an action that writes nothing: of what was deleted, cannot be read, or is held in the store."""
+        deleted, hold = ledger in self._deleted, _is_hold(row["before"])
         if ledger in self._edits.choose:
             label, replaces = self._edits.choose[ledger], row["expects"] is not None
             value, choice = _chosen(ledger, label, _alternatives(row, others))
             self.changed["released" if replaces else "restored"] += 1
-            self.changed.update(deleted=-deleted, left_alone=-1)
-            if deleted:
+            self.changed.update(deleted=-deleted, held_in_store=-hold, left_alone=-1)
+            if deleted or hold:
                 self._outcome[ledger] = "restored"
             return {**row, "op": "replace" if replaces else "create", "value": value, "choice": choice}
         if ledger in self._edits.accept_loss and deleted:
             self.changed.update(deleted=-1, accepted_loss=1, left_alone=-1)
             self._outcome[ledger] = "accepted_loss"
             return None
+        if ledger in self._edits.accept_loss and hold:
+            self.changed.update(held_in_store=-1, accepted_loss=1, left_alone=-1)
+            self._outcome[ledger] = "accepted_loss"
+            return {**row, "op": "remove"}
         return row
 
     def _removals(
@@ -741,6 +745,11 @@ def _common_rights(catalog: Dataset) -> dict[str, str]:
     return {kind: common.get(kind, either) for kind in every}
 
 
+def _is_hold(raw: bytes | None) -> bool:
+    """Say whether bytes of the store are a hold of ours."""
+    return raw is not None and bool(plan.is_hold(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0])
+
+
 def _of_outcome(reconstruction: pa.Table, outcome: str) -> set[LedgerId]:
     rows = reconstruction.filter(pc.equal(reconstruction["outcome"], outcome)).select(["scope", "ledger"])
     return {LedgerId(row["scope"], row["ledger"]) for row in rows.to_pylist()}
@@ -773,8 +782,9 @@ def _chosen(ledger: LedgerId, label: str, values: Mapping[str, bytes]) -> tuple[
 def _alternatives(row: Mapping[str, Any], others: Mapping[str, tuple[str, int]]) -> dict[str, bytes]:
     """Return what an action could write instead, by label."""
     found = {other["label"]: other["value"] for other in row["alternatives"]}
-    if row["value"] is not None and row["op"] != "hold":
-        record = ledger_metadata.decode(row["value"])
+    base = found.get(plan.FROM_BOOKIES) if row["op"] == "hold" else row["value"]
+    if base is not None:
+        record = ledger_metadata.decode(base)
         for label, (name, number) in others.items():
             other = replace(record, length=number) if name == "length" else replace(record, last_entry=number)
             found.setdefault(label, ledger_metadata.encode(other))

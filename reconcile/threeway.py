@@ -40,6 +40,8 @@ FEW_DELETIONS: Final = 10
 SHARE_OF_DELETIONS: Final = 0.01
 """More of the ledgers on bookies than this are a catastrophe until a person says that they are not."""
 
+RESTORE: Final = "restore"
+"""Label of the alternative that is the last record that anything had."""
 _MASK: Final = (1 << 64) - 1
 _LISTED: Final = 12
 
@@ -337,8 +339,8 @@ def verdicts(evidence: Evidence, one: Range, findings: pa.Table) -> tuple[pa.Tab
 def offered(one: Range, layout: Layout, passwords: Passwords, actions: pa.Table) -> tuple[pa.Table, int]:
     """Return the actions with what a person can choose instead, and how many more they are.
 
-    For what was deleted, its last record; for what cannot be read, the earlier one; for both, what bookies show. Where
-    the plan writes nothing, an action that writes nothing carries them.
+    For what was deleted, or is held by the plan or in the store, its last record; for what cannot be read, the earlier
+    one; for all, what bookies show. Where the plan writes nothing, an action that writes nothing carries them.
 
     Args:
         one: the range, settled.
@@ -348,24 +350,35 @@ def offered(one: Range, layout: Layout, passwords: Passwords, actions: pa.Table)
     """
     keys = list(tables.KEY_COLUMNS)
     found = [actions]
-    for relation in (Relation.DELETED, Relation.UNPARSABLE):
-        at = one.compared.where(relation)
+    deleted, unparsable = (one.compared.where(relation) for relation in (Relation.DELETED, Relation.UNPARSABLE))
+    holds = actions.filter(pc.equal(actions["op"], "hold")).select(keys)
+    place, hold = sides.unite([one.compared.sides.select(keys), holds]).rows
+    now = one.compared.stored
+    is_held = np.zeros(len(now), np.bool_)
+    is_held[now != sides.ABSENT] = plan.is_hold(one.stored)[now[now != sides.ABSENT]]
+    is_held[place[(place != sides.ABSENT) & (hold != sides.ABSENT)]] = True
+    held = np.setdiff1d(np.flatnonzero(is_held), np.append(deleted, unparsable))
+    for at in (deleted, unparsable, held):
         if not len(at):
             continue
         records = sides.last_records(one.compared, one.earlier, one.history, at)
-        raw = pc.if_else(pc.is_null(records["error"]), records["raw"], pa.scalar(None, pa.binary())).combine_chunks()
+        bad = pc.or_(pc.is_valid(records["error"]), pa.array(plan.is_hold(records)))
+        raw = pc.if_else(bad, pa.scalar(None, pa.binary()), records["raw"]).combine_chunks()
         shown = _shown_records(one, layout, passwords, at)
         readings = [
-            ("restore", raw, plan.reads_as(records)),
-            ("from bookies", shown, plan.reads_as(decode_columns(shown))),
+            (RESTORE, raw, plan.reads_as(records)),
+            (plan.FROM_BOOKIES, shown, plan.reads_as(decode_columns(shown))),
         ]
         choices = plan.alternatives(len(at), readings)
         mine, written = sides.unite([_take(one.compared.sides, at).select(keys), found[0].select(keys)]).rows
         both = (mine != sides.ABSENT) & (written != sides.ABSENT)
         found[0] = plan.with_alternatives(found[0], written[both], choices.take(pa.array(mine[both])))
         alone = np.sort(mine[(mine != sides.ABSENT) & (written == sides.ABSENT)])
+        if at is held:
+            # Of the store's holds, those that another record is known of.
+            alone = alone[pc.list_value_length(choices).to_numpy()[alone] > 0]
         instead = None
-        if relation is Relation.UNPARSABLE:
+        if at is not deleted:
             instead = _take(one.stored, one.compared.stored[at[alone]]).select(["version", "raw"])
         left = plan.left_alone(
             _take(one.compared.sides, at[alone]), layout, choices.take(pa.array(alone)), instead=instead

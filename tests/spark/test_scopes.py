@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 import pytest
 
 from reconcile import apply as engine
-from reconcile import recover
+from reconcile import plans, recover
 from reconcile.plan import Passwords
 from reconcile.stores import open_store
 from recovery.capture import capture
+from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.model import tables
@@ -146,3 +147,9 @@ def test_ledgers_that_share_the_lower_half_are_held_and_named(spark: "SparkSessi
     counts = plan.manifest["counts"]
     assert sum(counts[name] for name in ("clean", "skipped", "undecided", "with_findings")) == counts["looked_at"]
     assert not (Path(plan.path) / ".spill").exists()
+    # A person who knows the bookies can have either; its record is in the plan.
+    plans.edit(plan, plans.Edits(choose={twins[1]: "from bookies"}), tmp_path / "chosen")
+    ops = {row["ledger"]: row["op"] for row in plan.read("actions").to_pylist() if row["kind"] == "ledger"}
+    chosen = open_dataset(tmp_path / "chosen", "plan").read("actions").to_pylist()
+    (row,) = [row for row in chosen if (row["scope"], row["ledger"]) == (7, 5) and row["kind"] == "ledger"]
+    assert (ops[5], row["op"], ledger_metadata.decode(row["value"]).state) == ("hold", "create", "CLOSED")
