@@ -83,6 +83,11 @@ class Cluster:
         self._jvm.communicate()
         self._log.close()
 
+    @property
+    def pid(self) -> int:
+        """The JVM's process."""
+        return self._jvm.pid
+
     def __call__(self, op: str, **arguments: Any) -> Any:
         """Do one operation of the driver and return its result.
 

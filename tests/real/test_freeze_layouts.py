@@ -1,6 +1,8 @@
 """Bookies of every storage, by each ledger manager and by Pulsar's driver: frozen, they keep everything."""
 
+import base64
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,6 +27,7 @@ ROOT: Final = "/ledgers"
 AUTH: Final = ("tool", "secret")
 MANAGERS: Final = ("flat", "pulsar", "longhierarchical", "hierarchical", "legacy")
 """The last two are frozen like the third, and by other tests; all are run where more time is given."""
+SOAKED: Final = int(os.environ.get("BKMETA_SOAK_LAYOUTS", "3"))
 STORAGES: Final = ("interleaved", "sorted", "db")
 ENTRIES: Final = 3
 FAILED: Final = "Exception when iterating over the metadata"
@@ -41,14 +44,19 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 class Frozen:
-    """A bookie of each storage with ledgers on all, by one ledger manager."""
+    """A bookie of each storage with ledgers on all, by one ledger manager.
 
-    def __init__(self, work: Path, manager: str) -> None:
+    Args:
+        work: a folder.
+        manager: one of `MANAGERS`.
+        apart: whether bookies have a JVM of their own, which can be stopped while ZooKeeper goes on.
+    """
+
+    def __init__(self, work: Path, manager: str, *, apart: bool = False) -> None:
         of_pulsar = manager == "pulsar"
         extra = {"class_path": pulsar.class_path(), "options": pulsar.options(work)} if of_pulsar else {}
         self.layout = "hierarchical" if of_pulsar else manager
         self.cluster = Cluster(work / "home", **extra)  # type: ignore[arg-type]  # either nothing or both
-        self.log = work / "home.log"
         self.cluster.start_zookeeper("zookeeper", ROOT)
         self.cluster("format", layout="hierarchical" if self.layout == "legacy" else self.layout)
         if self.layout == "legacy":
@@ -59,7 +67,15 @@ class Frozen:
         self.uri = (
             f"metadata-store:zk:{self.cluster.zookeeper}" if of_pulsar else f"{kind}://{self.cluster.zookeeper}{ROOT}"
         )
-        props = PROPS | ({"metadataServiceUri": f"metadata-store:zk:{self.cluster.zookeeper}"} if of_pulsar else {})
+        self.jvm = self.cluster
+        if apart:
+            self.jvm = Cluster(work / "bookies", **extra)  # type: ignore[arg-type]  # as above
+            # It has one of its own that nobody uses: its bookies are told where the other is.
+            self.jvm.start_zookeeper("zookeeper", ROOT)
+        self.log = Path(f"{self.jvm.home}.log")
+        named = {"metadataServiceUri": f"{kind}://{self.cluster.zookeeper}{ROOT}"} if apart else {}
+        named |= {"metadataServiceUri": self.uri} if of_pulsar else {}
+        props = PROPS | named
         self.bookies = [
             Bookie(
                 n,
@@ -72,16 +88,26 @@ class Frozen:
             for n, storage in enumerate(STORAGES)
         ]
         for bookie in self.bookies:
-            self.cluster.start(bookie)
+            self.jvm.start(bookie)
         self.ledgers = [self._ledger() for _ in range(3)]
         # A stop writes to the disk what the bookie has in memory only.
-        for bookie in self.bookies:
-            self.cluster("bookie_stop", n=bookie.n)
-            self.cluster.start(bookie)
+        self.restart()
         self.store = ZooKeeperStore(self.cluster.zookeeper, auth=AUTH)
         rows = self.cluster.ledgers()
         self.keys = {ledger: rows[ledger]["path"] for ledger in self.ledgers}
         self.records = {ledger: self._value(key) for ledger, key in self.keys.items()}
+
+    def restart(self) -> None:
+        """Stop every bookie cleanly, and start it again."""
+        for bookie in self.bookies:
+            self.jvm("bookie_stop", n=bookie.n)
+            self.jvm.start(bookie)
+
+    def end(self) -> None:
+        """Leave nothing running."""
+        self.store.close()
+        for jvm in {self.jvm, self.cluster}:
+            jvm.__exit__(None, None, None)
 
     def _ledger(self) -> int:
         size = len(self.bookies)
@@ -112,7 +138,7 @@ class Frozen:
 
     def on_disk(self, n: int) -> set[int]:
         """Return the ledgers that an interleaved or sorted bookie has an index of on its disk."""
-        current = self.cluster.home / self.bookies[n].ledgers[0] / "current"
+        current = self.jvm.home / self.bookies[n].ledgers[0] / "current"
         return {int(path.stem, 16) for path in current.glob("*/*/*.idx")} & set(self.ledgers)
 
     def some_passes(self) -> None:
@@ -131,18 +157,22 @@ class Frozen:
         return sum(size is not None for size, _ in found["entries"])
 
 
-@pytest.fixture(params=MANAGERS[: int(os.environ.get("BKMETA_SOAK_LAYOUTS", "3"))])
-def there(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Frozen]:
-    """One cluster a ledger manager."""
+@pytest.fixture(autouse=True)
+def _identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our identity in the environment, and a working folder for journals."""
     monkeypatch.setenv("BKMETA_ZK_AUTH", ":".join(AUTH))
     monkeypatch.delenv("BKMETA_ZK_BOOKIE_AUTH", raising=False)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(params=MANAGERS[:SOAKED])
+def there(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frozen]:
+    """One cluster a ledger manager."""
     made = Frozen(tmp_path, request.param)
     try:
         yield made
     finally:
-        made.store.close()
-        made.cluster.__exit__(None, None, None)
+        made.end()
 
 
 def confirmed(capsys: pytest.CaptureFixture[str], *arguments: object) -> int:
@@ -183,5 +213,51 @@ def test_nothing_is_deleted_while_frozen(there: Frozen, capsys: pytest.CaptureFi
     assert [there.on_disk(n) for n in (0, 1)] == [{second, third}] * 2
     # Every copy by itself: the bookie of the third storage alone has what is asked for.
     for n in (0, 1):
-        there.cluster("bookie_stop", n=n)
+        there.jvm("bookie_stop", n=n)
     assert [there.readable(ledger) for ledger in (second, third)] == [ENTRIES] * 2
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("manager", ["pulsar", "longhierarchical"][: 1 + (len(MANAGERS) <= SOAKED)])
+def test_a_root_that_is_gone_deletes_nothing_once_it_was_made_frozen(
+    manager: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the managers that take a missing root for one without ledgers: stopped, frozen, gone on, and nothing goes.
+
+    Bookies are stopped as the first ten minutes have it (kill -STOP), the root is gone, and is made frozen. The
+    control: thawed, they delete what has no record.
+    """
+    there = Frozen(tmp_path, manager, apart=True)
+    try:
+        nodes = {
+            path: base64.b64decode(node["data"] or "")
+            for path, node in there.cluster.nodes(ROOT).items()
+            if not node["ephemeral"] and path not in there.keys.values()
+        }
+        os.kill(there.jvm.pid, signal.SIGSTOP)
+        everything = {**there.cluster.nodes(ROOT)}
+        for path in sorted(everything, reverse=True):
+            held = there.store.get(path)
+            assert held is not None
+            there.store.write([Write(path, None, held.version)])
+        assert there.store.get(ROOT) is None
+        assert confirmed(capsys, "freeze", "--metadata", there.uri) == 0
+        os.kill(there.jvm.pid, signal.SIGCONT)
+        there.some_passes()
+        assert [there.on_disk(n) for n in (0, 1)] == [set(there.ledgers)] * 2
+        for path, value in sorted(nodes.items()):
+            if there.store.get(path) is None:
+                there.store.write([Write(path, value)])
+        for ledger in there.ledgers:
+            there.put(ledger)
+        there.restart()
+        there.some_passes()
+        assert [there.readable(ledger) for ledger in there.ledgers] == [ENTRIES] * 3
+        assert confirmed(capsys, "thaw", "--metadata", there.uri) == 0
+        first, *rest = there.ledgers
+        there.remove(first)
+        until(lambda: first not in there.on_disk(0) | there.on_disk(1), "the control is deleted")
+        assert [there.on_disk(n) for n in (0, 1)] == [set(rest)] * 2
+    finally:
+        os.kill(there.jvm.pid, signal.SIGCONT)
+        there.end()
