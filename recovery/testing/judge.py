@@ -383,8 +383,9 @@ class _Judge:
         end = row["last_entry"]
         if true.state is not State.CLOSED or true.last is None or true.length is None:
             return
-        if end < true.last and self.tail is not Tail.ACKNOWLEDGED:
-            return  # what is cut off is judged elsewhere
+        served = self.inventory.served.get(row["ledger"], {}).values()
+        if end < true.last and not (self.tail is Tail.ACKNOWLEDGED and any(true.last in held for held in served)):
+            return  # what is cut off is judged elsewhere; what nobody holds any more is not listed
         listed = {name: [other["value"] for other in row["alternatives"] if other["field"] == name] for name in JUDGED}
         if end != true.last:
             if not any(_within(value, true.last) for value in listed["last_entry"]):

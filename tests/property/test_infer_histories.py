@@ -45,7 +45,7 @@ def test_every_guarantee_holds_where_less_is_seen(scan: str) -> None:
         assert not tally.violations, said(tally)
 
 
-@pytest.mark.parametrize("tail", [Tail.INCLUSIVE, Tail.OPEN])
+@pytest.mark.parametrize("tail", list(Tail))
 def test_every_guarantee_holds_by_every_policy(tail: Tail) -> None:
     """With a snapshot's quorums: what is left open, BookKeeper's own recovery closes without a loss, in any order."""
     opened = 0
