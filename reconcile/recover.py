@@ -321,7 +321,7 @@ def recover(
     )
     unscanned = tuple(coverage["not_scanned"])
     options = Options(passwords=request.passwords.values, unscanned_bookies=unscanned, tail=request.tail)
-    job = _Job(request, str(out), bookies, None, options, evidence, at.isoformat(timespec="seconds"), at)
+    job = _Job(request, str(out.absolute()), bookies, None, options, evidence, at.isoformat(timespec="seconds"), at)
     rows = sum(i.rows("copies") for i in request.inventories)
     rows += sum(one.dataset.rows(name) for one in evidence.catalogs for name in ("ledgers", "history"))
     ranges = bucket_ranges(rows, at_least=2 if rows > 10_000 else 1)

@@ -434,7 +434,8 @@ def open_dataset(path: str | Path, kind: str) -> Dataset:
     Raises:
         DatasetError: no dataset, another kind, a newer major schema version, or files missing or cut.
     """
-    where = str(path)
+    # Absolute: tasks open it, too, and theirs may be another working folder.
+    where = str(path) if "://" in str(path) else str(Path(path).absolute())
     system, root = _file_system(where)
     if system.get_file_info(root).type == pafs.FileType.NotFound:
         raise DatasetError(where, "no such folder", f"name the folder that a bkmeta command wrote as its {kind}")

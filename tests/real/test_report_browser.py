@@ -43,7 +43,7 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The pages of one inventory and of a plan with restored and with held ledgers."""
     work = tmp_path_factory.mktemp("pages")
-    bookies = case_dir("c04-ensemble-changes") / "bookies"
+    bookies = case_dir("c05-unclosed") / "bookies"
     inventories = []
     for disks in sorted(bookies.iterdir()):
         out = work / disks.name
