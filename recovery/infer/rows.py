@@ -106,7 +106,8 @@ def _grades(known: Facts, explained: Explained, proposals: Proposals, restored: 
         "ensemble_size": shape,
         "write_quorum": shape,
         "ack_quorum": quorum,
-        "state": np.full(known.count, _INFERRED),
+        # Bookies keep the same of a closed ledger and an abandoned one; its last entry is copied once it is closed.
+        "state": np.where(known.copied & (known.lac >= explained.end), _INFERRED, _ASSUMED),
         "last_entry": end,
         # A recovery that found nothing in the last ensemble wrote a length of 0, and nothing shows it.
         "length": np.full(known.count, _INFERRED),

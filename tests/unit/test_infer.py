@@ -79,7 +79,8 @@ def test_a_striped_ledger_shows_all_but_its_ack_quorum() -> None:
     assert found["segments"] == [{"first": 0, "first_low": 0, "members": list(NAMES[:3]), "assumed": [False] * 3}]
     grades = found["grades"]
     assert {grades[field] for field in ("ensemble_size", "write_quorum")} == {"observed"}
-    assert {grades[field] for field in ("ack_quorum", "state", "last_entry", "length", "segments")} == {"inferred"}
+    assert {grades[field] for field in ("ack_quorum", "last_entry", "length", "segments")} == {"inferred"}
+    assert grades["state"] == "assumed"
     assert (grades["digest"], grades["password"]) == ("verified", "verified")
     assert (grades["ctime"], grades["custom"]) == ("unknown", "unknown")
     assert (found["lac_low"], found["acked_high"], found["missing"], found["extra"]) == (28, 29, 0, 0)
@@ -155,7 +156,7 @@ def test_a_lac_at_the_end_proves_the_end() -> None:
     rows = [*full(2), row(NAMES[2], range(20), explicit_lac=19)]
     assert recover(rows)["grades"]["last_entry"] == "observed"
     assert recover(rows)["alternatives"] == []
-    assert recover(rows)["grades"]["state"] == "inferred"
+    assert recover(rows)["grades"]["state"] == "assumed"
     rows[0]["complete"] = False
     found = recover(rows)
     assert (found["outcome"], found["grades"]["last_entry"], found["acked_high"]) == ("restored", "inferred", None)
@@ -204,6 +205,19 @@ def test_full_copies_are_a_lower_bound_where_a_bookie_was_not_scanned(
     assert (found["ensemble_size"], found["write_quorum"]) == wanted[:2]
     assert [sorted(segment["members"]) for segment in found["segments"]] == [wanted[2]]
     assert found["grades"]["write_quorum"] in ("inferred", "assumed")
+
+
+@pytest.mark.parametrize("default", [None, (3, 3, 2)])
+def test_a_wiped_bookie_denies_nothing(default: tuple[int, int, int] | None) -> None:
+    """An entry on one of three members, another wiped, the third unreachable: held, not closed below that entry."""
+    prior = Prior.build(ShapeCounts(full={3: 50}), None, default, unscanned=["z:3181"])
+    options = Options(passwords=SECRET.passwords, unscanned_bookies=("z:3181",))
+    found = recover([row("a:3181", range(10))], names=NAMES[:2], options=options, prior=prior)
+    assert (found["outcome"], found["reason"]) == ("held", Refusal.SOURCE_INCOMPLETE)
+    assert found["holders"] == ["a:3181"]
+    both = [row("a:3181", range(10)), row("z:3181", range(9))]
+    seen = recover(both, names=("a:3181", "b:3181", "z:3181"), prior=prior)
+    assert (seen["outcome"], seen["last_entry"]) == ("restored", 9)
 
 
 def test_an_unknown_password_gives_format_1() -> None:
