@@ -9,8 +9,10 @@ Whom a live store takes us for is told by the caller; how the connection is secu
     BKMETA_TLS_CA                        file with the certificates that sign the servers', PEM
     BKMETA_TLS_CERT, BKMETA_TLS_KEY      files with our own certificate and its key, PEM
     BKMETA_TLS_KEY_PASSWORD              of the key, where it is encrypted
+    BKMETA_PATIENCE_S                    seconds that a store which does not answer is tried; 60
 """
 
+import math
 import os
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from recovery.errors import InputError
 CATALOG = "catalog"
 SASL_VARIABLE = "BKMETA_ZK_SASL"
 ETCD_AUTH_VARIABLE = "BKMETA_ETCD_AUTH"
+PATIENCE_VARIABLE = "BKMETA_PATIENCE_S"
 _ETCD = "etcd"
 TLS_VARIABLE = "BKMETA_TLS"
 """What the names of the variables about TLS begin with."""
@@ -87,6 +90,22 @@ def demand_store_uri(uri: str) -> None:
         parse_store_uri(uri)
 
 
+def _patience_s() -> float:
+    """Return how many seconds a store that does not answer is tried.
+
+    Raises:
+        InputError: the environment does not give a number above 0.
+    """
+    given = os.environ.get(PATIENCE_VARIABLE) or "60"
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise InputError(PATIENCE_VARIABLE, f"is {given!r}", "give a number of seconds above 0, or none for 60")
+    return seconds
+
+
 def open_store(
     uri: str,
     *,
@@ -95,9 +114,11 @@ def open_store(
     auth: tuple[str, str] | None = None,
     ops_s: float | None = None,
     session_s: float = 30.0,
-    patience_s: float = 60.0,
+    patience_s: float | None = None,
 ) -> OpenStore:
     """Open the store that a URI names, as `backends.registry.open_store` does; a catalog, too.
+
+    Without `patience_s` the environment says how long is waited for it, else a minute.
 
     Raises:
         UnsupportedStoreError: malformed, or of a store that is not read, or not written where that was asked.
@@ -117,7 +138,7 @@ def open_store(
             tls=tls_from_environment(),
             ops_s=ops_s,
             session_s=session_s,
-            patience_s=patience_s,
+            patience_s=_patience_s() if patience_s is None else patience_s,
         )
     if writable:
         raise UnsupportedStoreError(uri, "a catalog is never written to; name the store")

@@ -435,19 +435,20 @@ def test_a_store_that_does_not_answer(
     tmp_path: Path, inventory: Path, refused: Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 1, its address, and what to look at; nothing is left that could be taken for a catalog or a plan."""
-    from backends import zookeeper  # noqa: PLC0415 - changed for this test only
-
-    class Hasty(zookeeper.ZooKeeperStore):
-        def __init__(self, hosts: str, **options: Any) -> None:
-            super().__init__(hosts, **{**options, "patience_s": 0.2})
-
-    monkeypatch.setattr(zookeeper, "ZooKeeperStore", Hasty)
+    monkeypatch.setenv("BKMETA_PATIENCE_S", "0.2")
     for name, more in (("capture", []), ("recover", ["--inventory", inventory])):
         new = tmp_path / name
         command = [name, *more]
         words = ("127.0.0.1:1", "not available", "see that its servers run")
         refused([*command, "--metadata", STORE, "--out", new], *words, code=1)
         assert not (new / MANIFEST).exists()
+
+
+@pytest.mark.parametrize("said", ["soon", "0", "-1", "inf"])
+def test_patience_that_is_none(said: str, tmp_path: Path, refused: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that says how long to wait, and does not, is named."""
+    monkeypatch.setenv("BKMETA_PATIENCE_S", said)
+    refused(["capture", "--metadata", STORE, "--out", tmp_path / "new"], "BKMETA_PATIENCE_S", said)
 
 
 # No Java

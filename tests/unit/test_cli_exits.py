@@ -5,11 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from backends import zookeeper
 from reconcile.cli.command import Exit
 from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
 from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie
@@ -49,12 +47,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A bookie, an inventory, three plans, one of which was altered; stores are given up quickly."""
-
-    class Hasty(zookeeper.ZooKeeperStore):
-        def __init__(self, hosts: str, **options: Any) -> None:
-            super().__init__(hosts, **{**options, "patience_s": 0.2})
-
-    monkeypatch.setattr(zookeeper, "ZooKeeperStore", Hasty)
+    monkeypatch.setenv("BKMETA_PATIENCE_S", "0.2")
     monkeypatch.setenv("BKMETA_ZK_AUTH", "me:secret")
     ledgers = [Ledger(n, [(0, ("b1", "b2", "b3"))], last=n, length=n + 1) for n in range(1, 9)]
     broken = write_plan(tmp_path / "broken", ledgers)
