@@ -75,7 +75,8 @@ class Frozen:
         self.log = Path(f"{self.jvm.home}.log")
         named = {"metadataServiceUri": f"{kind}://{self.cluster.zookeeper}{ROOT}"} if apart else {}
         named |= {"metadataServiceUri": self.uri} if of_pulsar else {}
-        props = PROPS | named
+        # Without a root that check, which runs once a day, ends a pass before anything is listed and deleted.
+        props = PROPS | named | ({"gcOverreplicatedLedgerWaitTime": "86400000"} if apart else {})
         self.bookies = [
             Bookie(
                 n,
