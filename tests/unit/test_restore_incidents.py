@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from backends.memory import MemoryStore
@@ -11,6 +12,10 @@ from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.reasons import REASONS
 from recovery.codecs import store as keys
 from recovery.codecs.store import Layout, layout_bytes
+from recovery.collect import CollectOptions, collect
+from recovery.dataset import open_dataset
+from recovery.infer import reconstruct as infer
+from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.refusal import Refusal
 from recovery.testing.bookie_dir import make_bookie
 from tests import plans
@@ -119,3 +124,24 @@ def test_a_negative_of_a_wiped_bookie_shortens_nothing(tmp_path: Path, capsys: p
         assert settled.result["outcome"] == "restored", settled.out
         fields = {field["name"]: field["value"] for field in settled.result["reconstruction"]["fields"]}
         assert fields["last_entry"] == "9"
+
+
+def test_one_id_with_two_master_keys_is_held(tmp_path: Path) -> None:
+    """A restored store gave out an id again: what two bookies hold under two keys is held with both, not restored."""
+    found, passwords = [], (b"before", b"after")
+    for at, secret in enumerate(passwords):
+        disks = make_bookie(tmp_path / f"b{at}", {5: range(4), 6 + at: [0]}, bookie=f"b{at}:3181", password=secret)
+        folders = CollectOptions(
+            disks.ledger_dirs, disks.index_dirs, disks.journal_dirs, passwords=(b"before", b"after")
+        )
+        out = tmp_path / f"inventory-{at}"
+        collect(folders, out, now=clock(), progress=lambda _: None)
+        found.append(open_dataset(out, "inventory"))
+    copies, bookies, damage = (
+        pa.concat_tables([one.read(table) for one in found]) for table in ("copies", "bookies", "damage")
+    )
+    options = infer.Options(passwords=passwords)
+    prior = Prior.build(count_shapes(copies, bookies), None, (1, 1, 1))
+    rows = {r["ledger"]: r for r in infer.reconstruct(copies, bookies, damage, prior, options).to_pylist()}
+    assert {ledger: row["outcome"] for ledger, row in rows.items()} == {5: "held", 6: "restored", 7: "restored"}
+    assert (rows[5]["reason"], rows[5]["holders"]) == (Refusal.TWO_KEYS, ["b0:3181", "b1:3181"])
