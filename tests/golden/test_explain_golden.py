@@ -176,7 +176,7 @@ def test_every_form_of_an_id_is_the_same_ledger(
 
 @pytest.mark.parametrize(
     "arguments", [["five"], ["5"], ["5", "--metadata", "nonsense://x"], ["5", "--plan", "/no/such/plan"],
-                  ["5", "--snapshot", "zk://h/ledgers"], ["5", "--metadata", "catalog:///no/such"]]
+                  ["5", "--snapshot", "oxia://h/ledgers"], ["5", "--metadata", "catalog:///no/such"]]
 )  # fmt: skip
 def test_what_cannot_be_used_is_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """No id, no source, or one that is not there: exit code 2, and what to do instead."""
