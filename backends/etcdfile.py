@@ -28,6 +28,7 @@ import mmap
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -100,11 +101,10 @@ class EtcdFile:
             raise CorruptStoreError(self._uri, "it is empty") from error
         except OSError as error:
             raise CorruptStoreError(self._uri, f"it cannot be opened ({error.strerror})") from error
-        try:
+        with ExitStack() as broken_off:
+            broken_off.callback(self._bytes.close)
             self._open(at)
-        except BaseException:
-            self._bytes.close()
-            raise
+            broken_off.pop_all()
 
     def _open(self, at: int | None) -> None:
         is_snapshot = len(self._bytes) % _SECTOR == _SUM

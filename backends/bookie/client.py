@@ -19,6 +19,7 @@ import random
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -455,11 +456,10 @@ class Bookie:
                     self._give_up(work, error.answer)
                     return
                 self._out = None
-            try:
+            with ExitStack() as broken_off:
+                broken_off.callback(self.close)  # answers are still on their way there
                 silent = await connection.serve(work)
-            except BaseException:
-                self.close()  # answers are still on their way there
-                raise
+                broken_off.pop_all()
             if silent is not None:
                 self.close()
                 self._give_up(work, silent)
@@ -519,14 +519,13 @@ class Bookie:
             lambda: _Connection(self.options, self._paces), self.address.host, self.address.port
         )
         _, connection = await asyncio.wait_for(made, self.options.deadline_s)
-        try:
+        with ExitStack() as broken_off:
+            broken_off.callback(connection.close)
             if self._context is not None:
                 await self._encrypt(connection, self._context)
             if self._mechanism is not None:
                 await self._authenticate(connection, self._mechanism)
-        except BaseException:
-            connection.close()
-            raise
+            broken_off.pop_all()
         return connection
 
     async def _encrypt(self, connection: _Connection, context: ssl.SSLContext) -> None:

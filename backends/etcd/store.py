@@ -21,7 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -118,14 +118,13 @@ class EtcdStore:
         self._point: Point | None = None
         self._shown = at or 0
         self._compacted: int | None = None
-        try:
-            self._retrying(self._look, at or 0)
-        except CompactedError as error:
-            self.close()
-            raise UnsupportedStoreError(self._uri, f"revision {at} cannot be shown: {error.detail}") from error
-        except BaseException:
-            self.close()
-            raise
+        with ExitStack() as broken_off:
+            broken_off.callback(self.close)
+            try:
+                self._retrying(self._look, at or 0)
+            except CompactedError as error:
+                raise UnsupportedStoreError(self._uri, f"revision {at} cannot be shown: {error.detail}") from error
+            broken_off.pop_all()
 
     @property
     def uri(self) -> str:

@@ -2,7 +2,6 @@
 
 import logging
 import socket
-import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -29,6 +28,7 @@ from backends.testing.faults import Proxy
 from recovery.capture import CaptureSummary, capture
 from recovery.codecs.store import Layout
 from recovery.dataset import DatasetWriter
+from tests.certificates import authority, signed
 from tests.etcd_server import EtcdServer
 
 pytestmark = pytest.mark.real
@@ -305,17 +305,11 @@ def test_the_past_is_only_shown(etcd_server: EtcdServer) -> None:
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[tuple[EtcdServer, Path]]:
     """A server that wants client certificates and users, and the folder of certificates."""
-    names = "subjectAltName=IP:127.0.0.1"
-    for authority in ("ca", "foreign"):
-        _openssl(tmp_path, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={authority}",
-                 "-keyout", f"{authority}.key", "-out", f"{authority}.pem")  # fmt: skip
-    for who in ("server", "client"):
-        (tmp_path / "names").write_text(names)
-        _openssl(tmp_path, "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={who}", "-keyout", f"{who}.key",
-                 "-out", f"{who}.csr")  # fmt: skip
-        _openssl(tmp_path, "x509", "-req", "-in", f"{who}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-                 "-days", "30", "-extfile", "names", "-out", f"{who}.pem")  # fmt: skip
-    options = ["--cert-file", "server.pem", "--key-file", "server.key", "--trusted-ca-file", "ca.pem"]
+    for name in ("ca", "foreign"):
+        authority(tmp_path, name)
+    for name in ("server", "client"):
+        signed(tmp_path, name, "ca")
+    options = ["--cert-file", "server.crt", "--key-file", "server.key", "--trusted-ca-file", "ca.crt"]
     options = [str(tmp_path / option) if not option.startswith("--") else option for option in options]
     server = EtcdServer(tmp_path, *options, "--client-cert-auth", scheme="https")
     server.start()
@@ -325,14 +319,10 @@ def secured(tmp_path: Path) -> Iterator[tuple[EtcdServer, Path]]:
         server.kill()
 
 
-def _openssl(folder: Path, *words: str) -> None:
-    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-
 def test_tls_and_users(secured: tuple[EtcdServer, Path], caplog: pytest.LogCaptureFixture) -> None:
     """Who has no right certificate or password is refused by name; rights are obeyed; nothing is logged."""
     server, folder = secured
-    tls = Tls(ca=str(folder / "ca.pem"), cert=str(folder / "client.pem"), key=str(folder / "client.key"))
+    tls = Tls(ca=str(folder / "ca.crt"), cert=str(folder / "client.crt"), key=str(folder / "client.key"))
     files = ("--cacert", tls.ca, "--cert", tls.cert, "--key", tls.key)
 
     def etcdctl(*words: str) -> None:
@@ -371,7 +361,7 @@ def test_tls_and_users(secured: tuple[EtcdServer, Path], caplog: pytest.LogCaptu
         EtcdStore(server.hosts, tls=tls, auth=("bob", "wrong"), session_s=5, patience_s=5)
     with pytest.raises(AccessDeniedError):
         EtcdStore(server.hosts, top="/bk/c1", tls=tls, session_s=5, patience_s=5)
-    foreign = Tls(ca=str(folder / "foreign.pem"), cert=tls.cert, key=tls.key)
+    foreign = Tls(ca=str(folder / "foreign.crt"), cert=tls.cert, key=tls.key)
     for wrong in (None, foreign, Tls(ca=tls.ca)):
         with pytest.raises(UnavailableError):
             EtcdStore(server.hosts, tls=wrong, auth=("bob", "hunter2"), session_s=1, patience_s=1)

@@ -1,6 +1,5 @@
 """A ZooKeeper that asks who one is: encrypted connections with client certificates, SASL, digests."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,39 +11,28 @@ from backends.zookeeper import ZooKeeperReader, ZooKeeperStore, digest_principal
 from reconcile.stores import open_store
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError
+from tests.certificates import authority, signed
 from tests.command import run
-from tests.zookeeper_server import ZooKeeperServer, _free_port
+from tests.waiting import free_port
+from tests.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 
 JAAS = """Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_bob="hunter2" user_eve="eve"; };"""
 
 
-def signed(folder: Path, name: str, ca: str) -> None:
-    """Make a key and a certificate for 127.0.0.1, signed by an authority that is made with it where it is its own."""
-    base = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-subj", f"/CN={name}"]
-    if name == ca:
-        command = [*base, "-x509", "-days", "2", "-out", f"{name}.crt"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        return
-    subprocess.run([*base, "-out", f"{name}.csr"], cwd=folder, check=True, capture_output=True)
-    (folder / "san").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-    command = ["openssl", "x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.crt", "-CAkey", f"{ca}.key"]
-    command += ["-CAcreateserial", "-days", "2", "-extfile", "san", "-out", f"{name}.crt"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ZooKeeperServer, str, Path]]:
     """One server with SASL on its plain port, and with certificates demanded on its encrypted one."""
     folder = tmp_path_factory.mktemp("secured")
-    for name in ("ca", "server", "client"):
+    authority(folder, "ca")
+    for name in ("server", "client"):
         signed(folder, name, "ca")
-    signed(folder, "other", "other")
+    authority(folder, "other")
     (folder / "server.pem").write_text((folder / "server.key").read_text() + (folder / "server.crt").read_text())
     (folder / "ca.pem").write_text((folder / "ca.crt").read_text())
     (folder / "jaas").write_text(JAAS)
-    port = _free_port()
+    port = free_port()
     server = ZooKeeperServer(
         folder / "zookeeper",
         settings=f"""

@@ -3,8 +3,7 @@
 import base64
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from recovery.model.metadata import Segment
 from tests.command import run
 from tests.real import pulsar
 from tests.real.cluster import Bookie, Cluster, ClusterError, encoded
+from tests.waiting import until
 
 pytestmark = pytest.mark.real
 
@@ -31,16 +31,7 @@ SOAKED: Final = int(os.environ.get("BKMETA_SOAK_LAYOUTS", "3"))
 STORAGES: Final = ("interleaved", "sorted", "db")
 ENTRIES: Final = 3
 FAILED: Final = "Exception when iterating over the metadata"
-PATIENCE_S: Final = 120.0
 PROPS: Final = {"gcWaitTime": "1000", "flushInterval": "500", "gcOverreplicatedLedgerWaitTime": "1000"}
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that real servers do by themselves."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, f"not within {PATIENCE_S} s: {what}"
-        time.sleep(0.1)
 
 
 class Frozen:

@@ -1,8 +1,7 @@
 """Holds on real bookies: whatever collection, autorecovery and clients do, they keep the data and serve nobody."""
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,13 +16,13 @@ from recovery.model import tables
 from tests.plan_folder import Ledger
 from tests.real import jars
 from tests.real.cluster import JVM, Bookie, Cluster, encoded
+from tests.waiting import until
 
 pytestmark = pytest.mark.real
 
 ROOT: Final = "/ledgers"
 ENTRIES: Final = 5
 PASSWORD: Final = b"secret"
-PATIENCE_S: Final = 150.0
 HOLDERS: Final = (("interleaved", False), ("sorted", True), ("db", False), ("db", True))
 """Storage and verifyMetadataOnGC of the bookies that hold the ledgers."""
 SPARE: Final = len(HOLDERS)
@@ -45,14 +44,6 @@ readEntryTimeoutSec=3
 zkTimeout=10000
 httpServerEnabled=false
 """
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that real servers do by themselves."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, f"not within {PATIENCE_S} s: {what}"
-        time.sleep(0.2)
 
 
 class Held:

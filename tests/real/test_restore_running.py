@@ -1,8 +1,7 @@
 """A whole restore while bookies run and collect garbage every second, by the commands: nothing is lost."""
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from backends.zookeeper import ZooKeeperStore
 from tests.command import Done, run
 from tests.real import jars
 from tests.real.cluster import JVM, Bookie, Cluster, encoded
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -25,7 +25,6 @@ SINGLE: Final = (4, 1, 1)
 """Of ledgers on all: each entry stands on one bookie, so what any of them deletes cannot be read."""
 LEDGERS: Final = 20
 ENTRIES: Final = 12
-PATIENCE_S: Final = 150.0
 PROPS: Final = {"gcWaitTime": "1000", "flushInterval": "500", "gcOverreplicatedLedgerWaitTime": "1000"}
 FAILED: Final = "Exception when iterating over the metadata"
 AUDITOR: Final = """metadataServiceUri=zk+null://{zookeeper}{root}
@@ -39,14 +38,6 @@ auditorPeriodicPlacementPolicyCheckInterval=2
 zkTimeout=10000
 httpServerEnabled=false
 """
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that real servers do by themselves."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, f"not within {PATIENCE_S} s: {what}"
-        time.sleep(0.2)
 
 
 def placed(row: dict[str, Any]) -> list[Any]:

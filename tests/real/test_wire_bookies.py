@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from backends.registry import open_store
 from backends.testing.faults import Proxy
 from recovery.collect.members import read_members
 from recovery.dataset import open_dataset
+from tests.certificates import authority, signed
 from tests.command import run
 from tests.plan_folder import of_truth, write_plan
 from tests.real.cluster import Bookie, Cluster, encoded
@@ -277,23 +277,11 @@ def test_slow_and_dead_bookies(running: Running) -> None:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Certificates of two authorities in a folder: each of a bookie and of a client."""
     folder = tmp_path_factory.mktemp("tls")
-    for authority in ("ours", "theirs"):
-        _openssl(folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={authority}",
-                 "-keyout", f"{authority}.key", "-out", f"{authority}.pem")  # fmt: skip
+    for ca in ("ours", "theirs"):
+        authority(folder, ca)
         for name in ("bookie", "client"):
-            whose = f"{authority}-{name}"
-            _openssl(folder, "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{whose}.raw",
-                     "-out", f"{whose}.csr")  # fmt: skip
-            (folder / f"{whose}.ext").write_text("subjectAltName=IP:127.0.0.1\n")
-            _openssl(folder, "x509", "-req", "-in", f"{whose}.csr", "-CA", f"{authority}.pem", "-CAkey",
-                     f"{authority}.key", "-CAcreateserial", "-days", "30", "-extfile", f"{whose}.ext", "-out",
-                     f"{whose}.pem")  # fmt: skip
-            _openssl(folder, "pkcs8", "-topk8", "-nocrypt", "-in", f"{whose}.raw", "-out", f"{whose}.key")
+            signed(folder, f"{ca}-{name}", ca)
     return folder
-
-
-def _openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def _tls_props(folder: Path) -> dict[str, str]:
@@ -303,9 +291,9 @@ def _tls_props(folder: Path) -> dict[str, str]:
         "tlsClientAuthentication": "true",
         "tlsKeyStoreType": "PEM",
         "tlsKeyStore": str(folder / "ours-bookie.key"),
-        "tlsCertificatePath": str(folder / "ours-bookie.pem"),
+        "tlsCertificatePath": str(folder / "ours-bookie.crt"),
         "tlsTrustStoreType": "PEM",
-        "tlsTrustStore": str(folder / "ours.pem"),
+        "tlsTrustStore": str(folder / "ours.crt"),
     }
 
 
@@ -313,7 +301,7 @@ def test_tls_and_authentication_of_every_storage(running: Running, certificates:
     """With both, answers; without, or with the wrong one, refused: never a negative, never clear text."""
 
     def shown(authority: str, trusted: str, auth: str | None = "WireCheck") -> Options:
-        tls = Tls(certificates / f"{trusted}.pem", certificates / f"{authority}-client.pem",
+        tls = Tls(certificates / f"{trusted}.crt", certificates / f"{authority}-client.crt",
                   certificates / f"{authority}-client.key")  # fmt: skip
         return replace(PATIENT, tls=tls, auth=auth and f"tests.real.wirecheck:{auth}")
 
@@ -333,7 +321,7 @@ def test_tls_and_authentication_of_every_storage(running: Running, certificates:
         ):
             assert [a.outcome for a in asked(address, options, question, unknown)] == [Outcome.REFUSED] * 2, options
         # Whom the bookie does not trust it may also simply cut off.
-        for options in (shown("theirs", "ours"), replace(PATIENT, patience_s=2, tls=Tls(certificates / "ours.pem"))):
+        for options in (shown("theirs", "ours"), replace(PATIENT, patience_s=2, tls=Tls(certificates / "ours.crt"))):
             answers = asked(address, options, question, unknown)
             assert {a.outcome for a in answers} <= {Outcome.REFUSED, Outcome.NO_ANSWER}
         running.restart(storage)
