@@ -77,7 +77,7 @@ class EtcdStore:
         tls: None: not encrypted.
         at: the revision that all reads show, and nothing is written; None: scans show that of the first look.
         session_s: the longest wait for one answer.
-        patience_s: how long a read is tried again. A write is never tried again.
+        patience_s: how long a read is tried again. A write only while no connection stands to send it by.
 
     Raises:
         UnavailableError: no answer within `patience_s`.
@@ -110,6 +110,9 @@ class EtcdStore:
             stop=stop_after_delay(patience_s),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             reraise=True,
+        )
+        self._sending = self._retrying.copy(
+            retry=retry_if_exception(lambda error: isinstance(error, NeverSentError) and not self._channel.closed)
         )
         self._answer_s = session_s
         self._patience_s = patience_s
@@ -436,7 +439,10 @@ class EtcdStore:
         return NotEmptyError(next(change.key for change in changes if change.value is None))
 
     def _commit(self, request: Any, key: str) -> Any:  # noqa: ANN401 - messages
-        """Carry a transaction out; if its answer is lost, its outcome is not known."""
+        """Carry a transaction out; what was never sent is sent again, and where an answer is lost, nobody knows."""
+        return self._sending(self._commit_once, request, key)
+
+    def _commit_once(self, request: Any, key: str) -> Any:  # noqa: ANN401 - messages
         for tries in range(_TOKENS):
             try:
                 return self._channel.answer(self._channel.send(lambda client: client.kvstub.Txn, request), key)

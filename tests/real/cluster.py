@@ -33,6 +33,13 @@ class ClusterError(Exception):
     """The JVM answered with an error, or ended."""
 
 
+class ClientHangsError(ClusterError):
+    """The Java client answers no more.
+
+    Its own fault, seen now and then when a bookie is lost (https://github.com/apache/bookkeeper/issues/4261).
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Bookie:
     """One bookie; folders relative to the cluster's home."""
@@ -92,6 +99,7 @@ class Cluster:
         """Do one operation of the driver and return its result.
 
         Raises:
+            ClientHangsError: what was asked of the client has no end.
             ClusterError: with the error's class and message as Java gave them.
         """
         if self._jvm.stdin is None or self._jvm.stdout is None:
@@ -103,7 +111,7 @@ class Cluster:
             raise ClusterError(f"{op}: the JVM ended, see {self._log.name}")
         answer = json.loads(line)
         if "error" in answer:
-            raise ClusterError(f"{op}: {answer['error']}")
+            raise (ClientHangsError if answer.get("hangs") else ClusterError)(f"{op}: {answer['error']}")
         return answer["result"]
 
     def start_zookeeper(self, folder: str, root: str) -> None:

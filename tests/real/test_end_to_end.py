@@ -6,9 +6,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from tests.real import acid
-from tests.real.cluster import DIGESTS, Cluster, History, encoded
+from tests.real.cluster import DIGESTS, ClientHangsError, Cluster, History, encoded
 
 BOOKIES = 6
 QUORUMS = (
@@ -90,8 +91,9 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """One run on one storage, shared by the tests below."""
-    return Run(request.param, tmp_path_factory.mktemp(request.param))
+    """One run on one storage, shared by the tests below; once more, afresh, where the Java client hung."""
+    trying = Retrying(retry=retry_if_exception_type(ClientHangsError), stop=stop_after_attempt(3), reraise=True)
+    return trying(lambda: Run(request.param, tmp_path_factory.mktemp(request.param)))
 
 
 STORAGES = pytest.mark.parametrize("run", ["interleaved", "sorted", "db"], indirect=True)

@@ -28,6 +28,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.stream.Stream;
 import org.apache.bookkeeper.bookie.BookieImpl;
 import org.apache.bookkeeper.bookie.LedgerStorage;
@@ -468,8 +469,11 @@ public final class Driver {
                 ledger.asyncAddEntry(payload, answered, null);
             }
         }
-        if (!answers.await(60, TimeUnit.SECONDS) || !failed.isEmpty()) {
-            throw new IOException("adds to ledger " + ledger.getId() + " failed or hang: " + failed);
+        if (!answers.await(60, TimeUnit.SECONDS)) {
+            throw new TimeoutException("ledger " + ledger.getId() + ", failed so far: " + failed);
+        }
+        if (!failed.isEmpty()) {
+            throw new IOException("adds to ledger " + ledger.getId() + " failed: " + failed);
         }
         return rows;
     }
@@ -690,6 +694,7 @@ public final class Driver {
             } catch (Exception e) {
                 e.printStackTrace();
                 answer.put("error", e.toString());
+                answer.put("hangs", e instanceof TimeoutException);
             }
             answers.println(JSON.writeValueAsString(answer));
             answers.flush();
