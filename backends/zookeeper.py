@@ -412,18 +412,18 @@ class ZooKeeperReader:
 
     def _connection(self) -> Any:  # noqa: ANN401  # a socket, or its encrypted kind
         """Return a connection of its own: opened, encrypted and authenticated by kazoo, and spoken to without it."""
-        dialler = self._client_class(**self._options)._connection  # noqa: SLF001  # kazoo opens none on its own
+        dialler = self._client_class(**self._options)._connection  # noqa: SLF001 - kazoo opens none on its own
         failed: Exception = UnavailableError(self._uri, "no server's name is known")
-        for place in dialler._expand_client_hosts():  # noqa: SLF001
+        for place in dialler._expand_client_hosts():  # noqa: SLF001 - as above
             try:
-                dialler._connect(*place)  # noqa: SLF001
+                dialler._connect(*place)  # noqa: SLF001 - as above
             except (OSError, *_LOST) as error:
                 failed = error
-                if dialler._socket is not None:  # noqa: SLF001
-                    dialler._socket.close()  # noqa: SLF001
+                if dialler._socket is not None:  # noqa: SLF001 - as above
+                    dialler._socket.close()  # noqa: SLF001 - as above
             else:
-                dialler._socket.settimeout(self._answer_s)  # noqa: SLF001
-                return dialler._socket  # noqa: SLF001
+                dialler._socket.settimeout(self._answer_s)  # noqa: SLF001 - as above
+                return dialler._socket  # noqa: SLF001 - as above
         raise failed
 
     def _landed_rights(self, flying: deque[list[str]]) -> Iterator[tuple[str, Rights | None]]:

@@ -56,9 +56,9 @@ def _inventories(folder: str) -> list[str]:
 
 def capture(uri: str, out: str) -> dict[str, Any]:
     """Capture a store."""
-    from backends.registry import open_store  # noqa: PLC0415 - what other stages do not need is not in their memory
-    from recovery.capture import capture as run  # noqa: PLC0415
-    from recovery.codecs.store import Layout  # noqa: PLC0415
+    from backends.registry import open_store
+    from recovery.capture import capture as run
+    from recovery.codecs.store import Layout
 
     def work() -> Mapping[str, Any]:
         with (
@@ -74,13 +74,13 @@ def capture(uri: str, out: str) -> dict[str, Any]:
 
 def etcd(uri: str, out: str) -> dict[str, Any]:
     """Take the ledgers out of a live etcd, likewise."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+    import pyarrow.parquet as pq
 
-    import backends.etcd.store  # noqa: F401, PLC0415 - before the clock is read
-    from backends.protocols import ScannableStore  # noqa: PLC0415
-    from backends.registry import open_store  # noqa: PLC0415
-    from recovery.codecs.keys import ledgers_of  # noqa: PLC0415
-    from recovery.codecs.store import Layout  # noqa: PLC0415
+    import backends.etcd.store  # noqa: F401 - before the clock is read
+    from backends.protocols import ScannableStore
+    from backends.registry import open_store
+    from recovery.codecs.keys import ledgers_of
+    from recovery.codecs.store import Layout
 
     schema = pa.schema([("ledger", pa.int64()), ("version", pa.int64()), ("raw", pa.binary())])
 
@@ -102,8 +102,8 @@ def etcd(uri: str, out: str) -> dict[str, Any]:
 
 def apply(plan: str, uri: str, root: str, journal: str) -> dict[str, Any]:
     """Apply a plan."""
-    from backends.registry import open_store  # noqa: PLC0415
-    from reconcile import apply as engine  # noqa: PLC0415
+    from backends.registry import open_store
+    from reconcile import apply as engine
 
     dataset = open_dataset(plan, "plan")
 
@@ -120,9 +120,9 @@ def apply(plan: str, uri: str, root: str, journal: str) -> dict[str, Any]:
 
 def infer(folder: str) -> dict[str, Any]:
     """Reconstruct every ledger, in as many pieces as `recover` would cut."""
-    from recovery.infer.prior import Prior, count_shapes  # noqa: PLC0415
-    from recovery.infer.reconstruct import Options, reconstruct  # noqa: PLC0415
-    from recovery.spark import bucket_ranges  # noqa: PLC0415
+    from recovery.infer.prior import Prior, count_shapes
+    from recovery.infer.reconstruct import Options, reconstruct
+    from recovery.spark import bucket_ranges
 
     pa.set_cpu_count(1)
     inventories = [open_dataset(path, "inventory") for path in _inventories(folder)]
@@ -141,11 +141,11 @@ def infer(folder: str) -> dict[str, Any]:
 
 def index(folder: str, number: str, of: str) -> dict[str, Any]:
     """Read a share of the index files of a bookie: no entry log is looked at, and nothing is written."""
-    from recovery.collect.damage import Noted  # noqa: PLC0415
-    from recovery.collect.facts import Interned  # noqa: PLC0415
-    from recovery.collect.holdings import Grouper, runs_of  # noqa: PLC0415
-    from recovery.collect.interleaved import IndexReader, find_files, first_level  # noqa: PLC0415
-    from recovery.collect.reading import Meter  # noqa: PLC0415
+    from recovery.collect.damage import Noted
+    from recovery.collect.facts import Interned
+    from recovery.collect.holdings import Grouper, runs_of
+    from recovery.collect.interleaved import IndexReader, find_files, first_level
+    from recovery.collect.reading import Meter
 
     def work() -> Mapping[str, Any]:
         ledgers = 0
@@ -162,10 +162,10 @@ def index(folder: str, number: str, of: str) -> dict[str, Any]:
 
 
 def _records(file: str, scan: Callable[[memoryview], Iterator[Any]]) -> dict[str, Any]:
-    from recovery.codecs.framing import Entries  # noqa: PLC0415
-    from recovery.collect.holdings import to_groups  # noqa: PLC0415
-    from recovery.collect.reading import Mapped, Meter  # noqa: PLC0415
-    from recovery.collect.records import gathered  # noqa: PLC0415
+    from recovery.codecs.framing import Entries
+    from recovery.collect.holdings import to_groups
+    from recovery.collect.reading import Mapped, Meter
+    from recovery.collect.records import gathered
 
     def work() -> Mapping[str, Any]:
         entries = 0
@@ -183,25 +183,25 @@ def _records(file: str, scan: Callable[[memoryview], Iterator[Any]]) -> dict[str
 
 def log(file: str) -> dict[str, Any]:
     """Go through an entry log."""
-    from recovery.codecs.entry_log import scan_columns  # noqa: PLC0415
+    from recovery.codecs.entry_log import scan_columns
 
     return _records(file, scan_columns)
 
 
 def journal(file: str) -> dict[str, Any]:
     """Go through a journal."""
-    from recovery.codecs.journal import scan_columns  # noqa: PLC0415
+    from recovery.codecs.journal import scan_columns
 
     return _records(file, scan_columns)
 
 
 def wire(ledgers: str, requests: str, *addresses: str) -> dict[str, Any]:
     """Ask bookies in turn for lists of ledgers 0 to `ledgers` - 1; a tenth goes before that is not timed."""
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
-    from backends.bookie import frames  # noqa: PLC0415
-    from backends.bookie.client import Address, Options, Wire  # noqa: PLC0415
-    from recovery.model.groups import decode_availabilities  # noqa: PLC0415
+    from backends.bookie import frames
+    from backends.bookie.client import Address, Options, Wire
+    from recovery.model.groups import decode_availabilities
 
     places = {a: Address(a.rpartition(":")[0], int(a.rpartition(":")[2])) for a in addresses}
     answered = 0
@@ -240,10 +240,10 @@ def wire(ledgers: str, requests: str, *addresses: str) -> dict[str, Any]:
 
 def locations(folder: str) -> dict[str, Any]:
     """Read a database of locations: no entry log is looked at, and nothing is written."""
-    from recovery.collect.damage import Noted  # noqa: PLC0415
-    from recovery.collect.db import Database, read_locations  # noqa: PLC0415
-    from recovery.collect.holdings import Grouper, runs_of  # noqa: PLC0415
-    from recovery.collect.reading import Meter  # noqa: PLC0415
+    from recovery.collect.damage import Noted
+    from recovery.collect.db import Database, read_locations
+    from recovery.collect.holdings import Grouper, runs_of
+    from recovery.collect.reading import Meter
 
     def work() -> Mapping[str, Any]:
         entries = 0
@@ -261,11 +261,11 @@ def locations(folder: str) -> dict[str, Any]:
 @contextmanager
 def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """Make a plan of inventories, for a store that is empty."""
-    from reconcile.plan import Passwords  # noqa: PLC0415
-    from reconcile.recover import Request, open_inventories  # noqa: PLC0415
-    from reconcile.recover import recover as run  # noqa: PLC0415
-    from recovery.dataset import prepare  # noqa: PLC0415
-    from recovery.spark import session  # noqa: PLC0415
+    from reconcile.plan import Passwords
+    from reconcile.recover import Request, open_inventories
+    from reconcile.recover import recover as run
+    from recovery.dataset import prepare
+    from recovery.spark import session
 
     with session(MASTER) as spark:
 
@@ -287,7 +287,7 @@ def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
 @contextmanager
 def pass_through(folder: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """Read the copies of all inventories with Spark, hand them through Python, and drop them."""
-    from recovery.spark import session  # noqa: PLC0415
+    from recovery.spark import session
 
     files = [str(path) for inventory in _inventories(folder) for path in Path(inventory, "copies").iterdir()]
 

@@ -242,7 +242,7 @@ def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, s
     records = pa.concat_arrays(
         [_restored_records(rows.filter(restored), passwords), _hold_records(rows.filter(held), secrets)]
     )
-    back = np.argsort(np.r_[np.flatnonzero(restored.to_numpy(False)), np.flatnonzero(held.to_numpy(False))])  # noqa: FBT003
+    back = np.argsort(np.r_[np.flatnonzero(restored), np.flatnonzero(held)])
     return _actions(
         {
             "bucket": rows["bucket"],

@@ -240,7 +240,9 @@ def found(evidence: Evidence, one: Range, copies: pa.Table, buckets: range, run:
     if evidence.everywhere and evidence.looked_at:
         at = one.compared.where(Relation.EARLIER_ONLY)
         rows = _take(one.earlier, one.compared.earlier[at])
-        kept = pc.fill_null(pc.and_(pc.equal(rows["state"], "CLOSED"), pc.greater_equal(rows["last_entry"], 0)), False)  # noqa: FBT003
+        kept = pc.fill_null(
+            pc.and_(pc.equal(rows["state"], "CLOSED"), pc.greater_equal(rows["last_entry"], 0)), fill_value=False
+        )
         rows = rows.filter(kept)
         said = [Said("earlier", "last_entry", rows["last_entry"], before), Said("bookies", "last_entry", "nothing")]
         parts.append(table.of_ledgers(Category.ONLY_IN_EARLIER, rows, said, run, subject="last_entry"))
@@ -328,7 +330,7 @@ def verdicts(evidence: Evidence, one: Range, findings: pa.Table) -> tuple[pa.Tab
     relation = one.compared.sides["relation"]
     now = one.compared.stored
     skipped = np.zeros(len(now), np.bool_)
-    open_now = pc.fill_null(pc.not_equal(one.stored["state"], "CLOSED"), True).to_numpy()  # noqa: FBT003
+    open_now = pc.fill_null(pc.not_equal(one.stored["state"], "CLOSED"), fill_value=True).to_numpy()
     skipped[now != sides.ABSENT] = open_now[now[now != sides.ABSENT]]
     unseen = not (evidence.everywhere and evidence.looked_at)
     undecided = pc.equal(relation, str(Relation.EARLIER_ONLY)).to_numpy() & unseen

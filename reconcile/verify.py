@@ -351,7 +351,7 @@ class _Run:
     def _take(self, row: Mapping[str, object], found: bytes | None) -> None:
         scope, number = row["scope"], row["ledger"]
         assert isinstance(scope, int)  # noqa: S101 - ledger actions have both
-        assert isinstance(number, int)  # noqa: S101
+        assert isinstance(number, int)  # noqa: S101 - as above
         ledger = LedgerId(scope, number)
         stored = Stored.ABSENT if found is None else Stored.PLANNED if found == row["value"] else Stored.CHANGED
         record: LedgerMetadata | None = None

@@ -329,8 +329,7 @@ class Dataset:
         return sum(p.rows for p in self.parts(name))
 
     def _scan(self, name: str, files: list[str]) -> Any:  # noqa: ANN401 - a pyarrow dataset
-        # Imports pandas where that is installed, which takes longer than all else that a small command does.
-        import pyarrow.dataset as pads  # noqa: PLC0415
+        import pyarrow.dataset as pads  # noqa: PLC0415 - loads pandas, which takes longer than a small command
 
         system, root = _file_system(self.path)
         checked = pads.ParquetFileFormat(

@@ -78,10 +78,9 @@ def session(master: str, *, memory: str = "2g", settings: Mapping[str, str] | No
     """
     demand_spark()
     try:
-        # 0.5 s, and not installed on bookies: only where a session is wanted.
-        from py4j.protocol import Py4JError  # noqa: PLC0415
-        from pyspark.errors import PySparkException  # noqa: PLC0415
-        from pyspark.sql import SparkSession  # noqa: PLC0415
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - not installed on bookies, and slow to load
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
     except ImportError as error:
         raise InputError("PySpark", f"is not whole ({error})", _INSTALL) from error
     # Workers of local masters inherit the environment: they must find these packages when run from a checkout, too.
@@ -226,7 +225,7 @@ def over_buckets(
         SparkError: Spark itself failed, or its Java process ended.
     """
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - as in session
-    from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
+    from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415 - as in session
 
     edges = [(r.start, r.stop) for r in ranges]
 

@@ -62,7 +62,7 @@ def bkmeta(*words: object, expect: Sequence[int] = (0,)) -> str:
     """
     line = ["bkmeta", *map(str, words)]
     print(bold("$ " + shlex.join(line)), flush=True)
-    ran = subprocess.run([PROGRAM, *line[1:]], capture_output=True, text=True)  # noqa: PLW1510
+    ran = subprocess.run([PROGRAM, *line[1:]], capture_output=True, text=True)  # noqa: PLW1510 - looked at below
     print(textwrap.indent(ran.stdout + ran.stderr, "  "))
     print(f"  exit code {ran.returncode}\n", flush=True)
     if ran.returncode not in expect:

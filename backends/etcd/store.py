@@ -173,7 +173,7 @@ class EtcdStore:
         except UnavailableError as error:
             return error  # it is sent again when its turn comes
 
-    def _answered(self, request: Any, asked: Asked | UnavailableError, method: str = _RANGE) -> Any:  # noqa: ANN401
+    def _answered(self, request: Any, asked: Asked | UnavailableError, method: str = _RANGE) -> Any:  # noqa: ANN401 - messages
         """Wait for the answer to one of many reads under way; it is asked for again if it was lost."""
         try:
             if isinstance(asked, Asked):

@@ -6,7 +6,7 @@ import signal
 def main() -> None:
     """Load the program, then run it; it says itself what being stopped means."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from reconcile.cli.main import main as run  # noqa: PLC0415 - the point
+    from reconcile.cli.main import main as run
 
     run()
 

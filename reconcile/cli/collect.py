@@ -78,10 +78,10 @@ def collect(
     for each below --out. Nothing is fenced, recovered or written. Bookies of DbLedgerStorage do not say what they have
     of a ledger; they are named, with the command that collects them on their hosts.
     """
-    from recovery.collect.bookie import CollectOptions  # noqa: PLC0415 - 0.5 s that --help does not need
-    from recovery.collect.bookie import collect as run  # noqa: PLC0415
-    from recovery.collect.conf import read_conf  # noqa: PLC0415
-    from recovery.dataset import REPORT  # noqa: PLC0415
+    from recovery.collect.bookie import CollectOptions
+    from recovery.collect.bookie import collect as run
+    from recovery.collect.conf import read_conf
+    from recovery.dataset import REPORT
 
     output = make_output(shared)
     asked = take_wire(shared, wire=wire)
@@ -165,7 +165,7 @@ def collect(
 
 def _damage(out: Path) -> Iterator[str]:
     """Say where the first pieces of damage are, those that hide entries before the others."""
-    from recovery.dataset import open_dataset  # noqa: PLC0415 - not for --help
+    from recovery.dataset import open_dataset
 
     inventory = open_dataset(out, "inventory")
     rows = (
@@ -182,7 +182,7 @@ def _damage(out: Path) -> Iterator[str]:
 
 def _write_page(out: Path, verdict: str) -> None:
     with broken_off(f"the inventory {out} is whole, its report is not"):
-        from reconcile.report import inventory_page, write_page  # noqa: PLC0415 - not before there is something to say
-        from recovery.dataset import open_dataset  # noqa: PLC0415
+        from reconcile.report import inventory_page, write_page
+        from recovery.dataset import open_dataset
 
         write_page(out, lambda: inventory_page(open_dataset(out, "inventory"), verdict=verdict, made=now()))

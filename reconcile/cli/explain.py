@@ -75,12 +75,12 @@ def explain(
 
     LEDGER is a number, scope:number, or a qualified name of 32 hex digits. No Spark is needed, and nothing is written.
     """
-    from reconcile.evidence import Knowledge  # noqa: PLC0415 - not for --help
-    from reconcile.explain import explain as run  # noqa: PLC0415
-    from reconcile.plan import Passwords  # noqa: PLC0415
-    from reconcile.recover import open_inventories  # noqa: PLC0415
-    from reconcile.stores import catalog_path  # noqa: PLC0415
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from reconcile.evidence import Knowledge
+    from reconcile.explain import explain as run
+    from reconcile.plan import Passwords
+    from reconcile.recover import open_inventories
+    from reconcile.stores import catalog_path
+    from recovery.dataset import open_dataset
 
     output = make_output(shared)
     typed = ledger if ledger is not None else qualified
@@ -112,12 +112,12 @@ def explain(
 
 def _live(uri: str, ledger: "LedgerId") -> "Stored":
     """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
-    from backends.protocols import ScannableStore  # noqa: PLC0415 - not for --help
-    from reconcile.explain import Stored, history_rows, stored_row  # noqa: PLC0415
-    from reconcile.stores import open_store  # noqa: PLC0415 - not for --help
-    from recovery.codecs import store  # noqa: PLC0415
-    from recovery.errors import InputError  # noqa: PLC0415
-    from recovery.model import tables  # noqa: PLC0415
+    from backends.protocols import ScannableStore
+    from reconcile.explain import Stored, history_rows, stored_row
+    from reconcile.stores import open_store
+    from recovery.codecs import store
+    from recovery.errors import InputError
+    from recovery.model import tables
 
     with open_store(uri, auth=store_auth()) as opened:
         where = store.places(opened.layout_hint)
@@ -148,9 +148,9 @@ def _live(uri: str, ledger: "LedgerId") -> "Stored":
 
 def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
     """Read the ledger's record, its history, and who has a cookie, from a catalog."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - not for --help
+    import pyarrow.compute as pc
 
-    from reconcile.explain import Stored, only  # noqa: PLC0415
+    from reconcile.explain import Stored, only
 
     nodes = catalog.read("nodes", columns=["path", "kind"])
     cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()

@@ -176,7 +176,7 @@ class _Run:
     def __init__(
         self, opened: OpenStore, auth: tuple[str, str], folder: Path, uri: str, arguments: Sequence[str] = ()
     ) -> None:
-        from backends.zookeeper import digest_principal  # noqa: PLC0415 - kazoo, only where a store is opened
+        from backends.zookeeper import digest_principal
 
         if not isinstance(opened.store, ControlledStore):
             raise GuardRefusedError(opened.uri, "has no rights that could be taken", _STOP)
@@ -309,7 +309,7 @@ class _Run:
                 silent.append(server)
         return trials, silent
 
-    def ended(self, was_frozen: bool, counts: Mapping[str, int | None]) -> Result:  # noqa: FBT001
+    def ended(self, was_frozen: bool, counts: Mapping[str, int | None]) -> Result:  # noqa: FBT001 - what it says, not a switch
         """Say what the rights are now."""
         state = frozen.is_frozen(self.store, self.root)
         compared = counts.get("held") is not None
@@ -385,7 +385,7 @@ def _identity(uri: str) -> tuple[str, str]:
 
 
 def _principal(auth: tuple[str, str]) -> str:
-    from backends.zookeeper import digest_principal  # noqa: PLC0415 - kazoo, only where a store is opened
+    from backends.zookeeper import digest_principal
 
     return digest_principal(auth)
 

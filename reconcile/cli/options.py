@@ -69,7 +69,7 @@ def parse_ledger(text: str, scope: str | None = None, *, hint: str = "LEDGER") -
         scope: as --ledger-scope-id has it; None: not given.
         hint: what the error is about.
     """
-    from recovery.model import ids  # noqa: PLC0415 - not for --help
+    from recovery.model import ids
 
     try:
         named = ids.parse(text)
@@ -92,7 +92,7 @@ def store_auth(variable: str = AUTH_VARIABLE) -> tuple[str, str] | None:
     """Return user and password for the store, from the environment."""
     if not os.environ.get(variable):
         return None
-    from reconcile.stores import user_and_password  # noqa: PLC0415 - not for --help
+    from reconcile.stores import user_and_password
 
     return user_and_password(variable)
 
@@ -114,7 +114,7 @@ def connected(
         UnsupportedStoreError: the URI is malformed, or of a store that is not read.
         UnavailableError: it does not answer.
     """
-    from reconcile.stores import open_store  # noqa: PLC0415 - kazoo, only where a store is opened
+    from reconcile.stores import open_store
 
     with output.progress("connecting to the store", "stores"):
         opened = open_store(uri, writable=writable, at=at, auth=store_auth(), ops_s=ops_s)

@@ -103,8 +103,8 @@ class Output:
                 err=True,
             )
         elif self._progress == "auto" and sys.stderr.isatty() and not self._json:
-            from rich.console import Console  # noqa: PLC0415 - only where there is a terminal to draw on
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
             console = Console(stderr=True, no_color=_is_plain())

@@ -43,8 +43,8 @@ def plan() -> None:
 @output_options
 def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
-    from reconcile.plans import overview  # noqa: PLC0415 - not for --help
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from reconcile.plans import overview
+    from recovery.dataset import open_dataset
 
     output = make_output(shared)
     dataset = open_dataset(path, "plan")
@@ -147,8 +147,8 @@ def _coverage(coverage: dict[str, Any]) -> list[str]:
 @output_options
 def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what plans A and B would write differently, key by key; passwords are compared and never shown."""
-    from reconcile.plans import differences  # noqa: PLC0415 - not for --help
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from reconcile.plans import differences
+    from recovery.dataset import open_dataset
 
     output = make_output(shared)
     left, right = open_dataset(one, "plan"), open_dataset(other, "plan")
@@ -222,8 +222,8 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
 
     Keep the cluster frozen until the last wave is applied: bookies delete what a partial root does not name.
     """
-    from reconcile import plans  # noqa: PLC0415 - not for --help
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from reconcile import plans
+    from recovery.dataset import open_dataset
 
     output = make_output(shared)
     try:
@@ -304,9 +304,9 @@ def edit(
     Replacing INSTANCEID or cookies is for a store that somebody initialised again: the versions that are replaced are
     those of the store as it was captured when the plan was made.
     """
-    from backends.protocols import parse_rights  # noqa: PLC0415 - not for --help
-    from reconcile import plans  # noqa: PLC0415
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from backends.protocols import parse_rights
+    from reconcile import plans
+    from recovery.dataset import open_dataset
 
     def named(text: str, hint: str) -> "LedgerId":
         return parse_ledger(qualified if text == _NAMED and qualified is not None else text, scope, hint=hint)

@@ -132,11 +132,11 @@ def _result(uri: str | None, verdict: str, code: int, *, following: str, **more:
 
 def _examined(uri: str, inventories: Sequence[str], confs: Sequence[Path], addresses: Sequence[str]) -> Result:
     # All after the first ten minutes are printed: pyarrow alone takes longer than printing them.
-    from reconcile import preflight as engine  # noqa: PLC0415
-    from reconcile import settings  # noqa: PLC0415
-    from reconcile.stores import demand_store_uri, open_store  # noqa: PLC0415
-    from recovery.codecs.store import Layout  # noqa: PLC0415
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from reconcile import preflight as engine
+    from reconcile import settings
+    from reconcile.stores import demand_store_uri, open_store
+    from recovery.codecs.store import Layout
+    from recovery.dataset import open_dataset
 
     demand_store_uri(uri)
     opened_inventories = [open_dataset(path, "inventory") for path in inventories]
@@ -215,13 +215,13 @@ def _said(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
 
 
 def _stop_order(report: "Report") -> list[str]:
-    from reconcile.preflight import stop_order  # noqa: PLC0415 - pyarrow
+    from reconcile.preflight import stop_order
 
     return stop_order(report.bookies)
 
 
 def _following(report: "Report", uri: str, inventories: Sequence[str]) -> str:
-    from backends.registry import parse_store_uri  # noqa: PLC0415 - as above
+    from backends.registry import parse_store_uri
 
     frozen = report.freeze is not None and report.freeze.frozen
     given = [word for path in inventories for word in ("--inventory", path)]

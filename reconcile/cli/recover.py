@@ -74,7 +74,7 @@ def _some(names: list[str]) -> str:
 )
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the catalog; it will hold passwords.")
 @output_options
-def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: Any) -> None:  # noqa: ANN401
+def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Read a metadata store into a catalog: every ledger's record, and the nodes beside them.
 
     Run daily it is the cheapest insurance there is: `recover --snapshot catalog:///DIR` takes it. Stores that remember
@@ -126,9 +126,9 @@ def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterabl
         output: is told how far it is.
         known: scope and ledger of ledgers that somebody knows of: asked for by key where no listing names them.
     """
-    from recovery.capture import capture as run  # noqa: PLC0415 - not for --help
-    from recovery.codecs.store import Layout  # noqa: PLC0415
-    from recovery.dataset import DatasetWriter  # noqa: PLC0415
+    from recovery.capture import capture as run
+    from recovery.codecs.store import Layout
+    from recovery.dataset import DatasetWriter
 
     named = Layout(opened.layout_hint) if opened.layout_hint else None
     with (
@@ -213,16 +213,16 @@ def recover(
     The store (--metadata) and what it held earlier (--snapshot) are compared with what bookies show, ledger by ledger;
     without an inventory they are compared with each other, and nothing is proposed.
     """
-    from reconcile import recover as job  # noqa: PLC0415 - not for --help
-    from reconcile.disks import collect_all, see  # noqa: PLC0415
-    from reconcile.plan import Passwords  # noqa: PLC0415
-    from reconcile.references import read as read_references  # noqa: PLC0415
-    from reconcile.report import plan_page, write_page  # noqa: PLC0415
-    from reconcile.stores import demand_store_uri  # noqa: PLC0415
-    from recovery.codecs.store import Layout  # noqa: PLC0415
-    from recovery.dataset import COLLECTED, EARLIER, open_dataset, prepare  # noqa: PLC0415
-    from recovery.infer.search import Tail  # noqa: PLC0415
-    from recovery.spark import demand_spark, session  # noqa: PLC0415
+    from reconcile import recover as job
+    from reconcile.disks import collect_all, see
+    from reconcile.plan import Passwords
+    from reconcile.references import read as read_references
+    from reconcile.report import plan_page, write_page
+    from reconcile.stores import demand_store_uri
+    from recovery.codecs.store import Layout
+    from recovery.dataset import COLLECTED, EARLIER, open_dataset, prepare
+    from recovery.infer.search import Tail
+    from recovery.spark import demand_spark, session
 
     output = make_output(shared)
     if not inventories and not disks and not (uri and snapshots):
@@ -277,9 +277,9 @@ def recover(
 
 def _live(uri: str, out: Path, output: Output, inventories: "Sequence[Dataset]") -> "tuple[Dataset, str, bool, Layout]":
     """Capture the store to be repaired, beside the plan; return it, its root, whether that is there, and its layout."""
-    from reconcile.listing import known_ledgers  # noqa: PLC0415 - not for --help
-    from recovery.codecs.store import Layout  # noqa: PLC0415
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from reconcile.listing import known_ledgers
+    from recovery.codecs.store import Layout
+    from recovery.dataset import open_dataset
 
     with connected(uri, output) as opened:
         # What bookies hold and no listing names is asked for before anybody calls it lost.
@@ -298,8 +298,8 @@ def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
 
     A catalog with gaps is taken: what it lacks counts as not known, not as absent.
     """
-    from reconcile.stores import catalog_path  # noqa: PLC0415 - not for --help
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from reconcile.stores import catalog_path
+    from recovery.dataset import open_dataset
 
     path = catalog_path(uri)
     if path is not None:
@@ -311,8 +311,8 @@ def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
 
 
 def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Result:
-    from reconcile.recover import RAISE_LIMIT  # noqa: PLC0415 - not for --help
-    from recovery.dataset import REPORT  # noqa: PLC0415
+    from reconcile.recover import RAISE_LIMIT
+    from recovery.dataset import REPORT
 
     counts, coverage = manifest["counts"], manifest["coverage"]
     settled = counts["restored"] + counts["held"] + counts["waiting"] + counts["deleted"]
@@ -448,10 +448,10 @@ def apply(
     What is absent is created; what stands at a key already is left as it is and listed. Every write is journalled
     before and after, and read back; a run that was stopped is gone on with by --resume.
     """
-    from reconcile import apply as engine  # noqa: PLC0415 - not for --help
-    from reconcile.plans import overview  # noqa: PLC0415
-    from reconcile.stores import demand_same_keys, demand_store_uri  # noqa: PLC0415
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from reconcile import apply as engine
+    from reconcile.plans import overview
+    from reconcile.stores import demand_same_keys, demand_store_uri
+    from recovery.dataset import open_dataset
 
     output = make_output(shared)
     dataset = open_dataset(plan, "plan")
@@ -542,8 +542,8 @@ def _demand_confirmation(dataset: "Dataset", plan_hash: str, confirm: str | None
 
 def _demand_rights(dataset: "Dataset") -> None:
     """Refuse a plan that names no rights for what it creates."""
-    import pyarrow as pa  # noqa: PLC0415 - not for --help
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     lacking = 0
     for rows in dataset.batches("actions"):

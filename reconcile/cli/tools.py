@@ -36,7 +36,7 @@ def inspect(file: Path, **shared: Any) -> None:  # noqa: ANN401 - click's option
 
     The kind is found by name and content. Payload, passwords and master keys are never shown.
     """
-    from reconcile.look import LISTED, Kind, look  # noqa: PLC0415 - not for --help
+    from reconcile.look import LISTED, Kind, look
 
     output = make_output(shared)
     found = look(file)
@@ -96,10 +96,10 @@ def _counted(count: int, plural: str) -> str:
 @click.option("--spark", "session", is_flag=True, help="Start a session there, and compare its executors with here.")
 @click.option("--no-spark", "without", is_flag=True, help="This machine needs neither Java nor Spark.")
 @output_options
-def doctor(uri: str | None, master: str, *, session: bool, without: bool, **shared: Any) -> None:  # noqa: ANN401
+def doctor(uri: str | None, master: str, *, session: bool, without: bool, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Say whether this installation is complete, and what to do about each thing that is missing."""
-    from reconcile.doctor import State, examine  # noqa: PLC0415 - not for --help
-    from reconcile.stores import demand_store_uri, open_store  # noqa: PLC0415
+    from reconcile.doctor import State, examine
+    from reconcile.stores import demand_store_uri, open_store
 
     if session and without:
         raise click.UsageError("--spark and --no-spark exclude each other")

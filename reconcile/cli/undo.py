@@ -35,15 +35,15 @@ _TYPED: Final = 8
 @click.option("--confirm", metavar="HASH", help="Of what a run without it prints.")
 @click.option("--replaced-only", is_flag=True, help="Put back what was replaced, and leave what was created.")
 @output_options
-def undo(journal: Path, uri: str, confirm: str | None, *, replaced_only: bool, **shared: Any) -> None:  # noqa: ANN401
+def undo(journal: Path, uri: str, confirm: str | None, *, replaced_only: bool, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Take back what the apply of JOURNAL wrote. WRITES to the store.
 
     Records that it replaced are put back, those that it created are removed, where nobody changed them since. A created
     record is removed only while the store is frozen: from a thawed one the bookies would delete the ledger. Generators
     stay raised. Without --confirm it prints what it would do and its hash, and changes nothing.
     """
-    from backends.registry import parse_store_uri  # noqa: PLC0415 - not for --help
-    from reconcile import undo as engine  # noqa: PLC0415
+    from backends.registry import parse_store_uri
+    from reconcile import undo as engine
 
     output = make_output(shared)
     parse_store_uri(uri)
@@ -142,7 +142,7 @@ def _journals(places: Sequence[Path]) -> list[Path]:
     Raises:
         JournalError: a folder has none.
     """
-    from reconcile.audit import JOURNAL  # noqa: PLC0415 - not for --help
+    from reconcile.audit import JOURNAL
 
     found: list[Path] = []
     for place in places:
@@ -154,7 +154,7 @@ def _journals(places: Sequence[Path]) -> list[Path]:
 
 
 def _told(path: Path, heads: Sequence[str]) -> _Told:
-    from reconcile.audit import Torn, scan  # noqa: PLC0415 - not for --help
+    from reconcile.audit import Torn, scan
 
     told = _Told(path)
     pending: dict[int, list[str]] = {}

@@ -40,7 +40,7 @@ def _number(_context: click.Context, _parameter: click.Parameter, value: str) ->
 
 @contextmanager
 def _opened(disks: Mapping[str, Sequence[Path]], output: Output) -> "Iterator[dict[str, BookieDisks]]":
-    from recovery.collect.serving import open_disks  # noqa: PLC0415 - not for --help
+    from recovery.collect.serving import open_disks
 
     with ExitStack() as stack:
         found: dict[str, BookieDisks] = {}
@@ -54,8 +54,8 @@ def _opened(disks: Mapping[str, Sequence[Path]], output: Output) -> "Iterator[di
 @contextmanager
 def _over_wire(opened: "OpenStore", asked: "tuple[Options, dict[str, str]]") -> "Iterator[AskedCluster]":
     """Give the bookies that are registered in a store."""
-    from recovery.collect.asking import AskedCluster  # noqa: PLC0415 - not for --help
-    from recovery.collect.members import read_members  # noqa: PLC0415
+    from recovery.collect.asking import AskedCluster
+    from recovery.collect.members import read_members
 
     options, aliases = asked
     members = read_members(opened.store, opened.root, opened.layout_hint, aliases)
@@ -103,8 +103,8 @@ def verify(
     folder that they stand in. With --wire the running bookies are asked for it, without fencing and without recovery.
     Its digest is checked with the password that stands in the record.
     """
-    from reconcile.stores import open_store  # noqa: PLC0415 - not for --help
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from reconcile.stores import open_store
+    from recovery.dataset import open_dataset
 
     output = make_output(shared)
     asked = take_wire(shared, wire=wire)
@@ -131,7 +131,7 @@ def _verify(
     sample: int | None,
     output: Output,
 ) -> "Verified":
-    from reconcile.verify import verify as run  # noqa: PLC0415 - not for --help
+    from reconcile.verify import verify as run
 
     with output.progress("reading back", "ledgers") as told:
         return run(dataset, store, root, bookies, sample=sample, progress=throttled(told))
@@ -141,7 +141,7 @@ def verified_result(
     command: str, found: "Verified", bookies: "AskedCluster | Mapping[str, BookieDisks]", plan: Path
 ) -> Result:
     """Say what reading back gave."""
-    from reconcile.verify import Outcome, Stored  # noqa: PLC0415 - not for --help
+    from reconcile.verify import Outcome, Stored
 
     outcomes = {str(outcome): found.outcomes.get(outcome, 0) for outcome in Outcome}
     records = {str(stored): found.records.get(stored, 0) for stored in Stored}
@@ -286,9 +286,9 @@ def rehearse(
     The root must be absent, and is marked before anything else is written in it; or be the marked root of an earlier
     rehearsal of the same plan, which is gone on with. It stays, to be looked at, until --remove.
     """
-    from reconcile import rehearse as engine  # noqa: PLC0415 - not for --help
-    from reconcile.stores import demand_same_keys, open_store  # noqa: PLC0415
-    from recovery.dataset import open_dataset  # noqa: PLC0415
+    from reconcile import rehearse as engine
+    from reconcile.stores import demand_same_keys, open_store
+    from recovery.dataset import open_dataset
 
     output = make_output(shared)
     asked = take_wire(shared, wire=wire)
@@ -326,9 +326,9 @@ def _rehearsed(
     plan: Path,
     uri: str,
 ) -> Result:
-    from reconcile import apply, rehearse  # noqa: PLC0415 - not for --help
-    from reconcile.errors import PlanError  # noqa: PLC0415
-    from reconcile.plans import overview  # noqa: PLC0415
+    from reconcile import apply, rehearse
+    from reconcile.errors import PlanError
+    from reconcile.plans import overview
 
     dataset.verify()
     seen = overview(dataset, shown=0)

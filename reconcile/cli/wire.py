@@ -64,8 +64,8 @@ def take_wire(values: dict[str, Any], *, wire: bool) -> "tuple[Options, dict[str
             if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
                 raise click.UsageError(f"--{name.replace('_', '-')} has no meaning without --wire")
         return None
-    from backends.bookie.auth import load_mechanism  # noqa: PLC0415 - not for --help
-    from backends.bookie.client import Options, Tls  # noqa: PLC0415
+    from backends.bookie.auth import load_mechanism
+    from backends.bookie.client import Options, Tls
 
     tls = None
     if given["tls_ca"] or given["tls_cert"]:
@@ -128,11 +128,11 @@ def collect_cluster(
     output: Output,
 ) -> Result:
     """Ask the bookies of a cluster into inventories below a folder."""
-    from reconcile.cli.recover import capture_into  # noqa: PLC0415 - not for --help
-    from recovery.collect.members import read_members  # noqa: PLC0415
-    from recovery.collect.wire import CATALOG, Request, collect_wire  # noqa: PLC0415
-    from recovery.dataset import open_dataset  # noqa: PLC0415
-    from recovery.spark import demand_spark, over_buckets, session  # noqa: PLC0415
+    from reconcile.cli.recover import capture_into
+    from recovery.collect.members import read_members
+    from recovery.collect.wire import CATALOG, Request, collect_wire
+    from recovery.dataset import open_dataset
+    from recovery.spark import demand_spark, over_buckets, session
 
     demand_spark()
     options, aliases = asked
@@ -152,8 +152,8 @@ def collect_cluster(
 
 
 def _collected(found: "WireSummary", gaps: list[str], out: Path) -> Result:
-    from recovery.collect.members import ALIAS_UNRESOLVED  # noqa: PLC0415 - not for --help
-    from recovery.collect.wire import NOT_TOLD, Kind, folder_of  # noqa: PLC0415
+    from recovery.collect.members import ALIAS_UNRESOLVED
+    from recovery.collect.wire import NOT_TOLD, Kind, folder_of
 
     made = [bookie for bookie in found.bookies if bookie.kind is Kind.COLLECTED]
     without = [bookie for bookie in found.bookies if bookie.kind is not Kind.COLLECTED]

@@ -184,7 +184,7 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
     ours = reconstruction.take(matched.held_rows)
     theirs = catalog.take(matched.stored_rows)
     closed = pc.fill_null(pc.equal(theirs["state"], "CLOSED"), False)  # noqa: FBT003 - Arrow's signature
-    known = pc.and_(pc.fill_null(pc.equal(ours["outcome"], "restored"), False), closed)  # noqa: FBT003
+    known = pc.and_(pc.fill_null(pc.equal(ours["outcome"], "restored"), fill_value=False), closed)
     grade = pc.struct_field(ours["grades"].combine_chunks(), "ensemble_size")
     striped = pc.is_in(grade, _OBSERVED)
     quorums = pc.or_(

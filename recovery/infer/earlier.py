@@ -98,13 +98,15 @@ def _matched(known: Facts, earlier: pa.Table) -> tuple[Ints, Ints]:
 
 
 def _other_key(ours: pa.Table, before: pa.Table) -> Mask:
-    other: Mask = pc.fill_null(pc.not_equal(ours["key"], before["password_hash"]), False).to_numpy()  # noqa: FBT003
+    other: Mask = pc.fill_null(pc.not_equal(ours["key"], before["password_hash"]), fill_value=False).to_numpy()
     return other
 
 
 def _same(ours: pa.Table, before: pa.Table) -> Mask:
     """Say which ledgers have the same segments on both sides, as far as a reader can tell: with W = E in any order."""
-    alike = [pc.fill_null(pc.equal(ours[name], before[name]), False) for name in ("ensemble_size", "write_quorum")]  # noqa: FBT003
+    alike = [
+        pc.fill_null(pc.equal(ours[name], before[name]), fill_value=False) for name in ("ensemble_size", "write_quorum")
+    ]
     counts = [pc.fill_null(pc.list_value_length(side["segments"]), 0).to_numpy() for side in (ours, before)]
     same: Mask = pc.and_(*alike).to_numpy() & (counts[0] == counts[1]) & (counts[0] > 0)
     some = np.flatnonzero(same)

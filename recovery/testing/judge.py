@@ -352,7 +352,7 @@ class _Judge:
             quorum = (row["ensemble_size"], row["write_quorum"], row["ack_quorum"])
             record = Record(*quorum, true.digest, true.password, segments, key=true.key)
             world.records[ledger] = record
-            if not world.recover(ledger, lambda names, rng=rng: rng.sample(names, len(names)), rng.choice):  # type: ignore[misc]
+            if not world.recover(ledger, lambda names, rng=rng: rng.sample(names, len(names)), rng.choice):  # type: ignore[misc]  # mypy cannot infer a default's type
                 yield "G2", "left open, and cannot be recovered"
                 return
             if record.last is None or record.last < must:

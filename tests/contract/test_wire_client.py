@@ -13,7 +13,7 @@ import pytest
 from backends.bookie import frames
 from backends.bookie._pb import bookie_pb2 as pb
 from backends.bookie.auth import load_mechanism
-from backends.bookie.client import Address, Options, Pace, Wire
+from backends.bookie.client import Address, Options, Pace, Tls, Wire
 from backends.bookie.frames import Answer, Outcome, Request, Status
 from backends.errors import UnsupportedAuthError
 
@@ -271,7 +271,5 @@ def test_mechanisms_are_named_and_sasl_is_not_spoken() -> None:
 
 def test_nothing_of_a_certificate_that_cannot_be_read_is_tried(tmp_path: Path) -> None:
     """Options travel to tasks; what they name is looked at when they are used."""
-    from backends.bookie.client import Tls  # noqa: PLC0415
-
     with pytest.raises(OSError, match=r".*"):
         Tls(tmp_path / "none.pem").context()

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from backends.bookie._pb import bookie_pb2 as pb
@@ -40,8 +41,6 @@ def record(ledger: int, number: int, digest: Digest = Digest.CRC32C, password: b
 
 def availability(entries: set[int]) -> bytes:
     """A list as a bookie sends it."""
-    import numpy as np  # noqa: PLC0415
-
     groups = group_entries(np.array(sorted(entries), np.int64))
     return encode_availability(KeyedGroups(np.zeros(len(groups.first), np.int64), *groups[1:]))
 
@@ -316,8 +315,6 @@ def test_who_is_who() -> None:
 
 def test_single_entries_of_bookies_by_name() -> None:
     """Records are handed on, negatives are absent, silence and refusals are not looked at."""
-    import numpy as np  # noqa: PLC0415
-
     has = {1: Has({0, 1}, {0: record(1, 0), 1: record(1, 1)}), 2: Has({0}, {0: record(2, 0)}, unreadable=True)}
     with FakeBookie(has).running() as address:
         members = Members({str(address): Versioned(b"", 0)}, {}, {})

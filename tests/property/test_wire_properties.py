@@ -4,10 +4,13 @@ import inspect
 import json
 import re
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,7 +88,7 @@ def test_damaged_real_answers_are_answers_or_a_named_error(data: st.DataObject) 
 
 @given(st.lists(requests, min_size=1, max_size=8), st.randoms(use_true_random=False), st.integers(1, 40))
 def test_answers_in_any_order_and_cut_anywhere_find_their_requests(
-    sent: list[Request], shuffle: "object", step: int
+    sent: list[Request], shuffle: Random, step: int
 ) -> None:
     """Each request gets its own answer, once; the same answer a second time is dropped."""
     talk: Conversation[int] = Conversation()
@@ -96,7 +99,7 @@ def test_answers_in_any_order_and_cut_anywhere_find_their_requests(
         answer = pb.Response(status=502)
         answer.header.CopyFrom(said.header)
         responses.append(answer.SerializeToString())
-    shuffle.shuffle(responses)  # type: ignore[attr-defined]
+    shuffle.shuffle(responses)
     stream = b"".join(struct.pack(">i", len(r)) + r for r in [*responses, responses[0]])
     found = [one for at in range(0, len(stream), step) for one in talk.receive(stream[at : at + step])]
     assert sorted(number for _, number, _ in found) == list(range(len(sent)))
@@ -120,10 +123,8 @@ def test_no_request_says_more_than_its_kind(request: Request, txn: int) -> None:
         assert re.fullmatch(rb"\x08[\x80-\xff]*[\x00-\x7f]\x10[\x80-\xff]*[\x00-\x7f]", said.read.SerializeToString())
 
 
-def _unknown(message: object) -> bool:
-    from google.protobuf.unknown_fields import UnknownFieldSet  # noqa: PLC0415
-
-    return len(UnknownFieldSet(message)) > 0  # type: ignore[arg-type]
+def _unknown(message: Message) -> bool:
+    return len(UnknownFieldSet(message)) > 0
 
 
 def test_nothing_that_fences_recovers_or_writes_can_be_said() -> None:
@@ -167,10 +168,10 @@ def test_a_read_of_another_scope_is_never_sent() -> None:
     ("echo", "outcome"), [(7, Outcome.ANSWER), (None, Outcome.NOT_UNDERSTOOD), (8, Outcome.NOT_UNDERSTOOD)]
 )
 def test_for_another_scope_only_an_answer_that_repeats_it_is_believed(
-    make: "object", echo: int | None, outcome: Outcome
+    make: Callable[[int, int], Request], echo: int | None, outcome: Outcome
 ) -> None:
     """A bookie that does not know scopes answers for scope 0: that is not an answer."""
-    request = make(12345, 7)  # type: ignore[operator]
+    request = make(12345, 7)
     response = pb.Response(status=0)
     response.header.version, response.header.operation, response.header.txnId = 3, request.operation, 1
     inner = response.list if request.operation is Operation.LIST_ENTRIES else response.readLac

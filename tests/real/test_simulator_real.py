@@ -103,7 +103,8 @@ class Simulated:
             name = waiting[0]
             if not writer.deliver(name):
                 writer.fail([name])
-                writer.change(lambda _, old=name: self._instead[old])  # type: ignore[misc]
+                new = self._instead[name]
+                writer.change(lambda _, new=new: new)  # type: ignore[misc]  # mypy sees no default's type
 
     def send(self, ledger: int, many: int) -> None:
         for _ in range(many):
