@@ -54,12 +54,16 @@ HEADER_SIZE: Final = 32
 SCOPED_HEADER_SIZE: Final = 41
 SCOPED: Final = 0x80
 """First bytes from here on are those of version 2."""
+VERSION_BITS: Final = 0xF0
+VERSION_2: Final = 0xA0
+"""What these bits of the first byte are in version 2."""
 _HEADER: Final = struct.Struct(">qqqq")
 _SCOPED_HEADER: Final = struct.Struct(">Bqqqqq")
 _LAC: Final = struct.Struct(">qq")
 _SCOPED_LAC: Final = struct.Struct(">Bqqq")
+_LEDGER: Final = struct.Struct(">q")
+_SCOPED_LEDGER: Final = struct.Struct(">Bqq")
 _VERSION: Final = 0x70
-_VERSION_2: Final = 0x20
 _DIGEST_NUMBER: Final = 0x0F
 _NUMBERS: Final = {1: Digest.CRC32, 2: Digest.HMAC, 3: Digest.CRC32C, 4: Digest.DUMMY}
 _NUMBER_OF: Final = {digest: number for number, digest in _NUMBERS.items()}
@@ -104,6 +108,11 @@ def header_size(record: bytes | memoryview) -> int:
     return SCOPED_HEADER_SIZE if len(record) and record[0] >= SCOPED else HEADER_SIZE
 
 
+def digest_named(flags: int) -> Digest | None:
+    """Return the digest type that the first byte of version 2 names; None if its number is not known."""
+    return _NUMBERS.get(flags & _DIGEST_NUMBER)
+
+
 def decode_header(record: bytes | memoryview) -> EntryHeader:
     """Return the header of an entry.
 
@@ -131,19 +140,32 @@ def decode_header(record: bytes | memoryview) -> EntryHeader:
 
 
 def _demand_version_2(flags: int, source: str) -> None:
-    if flags & _VERSION != _VERSION_2:
+    if flags & VERSION_BITS != VERSION_2:
         raise FormatError(Reason.BAD_VERSION, source, 0, f"first byte {flags:#x}: version {(flags & _VERSION) >> 4}")
 
 
 def encode(header: EntryHeader, payload: bytes, digest: Digest, password: bytes = b"") -> bytes:
     """Return the bytes of an entry."""
     fields = (header.ledger, header.entry, header.lac, header.length)
-    front = _SCOPED_HEADER.pack(_flags(digest), header.scope, *fields) if header.scope else _HEADER.pack(*fields)
+    front = _SCOPED_HEADER.pack(flags_of(digest), header.scope, *fields) if header.scope else _HEADER.pack(*fields)
     return front + _digest(front + payload, digest, password) + payload
 
 
-def _flags(digest: Digest) -> int:
-    return SCOPED | _VERSION_2 | _NUMBER_OF[digest]
+def ids_of(record: bytes | memoryview) -> tuple[int, int]:
+    """Return scope and ledger of an entry or special record, as its first bytes say.
+
+    Raises:
+        struct.error: it ends inside them.
+    """
+    if record and record[0] & VERSION_BITS == VERSION_2:
+        _, scope, ledger = _SCOPED_LEDGER.unpack_from(record)
+        return scope, ledger
+    return 0, _LEDGER.unpack_from(record)[0]
+
+
+def flags_of(digest: Digest) -> int:
+    """Return the first byte of version 2."""
+    return VERSION_2 | _NUMBER_OF[digest]
 
 
 def payload_of(record: bytes | memoryview, digest: Digest) -> memoryview:
@@ -187,7 +209,7 @@ def digest_agrees(record: bytes | memoryview, digest: Digest, password: bytes = 
     An entry of version 2 that names another type does not.
     """
     front = header_size(record)
-    if front == SCOPED_HEADER_SIZE and _NUMBERS.get(record[0] & _DIGEST_NUMBER) is not digest:
+    if front == SCOPED_HEADER_SIZE and digest_named(record[0]) is not digest:
         return False
     return _agrees(record, front, digest, password)
 
@@ -253,7 +275,7 @@ def decode_lac_record(raw: bytes | memoryview) -> LacRecord:
 
 def encode_lac_record(ledger: int, lac: int, digest: Digest, password: bytes = b"", *, scope: int = 0) -> bytes:
     """Return the bytes of an explicit LAC."""
-    front = _SCOPED_LAC.pack(_flags(digest), scope, ledger, lac) if scope else _LAC.pack(ledger, lac)
+    front = _SCOPED_LAC.pack(flags_of(digest), scope, ledger, lac) if scope else _LAC.pack(ledger, lac)
     return front + _digest(front, digest, password)
 
 

@@ -4,7 +4,7 @@ Big-endian. Offsets and sizes in bytes.
 
     at    size  field
     0     4     magic, b"BKLO"
-    4     4     header version, int32: 0 or 1; the records are the same
+    4     4     header version, int32: 0 or 1, the records are the same; 2: some are of ledgers of scopes
     8     8     offset of the first ledgers map, int64; 0: none written
     16    4     ledgers in the map, int32
     20    1004  zero
@@ -16,6 +16,7 @@ Big-endian. Offsets and sizes in bytes.
     12    8     -2, int64
     20    4     c, int32
     24    16 c  int64 ledger id, int64 bytes of its records in this log, size fields included
+          24 c  of header version 2, where n = 20 + 24 c: int64 scope, ledger id, bytes
 
 A location is ``log id << 32 | position``; the position is that of the entry, behind the size field.
 
@@ -24,25 +25,30 @@ A log of the direct I/O logger has a header of 4096 bytes (a filler record of le
 tells the two loggers apart. The default logger's file ends where its last record ends, or inside it after a crash; one
 of no bytes is normal (the next log is made ahead of time).
 
-Source: apache/bookkeeper 9590a97, bookie/DefaultEntryLogger, bookie/storage/directentrylogger; bookie-storage §3.
+Source: apache/bookkeeper 9590a97, bookie/DefaultEntryLogger, bookie/storage/directentrylogger; bookie-storage §3;
+scoped-ids. No released BookKeeper writes header version 2.
 """
 
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from recovery.codecs import entry
 from recovery.codecs.framing import (
     DOUBTED,
     SIZE_FIELD,
     Entries,
+    Key,
     Run,
     chain,
+    chain_scoped,
     gap,
     is_entry,
+    key_of,
     overrun,
     take_unusual,
     zeros_end,
@@ -56,6 +62,9 @@ _HEADER: Final = struct.Struct(">4siqi")
 _SIZE: Final = struct.Struct(">i")
 _MAP: Final = struct.Struct(">iqqi")
 _MAP_ENTRY: Final = 16
+_SCOPED_MAP_ENTRY: Final = 24
+_SCOPED_VERSION: Final = 2
+_ID: Final = 8
 _MAP_LEDGERS: Final = 10_000
 _NO_LEDGER: Final = -1
 _MAP_ID: Final = -2
@@ -72,7 +81,7 @@ class LogHeader:
     """The fields of a log's header.
 
     Attributes:
-        version: 0 or 1.
+        version: 0, 1 or 2.
         map_offset: where the ledgers map begins; 0 if none was written.
         map_ledgers: how many ledgers it lists.
     """
@@ -87,16 +96,18 @@ class EntryAt:
     """An entry in a log.
 
     Attributes:
-        ledger: not negative.
+        ledger: not negative in scope 0.
         entry: not negative.
         position: of the entry's first byte, as locations point to it.
         size: of the entry in bytes.
+        scope: of the ledger.
     """
 
     ledger: int
     entry: int
     position: int
     size: int
+    scope: int = 0
 
 
 def decode_header(head: bytes | memoryview) -> LogHeader:
@@ -117,7 +128,7 @@ def decode_header(head: bytes | memoryview) -> LogHeader:
     magic, version, map_offset, map_ledgers = _HEADER.unpack_from(head)
     if magic != _MAGIC:
         raise FormatError(Reason.BAD_MAGIC, "entry log", 0)
-    if version not in (0, 1):
+    if version not in (0, 1, _SCOPED_VERSION):
         raise FormatError(Reason.BAD_VERSION, "entry log", 4, f"header version {version}")
     return LogHeader(version, map_offset, map_ledgers)
 
@@ -147,30 +158,32 @@ def log_id_of(name: str) -> int | None:
 
 
 def encode(records: Iterable[bytes], *, with_map: bool) -> bytes:
-    """Return a log of the default logger.
+    """Return a log of the default logger; of header version 2 if a record is of a ledger of a scope.
 
     Args:
         records: the bytes of entries.
         with_map: end with a ledgers map, as a log does that was rotated.
     """
     parts = [b""]
-    sizes: dict[int, int] = {}
+    sizes: dict[tuple[int, int], int] = {}
     at = HEADER_SIZE
     for record in records:
         parts += _SIZE.pack(len(record)), record
         at += SIZE_FIELD + len(record)
-        (ledger,) = struct.unpack_from(">q", record)
-        sizes[ledger] = sizes.get(ledger, 0) + SIZE_FIELD + len(record)
+        ids = entry.ids_of(record)
+        sizes[ids] = sizes.get(ids, 0) + SIZE_FIELD + len(record)
+    scoped = any(scope for scope, _ in sizes)
     listed = list(sizes.items()) if with_map else []
     for first in range(0, len(listed), _MAP_LEDGERS):
         batch = listed[first : first + _MAP_LEDGERS]
-        body = b"".join(struct.pack(">qq", *pair) for pair in batch)
+        rows = [(*ids, size) if scoped else (ids[1], size) for ids, size in batch]
+        body = np.array(rows, ">i8").tobytes()
         parts += _MAP.pack(_MAP.size - SIZE_FIELD + len(body), _NO_LEDGER, _MAP_ID, len(batch)), body
-    parts[0] = encode_header(LogHeader(1, at if listed else 0, len(listed)))
+    parts[0] = encode_header(LogHeader(_SCOPED_VERSION if scoped else 1, at if listed else 0, len(listed)))
     return b"".join(parts)
 
 
-def read_map(log: bytes | memoryview, header: LogHeader) -> dict[int, int] | None:
+def read_map(log: bytes | memoryview, header: LogHeader) -> dict[Key, int] | None:
     """Return the bytes that each ledger's records take in a log, as its map says; None if it has no valid map.
 
     The map tells what was written, not what is still alive.
@@ -179,22 +192,34 @@ def read_map(log: bytes | memoryview, header: LogHeader) -> dict[int, int] | Non
     if not HEADER_SIZE <= at < len(log):
         return None
     log = memoryview(log)
-    sizes: dict[int, int] = {}
+    widths = _map_widths(header.version)
+    sizes: dict[Key, int] = {}
     listed = 0
     while at + SIZE_FIELD <= len(log) and _SIZE.unpack_from(log, at)[0] > 0:
-        behind = _map_end(log, at)
+        behind = _map_end(log, at, widths)
         if behind is None:
             return None
-        pairs = np.frombuffer(log[at + _MAP.size : behind], ">i8").reshape(-1, 2)
-        if (pairs < 0).any():
+        rows = np.frombuffer(log[at + _MAP.size : behind], ">i8").reshape(-1, widths[0] // _ID)
+        of_zero = rows[:, :-2].any(axis=1) == 0
+        if (rows[of_zero, -2] < 0).any() or (rows[:, -1] < 0).any():
             return None
-        sizes.update(zip(pairs[:, 0].tolist(), pairs[:, 1].tolist(), strict=True))
-        listed += len(pairs)
+        ledgers: list[Key] = rows[:, -2].tolist()
+        for at_row in np.flatnonzero(~of_zero).tolist():
+            ledgers[at_row] = key_of(int(rows[at_row, 0]), int(rows[at_row, 1]))
+        sizes.update(zip(ledgers, rows[:, -1].tolist(), strict=True))
+        listed += len(rows)
         at = behind
     return sizes if listed == header.map_ledgers == len(sizes) else None
 
 
-def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[int] = ()) -> Iterator[EntryAt | Damage]:
+def _map_widths(version: int | None) -> tuple[int, ...]:
+    """Return the bytes that a row of a map may have; None: a header that cannot be read."""
+    if version is None:
+        return _MAP_ENTRY, _SCOPED_MAP_ENTRY
+    return (_SCOPED_MAP_ENTRY,) if version == _SCOPED_VERSION else (_MAP_ENTRY,)
+
+
+def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[Key] = ()) -> Iterator[EntryAt | Damage]:
     """Yield every entry of a log and every stretch that could not be taken, in file order.
 
     Ledgers maps, fillers, padding and reserved space are passed over. Never raises for what the bytes say. Behind
@@ -203,6 +228,8 @@ def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[i
     A log's end is told from damage by where the Damage lies: TRUNCATED (the last record is cut) or ZEROS up to the end
     of the log are what a crash leaves, and the bookie had not yet let go of the journal that holds the same; every
     other Damage lies in the middle, or hides what the scan could not find again.
+
+    Records of scopes are taken from a log of header version 2; where the header cannot be read, only with proof.
 
     Args:
         log: the whole file.
@@ -214,57 +241,66 @@ def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[i
         if isinstance(part, Damage):
             yield part
         else:
-            yield from map(EntryAt, *part)
+            yield from map(EntryAt, *part.columns())
 
 
 def scan_columns(
-    log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[int] = ()
+    log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[Key] = ()
 ) -> Iterator[Entries | Damage]:
     """Yield what `scan` yields, entries as arrays of bounded length."""
     for part in _walk(memoryview(log), start, set(known)):
         yield part if isinstance(part, Damage) else part.arrays()
 
 
-def _walk(log: memoryview, at: int, known: set[int]) -> Iterator[Run | Damage]:
+def _walk(log: memoryview, at: int, known: set[Key]) -> Iterator[Run | Damage]:
+    version = _version(log)
+    scoped, sure = version is None or version >= _SCOPED_VERSION, version is not None
+    widths = _map_widths(version)
     direct = is_direct(log)
     asked = False
 
     def successor(position: int) -> int | None:
         if direct and zeros_end(log, position) == len(log):
             return len(log)
-        return _special_end(log, position, direct=direct) or _entry_end(log, position)
+        return _special_end(log, position, widths, direct=direct) or _entry_end(log, position, scoped=scoped)
 
     run = Run.empty()
     while True:
+        begin = at
         at = chain(log, at, run)
+        if scoped:
+            at = chain_scoped(log, at, run, known, successor, sure=sure)
         if run.full():
             # Keep the last ones: whether they can be believed shows in what follows.
             done, run = run.split(-DOUBTED)
-            known.update(done.ledger)
+            known.update(done.keys())
             yield done
+            continue
+        if scoped and at > begin:
             continue
         if at >= len(log):
             yield run
             return
-        behind = _special_end(log, at, direct=direct)
+        behind = _special_end(log, at, widths, direct=direct)
         if behind is not None:
             at = behind
             continue
-        if take_unusual(log, at, run, known, successor):
+        if take_unusual(log, at, run, known, successor, scoped=scoped and sure):
             at = run.end()
             continue
-        known.update(run.ledger)
+        known.update(run.keys())
         if not asked:
             known.update(_listed(log))
             asked = True
         damage: Damage | None
-        if (wrong := overrun(log, at, run, known, successor)) is not None:
+        if (wrong := overrun(log, at, run, known, successor, scoped=scoped)) is not None:
             index, damage = wrong
             run, behind = run.split(index)[0], damage.offset + damage.length
         elif direct and zeros_end(log, at) == len(log):
             damage, behind = None, None
         else:
-            damage, behind = gap(log, at, known, successor)
+            damage, behind = gap(log, at, known, successor, scoped=scoped)
+            damage = _of_version(log, damage) if scoped and sure else damage
         yield run
         if damage is not None:
             yield damage
@@ -281,32 +317,47 @@ def is_direct(log: bytes | memoryview) -> bool:
     )
 
 
-def _listed(log: memoryview) -> Iterable[int]:
+def _version(log: memoryview) -> int | None:
+    try:
+        return decode_header(log).version
+    except FormatError:
+        return None
+
+
+def _of_version(log: memoryview, found: Damage) -> Damage:
+    """Return damage with the version that the first byte of an entry names, if it is one that is not known."""
+    first = log[found.offset + SIZE_FIELD] if found.reason is Reason.BAD_VALUE else 0
+    if first < entry.SCOPED or first & entry.VERSION_BITS in (entry.VERSION_2, entry.VERSION_BITS):
+        return found
+    return replace(found, reason=Reason.BAD_VERSION, detail=f"an entry of version {first >> 4 & 7}")
+
+
+def _listed(log: memoryview) -> Iterable[Key]:
     try:
         return read_map(log, decode_header(log)) or ()
     except FormatError:
         return ()
 
 
-def _map_end(log: memoryview, at: int) -> int | None:
+def _map_end(log: memoryview, at: int, widths: tuple[int, ...]) -> int | None:
     if at + _MAP.size > len(log):
         return None
     size, ledger, number, count = _MAP.unpack_from(log, at)
     behind = at + SIZE_FIELD + size
     if (ledger, number) != (_NO_LEDGER, _MAP_ID) or count < 0 or behind > len(log):
         return None
-    return behind if behind == at + _MAP.size + _MAP_ENTRY * count else None
+    return behind if any(behind == at + _MAP.size + width * count for width in widths) else None
 
 
-def _special_end(log: memoryview, at: int, *, direct: bool) -> int | None:
+def _special_end(log: memoryview, at: int, widths: tuple[int, ...], *, direct: bool) -> int | None:
     """Return the position behind the map, filler or padding at `at`, or None if there is none."""
     if direct and at == HEADER_SIZE and len(log) >= _BLOCK:
         return _BLOCK
     if direct and at % _BLOCK and at < len(log) and log[at] == _PADDING[0]:
         behind = min(at + -at % _BLOCK, len(log))
         return behind if bytes(log[at:behind]).count(_PADDING) == behind - at else None
-    return _map_end(log, at)
+    return _map_end(log, at, widths)
 
 
-def _entry_end(log: memoryview, at: int) -> int | None:
-    return at + SIZE_FIELD + _SIZE.unpack_from(log, at)[0] if is_entry(log, at) else None
+def _entry_end(log: memoryview, at: int, *, scoped: bool) -> int | None:
+    return at + SIZE_FIELD + _SIZE.unpack_from(log, at)[0] if is_entry(log, at, scoped=scoped) else None

@@ -5,16 +5,20 @@ Big-endian.
     at  size  field
     0   4     n, int32: bytes that follow
     4   n     body: int64 ledger id, int64 entry id, ... (an entry), or a special record with negative ids
+              of a scope: flags, int64 scope, int64 ledger id, int64 entry id, ... (see `entry`)
 
 Nothing guards a record: there is no magic and no checksum but the entry's own digest. So behind damage a position
 counts as a record only if it is an entry whose CRC agrees, or if it is a special record or of a known ledger and leads
 over several more records. A false record would be invented data; one that is passed over is reported damage.
 
-Source: bookie-storage §3.3, §3.5, §6.3.
+Records of scopes are read only where a caller says `scoped`: what no released BookKeeper writes must change nothing of
+how its files are read.
+
+Source: bookie-storage §3.3, §3.5, §6.3; scoped-ids.
 """
 
 import struct
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,9 +32,13 @@ SIZE_FIELD: Final = 4
 IDS: Final = 16
 """The least that a body holds: two ids."""
 RECORD: Final = struct.Struct(">iqq")
+SCOPED_IDS: Final = 25
+"""Flags, scope and two ids."""
+_SCOPED_RECORD: Final = struct.Struct(">iBqqq")
 RUN: Final = 65_536
 """Entries that are gathered before they are given out."""
 _ENTRY: Final = struct.Struct(">iqqqq")
+_SCOPED_ENTRY: Final = struct.Struct(">iBqqqqq")
 
 _CHUNKS: Final = (1 << 12, 1 << 20)
 """Bytes looked at at a time: first and largest, since most gaps are short and some are not."""
@@ -42,8 +50,12 @@ _WIDEST_DIGEST: Final = max(DIGEST_SIZES.values())
 _USUAL_IDS: Final = 1 << 48
 """Entry ids from here on are taken only with more evidence, and reading does not start at them behind damage."""
 _LENGTHS: Final = 1 << 56
+_CRCS: Final = (Digest.CRC32, Digest.CRC32C)
 _CHECKED: Final = 1 << 24
 """Larger entries are not worth a digest at every position that may be one."""
+
+Key = int | tuple[int, int]
+"""What a ledger is known by: its id; in another scope than 0 scope and id."""
 
 Successor = Callable[[int], int | None]
 """Returns the position behind the record or padding at a position, or None if none stands there."""
@@ -52,48 +64,86 @@ Successor = Callable[[int], int | None]
 class Entries(NamedTuple):
     """Entries of a source as arrays of equal length, in its order.
 
-    `position` is that of the entry's first byte, behind the size field; `size` is the entry's.
+    `position` is that of the entry's first byte, behind the size field; `size` is the entry's; `scope` is None where
+    all are of scope 0.
     """
 
     ledger: npt.NDArray[np.int64]
     entry: npt.NDArray[np.int64]
     position: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
+    scope: npt.NDArray[np.int64] | None = None
+
+    def columns(self) -> Sequence[npt.NDArray[np.int64]]:
+        """Return ledger, entry, position and size, and scope where some are of another than 0."""
+        return self[:-1] if self.scope is None else (*self[:-1], self.scope)
 
 
 class Run(NamedTuple):
-    """Entries while they are gathered, as `Entries`."""
+    """Entries while they are gathered, as `Entries`; `scope` may be shorter: those behind its end are of scope 0."""
 
     ledger: list[int]
     entry: list[int]
     position: list[int]
     size: list[int]
+    scope: list[int]
 
     @classmethod
     def empty(cls) -> "Run":
         """Return a run of no entries."""
-        return cls([], [], [], [])
+        return cls([], [], [], [], [])
+
+    def add(self, key: Key, entry: int, position: int, size: int) -> None:
+        """Add an entry."""
+        scope, ledger = key if isinstance(key, tuple) else (0, key)
+        if scope:
+            self.scope.extend([0] * (len(self.size) - len(self.scope)))
+            self.scope.append(scope)
+        for column, value in zip(self, (ledger, entry, position, size), strict=False):
+            column.append(value)
 
     def end(self) -> int:
         """Return the position behind the last entry."""
         return self.position[-1] + self.size[-1]
 
     def split(self, at: int) -> tuple["Run", "Run"]:
-        """Return the entries before and from an index on."""
+        """Return the entries before and from an index on; a negative one counts from the end."""
+        at = max(at + len(self.size), 0) if at < 0 else at
         return Run(*(column[:at] for column in self)), Run(*(column[at:] for column in self))
 
     def full(self) -> bool:
         """Whether it is time to give entries out."""
         return len(self.size) >= RUN
 
+    def columns(self) -> Sequence[Sequence[int]]:
+        """Return the columns; `scope` whole, or left out where all are of scope 0."""
+        return [*self[:-1], self._scopes()] if self.scope else self[:-1]
+
+    def keys(self, last: int | None = None) -> Sequence[Key]:
+        """Return what the ledgers of all entries, or of so many at the end, are known by."""
+        ledgers = self.ledger if last is None else self.ledger[-last:]
+        if not self.scope:
+            return ledgers
+        return [key_of(scope, ledger) for scope, ledger in zip(self._scopes()[-len(ledgers) :], ledgers, strict=True)]
+
+    def _scopes(self) -> list[int]:
+        return self.scope + [0] * (len(self.size) - len(self.scope))
+
     def arrays(self) -> Entries:
         """Return the entries as arrays."""
-        return Entries(*(np.array(column, np.int64) for column in self))
+        ledger, entry, position, size = (np.array(column, np.int64) for column in self[:-1])
+        scope = np.array(self._scopes(), np.int64) if self.scope else None
+        return Entries(ledger, entry, position, size, scope)
+
+
+def key_of(scope: int, ledger: int) -> Key:
+    """Return what a ledger is known by."""
+    return (scope, ledger) if scope else ledger
 
 
 def chain(data: memoryview, at: int, run: Run) -> int:
     """Add the entries that follow each other from `at` on, until there are RUN; return where something else stands."""
-    ledgers, entries, positions, sizes = (column.append for column in run)
+    ledgers, entries, positions, sizes = (column.append for column in run[:-1])
     unpack, end, least, usual = RECORD.unpack_from, len(data), entry.HEADER_SIZE, _USUAL_IDS
     last = end - RECORD.size
     for _ in range(RUN - len(run.size)):
@@ -113,6 +163,52 @@ def chain(data: memoryview, at: int, run: Run) -> int:
     return at
 
 
+def chain_scoped(data: memoryview, at: int, run: Run, known: set[Key], successor: Successor, *, sure: bool) -> int:
+    """Add the entries of ledgers of scopes that follow each other from `at` on, as `chain` does.
+
+    Args:
+        data: the whole source.
+        at: where a record may stand.
+        run: takes the entries.
+        known: ledgers; those that an entry proves are added.
+        successor: the format's own rule.
+        sure: the source says that it has such entries. Else one is taken only if its ledger is known, or its CRC right;
+            if it says that its digest is no CRC, several records must follow.
+    """
+    last = len(data) - _SCOPED_RECORD.size
+    while at <= last and len(run.size) < RUN and is_scoped(data, at):
+        size, flags, scope, ledger, number = _SCOPED_RECORD.unpack_from(data, at)
+        behind = at + SIZE_FIELD + size
+        if size < entry.SCOPED_HEADER_SIZE or behind > len(data) or not scope or number < 0:
+            break
+        key = (scope, ledger)
+        if sure:
+            if number >= _USUAL_IDS:
+                break
+        elif key not in known:
+            checkable = entry.digest_named(flags) in _CRCS
+            if not (is_proven(data, at, scoped=True) if checkable else _leads_on(data, at, successor)):
+                break
+            known.add(key)
+        run.add(key, number, at + SIZE_FIELD, size)
+        at = behind
+    return at
+
+
+def is_scoped(data: memoryview, at: int) -> bool:
+    """Whether the body of the record at a position begins as one of a ledger of a scope; no more is looked at."""
+    return at + SIZE_FIELD < len(data) and data[at + SIZE_FIELD] & entry.VERSION_BITS == entry.VERSION_2
+
+
+def ids_of(data: memoryview, at: int, *, scoped: bool) -> tuple[int, Key, int]:
+    """Return size, key and entry id of the record at a position, where one fits before the end."""
+    if scoped and is_scoped(data, at) and at + _SCOPED_RECORD.size <= len(data):
+        size, _, scope, ledger, number = _SCOPED_RECORD.unpack_from(data, at)
+        return size, (scope, ledger), number
+    size, ledger, number = RECORD.unpack_from(data, at)
+    return size, ledger, number
+
+
 def zeros_end(data: memoryview, at: int) -> int:
     """Return the position of the first byte from `at` on that is not zero, or the length."""
     for low, high in _chunks(at, len(data)):
@@ -130,8 +226,10 @@ def _chunks(start: int, stop: int) -> Iterator[tuple[int, int]]:
         start, size = end, min(2 * size, largest)
 
 
-def is_entry(data: memoryview, at: int) -> bool:
+def is_entry(data: memoryview, at: int, *, scoped: bool = False) -> bool:
     """Whether a record at a position has the fields of an entry that a client would send; no digest is checked."""
+    if scoped and is_scoped(data, at):
+        return _is_scoped_entry(data, at)
     if at + _ENTRY.size > len(data):
         return False
     size, ledger, number, lac, length = _ENTRY.unpack_from(data, at)
@@ -144,53 +242,70 @@ def is_entry(data: memoryview, at: int) -> bool:
     )
 
 
-def is_proven(data: memoryview, at: int) -> bool:
+def _is_scoped_entry(data: memoryview, at: int) -> bool:
+    if at + _SCOPED_ENTRY.size > len(data):
+        return False
+    size, _, scope, _, number, lac, length = _SCOPED_ENTRY.unpack_from(data, at)
+    return bool(
+        entry.SCOPED_HEADER_SIZE <= size <= len(data) - at - SIZE_FIELD
+        and scope
+        and number >= 0
+        and lac >= -1
+        and max(0, size - entry.SCOPED_HEADER_SIZE - _WIDEST_DIGEST) <= length < _LENGTHS
+    )
+
+
+def is_proven(data: memoryview, at: int, *, scoped: bool = False) -> bool:
     """Whether an entry that its CRC confirms is at a position."""
-    if not is_entry(data, at):
+    if not is_entry(data, at, scoped=scoped):
         return False
     (size,) = struct.unpack_from(">i", data, at)
     body = data[at + SIZE_FIELD : at + SIZE_FIELD + size]
-    return size <= _CHECKED and any(entry.digest_agrees(body, kind) for kind in (Digest.CRC32, Digest.CRC32C))
+    return size <= _CHECKED and any(entry.digest_agrees(body, kind) for kind in _CRCS)
 
 
-def find(data: memoryview, start: int, stop: int, known: Container[int], successor: Successor) -> int | None:
+def find(
+    data: memoryview, start: int, stop: int, known: Container[Key], successor: Successor, *, scoped: bool = False
+) -> int | None:
     """Return the first position in [start, stop) where a record surely stands.
 
     Args:
         data: the whole source.
         start: where to begin.
         stop: the first position that is no longer asked about.
-        known: ledger ids that an entry without a provable digest may have.
+        known: ledgers that an entry without a provable digest may have.
         successor: the format's own rule, which confirms special records and padding too.
+        scoped: a record of a ledger of a scope is one, too.
     """
-    for at in _candidates(data, start, stop):
-        if is_proven(data, at):
+    for at in _candidates(data, start, stop, scoped=scoped):
+        if is_proven(data, at, scoped=scoped):
             return at
-        _, ledger, number = RECORD.unpack_from(data, at)
-        if (ledger in known or number < 0) and _leads_on(data, at, successor):
+        _, key, number = ids_of(data, at, scoped=scoped)
+        if (key in known or number < 0) and _leads_on(data, at, successor):
             return at
     return None
 
 
-def take_unusual(data: memoryview, at: int, run: Run, known: Container[int], successor: Successor) -> bool:
+def take_unusual(
+    data: memoryview, at: int, run: Run, known: Container[Key], successor: Successor, *, scoped: bool = False
+) -> bool:
     """Add the entry at `at` if it is one with an unusually large id.
 
     Its ledger must be known, its CRC right, or another record or the end of the source behind it.
     """
-    if not is_entry(data, at):
+    if not is_entry(data, at, scoped=scoped):
         return False
-    size, ledger, number = RECORD.unpack_from(data, at)
+    size, key, number = ids_of(data, at, scoped=scoped)
     behind = at + SIZE_FIELD + size
-    met = ledger in known or ledger in run.ledger[-DOUBTED:]
-    if not met and behind < len(data) and not is_proven(data, at) and successor(behind) is None:
+    met = key in known or key in run.keys(DOUBTED)
+    if not met and behind < len(data) and not is_proven(data, at, scoped=scoped) and successor(behind) is None:
         return False
-    for column, value in zip(run, (ledger, number, at + SIZE_FIELD, size), strict=True):
-        column.append(value)
+    run.add(key, number, at + SIZE_FIELD, size)
     return True
 
 
 def overrun(
-    data: memoryview, at: int, run: Run, known: Container[int], successor: Successor
+    data: memoryview, at: int, run: Run, known: Container[Key], successor: Successor, *, scoped: bool = False
 ) -> tuple[int, Damage] | None:
     """Ask which of the last entries is wrong, when nothing fits at `at` behind them.
 
@@ -201,18 +316,19 @@ def overrun(
         None if none is.
     """
     first = len(run.size)
-    while first > max(0, len(run.size) - DOUBTED) and not is_proven(data, run.position[first - 1] - SIZE_FIELD):
+    doubted = max(0, len(run.size) - DOUBTED)
+    while first > doubted and not is_proven(data, run.position[first - 1] - SIZE_FIELD, scoped=scoped):
         first -= 1
     for index in range(first, len(run.size)):
         begin, end = run.position[index] - SIZE_FIELD, run.position[index] + run.size[index]
-        inside = find(data, begin + RECORD.size, min(end, at), known, successor)
+        inside = find(data, begin + RECORD.size, min(end, at), known, successor, scoped=scoped)
         if inside is not None:
             return index, Damage(begin, inside - begin, Reason.BAD_LENGTH, "a size runs over the next record")
     return None
 
 
 def gap(
-    data: memoryview, at: int, known: Container[int], successor: Successor, *, cut: bool = False
+    data: memoryview, at: int, known: Container[Key], successor: Successor, *, cut: bool = False, scoped: bool = False
 ) -> tuple[Damage, int | None]:
     """Return what is wrong at `at`, where no record stands, and where the next one does.
 
@@ -222,6 +338,7 @@ def gap(
         known: as for `find`.
         successor: as for `find`.
         cut: what stands there runs past the end of the source; a record that does is seen here.
+        scoped: as for `find`.
     """
     rest = len(data) - at
     zeros = zeros_end(data, at)
@@ -240,7 +357,7 @@ def gap(
         reason = Reason.BAD_LENGTH if size < entry.HEADER_SIZE and min(ledger, number) >= 0 else Reason.BAD_VALUE
         if behind == len(data) or successor(behind) is not None:
             return Damage(at, behind - at, reason, detail), behind
-    found = find(data, max(at + 1, zeros - SIZE_FIELD + 1), len(data), known, successor)
+    found = find(data, max(at + 1, zeros - SIZE_FIELD + 1), len(data), known, successor, scoped=scoped)
     if found is None:
         return Damage(at, rest, Reason.TRUNCATED if cut else reason, detail), None
     return Damage(at, found - at, reason, detail), found
@@ -257,14 +374,20 @@ def _leads_on(data: memoryview, at: int, successor: Successor) -> bool:
     return True
 
 
-def _candidates(data: memoryview, start: int, stop: int) -> Iterator[int]:
+def _candidates(data: memoryview, start: int, stop: int, *, scoped: bool) -> Iterator[int]:
     """Yield the positions that can hold a record: n of at least 16, and ids in the ranges that are searched for."""
     for low, high in _chunks(start, min(stop, len(data) - RECORD.size + 1)):
         count = high - low
         block = np.frombuffer(data[low : high + RECORD.size - 1], np.uint8)
         ledger, number, below = block[4 : 4 + count], block[12 : 12 + count], block[13 : 13 + count]
-        likely = block[:count] < 0x80
-        likely &= (ledger < 0x80) | (ledger == 0xFF)
+        likely = (ledger < 0x80) | (ledger == 0xFF)
         likely &= (number == below) & ((number == 0) | (number == 0xFF))
+        if scoped:
+            wide = np.frombuffer(data[low : high + _SCOPED_RECORD.size - 1], np.uint8)
+            fits = min(count, max(0, len(wide) - _SCOPED_RECORD.size + 1))
+            number, below = wide[21 : 21 + fits], wide[22 : 22 + fits]
+            second = ledger[:fits] & entry.VERSION_BITS == entry.VERSION_2
+            likely[:fits] |= second & (number == below) & ((number == 0) | (number == 0xFF))
+        likely &= block[:count] < 0x80
         likely &= (block[:count] | block[1 : 1 + count] | block[2 : 2 + count] | (block[3 : 3 + count] >> 4)) != 0
         yield from (low + int(at) for at in np.flatnonzero(likely))

@@ -16,7 +16,7 @@ Big-endian. Offsets and sizes in bytes.
     8           zero, up to the header's size
                 records: int32 n, then n bytes of an entry, or of a special record:
 
-    entry id   body behind int64 ledger id and int64 entry id
+    entry id   body behind int64 ledger id and int64 entry id; of a scope behind flags, scope, ledger id and entry id
     -0x1000    master key: int32 size, key
     -0x2000    fence: nothing
     -0x8000    explicit LAC: int32 size, record (see `entry`)
@@ -28,38 +28,45 @@ Big-endian. Offsets and sizes in bytes.
     lastMark: int64 journal id, int64 offset in that journal
 
 Source: apache/bookkeeper 9590a97, bookie/Journal, JournalChannel, LastLogMark, BookieImpl.METAENTRY_ID_*;
-bookie-storage §6.
+bookie-storage §6; scoped-ids.
 """
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from recovery.codecs.entry import HEADER_SIZE
+from recovery.codecs import entry
 from recovery.codecs.framing import (
     DOUBTED,
     IDS,
     RECORD,
+    SCOPED_IDS,
     SIZE_FIELD,
     Entries,
+    Key,
     Run,
     Successor,
     chain,
+    chain_scoped,
     gap,
+    ids_of,
     is_entry,
     is_proven,
+    key_of,
     overrun,
     take_unusual,
     zeros_end,
 )
 from recovery.errors import Damage, FormatError, Reason
-from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
 
 MASTER_KEY_ID: Final = -0x1000
 FENCE_ID: Final = -0x2000
 LAC_ID: Final = -0x8000
+_FORCE_ID: Final = -0x4000
 ALIGNMENT: Final = 512
 _LEAST_ID: Final = -0x10000
 """Ids of special records, known or not, are not below."""
@@ -70,8 +77,9 @@ _PADDING: Final = -256
 _START: Final = struct.Struct(">4si")
 _SIZE: Final = struct.Struct(">i")
 _PAD: Final = struct.Struct(">ii")
-_META: Final = struct.Struct(">qqi")
-_HEADER: Final = struct.Struct(">qqqq")
+_IDS: Final = struct.Struct(">qq")
+_SCOPED_IDS: Final = struct.Struct(">Bqqq")
+_STATE: Final = struct.Struct(">qq")
 _MARK: Final = struct.Struct(">qq")
 _NAME: Final = re.compile(r"([0-9a-f]{1,16})\.txn")
 
@@ -84,6 +92,7 @@ class JournalEntry:
     size: int
     ledger: int
     entry: int
+    scope: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,7 @@ class MasterKeyRecord:
     at: int
     ledger: int
     key: bytes = field(repr=False)
+    scope: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,7 @@ class FenceRecord:
 
     at: int
     ledger: int
+    scope: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +121,7 @@ class LacRecordAt:
     at: int
     ledger: int
     raw: bytes
+    scope: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +131,7 @@ class UnknownRecord:
     at: int
     ledger: int
     entry: int
+    scope: int = 0
 
 
 MetaRecord = MasterKeyRecord | FenceRecord | LacRecordAt | UnknownRecord
@@ -147,7 +160,7 @@ def header_of(journal: bytes | memoryview) -> tuple[int, int]:
     return version, _HEADERS[version]
 
 
-def scan(journal: bytes | memoryview, *, known: Iterable[int] = ()) -> Iterator[Record | Damage]:
+def scan(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[Record | Damage]:
     """Yield every record of a journal and every stretch that could not be taken, in file order.
 
     The end of a journal:
@@ -160,6 +173,9 @@ def scan(journal: bytes | memoryview, *, known: Iterable[int] = ()) -> Iterator[
 
     All other Damage lies before records that were found again (zeros in the middle included), or hides what was not.
 
+    No version of a journal says that it has records of scopes. An entry of one is taken if its CRC is right, if a
+    record before it is of its ledger, or, where its digest is no CRC, if several records follow it.
+
     Args:
         journal: the whole file.
         known: ledgers that this bookie has; see `entry_log.scan`.
@@ -169,24 +185,24 @@ def scan(journal: bytes | memoryview, *, known: Iterable[int] = ()) -> Iterator[
     """
     for part in _walk(memoryview(journal), {*known}):
         if isinstance(part, Run):
-            for ledger, entry, position, size in zip(*part, strict=True):
-                yield JournalEntry(position, size, ledger, entry)
+            ledger, number, position, size, *scope = part.columns()
+            yield from map(JournalEntry, position, size, ledger, number, *scope)
         else:
             yield part
 
 
-def scan_columns(journal: bytes | memoryview, *, known: Iterable[int] = ()) -> Iterator[Entries | MetaRecord | Damage]:
+def scan_columns(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[Entries | MetaRecord | Damage]:
     """Yield what `scan` yields, entries as arrays of bounded length."""
     for part in _walk(memoryview(journal), {*known}):
         yield part.arrays() if isinstance(part, Run) else part
 
 
-def _walk(journal: memoryview, known: set[int]) -> Iterator[Run | MetaRecord | Damage]:
+def _walk(journal: memoryview, known: set[Key]) -> Iterator[Run | MetaRecord | Damage]:
     version, at = header_of(journal)
     padded = version >= _PADDED
 
     def successor(position: int) -> int | None:
-        return _successor(journal, position, padded=padded)
+        return _successor(journal, position, known, padded=padded)
 
     run = Run.empty()
     while True:
@@ -194,23 +210,26 @@ def _walk(journal: memoryview, known: set[int]) -> Iterator[Run | MetaRecord | D
         if run.full():
             # Keep the last ones: whether they can be believed shows in what follows.
             done, run = run.split(-DOUBTED)
-            known.update(done.ledger)
+            known.update(done.keys())
             yield done
             continue
         behind = _padding_end(journal, at) if padded else None
         if behind is not None:
             at = behind
             continue
+        if (behind := chain_scoped(journal, at, run, known, successor, sure=False)) > at:
+            at = behind
+            continue
         part: MetaRecord | Damage | None
-        part, behind = _meta(journal, at)
+        part, behind = _meta(journal, at, known)
         if part is None and take_unusual(journal, at, run, known, successor):
             at = run.end()
             continue
-        known.update(run.ledger)
+        known.update(run.keys())
         if part is None:
             run, part, behind = _broken(journal, at, run, known, successor)
         elif not isinstance(part, Damage):
-            known.add(part.ledger)
+            known.add(key_of(part.scope, part.ledger))
         yield run
         if part is not None:
             yield part
@@ -229,34 +248,44 @@ def _padding_end(journal: memoryview, at: int) -> int | None:
     return behind if bytes(journal[at + _PAD.size : behind]) == bytes(size) else None
 
 
-def _meta(journal: memoryview, at: int) -> tuple[MetaRecord | Damage | None, int | None]:
+def _meta(journal: memoryview, at: int, known: Container[Key]) -> tuple[MetaRecord | Damage | None, int | None]:
     """Return the special record at `at` and the position behind it, or None for both."""
     if at + RECORD.size > len(journal):
         return None, None
-    size, ledger, number = RECORD.unpack_from(journal, at)
+    size, key, number = ids_of(journal, at, scoped=True)
+    scope, ledger = key if isinstance(key, tuple) else (0, key)
+    ids = SCOPED_IDS if isinstance(key, tuple) else IDS
     body = at + SIZE_FIELD
     behind = body + size
-    if size < IDS or behind > len(journal) or ledger < 0 or not _LEAST_ID <= number < 0:
+    if size < ids or behind > len(journal) or not _LEAST_ID <= number < 0:
         return None, None
-    if number == FENCE_ID and size == IDS:
-        return FenceRecord(body, ledger), behind
+    if not (_is_scoped_meta(size, scope, number) or key in known) if isinstance(key, tuple) else ledger < 0:
+        return None, None
+    if number == FENCE_ID and size == ids:
+        return FenceRecord(body, ledger, scope), behind
     if number not in (MASTER_KEY_ID, FENCE_ID, LAC_ID):
-        return UnknownRecord(body, ledger, number), behind
-    inner = _META.unpack_from(journal, body)[2] if size >= _META.size else -1
-    if number == FENCE_ID or inner != size - _META.size:
+        return UnknownRecord(body, ledger, number, scope), behind
+    front = ids + _SIZE.size
+    inner = int(_SIZE.unpack_from(journal, body + ids)[0]) if size >= front else -1
+    if number == FENCE_ID or inner != size - front:
         what = {MASTER_KEY_ID: "master key", FENCE_ID: "fence", LAC_ID: "explicit LAC"}[number]
-        return Damage(
-            at, behind - at, Reason.BAD_LENGTH, f"ledger {ledger}: {what} in a record of {size} bytes"
-        ), behind
-    raw = bytes(journal[body + _META.size : body + _META.size + inner])
-    return (MasterKeyRecord if number == MASTER_KEY_ID else LacRecordAt)(body, ledger, raw), behind
+        detail = f"ledger {LedgerId(scope, ledger)}: {what} in a record of {size} bytes"
+        return Damage(at, behind - at, Reason.BAD_LENGTH, detail), behind
+    raw = bytes(journal[body + front : behind])
+    return (MasterKeyRecord if number == MASTER_KEY_ID else LacRecordAt)(body, ledger, raw, scope), behind
 
 
-def _successor(journal: memoryview, at: int, *, padded: bool) -> int | None:
+def _is_scoped_meta(size: int, scope: int, number: int) -> bool:
+    """Whether a special record of a ledger that nothing else names has fields that no damage makes by chance."""
+    exact = size == SCOPED_IDS if number in (FENCE_ID, _FORCE_ID) else number in (MASTER_KEY_ID, LAC_ID)
+    return bool(scope) and exact
+
+
+def _successor(journal: memoryview, at: int, known: Container[Key], *, padded: bool) -> int | None:
     """Return the position behind what surely stands at `at`; reserved zeros reach to the end."""
-    if is_entry(journal, at):
+    if is_entry(journal, at, scoped=True):
         return at + SIZE_FIELD + int(_SIZE.unpack_from(journal, at)[0])
-    part, behind = _meta(journal, at)
+    part, behind = _meta(journal, at, known)
     if part is not None:
         return None if isinstance(part, Damage) else behind
     if padded and (behind := _padding_end(journal, at)) is not None:
@@ -265,30 +294,31 @@ def _successor(journal: memoryview, at: int, *, padded: bool) -> int | None:
 
 
 def _broken(
-    journal: memoryview, at: int, run: Run, known: set[int], successor: Successor
+    journal: memoryview, at: int, run: Run, known: set[Key], successor: Successor
 ) -> tuple[Run, Damage | None, int | None]:
     """Return the entries that can be believed, what is wrong at `at` or before, and where the next record stands."""
-    if at < len(journal) and (wrong := overrun(journal, at, run, known, successor)) is not None:
+    if at < len(journal) and (wrong := overrun(journal, at, run, known, successor, scoped=True)) is not None:
         index, damage = wrong
         return run.split(index)[0], damage, damage.offset + damage.length
     rest = len(journal) - at
     if zeros_end(journal, at) < len(journal):
         padding = bytes(journal[at : at + SIZE_FIELD]) == _SIZE.pack(_PADDING) and rest < _PAD.size + ALIGNMENT
-        return run, *gap(journal, at, known, successor, cut=padding)
+        return run, *gap(journal, at, known, successor, cut=padding, scoped=True)
     if run.size and run.end() == at:
         begin = run.position[-1] - SIZE_FIELD
-        if not is_proven(journal, begin) and _is_cut(journal[run.position[-1] : at]):
+        if not is_proven(journal, begin, scoped=True) and _is_cut(journal[run.position[-1] : at]):
             return run.split(-1)[0], Damage(begin, len(journal) - begin, Reason.TRUNCATED), None
     return run, None, None
 
 
 def _is_cut(record: memoryview) -> bool:
     """Whether an entry that reserved zeros follow is zero itself from inside its header on."""
-    if len(record) <= HEADER_SIZE or record[-1]:
+    header = entry.header_size(record)
+    if len(record) <= header or record[-1]:
         return False
-    _, _, lac, length = _HEADER.unpack_from(record)
-    impossible: bool = lac < NO_ENTRY or length < len(record) - HEADER_SIZE - max(DIGEST_SIZES.values())
-    return impossible or zeros_end(record, IDS) == len(record)
+    lac, length = _STATE.unpack_from(record, header - _STATE.size)
+    impossible: bool = lac < NO_ENTRY or length < len(record) - header - max(DIGEST_SIZES.values())
+    return impossible or zeros_end(record, header - _STATE.size) == len(record)
 
 
 def encode(records: Iterable[bytes], version: int = 6, *, alignment: int = ALIGNMENT) -> bytes:
@@ -309,19 +339,25 @@ def encode(records: Iterable[bytes], version: int = 6, *, alignment: int = ALIGN
     return bytes(out)
 
 
-def encode_master_key(ledger: int, key: bytes) -> bytes:
+def _ids(scope: int, ledger: int, number: int) -> bytes:
+    if scope:
+        return _SCOPED_IDS.pack(entry.flags_of(Digest.DUMMY), scope, ledger, number)
+    return _IDS.pack(ledger, number)
+
+
+def encode_master_key(ledger: int, key: bytes, *, scope: int = 0) -> bytes:
     """Return the body of a master key record."""
-    return _META.pack(ledger, MASTER_KEY_ID, len(key)) + key
+    return _ids(scope, ledger, MASTER_KEY_ID) + _SIZE.pack(len(key)) + key
 
 
-def encode_fence(ledger: int) -> bytes:
+def encode_fence(ledger: int, *, scope: int = 0) -> bytes:
     """Return the body of a fence record."""
-    return _MARK.pack(ledger, FENCE_ID)
+    return _ids(scope, ledger, FENCE_ID)
 
 
-def encode_lac(ledger: int, raw: bytes) -> bytes:
+def encode_lac(ledger: int, raw: bytes, *, scope: int = 0) -> bytes:
     """Return the body of an explicit LAC record."""
-    return _META.pack(ledger, LAC_ID, len(raw)) + raw
+    return _ids(scope, ledger, LAC_ID) + _SIZE.pack(len(raw)) + raw
 
 
 def journal_id_of(name: str) -> int | None:

@@ -250,7 +250,11 @@ def gathered(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[Entries
 
 
 def _joined(parts: Sequence[Entries]) -> Entries:
-    return Entries(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    ledger, entry, position, size = (np.concatenate(column) for column in zip(*(p[:-1] for p in parts), strict=True))
+    if all(part.scope is None for part in parts):
+        return Entries(ledger, entry, position, size)
+    scopes = [np.zeros(len(part.ledger), np.int64) if part.scope is None else part.scope for part in parts]
+    return Entries(ledger, entry, position, size, np.concatenate(scopes))
 
 
 def locate(

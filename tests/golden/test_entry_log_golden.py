@@ -75,7 +75,7 @@ def test_columns_say_what_records_say(case: str) -> None:
             EntryAt(*(int(value) for value in row))
             for part in entry_log.scan_columns(raw)
             if not isinstance(part, Damage)
-            for row in zip(*part, strict=True)
+            for row in zip(*part.columns(), strict=True)
         ]
         assert rows == list(entry_log.scan(raw))
 

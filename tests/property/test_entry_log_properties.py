@@ -155,7 +155,9 @@ def test_any_bytes_are_entries_or_damage(log: bytes) -> None:
         row
         for part in entry_log.scan_columns(log)
         for row in (
-            [part] if isinstance(part, Damage) else [EntryAt(*map(int, row)) for row in zip(*part, strict=True)]
+            [part]
+            if isinstance(part, Damage)
+            else [EntryAt(*map(int, row)) for row in zip(*part.columns(), strict=True)]
         )
     ]
     assert columns == list(entry_log.scan(log))

@@ -177,7 +177,7 @@ def test_any_bytes_are_records_or_damage(raw: bytes) -> None:
     columns: list[Record | Damage] = []
     for chunk in journal.scan_columns(raw):
         if isinstance(chunk, tuple):
-            for ledger, number, position, size in zip(*(column.tolist() for column in chunk), strict=True):
+            for ledger, number, position, size in zip(*(column.tolist() for column in chunk.columns()), strict=True):
                 columns.append(JournalEntry(position, size, ledger, number))
         else:
             columns.append(chunk)
