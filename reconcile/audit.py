@@ -33,6 +33,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -189,15 +190,14 @@ class Journal:
             problem = f"cannot be opened ({error.strerror})"
             raise JournalError(str(path), problem, "name another folder with --journal") from error
         journal = cls(path, handle, now, write)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with ExitStack() as unopened:
+            unopened.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise JournalError(str(path), "another process is writing it", "wait until it has ended") from error
             journal._begin(binding, resume=resume, replay=replay, ready=ready)
-        except BlockingIOError as error:
-            os.close(handle)
-            raise JournalError(str(path), "another process is writing it", "wait until it has ended") from error
-        except BaseException:
-            os.close(handle)
-            raise
+            unopened.pop_all()
         _sync_folder(folder)
         return journal
 

@@ -16,7 +16,7 @@ else knows of, such as bookies, are asked for by their keys where no listing nam
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -159,14 +159,10 @@ def capture(
     started = now()
     if isinstance(store, ScannableStore):
         return _in_bulk(store, root.rstrip("/"), layout, out, started, progress)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="capture") as pool:
-        run = _Run(store, root.rstrip("/"), out, pool, progress)
-        try:
-            return run.all(layout, started, known)
-        except BaseException:
-            # Leaving the pool would wait for every read that is still queued.
-            pool.shutdown(cancel_futures=True)
-            raise
+    with ExitStack() as ending:
+        pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="capture")
+        ending.callback(pool.shutdown, cancel_futures=True)
+        return _Run(store, root.rstrip("/"), out, pool, progress).all(layout, started, known)
 
 
 def _in_bulk(
