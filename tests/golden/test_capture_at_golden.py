@@ -1,5 +1,6 @@
 """`capture --at` as it is typed: what a store was at a transaction that it remembers."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,10 @@ def records(catalog: Path) -> dict[LedgerId, bytes]:
         LedgerId(row["scope"], row["ledger"]): row["raw"]
         for row in table.select(["scope", "ledger", "raw"]).to_pylist()
     }
+
+
+def _iso(ms: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)).isoformat()
 
 
 def test_files_of_zookeeper(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +50,9 @@ def test_files_of_zookeeper(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert captured("before", hex(gone["txn"] - 1))[ledger] == gone["before"]
     assert ledger not in captured("after", hex(gone["txn"]))
     assert ledger in captured("decimal", str(gone["txn"] - 1))
+    deleted_ms = gone["at_ms"]
+    assert ledger in captured("a moment before", _iso(deleted_ms - 1))
+    assert ledger not in captured("at that time", _iso(deleted_ms))
     for words, said in ((["--at", "yesterday"], "yesterday"), (["--at", "1970-01-01"], "")):
         done = run(capsys, "capture", "--metadata", f"zkfiles://{folder}", *words, "--out", tmp_path / "refused")
         assert done.code == 2
