@@ -44,6 +44,10 @@ class Reason(StrEnum):
     """The digest over the bytes does not agree with any type that the length allows."""
     CONFLICT = "conflict"
     """Two sources of one bookie contradict each other."""
+    UNINDEXED = "unindexed"
+    """Entries stand in an entry log, and the index of their ledger lacks them."""
+    SUSPECT_DISK = "suspect_disk"
+    """Many files of one folder are damaged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.codecs import entry_log, journal
-from recovery.collect.damage import DamageLog, Unread
-from recovery.collect.db import LEDGERS, LOCATIONS, Database, read_database
-from recovery.collect.facts import FACT_WIDTH, Interned
+from recovery.collect.damage import DamageLog, Noted, Unread, suspect_disk
+from recovery.collect.db import LEDGERS, LOCATIONS, Database, read_database, read_locations
+from recovery.collect.deep import Deep, DeepCounts, numbered
+from recovery.collect.facts import FACT_WIDTH, SOURCE, Interned
 from recovery.collect.folders import Disks, Folder, Place, Role, survey
 from recovery.collect.holdings import GROUP_WIDTH, Ints, joined, less, to_groups, to_rows
-from recovery.collect.index import Found, IndexTaker
-from recovery.collect.interleaved import Pages, first_level
+from recovery.collect.index import Found, IndexTaker, Piece
+from recovery.collect.interleaved import IndexReader, Pages, find_files, first_level
 from recovery.collect.journals import Journal, JournalFacts, find_journals, read_journals
 from recovery.collect.logs import Scanned, decimal_name, find_logs, scan_unlisted
 from recovery.collect.merge import Beside, IndexSource, Merge
@@ -48,7 +49,8 @@ class CollectOptions:
         bookie_id: whose they are; None: what their cookie says. Only needed where no cookie can be read.
         passwords: that may have made HMACs; the empty one is always tried.
         max_mb_s: at most so many million bytes are read in a second; None: as fast as it goes.
-        deep: every location is confirmed and every entry log gone through, not only where there is doubt.
+        deep: every location is confirmed, every entry log gone through, and what index, logs and journals say of each
+            entry compared, with its digest; not only where there is doubt.
         processes: that read index files at the same time, at most.
     """
 
@@ -85,6 +87,7 @@ class CollectSummary:
         hiding: some damage hides entries.
         missing: folders of the cookie that were not given.
         bytes_read: from the disks.
+        deep: what comparing everything gave; None: it was not asked for.
     """
 
     bookie: str
@@ -98,6 +101,7 @@ class CollectSummary:
     hiding: bool
     missing: tuple[str, ...]
     bytes_read: int
+    deep: DeepCounts | None = None
 
 
 def collect(
@@ -136,10 +140,11 @@ def collect(
                 writer.append("copies", table)
         finally:
             run.close()
+        run.suspect()
         damage.flush()
         row = run.row(started, now())
         writer.append("bookies", pa.Table.from_pylist([row], schema=tables.BOOKIES))
-        writer.close(coverage=_coverage(row))
+        writer.close(coverage=_coverage(row, run.deep))
     missing = tuple(p.name for p in disks.places if p.folder is None)
     return CollectSummary(
         disks.bookie,
@@ -153,6 +158,7 @@ def collect(
         damage.hiding,
         missing,
         meter.read,
+        run.deep,
     )
 
 
@@ -166,9 +172,11 @@ def _demand_apart(options: CollectOptions, out: Path) -> None:
             raise InputError(str(out), problem, "name a folder elsewhere: nothing is written below a bookie's")
 
 
-def _coverage(row: Mapping[str, Any]) -> dict[str, object]:
+def _coverage(row: Mapping[str, Any], deep: DeepCounts | None) -> dict[str, object]:
     names = ("bookie", "incarnation", "complete", "storage", "dirs", "ledgers", "entries", "damaged")
     coverage: dict[str, object] = {name: row[name] for name in names}
+    if deep is not None:
+        coverage["deep"] = asdict(deep)
     return {**coverage, "started": row["started"].isoformat(), "ended": row["ended"].isoformat()}
 
 
@@ -188,6 +196,8 @@ class _Run:
         self._scanned = Scanned((), -1)
         self._sources: list[IndexSource] = []
         self._index_bytes: dict[int, int] = {}
+        self._index_files: dict[int, int] = {}
+        self.deep: DeepCounts | None = None
         self._known: list[Ints] = []
         self._merge: Merge | None = None
         self._ledger_folders = _folders(disks, Role.LEDGER)
@@ -266,7 +276,10 @@ class _Run:
         for taken in take_all(first_level(folders, self._damage), setup, self._meter, self._options.processes):
             found.groups.add(taken.found.groups.all())
             found.heads.add(taken.found.heads.all())
-            found.facts.add(taken.facts(self._secrets))
+            facts = taken.facts(self._secrets)
+            found.facts.add(facts)
+            for number, many in zip(*np.unique(facts[:, SOURCE], return_counts=True), strict=True):
+                self._index_files[int(number)] = self._index_files.get(int(number), 0) + int(many)
             found.dangling.add(taken.found.dangling.all())
             known.append(taken.known)
             pages.absorb(taken.pages)
@@ -321,9 +334,45 @@ class _Run:
         def take(found: KeyedGroups) -> None:
             groups.add(to_rows(found))
 
-        deep = self._options.deep
-        self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, everything=deep)
-        self._meter.end()
+        if not self._options.deep:
+            self._scanned = scan_unlisted(files, known, self._meter, self._damage, take)
+            self._meter.end()
+            return
+        deep = Deep(numbered(self._logs.values()), self._journals, self._options.passwords, self._scratch)
+        try:
+            self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, each=deep.take_log)
+            self._meter.end()
+            self._meter.begin("comparing")
+            deep.read_journals(self._meter)
+            for piece in self._pieces():
+                deep.take_slots(piece)
+            self.deep = deep.compare(np.unique(known), self._damage)
+            self._meter.end()
+        finally:
+            deep.close()
+
+    def _pieces(self) -> Iterator[Piece]:
+        """Yield the slots of all indexes again; what is wrong with them was told the first time."""
+        told = Noted()
+        reader = IndexReader(self._meter, told, Interned())
+        yield from reader.read(find_files(first_level([f.path for f in self._index_folders], told), told))
+        for database, _ in self._databases():
+            yield from read_locations(database, self._meter, told)
+
+    def suspect(self) -> None:
+        """Report folders many of whose files are damaged."""
+        for folder in dict.fromkeys(p.folder for p in self._disks.places if p.folder is not None):
+            kinds = (
+                ("entry logs", len(self._logs.get(folder.path, {}))),
+                ("journals", sum(Path(j.file.path).parent == folder.path for j in self._journals)),
+                (
+                    "index files",
+                    sum(self._index_files.get(n, 0) for n, f in enumerate(self._index_folders) if f == folder),
+                ),
+            )
+            found = suspect_disk(folder.path, self._damage.spoiled, dict(kinds))
+            if found is not None:
+                self._damage.add(found)
 
     def _read_heads(
         self, files: Sequence[RecordFile], scan: Callable[[memoryview], Iterable[object]], beside: Beside

@@ -1,8 +1,9 @@
 """What of a bookie's disks could not be taken: counted, written as rows, and weighed for what it hides."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path, PurePath
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -11,6 +12,25 @@ from recovery.dataset import DatasetWriter
 from recovery.errors import Reason
 from recovery.model import tables
 
+_SPOILING: Final = frozenset(
+    {
+        Reason.TRUNCATED,
+        Reason.BAD_MAGIC,
+        Reason.BAD_VERSION,
+        Reason.BAD_LENGTH,
+        Reason.BAD_VALUE,
+        Reason.ZEROS,
+        Reason.EMPTY,
+        Reason.UNREADABLE,
+        Reason.DIGEST,
+    }
+)
+"""What a disk that fails leaves in files; the other reasons are what programs and people leave."""
+_KINDS: Final = {".log": "entry logs", ".compacted": "entry logs", ".txn": "journals", ".idx": "index files"}
+_SUSPECT: Final = 3
+"""Files of one folder that are damaged, from which on it is no accident."""
+_SUSPECT_SHARE: Final = 1000
+"""One in so many files at least."""
 _BATCH: Final = 8192
 """Rows held before they are written."""
 _SCOPE: Final = 0
@@ -103,6 +123,7 @@ class DamageLog:
         everything: some damage hides entries of any ledger.
         ledgers: ledgers that damage hides entries of.
         files: bytes passed over in each, and whether that hides entries.
+        spoiled: files that are damaged as a disk that fails damages them.
     """
 
     writer: DatasetWriter
@@ -113,6 +134,7 @@ class DamageLog:
     everything: bool = False
     ledgers: set[int] = field(default_factory=set)
     files: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    spoiled: set[str] = field(default_factory=set)
     _rows: list[dict[str, object]] = field(default_factory=list)
 
     def add(self, found: Unread) -> None:
@@ -125,6 +147,8 @@ class DamageLog:
             self.ledgers.add(found.ledger)
         unread, hid = self.files.get(found.file, (0, False))
         self.files[found.file] = unread + (found.length or 0), hid or hides
+        if found.reason in _SPOILING:
+            self.spoiled.add(found.file)
         self._rows.append(_row(found, self.bookie, self.incarnation))
         if len(self._rows) >= _BATCH:
             self.flush()
@@ -134,3 +158,26 @@ class DamageLog:
         if self._rows:
             self.writer.append("damage", pa.Table.from_pylist(self._rows, schema=tables.DAMAGE))
             self._rows = []
+
+
+def suspect_disk(folder: Path, spoiled: Iterable[str], files: Mapping[str, int]) -> Unread | None:
+    """Return what is to be said of a folder many of whose files are damaged; None if they are few.
+
+    Args:
+        folder: that holds the files.
+        spoiled: files that are damaged, of any folder.
+        files: how many files the folder has of each kind: entry logs, journals, index files.
+    """
+    bad: dict[str, int] = {}
+    for file in spoiled:
+        kind = _KINDS.get(PurePath(file).suffix)
+        if kind is not None and PurePath(file).is_relative_to(folder):
+            bad[kind] = bad.get(kind, 0) + 1
+    if sum(bad.values()) < max(_SUSPECT, sum(files.values()) // _SUSPECT_SHARE):
+        return None
+    counts = " and ".join(f"{many} of {files.get(kind, 0)} {kind}" for kind, many in sorted(bad.items()))
+    detail = (
+        f"{counts} are damaged: suspect this disk. Stop the bookie, copy the disk sector by sector before anything "
+    )
+    detail += "else reads it, collect the copy, and replace the disk"
+    return Unread(str(folder), Reason.SUSPECT_DISK, Hides.NOTHING, detail=detail)

@@ -33,6 +33,9 @@ from recovery.collect.records import RecordFile, gathered
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.groups import KeyedGroups
 
+TakesRecords = Callable[[RecordFile, Mapped, Entries], None]
+"""Takes records of a log whose bytes can be touched meanwhile."""
+
 _COMPACTED: Final = re.compile(r"([0-9a-f]{1,8})\.log\.[0-9a-f]{1,8}\.compacted")
 
 
@@ -96,7 +99,7 @@ def scan_unlisted(
     damage: DamageLog,
     take: Callable[[KeyedGroups], None],
     *,
-    everything: bool,
+    each: TakesRecords | None = None,
 ) -> Scanned:
     """Go through the logs that may hold what the index does not know.
 
@@ -106,7 +109,7 @@ def scan_unlisted(
         meter: counts and paces the reads.
         damage: takes what cannot be read.
         take: is given the groups of what was found, a ledger's in any number of pieces that may overlap.
-        everything: go through all of them.
+        each: go through all of them, and give it every record.
     """
     scanned: list[RecordFile] = []
     largest = -1
@@ -116,12 +119,12 @@ def scan_unlisted(
                 listed = _listed(log, file, damage)
                 if listed is not None:
                     largest = max(largest, int(listed.max(initial=-1)))
-                    if not everything and np.isin(listed, known).all():
+                    if each is None and np.isin(listed, known).all():
                         meter.took(0, 1)
                         continue
                 log.load()
                 scanned.append(file)
-                largest = max(largest, _scan(log, file, known, damage, take, rotated=listed is not None))
+                largest = max(largest, _scan(log, file, known, damage, take, each, rotated=listed is not None))
         except OSError as error:
             detail = error.strerror or "cannot be read"
             damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, 0, file.size, detail=detail))
@@ -139,7 +142,11 @@ def _listed(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
         if header.map_offset:
             log.spot(header.map_offset, log.size)
             listed = entry_log.read_map(log.view, header)
-            return None if listed is None else np.fromiter(listed, np.int64, len(listed))
+            if listed is not None:
+                return np.fromiter(listed, np.int64, len(listed))
+            if header.map_offset >= os.stat(file.path).st_size:  # noqa: PTH116  # a running bookie may just have written it
+                detail = f"its header names a ledgers map at {header.map_offset}: the log lost its end"
+                damage.add(Unread(file.path, Reason.TRUNCATED, Hides.UNLISTED, log.size, detail=detail))
     except FormatError as error:
         # The records do not depend on the header.
         damage.add(Unread(file.path, error.reason, Hides.NOTHING, error.offset, 0, detail=error.detail))
@@ -149,16 +156,25 @@ def _listed(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
 
 
 def _scan(
-    log: Mapped, file: RecordFile, known: Ints, damage: DamageLog, take: Callable[[KeyedGroups], None], *, rotated: bool
+    log: Mapped,
+    file: RecordFile,
+    known: Ints,
+    damage: DamageLog,
+    take: Callable[[KeyedGroups], None],
+    each: TakesRecords | None,
+    *,
+    rotated: bool,
 ) -> int:
     # Behind damage the ledgers that the bookie has help to find the next record; without damage nobody needs them.
     groups: list[KeyedGroups] = []
     found: list[Damage] = []
-    for ledgers in (known[:0], known):
+    for ledgers in (known[:0], known) if each is None else (known,):
         groups, found = [], []
         for part in gathered(entry_log.scan_columns(log.view, known=ledgers.tolist())):
             if isinstance(part, Entries):
                 groups.append(to_groups(part.ledger, part.entry))
+                if each is not None:
+                    each(file, log, part)
                 log.done(int(part.position.max(initial=0)))
             elif isinstance(part, Damage) and (rotated or not _is_tail(part, log.size)):
                 found.append(part)

@@ -31,10 +31,12 @@ class Spool:
         width: columns.
         folder: on the disk that has room.
         held: bytes kept in memory.
+        shares: parts that the ledgers fall into; a power of two, at most BUCKETS.
     """
 
-    def __init__(self, width: int, folder: Path, *, held: int = _HELD_BYTES) -> None:
+    def __init__(self, width: int, folder: Path, *, held: int = _HELD_BYTES, shares: int = SHARES) -> None:
         self._width = width
+        self._shares = shares
         self._folder = folder
         self._limit = held
         self._rows: list[Rows] = []
@@ -59,9 +61,9 @@ class Spool:
         if not self._rows:
             return
         rows = np.concatenate(self._rows)
-        share = share_of(rows[:, 0])
+        share = share_of(rows[:, 0], self._shares)
         order = np.argsort(share, kind="stable")
-        bounds = np.searchsorted(share[order], np.arange(SHARES + 1))
+        bounds = np.searchsorted(share[order], np.arange(self._shares + 1))
         data = memoryview(rows[order].tobytes())
         at = self._end
         try:
@@ -80,9 +82,9 @@ class Spool:
         self._bytes = 0
 
     def share(self, number: int) -> Rows:
-        """Return the rows of one of `SHARES` parts of the ledgers."""
+        """Return the rows of one part of the ledgers."""
         found = [self._read(start, bounds[number], bounds[number + 1]) for start, bounds in self._runs]
-        found.extend(rows[share_of(rows[:, 0]) == number] for rows in self._rows)
+        found.extend(rows[share_of(rows[:, 0], self._shares) == number] for rows in self._rows)
         return np.concatenate(found) if found else self._none()
 
     def all(self) -> Rows:
@@ -115,7 +117,7 @@ class Spool:
             self._file = None
 
 
-def share_of(ledger: Rows) -> Rows:
-    """Return the share of each ledger, below `SHARES`."""
+def share_of(ledger: Rows, shares: int = SHARES) -> Rows:
+    """Return the share of each ledger, below `shares`."""
     scope = np.zeros(len(ledger), np.int64)
-    return buckets(scope, np.ascontiguousarray(ledger)).astype(np.int64) // (BUCKETS // SHARES)
+    return buckets(scope, np.ascontiguousarray(ledger)).astype(np.int64) // (BUCKETS // shares)

@@ -63,6 +63,7 @@ def test_five_damaged_files_cost_only_their_ledgers(tmp_path: Path) -> None:
         ("bad_version", 3, True),
         ("truncated", 4, True),
         ("bad_value", None, True),
+        ("suspect_disk", None, False),
     }
     assert not seen.bookie["complete"]
     assert [seen.entries("log", ledger) for ledger in (1, 2, 3)] == [list(range(20))] * 3

@@ -1,0 +1,393 @@
+"""Index, entry logs and journals of one bookie compared entry by entry, and the digest of every copy checked.
+
+What every source says of an entry is a row on disk, and the rows are compared a share of the entries at a time: memory
+depends neither on how many entries there are nor on how many one ledger has. A row is seven int64:
+
+    KEY      mixed of ledger and the upper bits of the entry id; rows of one entry share it
+    LEDGER   id
+    ENTRY    id
+    WHAT     kind << 48 | scoped << 40 | verdict << 32 | number of the file; of the index: the log id that it names
+    PLACE    position << 31 | size; of the index: size 0
+    LENGTH   the cumulative length in the entry's header
+    CONTENT  CRC32C of the payload, so that copies can be told apart
+
+Legitimate, and only counted: several copies with the same payload (compaction, recovery and re-replication write an
+entry again, with another LAC and so another digest), entries that stand in a journal behind the mark and nowhere else.
+
+Source: spec bookie-storage §3.7, §4.5, §4.7.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+import numpy as np
+
+from recovery.codecs import entry as entry_codec
+from recovery.codecs import journal
+from recovery.codecs.framing import SIZE_FIELD, Entries
+from recovery.collect.damage import Hides, TakesDamage, Unread
+from recovery.collect.holdings import Ints, Mask, starts_of
+from recovery.collect.index import Piece
+from recovery.collect.journals import Journal
+from recovery.collect.reading import Mapped, Meter
+from recovery.collect.records import DIGESTS, RecordFile, gathered
+from recovery.collect.spool import SHARES, Spool
+from recovery.errors import FormatError, Reason
+from recovery.model.ids import BUCKETS
+from recovery.model.metadata import DIGEST_SIZES, Digest
+
+_WIDTH: Final = 7
+_KEY, _LEDGER, _ENTRY, _WHAT, _PLACE, _LENGTH, _CONTENT = range(_WIDTH)
+_LOG, _APPLIED, _AHEAD, _INDEX = range(4)
+"""Kinds: a record of an entry log, of a journal before and behind the mark, a slot of the index."""
+_KIND_SHIFT: Final = 48
+_SCOPED_SHIFT: Final = 40
+_VERDICT_SHIFT: Final = 32
+_FILE: Final = (1 << _VERDICT_SHIFT) - 1
+_SIZE_BITS: Final = 31
+_SIZE: Final = (1 << _SIZE_BITS) - 1
+_LOG_SHIFT: Final = 32
+_POSITION: Final = (1 << _LOG_SHIFT) - 1
+_CHUNK_BITS: Final = 20
+"""Entries of one ledger, as a power of two, that are compared together at most."""
+_MIX: Final = 0x9E3779B97F4A7C15 - (1 << 64)
+_SHARE_BYTES: Final = 32 << 20
+_RECORD_BYTES: Final = 128
+"""An entry takes more than that, nearly always: what the number of shares is guessed from."""
+_HELD_PER_SHARE: Final = 64 << 10
+"""Kept in memory for each share before rows are set aside, so that they come back in reads of that size."""
+_TYPES_HELD: Final = 1 << 16
+_WIDTHS: Final = np.array([0, *(DIGEST_SIZES[digest] for digest in DIGESTS)])
+_CRC_WIDTHS: Final = (DIGEST_SIZES[Digest.CRC32], DIGEST_SIZES[Digest.CRC32C])
+
+
+@dataclass(slots=True)
+class DeepCounts:
+    """What comparing everything gave.
+
+    Attributes:
+        in_index, in_logs, in_journals: slots of the index, records of entry logs, entries of journals.
+        shadowed: records of entry logs beside the one that counts.
+        dangling: slots whose entry is not there.
+        elsewhere: of these, entries that stand in another log.
+        unindexed: entries in logs that the index of their ledger lacks, and no journal would bring back.
+        replayed: entries behind the mark of a journal that the index lacks.
+        journal_only: of these, entries that no entry log has either.
+        digests_right, digests_wrong: records whose digest was checked.
+        not_checkable: records of ledgers whose password is not known, or that carry no digest.
+        ledgers_not_checkable: how many ledgers these are.
+        conflicts: entries that stand there with different payloads.
+    """
+
+    in_index: int = 0
+    in_logs: int = 0
+    in_journals: int = 0
+    shadowed: int = 0
+    dangling: int = 0
+    elsewhere: int = 0
+    unindexed: int = 0
+    replayed: int = 0
+    journal_only: int = 0
+    digests_right: int = 0
+    digests_wrong: int = 0
+    not_checkable: int = 0
+    ledgers_not_checkable: int = 0
+    conflicts: int = 0
+
+
+class Deep:
+    """Takes what the sources say of each entry, and compares it at the end.
+
+    Args:
+        logs: the entry logs, with the ids that locations name them by.
+        journals: the journals.
+        passwords: that may have made an HMAC; the empty one is always tried.
+        scratch: folder of the rows.
+    """
+
+    def __init__(
+        self,
+        logs: Sequence[tuple[int, RecordFile]],
+        journals: Sequence[Journal],
+        passwords: Sequence[bytes],
+        scratch: Path,
+    ) -> None:
+        self._journals = journals
+        self._files = [file for _, file in logs] + [one.file for one in journals]
+        self._log_ids = np.array([*(log_id for log_id, _ in logs), *(-1 for _ in journals)], np.int64)
+        self._number = {file.path: n for n, file in enumerate(self._files)}
+        self._passwords = tuple(passwords)
+        self._types: dict[int, tuple[Digest, bytes]] = {}
+        rows = sum(file.size for file in self._files) // _RECORD_BYTES
+        self._shares = SHARES
+        while self._shares < BUCKETS and rows * _WIDTH * 8 > self._shares * _SHARE_BYTES:
+            self._shares *= 2
+        self._rows = Spool(_WIDTH, scratch, held=self._shares * _HELD_PER_SHARE, shares=self._shares)
+        self._counts = DeepCounts()
+
+    def close(self) -> None:
+        """Give back the room that was taken on disk."""
+        self._rows.close()
+
+    def take_slots(self, piece: Piece) -> None:
+        """Take a piece of an index."""
+        what = (_INDEX << _KIND_SHIFT) | (piece.location >> _LOG_SHIFT) & _FILE
+        place = (piece.location & _POSITION) << _SIZE_BITS
+        nothing = np.zeros(len(place), np.int64)
+        self._add(piece.ledger, piece.entry, what, place, nothing, nothing)
+
+    def take_log(self, file: RecordFile, data: Mapped, part: Entries) -> None:
+        """Take records of an entry log, whose bytes can be touched."""
+        self._take(file, data, part, np.full(len(part.ledger), _LOG))
+
+    def read_journals(self, meter: Meter) -> None:
+        """Read the journals again; what cannot be read was told the first time."""
+        for one in self._journals:
+            try:
+                with Mapped(Path(one.file.path), meter) as data:
+                    data.load()
+                    for part in gathered(journal.scan_columns(data.view)):
+                        if isinstance(part, Entries):
+                            ahead = (part.position >= one.mark) & (one.mark >= 0)
+                            self._take(one.file, data, part, np.where(ahead, _AHEAD, _APPLIED))
+                            data.done(int(part.position.max(initial=0)))
+            except (OSError, FormatError):
+                continue
+
+    def _take(self, file: RecordFile, data: Mapped, part: Entries, kind: Ints) -> None:
+        verdict = np.zeros(len(part.ledger), np.int64)
+        length, content = np.zeros_like(verdict), np.zeros_like(verdict)
+        view = data.view
+        for row, (ledger, position, size) in enumerate(
+            zip(part.ledger.tolist(), part.position.tolist(), part.size.tolist(), strict=True)
+        ):
+            verdict[row], length[row], content[row] = self._look(ledger, view[position : position + size])
+        what = (kind << _KIND_SHIFT) | (verdict << _VERDICT_SHIFT) | self._number[file.path]
+        self._add(part.ledger, part.entry, what, (part.position << _SIZE_BITS) | part.size, length, content)
+
+    def _add(self, ledger: Ints, entry: Ints, what: Ints, place: Ints, length: Ints, content: Ints) -> None:
+        key = ledger ^ ((entry >> _CHUNK_BITS) * _MIX)
+        self._rows.add(np.column_stack((key, ledger, entry, what, place, length, content)))
+
+    def _look(self, ledger: int, record: memoryview) -> tuple[int, int, int]:
+        """Return verdict (with the scoped bit), cumulative length and the payload's CRC of an entry."""
+        front = entry_codec.header_size(record)
+        if len(record) < front:
+            return 0, 0, 0
+        scoped = int(front != entry_codec.HEADER_SIZE) << (_SCOPED_SHIFT - _VERDICT_SHIFT)
+        (length,) = struct.unpack_from(">q", record, front - 8)
+        # Nearly every entry is of its ledger's type: one digest is made, not five.
+        usual = self._types.get(ledger)
+        if usual is not None and entry_codec.digest_agrees(record, *usual):
+            digest = usual[0]
+        else:
+            found = entry_codec.find_digest(record, self._passwords)
+            if found is None:
+                return scoped, length, google_crc32c.value(bytes(record[front + max(DIGEST_SIZES.values()) :]))
+            digest = found[0]
+            if len(self._types) >= _TYPES_HELD:
+                self._types.clear()
+            self._types[ledger] = digest, found[1] or b""
+        payload = google_crc32c.value(bytes(record[front + DIGEST_SIZES[digest] :]))
+        return scoped | (1 + DIGESTS.index(digest)), length, payload
+
+    def compare(self, known: Ints, damage: TakesDamage) -> DeepCounts:
+        """Compare what was taken.
+
+        Args:
+            known: ledgers whose index has entries, ascending.
+            damage: takes what is wrong.
+        """
+        swapped: dict[tuple[int, int], int] = {}
+        unsure = [np.empty(0, np.int64)]
+        for number in range(self._shares):
+            rows = self._rows.share(number)
+            if len(rows):
+                rows = rows[np.lexsort((rows[:, _WHAT], rows[:, _ENTRY], rows[:, _LEDGER]))]
+                share = _Share(rows, self._log_ids)
+                unsure.append(self._digests(share, damage))
+                self._placed(share, swapped)
+                self._sources(share, known, damage)
+        self._counts.ledgers_not_checkable = len(np.unique(np.concatenate(unsure)))
+        for (log_id, file), many in sorted(swapped.items()):
+            detail = f"{many} entries that the index places in log {log_id:x} stand here, at the same places: put each "
+            detail += "file back under its own name"
+            damage.add(Unread(self._files[file].path, Reason.MISPLACED, Hides.NOTHING, detail=detail))
+        return self._counts
+
+    def _digests(self, share: "_Share", damage: TakesDamage) -> Ints:
+        """Judge the digests; return the ledgers that nothing can be said of."""
+        record = share.kind != _INDEX
+        sound = record & (share.verdict > 0)
+        ledgers = share.ledger_number
+        many = int(ledgers[-1]) + 1
+        types = np.zeros((many, len(DIGESTS)), np.int64)
+        np.add.at(types, (ledgers[sound], share.verdict[sound] - 1), 1)
+        proven = types.any(axis=1)
+        # A width of 4 or 8 bytes is that of a CRC, which needs no password: it would agree.
+        wrong = record & ~sound & (proven | np.isin(share.widths(record & ~sound), _CRC_WIDTHS))[ledgers]
+        unsure = record & ~sound & ~wrong
+        self._counts.digests_right += int(sound.sum())
+        self._counts.digests_wrong += int(wrong.sum())
+        self._counts.not_checkable += int(unsure.sum())
+        share.doubted |= wrong
+        self._tell_wrong(share, np.flatnonzero(wrong), damage)
+        mixed = (types > 0).sum(axis=1) > 1
+        for number in np.flatnonzero(mixed).tolist():
+            at = np.flatnonzero(sound & (ledgers == number))
+            usual = int(types[number].argmax())
+            other = int(at[share.verdict[at] - 1 != usual][0])
+            detail = ", ".join(f"{n} entries of {DIGESTS[t]}" for t, n in enumerate(types[number].tolist()) if n)
+            self._tell(share, other, Reason.CONFLICT, f"{detail}: one id, two ledgers", damage)
+        return np.unique(share.ledger[unsure])
+
+    def _tell_wrong(self, share: "_Share", rows: Ints, damage: TakesDamage) -> None:
+        """Report records whose digest is wrong, once for each ledger and file."""
+        rows = rows[np.lexsort((share.place[rows], share.file[rows], share.ledger_number[rows]))]
+        pair = share.ledger_number[rows] * len(self._files) + share.file[rows]
+        served = share.matched[rows]
+        for low, high in _stretches(pair):
+            entries = share.entry[rows[low:high]]
+            named = ", ".join(map(str, entries[:5].tolist())) + (", …" if len(entries) > 5 else "")
+            detail = f"{len(entries)} entries are not what their digests say ({named}); "
+            detail += f"the index names {int(served[low:high].sum())} of these copies"
+            self._tell(share, int(rows[low]), Reason.DIGEST, detail, damage)
+
+    def _tell(self, share: "_Share", row: int, reason: Reason, detail: str, damage: TakesDamage) -> None:
+        file, place = self._files[int(share.file[row])].path, int(share.place[row])
+        at, size = (place >> _SIZE_BITS) - SIZE_FIELD, (place & _SIZE) + SIZE_FIELD
+        damage.add(Unread(file, reason, Hides.NOTHING, at, size, ledger=int(share.ledger[row]), detail=detail))
+
+    def _placed(self, share: "_Share", swapped: dict[tuple[int, int], int]) -> None:
+        """Count slots whose entry is not where they say, and find the files that others stand for."""
+        lost = np.flatnonzero((share.kind == _INDEX) & ~share.matched)
+        self._counts.in_index += int((share.kind == _INDEX).sum())
+        self._counts.dangling += len(lost)
+        if not len(lost):
+            return
+        logs = np.flatnonzero((share.kind == _LOG) & np.isin(share.pair, share.pair[lost]))
+        self._counts.elsewhere += int(np.isin(share.pair[lost], share.pair[logs]).sum())
+        spot = (share.pair[logs] << _LOG_SHIFT) | share.position[logs]
+        order = np.argsort(spot, kind="stable")
+        spot, logs = spot[order], logs[order]
+        wanted = (share.pair[lost] << _LOG_SHIFT) | share.position[lost]
+        at = np.minimum(np.searchsorted(spot, wanted), max(len(spot) - 1, 0))
+        hit = spot[at] == wanted if len(spot) else np.zeros(len(lost), np.bool_)
+        pairs = np.column_stack((share.file[lost[hit]], share.file[logs[at[hit]]]))
+        for (log_id, file), many in zip(*np.unique(pairs, axis=0, return_counts=True), strict=True):
+            swapped[int(log_id), int(file)] = swapped.get((int(log_id), int(file)), 0) + int(many)
+
+    def _sources(self, share: "_Share", known: Ints, damage: TakesDamage) -> None:
+        """Compare what the sources list, and what copies of one entry say."""
+        counts = self._counts
+        logs, applied, ahead, index = (share.times(kind) for kind in (_LOG, _APPLIED, _AHEAD, _INDEX))
+        counts.in_logs += int(logs.sum())
+        counts.in_journals += int((applied + ahead).sum())
+        counts.shadowed += int(np.maximum(logs - 1, 0).sum())
+        waiting = (ahead > 0) & (index == 0)
+        counts.replayed += int(waiting.sum())
+        counts.journal_only += int((waiting & (logs == 0)).sum())
+        first = starts_of(share.pair)
+        lost = (logs > 0) & (index == 0) & (ahead == 0) & np.isin(share.ledger[first], known)
+        counts.unindexed += int(lost.sum())
+        # Of a pair the record of an entry log comes first.
+        self._tell_each(share, first[lost], Reason.UNINDEXED, "{} entries that the index lacks, from {} on", damage)
+        differ = share.differing()
+        counts.conflicts += int(differ.sum())
+        text = "{} entries stand there with different payloads, from {} on: one id, two ledgers, or damage"
+        self._tell_each(share, first[differ], Reason.CONFLICT, text, damage)
+
+    def _tell_each(self, share: "_Share", rows: Ints, reason: Reason, text: str, damage: TakesDamage) -> None:
+        """Report rows once for each ledger, where the first of them is."""
+        for low, high in _stretches(share.ledger[rows]):
+            self._tell(share, int(rows[low]), reason, text.format(high - low, int(share.entry[rows[low]])), damage)
+
+
+class _Share:
+    """Rows that are compared together, sorted by ledger, entry and kind; columns of the same length.
+
+    Attributes:
+        ledger, entry, kind, verdict, file, place, position: of each row.
+        pair: number of the (ledger, entry) pair, ascending.
+        ledger_number: number of the ledger, ascending.
+        matched: a slot whose entry is there; a record that a slot names.
+        doubted: the digest is wrong.
+    """
+
+    def __init__(self, rows: Ints, log_ids: Ints) -> None:
+        self.ledger, self.entry, what, self.place = (rows[:, n] for n in (_LEDGER, _ENTRY, _WHAT, _PLACE))
+        self.kind = what >> _KIND_SHIFT
+        self.verdict = (what >> _VERDICT_SHIFT) & 0xFF
+        self.file = what & _FILE
+        self.position = self.place >> _SIZE_BITS
+        self._front = np.where(what >> _SCOPED_SHIFT & 1, entry_codec.SCOPED_HEADER_SIZE, entry_codec.HEADER_SIZE)
+        self._length, self._content = rows[:, _LENGTH], rows[:, _CONTENT]
+        fresh = np.append(True, self.ledger[1:] != self.ledger[:-1])
+        self.ledger_number = np.cumsum(fresh) - 1
+        fresh[1:] |= self.entry[1:] != self.entry[:-1]
+        self.pair = np.cumsum(fresh) - 1
+        self.doubted = np.zeros(len(rows), np.bool_)
+        self.matched = self._match(log_ids)
+
+    def _match(self, log_ids: Ints) -> Mask:
+        matched = np.zeros(len(self.pair), np.bool_)
+        rows = np.flatnonzero((self.kind == _INDEX) | (self.kind == _LOG))
+        slot = self.kind[rows] == _INDEX
+        log_id = np.where(slot, self.file[rows], log_ids[np.where(slot, 0, self.file[rows])] if len(log_ids) else -1)
+        _, address = np.unique((log_id << _LOG_SHIFT) | self.position[rows], return_inverse=True)
+        order = np.lexsort((slot, address, self.pair[rows]))
+        rows, slot, address = rows[order], slot[order], address[order]
+        starts = np.flatnonzero(
+            np.append(True, (address[1:] != address[:-1]) | (self.pair[rows[1:]] != self.pair[rows[:-1]]))
+        )
+        if not len(rows):
+            return matched
+        size = np.diff(np.append(starts, len(rows)))
+        slots = np.add.reduceat(slot.astype(np.int64), starts)
+        matched[rows] = np.repeat((slots > 0) & (slots < size), size)
+        return matched
+
+    def times(self, kind: int) -> Ints:
+        """Return how many rows of a kind each pair has."""
+        return np.bincount(self.pair[self.kind == kind], minlength=int(self.pair[-1]) + 1)
+
+    def widths(self, rows: Mask) -> Ints:
+        """Return the width of each ledger's digest as the lengths of some of its entries tell; -1 where none does."""
+        at = np.flatnonzero(rows)
+        at = at[starts_of(self.pair[at])]
+        body = (self.place[at] & _SIZE) - self._front[at]
+        before = np.append(0, self._length[at[:-1]]) if len(at) else at
+        follows = np.zeros(len(at), np.bool_)
+        follows[1:] = (np.diff(self.ledger_number[at]) == 0) & (np.diff(self.entry[at]) == 1)
+        tells = follows | (self.entry[at] == 0)
+        width = body - (self._length[at] - np.where(follows, before, 0))
+        found = np.full(int(self.ledger_number[-1]) + 1, -1, np.int64)
+        found[self.ledger_number[at[tells]][::-1]] = width[tells][::-1]
+        return found
+
+    def differing(self) -> Mask:
+        """Return the pairs that have two copies, neither known to be damaged, with different payloads."""
+        rows = np.flatnonzero((self.kind != _INDEX) & ~self.doubted)
+        payload = (self.place[rows] & _SIZE) - self._front[rows] - _WIDTHS[self.verdict[rows]]
+        sign = (self._content[rows] << _LOG_SHIFT) ^ (payload * _MIX) ^ (self._length[rows] * (_MIX | 2))
+        found = np.zeros(int(self.pair[-1]) + 1, np.bool_)
+        starts = starts_of(self.pair[rows])
+        if len(starts):
+            least, most = np.minimum.reduceat(sign, starts), np.maximum.reduceat(sign, starts)
+            found[self.pair[rows[starts]]] = least != most
+        return found
+
+
+def _stretches(values: Ints) -> Iterable[tuple[int, int]]:
+    """Return where each stretch of equal elements begins and ends."""
+    return pairwise([*starts_of(values).tolist(), len(values)])
+
+
+def numbered(folders: Iterable[dict[int, list[RecordFile]]]) -> list[tuple[int, RecordFile]]:
+    """Return the entry logs of all folders with their ids."""
+    return [(log_id, file) for logs in folders for log_id, files in logs.items() for file in files]
