@@ -1,4 +1,6 @@
-"""`--references`: what an upper layer knows of its ledgers, read from JSON lines or Parquet.
+"""`--references`: what an upper layer knows of its ledgers, from JSON lines, Parquet, or the records of Pulsar.
+
+A file has, a line or a row a ledger:
 
     field       type    says
     ledger      int64   required
@@ -8,11 +10,25 @@
     deleted     bool    the layer deleted it, or meant to
     owner       text    whose it is; kept for whoever reads the plan
 
+A store, or a copy of one, has Pulsar's topics below ``/managed-ledgers`` and their schemas below ``/schemas``, beside
+its ledgers root (or at it, where the URI names the former itself):
+
+    record           ledger is            last entry, length     owner
+    managed ledger   each that it lists   of those it closed     tenant/namespace/persistent/topic
+    cursor           its own              not said               cursor of the topic
+    schema           of each version      not said               schema of the topic
+
+Where the store remembers what happened, a ledger that some record named once and none names now was deleted on purpose.
+
 A ledger that stands several times is deleted if any line says so; of its last entries the greatest counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +36,50 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
+from backends.protocols import MetadataStore, ScannableStore
+from backends.registry import OpenStore
+from recovery.codecs import managed_ledger
 from recovery.dataset import sort_by_key
-from recovery.errors import InputError
+from recovery.errors import FormatError, InputError
 from recovery.infer.references import SCHEMA
 from recovery.model.ids import buckets
 
-_FIELDS = {field.name: field.type for field in SCHEMA if field.name != "bucket"}
+TOPICS: Final = "/managed-ledgers"
+SCHEMAS: Final = "/schemas"
+_DERIVED: Final = ("bucket", "deletion", "source")
+_FIELDS = {field.name: field.type for field in SCHEMA if field.name not in _DERIVED}
 _REMEDY = (
     "give JSON lines or Parquet with `ledger`, and `scope`, `last_entry`, `length`, `deleted`, `owner` where known"
 )
+_LISTINGS: Final = 16
+"""Folders of a live store that are listed at the same time."""
+_MASK: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class References:
+    """What upper layers know.
+
+    Attributes:
+        rows: `infer.references.SCHEMA`, sorted by key, each ledger once.
+        unreadable: records that could not be read: source and path, and why.
+        gaps: parts of a store that its copy lacks.
+    """
+
+    rows: pa.Table
+    unreadable: tuple[tuple[str, str], ...] = ()
+    gaps: tuple[str, ...] = ()
+
+    @classmethod
+    def united(cls, parts: Sequence["References"]) -> "References | None":
+        """Return all of several sources as one; None of none."""
+        if not parts:
+            return None
+        return cls(
+            _once(pa.concat_tables([part.rows for part in parts])),
+            tuple(one for part in parts for one in part.unreadable),
+            tuple(gap for part in parts for gap in part.gaps),
+        )
 
 
 def read(path: Path) -> pa.Table:
@@ -62,6 +113,8 @@ def read(path: Path) -> pa.Table:
     if columns["ledger"].null_count:
         raise InputError(str(path), "has a line without a `ledger`", _REMEDY)
     columns["scope"] = pc.fill_null(columns["scope"], 0)
+    columns["deletion"] = pa.nulls(rows.num_rows, pa.string())
+    columns["source"] = pa.array([str(path)] * rows.num_rows, pa.string())
     return _once(pa.table(columns))
 
 
@@ -73,10 +126,158 @@ def _lines(path: Path) -> pa.Table:
 
 def _once(rows: pa.Table) -> pa.Table:
     keys: Sequence[str] = ("scope", "ledger")
-    grouped = rows.group_by(list(keys)).aggregate(
-        [("last_entry", "max"), ("length", "max"), ("deleted", "max"), ("owner", "max")]
-    )
+    names = [name for name in (*_FIELDS, "deletion", "source") if name not in keys]
+    grouped = rows.group_by(list(keys)).aggregate([(name, "max") for name in names])
     found = grouped.rename_columns([name.removesuffix("_max") for name in grouped.column_names])
     bucket = buckets(found["scope"].to_numpy().astype(np.int64), found["ledger"].to_numpy().astype(np.int64))
     found = found.append_column("bucket", pa.array(bucket)).select(SCHEMA.names).cast(SCHEMA)
     return sort_by_key(found)
+
+
+# Pulsar's records
+
+
+@dataclass(slots=True)
+class _Columns:
+    """References as they are found, column by column."""
+
+    ledger: list[int] = field(default_factory=list)
+    last_entry: list[int | None] = field(default_factory=list)
+    length: list[int | None] = field(default_factory=list)
+    deleted: list[bool | None] = field(default_factory=list)
+    owner: list[str] = field(default_factory=list)
+    deletion: list[str | None] = field(default_factory=list)
+
+    def add(
+        self,
+        ledger: int,
+        owner: str,
+        last_entry: int | None = None,
+        length: int | None = None,
+        deletion: str | None = None,
+    ) -> None:
+        """Add one."""
+        self.ledger.append(ledger)
+        self.last_entry.append(last_entry)
+        self.length.append(length)
+        self.deleted.append(True if deletion is not None else None)
+        self.owner.append(owner)
+        self.deletion.append(deletion)
+
+    def table(self, source: str) -> pa.Table:
+        """Return them as columns of `SCHEMA`, without the bucket, in the order in which they were found."""
+        count = len(self.ledger)
+        columns = {name: pa.array(getattr(self, name), SCHEMA.field(name).type) for name in type(self).__slots__}
+        return pa.table(
+            {**columns, "scope": pa.array(np.zeros(count, np.int64)), "source": pa.array([source] * count, pa.string())}
+        )
+
+
+def of_store(opened: OpenStore) -> References:
+    """Read the records of Pulsar that stand beside a ledgers root.
+
+    A record that cannot be read is named, and the others are read.
+
+    Raises:
+        InputError: there are none at all.
+        UnavailableError: the store does not answer.
+        CorruptStoreError: a copy of a store cannot be read to its end.
+    """
+    above, _, last = opened.root.rpartition("/")
+    topics = opened.root if f"/{last}" == TOPICS else above + TOPICS
+    schemas = topics.removesuffix(TOPICS) + SCHEMAS
+    if opened.store.get(topics) is None:
+        problem = f"has no {topics}: none of Pulsar's topics"
+        raise InputError(opened.uri, problem, f"name where they are, e.g. zk://host:2181/chroot{TOPICS}")
+    found, unreadable = _Columns(), list[tuple[str, str]]()
+    for key, raw in _nodes(opened.store, topics):
+        owner = key.removeprefix(topics).removeprefix("/")
+        try:
+            for listed in _listed(raw, owner):
+                found.add(**listed)
+        except FormatError as error:
+            unreadable.append((f"{opened.uri} {key}", str(error)))
+    for key, raw in _nodes(opened.store, schemas):
+        try:
+            for ledger in managed_ledger.decode_schema(raw) if raw else ():
+                found.add(ledger, f"schema of {key.removeprefix(schemas).removeprefix('/')}")
+        except FormatError as error:
+            unreadable.append((f"{opened.uri} {key}", str(error)))
+    gaps: tuple[str, ...] = ()
+    if isinstance(opened.store, ScannableStore):
+        for gone in _gone(opened.store, topics, frozenset(found.ledger)).values():
+            found.add(**gone)
+        gaps = opened.store.point().gaps
+    return References(_once(found.table(opened.uri)), tuple(unreadable), gaps)
+
+
+def _listed(raw: bytes, owner: str) -> Iterator[dict[str, Any]]:
+    """Yield the ledgers that one record names, as arguments of `_Columns.add`."""
+    record = managed_ledger.decode(raw)
+    if isinstance(record, managed_ledger.Cursor):
+        topic, _, name = owner.rpartition("/")
+        for ledger, use in record.ledgers:
+            yield {"ledger": ledger, "owner": f"{use} {name} of {topic}" if use == "cursor" else f"{use} {topic}"}
+        return
+    for one in record.ledgers:
+        deletion = "offloaded, and deleted from the bookies, as its topic says" if one.deleted else None
+        yield {
+            "ledger": one.ledger,
+            "owner": owner,
+            "last_entry": one.last_entry,
+            "length": one.length,
+            "deletion": deletion,
+        }
+
+
+def _gone(store: ScannableStore, topics: str, named: frozenset[int]) -> Mapping[int, dict[str, Any]]:
+    """Return the ledgers that some record named once and none names now, as arguments of `_Columns.add`."""
+    found: dict[int, dict[str, Any]] = {}
+    for batch in store.history(topics):
+        for change in batch.to_pylist():
+            owner = change["key"].removeprefix(topics).removeprefix("/")
+            before, after = _known(change["before"], owner), _known(change["after"], owner)
+            if before is None or after is None:
+                continue
+            for ledger in after:
+                found.pop(ledger, None)
+            for ledger in before.keys() - after.keys() - named:
+                found[ledger] = before[ledger] | {"deletion": _deletion(change)}
+    return found
+
+
+def _known(raw: bytes | None, owner: str) -> dict[int, dict[str, Any]] | None:
+    """Return what a record of the past names; None where it cannot be read: what it hides was not let go of."""
+    try:
+        return {one["ledger"]: one for one in _listed(raw or b"", owner)}
+    except FormatError:
+        return None
+
+
+def _deletion(change: Mapping[str, Any]) -> str:
+    when = "at an unknown time"
+    if change["at_ms"] is not None:
+        when = datetime.fromtimestamp(change["at_ms"] / 1000, UTC).isoformat(timespec="seconds")
+    who = "" if change["session"] is None else f" by session {change['session'] & _MASK:#x}"
+    what = "its owner was deleted" if change["op"] == "deleted" else "its owner let go of it"
+    return f"{what} in transaction {change['txn']} ({change['txn']:#x}), {when}{who}"
+
+
+def _nodes(store: MetadataStore, top: str) -> Iterator[tuple[str, bytes]]:
+    """Yield every key at and below one, with its value; nothing where it is absent."""
+    if isinstance(store, ScannableStore):
+        for batch in store.scan(top):
+            yield from zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
+        return
+    level: Sequence[str] = [top]
+    with ThreadPoolExecutor(_LISTINGS) as pool:
+        while level:
+            yield from _values(store, level)
+            names = pool.map(store.children, level)
+            level = [f"{key}/{name}" for key, below in zip(level, names, strict=True) for name in below or ()]
+
+
+def _values(store: MetadataStore, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    for key, held in store.get_many(keys):
+        if held is not None:
+            yield key, held.value

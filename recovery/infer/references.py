@@ -26,12 +26,15 @@ SCHEMA: Final = pa.schema(
         pa.field("length", pa.int64()),
         pa.field("deleted", pa.bool_()),
         pa.field("owner", pa.string()),
+        pa.field("deletion", pa.string()),  # how it was deleted, where a store's history shows it; nobody said it
+        pa.field("source", pa.string()),
     ]
 )
 """References as they are compared: sorted by key, each ledger once."""
 
 _READS_AS: Final = "as an upper layer has it: an entry that was acknowledged, as a LAC shows, would be cut off"
 _LENGTH: Final = "the same entries; the length as an upper layer has it"
+_ABOVE: Final = "all that bookies hold: entries that the upper layer does not know, and no LAC shows to be acknowledged"
 
 Row = dict[str, Any]
 
@@ -88,12 +91,15 @@ def _checked(known: Facts, number: int, row: Row, reference: Mapping[str, Any]) 
         return row
     if stated is not None and length >= 0 and length != stated:
         row = _beside(row, "length", stated, _LENGTH)
+    others = [a for a in row["alternatives"] if a["field"] != "last_entry"]
+    if last < end:
+        others.append({"field": "last_entry", "value": str(end), "reads_as": _ABOVE, "weight": 0.0})
     return row | {
         "last_entry": last,
         "length": stated if length < 0 else length,
         "segments": [segment for segment in row["segments"] if segment["first"] <= max(last, 0)],
         "grades": row["grades"] | {"last_entry": "reference", "length": "reference"},
-        "alternatives": [a for a in row["alternatives"] if a["field"] != "last_entry"],
+        "alternatives": others,
         "acked_high": last,
     }
 

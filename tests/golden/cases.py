@@ -81,6 +81,12 @@ def operator(name: str) -> dict[str, Any]:
     return facts
 
 
+@functools.cache
+def pulsar_dir() -> Path:
+    """Return the folder of a cluster that Pulsar wrote to (data/pulsar/PROVENANCE.md): `bookies/`, `zookeeper/`."""
+    return _unpacked(DATA.parent / "pulsar")
+
+
 def copy_of(name: str, target: Path) -> Path:
     """Copy a case into `target/<name>`, to be written to, and return that folder."""
     source = case_dir(name)

@@ -1,0 +1,194 @@
+"""What Pulsar's records say of the ledgers that they use: managed ledgers, their cursors, schemas.
+
+Binary protobuf (proto/recovery/codecs/_pb/managed_ledger.proto), or compressed with a header, big-endian:
+
+    at    size  field
+    0     2     magic, 0x4778
+    2     4     size of what follows, int32: at most what is left
+    6     n     CompressedInfo: kind (0 none, 1 LZ4 block, 2 ZLIB, 3 ZSTD, 4 Snappy), size without compression
+    6+n         the record, compressed
+
+Keys do not tell a managed ledger's record from a cursor's, whose names are the users'; the first byte does: a message
+begins the former, a number the latter.
+
+    record           names
+    ManagedLedger    each ledger: entries and size once it was closed, where it was offloaded to and deleted here; of a
+                     terminated one the last entry
+    Cursor           the ledger that it keeps its own state in, -1: none; of compaction and of delayed delivery those
+                     that their properties name, as far as they stand in this record
+    Schema           the ledger of each version
+
+Source: apache/pulsar 4.0.7, managed-ledger: impl/MetaStoreImpl, impl/ManagedLedgerImpl; pulsar-broker:
+BookkeeperSchemaStorage, CompactedTopic, delayed/bucket/Bucket.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from google.protobuf.message import DecodeError, Message
+
+from recovery.codecs._pb.managed_ledger_pb2 import (
+    CompressedInfo,
+    ManagedCursorInfo,
+    ManagedLedgerInfo,
+    SchemaLocator,
+)
+from recovery.errors import FormatError, Reason
+
+MAGIC: Final = 0x4778
+_HEADER: Final = struct.Struct(">Hi")
+_CODECS: Final = {1: "lz4_raw", 3: "zstd", 4: "snappy"}
+_NONE: Final = 0
+_ZLIB: Final = 2
+LARGEST: Final = 32 << 20
+"""Bytes of a record without compression, at most: ZooKeeper's own limit is a megabyte of compressed ones."""
+_CURSOR_TAG: Final = 0x08
+_LEDGER_TAGS: Final = frozenset({0x0A, 0x12, 0x1A})
+_COMPACTED: Final = "CompactedTopicLedger"
+_DELAYED: Final = "#pulsar.internal.delayed.bucket"
+_IDS: Final = range(1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One ledger of a managed ledger.
+
+    Attributes:
+        ledger: its id.
+        last_entry: -1: it was closed empty; None: the record does not say, since it was written to.
+        length: up to that entry; None: not said.
+        deleted: its entries were offloaded, and it was deleted from the bookies.
+    """
+
+    ledger: int
+    last_entry: int | None = None
+    length: int | None = None
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedLedger:
+    """The ledgers of a topic, in their order."""
+
+    ledgers: tuple[Listed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The ledgers that a subscription needs besides its topic's.
+
+    Attributes:
+        ledgers: ids, each once, with what it is for.
+    """
+
+    ledgers: tuple[tuple[int, str], ...]
+
+
+def decode(raw: bytes) -> ManagedLedger | Cursor:
+    """Return the record of a managed ledger or of a cursor; no bytes are a managed ledger without any ledger.
+
+    Raises:
+        FormatError: neither.
+    """
+    plain = _decompressed(raw)
+    if not plain:
+        return ManagedLedger(())
+    if plain[0] == _CURSOR_TAG:
+        return _cursor(plain)
+    if plain[0] not in _LEDGER_TAGS:
+        raise FormatError(Reason.BAD_MAGIC, "managed ledger", 0, f"begins with {plain[0]:#04x}")
+    return _managed_ledger(plain)
+
+
+def decode_schema(raw: bytes) -> tuple[int, ...]:
+    """Return the ledgers of a schema's versions, ascending, each once.
+
+    Raises:
+        FormatError: no record of a schema.
+    """
+    message = SchemaLocator()
+    _parse(message, raw, "schema")
+    found = {entry.position.ledgerId for entry in (message.info, *message.index)}
+    return tuple(sorted(_id(ledger, "schema") for ledger in found))
+
+
+def _managed_ledger(plain: bytes) -> ManagedLedger:
+    message = ManagedLedgerInfo()
+    _parse(message, plain, "managed ledger")
+    ended = message.terminatedPosition if message.HasField("terminatedPosition") else None
+    found = []
+    for one in message.ledgerInfo:
+        ledger = _id(one.ledgerId, "managed ledger")
+        last = one.entries - 1 if one.HasField("entries") else None
+        length = one.size if last is not None and one.HasField("size") else None
+        if (last is not None and last < -1) or (length is not None and length < 0):
+            raise FormatError(Reason.BAD_VALUE, "managed ledger", 0, f"ledger {ledger} has fewer than no entries")
+        if last is None and ended is not None and ended.ledgerId == ledger and ended.entryId >= -1:
+            last = ended.entryId
+        found.append(Listed(ledger, last, length, one.offloadContext.bookkeeperDeleted))
+    return ManagedLedger(tuple(found))
+
+
+def _cursor(plain: bytes) -> Cursor:
+    message = ManagedCursorInfo()
+    _parse(message, plain, "cursor")
+    found: dict[int, str] = {}
+    if message.cursorsLedgerId != -1:
+        found[_id(message.cursorsLedgerId, "cursor")] = "cursor"
+    for number in message.properties:
+        if number.name == _COMPACTED:
+            found.setdefault(_id(number.value, "cursor"), "compacted topic of")
+    for text in message.cursorProperties:
+        if text.name.startswith(_DELAYED) and text.value.isascii() and text.value.isdigit():
+            found.setdefault(_id(int(text.value), "cursor"), "delayed delivery of")
+    return Cursor(tuple(found.items()))
+
+
+def _id(ledger: int, of: str) -> int:
+    if ledger not in _IDS:
+        raise FormatError(Reason.BAD_VALUE, of, 0, f"ledger id {ledger}")
+    return ledger
+
+
+def _parse(message: Message, raw: bytes, of: str) -> None:
+    try:
+        message.ParseFromString(raw)
+    except (DecodeError, RecursionError) as error:
+        raise FormatError(Reason.BAD_VALUE, of, 0, "no protobuf of it") from error
+
+
+def _decompressed(raw: bytes) -> bytes:
+    if len(raw) < _HEADER.size or not raw.startswith(MAGIC.to_bytes(2, "big")):
+        return raw
+    _, size = _HEADER.unpack_from(raw)
+    rest = raw[_HEADER.size :]
+    if not 0 <= size <= len(rest):
+        raise FormatError(Reason.BAD_LENGTH, "managed ledger", 2, f"a header of {size} bytes, {len(rest)} are left")
+    header = CompressedInfo()
+    _parse(header, rest[:size], "managed ledger")
+    body, whole = rest[size:], header.uncompressedSize
+    if not 0 <= whole <= LARGEST:
+        raise FormatError(Reason.BAD_LENGTH, "managed ledger", _HEADER.size, f"{whole} bytes without compression")
+    plain = _plain(body, header.compressionType, whole)
+    if len(plain) != whole:
+        problem = f"{len(plain)} bytes without compression, {whole} are promised"
+        raise FormatError(Reason.BAD_LENGTH, "managed ledger", _HEADER.size + size, problem)
+    return plain
+
+
+def _plain(body: bytes, kind: int, whole: int) -> bytes:
+    if kind == _NONE:
+        return body
+    if kind != _ZLIB and kind not in _CODECS:
+        raise FormatError(Reason.BAD_VERSION, "managed ledger", _HEADER.size, f"compression {kind}")
+    try:
+        if kind == _ZLIB:
+            return zlib.decompressobj().decompress(body, whole + 1)
+        found: bytes = pa.Codec(_CODECS[kind]).decompress(body, whole, asbytes=True)
+    except (zlib.error, OSError, pa.ArrowException) as error:
+        problem = f"cannot be decompressed: {error}"
+        raise FormatError(Reason.BAD_VALUE, "managed ledger", _HEADER.size, problem) from error
+    return found
