@@ -1,4 +1,4 @@
-"""What an index says, confirmed in the entry logs: the entries held, the header of each ledger's last, what dangles.
+"""What an index says, confirmed in the entry logs: the entries held, headers of each ledger's ends, what dangles.
 
 An index may name a place where the entry is not: pages are flushed before the log, a log may be lost. So
 
@@ -129,10 +129,10 @@ class IndexTaker:
         return self._logs.fetch(slots.ledger[rows], slots.entry[rows], slots.file[rows], slots.position[rows])
 
     def _read_ends(self, slots: "_Slots", good: Mask, starts: Ints, ends: Ints) -> None:
-        """Read the header of the last good slot of each ledger; slots that turn out to dangle become not good.
+        """Read the headers of the first and the last good slot of each ledger; slots that dangle become not good.
 
-        Where its digest type cannot be told, the headers of entry 0 and of the entry before are read too: their lengths
-        tell its width.
+        Two ledgers that had one id differ in the length at their first entry. Where the digest type of the last one
+        cannot be told, the header of the entry before is read too: their lengths tell its width.
         """
         while len(starts):
             last = _last_good(good, starts, ends)
@@ -143,19 +143,18 @@ class IndexTaker:
             self._found.heads.add(heads[read])
             unsure = there & read & (heads[:, DIGEST_COLUMN] < 0)
             good[last[~there]] = False
-            wrong = ~there
-            wrong[unsure] |= self._read_more(slots, good, starts[unsure], last[unsure])
+            wrong = ~there | self._read_more(slots, good, starts, last, unsure)
             starts, ends = starts[wrong], ends[wrong]
             suspects = np.flatnonzero(_covered(len(good), starts, ends) & good)
             good[suspects] = self._there(slots, suspects)
 
-    def _read_more(self, slots: "_Slots", good: Mask, starts: Ints, last: Ints) -> Mask:
-        """Read entry 0 and the entry before the last; return for which ledgers one of them is not there."""
+    def _read_more(self, slots: "_Slots", good: Mask, starts: Ints, last: Ints, unsure: Mask) -> Mask:
+        """Read the first entry, and of `unsure` the one before the last; return for which ledgers one is not there."""
         wrong = np.zeros(len(last), np.bool_)
         before = np.maximum(last - 1, starts)
         for rows, wanted in (
-            (starts, (slots.entry[starts] == 0) & (starts < last)),
-            (before, (slots.entry[before] == slots.entry[last] - 1) & (slots.entry[before] > 0)),
+            (starts, starts < last),
+            (before, unsure & (before > starts) & (slots.entry[before] == slots.entry[last] - 1)),
         ):
             use = np.flatnonzero(wanted & good[rows])
             there, heads = self._fetch(slots, rows[use])

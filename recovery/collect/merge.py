@@ -81,7 +81,7 @@ class Beside:
     Attributes:
         groups: rows of groups.
         heads: header rows, to be filled by the caller.
-        wanted: the entries whose headers are to be read: the last of each ledger, the one before it, and entry 0.
+        wanted: the entries whose headers are to be read: the last of each ledger, the one before it, and the first.
     """
 
     groups: Spool
@@ -279,11 +279,11 @@ def _of(known: Known, ledgers: Ints) -> Known:
 
 
 def _ends(groups: KeyedGroups) -> KeyedGroups:
-    """Return the last entry of each ledger, the one before it and entry 0, where the groups have them."""
+    """Return the last entry of each ledger, the one before it and the first, where the groups have them."""
     starts = starts_of(groups.key)
     end = np.append(starts[1:], len(groups.key))[: len(starts)] - 1
     ledger, last = groups.key[end], groups.last[end] + groups.size[end] - 1
     ledgers = np.concatenate([ledger, ledger, ledger])
-    entries = np.concatenate([last, last - 1, np.zeros(len(last), np.int64)])
+    entries = np.concatenate([last, last - 1, groups.first[starts]])
     held = members(groups, ledgers, entries)
     return to_groups(ledgers[held], entries[held])

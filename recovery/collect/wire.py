@@ -646,17 +646,21 @@ class _Asking:
         return lacking
 
     async def _prove(self, groups: KeyedGroups) -> None:
-        """Read two more headers where the last one does not prove its digest type, and the last one of a list."""
+        """Read the headers of first entries, of the one before the last where that proves no digest type, of lasts."""
         wanted: list[tuple[int, int]] = []
         begin = starts_of(groups.key)
         ends = np.append(begin[1:], len(groups.key))[: len(begin)] - 1
         lasts = groups.last[ends] + groups.size[ends] - 1 if len(begin) else begin
-        for n, last in zip(groups.key[begin].tolist(), lasts.tolist(), strict=True):
+        for n, first, last in zip(
+            groups.key[begin].tolist(), groups.first[begin].tolist(), lasts.tolist(), strict=True
+        ):
             head = self._heads.get(n)
             if head is None or head[_ENTRY] != last:
                 wanted.append((n, last))
-            elif head[DIGEST_COLUMN] < 0:
-                wanted += [(n, entry) for entry in {0, last - 1} - {last} if entry >= 0]
+            elif head[DIGEST_COLUMN] < 0 and first < last - 1:
+                wanted.append((n, last - 1))
+            if first < last:
+                wanted.append((n, first))
         pairs = np.array(wanted, np.int64).reshape(-1, 2)
         pairs = pairs[members(groups, pairs[:, 0], pairs[:, 1])]
 
