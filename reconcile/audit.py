@@ -33,7 +33,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -128,8 +128,22 @@ def _record(line: bytes, offset: int) -> Record | None:
     try:
         fields = json.loads(body + b"}")
         return Record(int(fields["n"]), str(fields["at"]), str(fields["event"]), fields, stated.decode(), offset)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
+
+
+@contextmanager
+def taking(path: Path) -> Iterator[None]:
+    """Say in one error that records do not say what their reader needs: their hashes are right, what wrote them is not.
+
+    Raises:
+        JournalError: a field is not there, or is of another kind.
+    """
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        problem = f"was not written by this command, or by another version of it ({type(error).__name__}: {error})"
+        raise JournalError(str(path), problem, "name the folder of a journal that it wrote") from error
 
 
 class Journal:
@@ -214,7 +228,8 @@ class Journal:
                 self._demand_same(record, binding, resume=resume)
                 self.earlier = True
             self._number, self._previous = record.number + 1, record.hash
-            replay(record)
+            with taking(self.path):
+                replay(record)
         ready()
         if self.earlier:
             self.append("resume", {"binding": dict(binding), "by": _by(), "torn": torn})

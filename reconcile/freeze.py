@@ -217,7 +217,8 @@ def read_past(folder: Path, root: str) -> Past | None:
             break
         if record.number == 0 and record.fields.get("binding") != binding(root):
             raise JournalError(str(path), f"it is not of a freeze of {root}", "name another folder with --journal")
-        past.replay(record)
+        with audit.taking(path):
+            past.replay(record)
     return past
 
 

@@ -95,17 +95,21 @@ def read(path: Path) -> pa.Table:
         with path.open("rb") as file:
             parquet = file.read(4) == b"PAR1"
         rows = pq.read_table(path) if parquet else _lines(path)
+        rows.validate(full=True)  # texts may be none: neither reader looks
+        given_names = rows.column_names
     except OSError as error:
         raise InputError(str(path), f"cannot be read ({error.strerror or error})", _REMEDY) from error
+    except UnicodeDecodeError as error:
+        raise InputError(str(path), "has a field whose name is not text", _REMEDY) from error
     except pa.ArrowException as error:
         raise InputError(
             str(path), f"is not what it should be ({str(error).splitlines()[0][:200]})", _REMEDY
         ) from error
-    if "ledger" not in rows.column_names:
+    if "ledger" not in given_names:
         raise InputError(str(path), "has no field `ledger`", _REMEDY)
     columns = {}
     for name, kind in _FIELDS.items():
-        given = rows[name] if name in rows.column_names else pa.nulls(rows.num_rows, kind)
+        given = rows[name] if name in given_names else pa.nulls(rows.num_rows, kind)
         try:
             columns[name] = pc.cast(given, kind)
         except pa.ArrowException as error:

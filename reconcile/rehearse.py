@@ -54,7 +54,7 @@ def read_mark(store: MetadataStore, root: str) -> Mark | None:
     try:
         found = json.loads(held.value)
         return Mark(str(found["plan"]), str(found["made"]), str(found["journal"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

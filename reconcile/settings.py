@@ -134,9 +134,21 @@ def _answer(address: str, path: str, within_s: float) -> dict[str, str]:
         answer = connection.getresponse()
         if answer.status != http.client.OK:
             raise ValueError(f"{path} was answered with {answer.status}")
-        body = json.loads(answer.read(_LARGEST_ANSWER))
+        return answered(path, answer.read(_LARGEST_ANSWER))
     finally:
         connection.close()
+
+
+def answered(path: str, raw: bytes) -> dict[str, str]:
+    """Return what a bookie's admin API says.
+
+    Raises:
+        ValueError: it is no JSON object.
+    """
+    try:
+        body = json.loads(raw)
+    except RecursionError as error:
+        raise ValueError(f"{path} was not answered by a bookie") from error
     if not isinstance(body, dict):
         raise ValueError(f"{path} was not answered by a bookie")  # noqa: TRY004 - what was received, not what was passed
     return {str(key): str(value) for key, value in body.items()}

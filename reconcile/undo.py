@@ -30,7 +30,7 @@ from backends.errors import (
     VersionConflictError,
 )
 from backends.protocols import MetadataStore, Versioned, Write
-from reconcile.audit import JOURNAL, Journal, Torn, read_at, scan
+from reconcile.audit import JOURNAL, Journal, Torn, read_at, scan, taking
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.frozen import is_frozen
 
@@ -127,6 +127,11 @@ class _Past:
 
 
 def _read(path: Path) -> _Past:
+    with taking(path):
+        return _taken(path)
+
+
+def _taken(path: Path) -> _Past:
     past = _Past()
     intents: dict[int, tuple[int, str, list[tuple[int, str]]]] = {}
     for record in scan(path):

@@ -444,14 +444,14 @@ def open_dataset(path: str | Path, kind: str) -> Dataset:
     except FileNotFoundError as error:
         remedy = "it is not a dataset, or the run that wrote it did not end: make it again"
         raise DatasetError(where, f"has no {MANIFEST}", remedy) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DatasetError(f"{where}/{MANIFEST}", "cannot be read", "copy or make the dataset again") from error
     try:
         major = int(manifest["schema_version"][0])
         found = str(manifest["kind"])
         dataset = Dataset(where, manifest)
         parts = [p for name in manifest["tables"] for p in dataset.parts(name)]
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise DatasetError(f"{where}/{MANIFEST}", "is not a manifest of ours", f"name a bkmeta {kind}") from error
     if major != tables.SCHEMA_VERSION[0]:
         version = manifest.get("tool_version", "another version")

@@ -153,7 +153,19 @@ def _journals(places: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _told(path: Path, heads: Sequence[str]) -> _Told:
+def tell(path: Path, heads: Sequence[str]) -> _Told:
+    """Return what a journal says of its runs, and of the hashes that begin as heads that were kept.
+
+    Raises:
+        JournalError: there is none, it was altered, or its lines do not say what ours say.
+    """
+    from reconcile.audit import taking
+
+    with taking(path):
+        return _counted(path, heads)
+
+
+def _counted(path: Path, heads: Sequence[str]) -> _Told:
     from reconcile.audit import Torn, scan
 
     told = _Told(path)
@@ -200,7 +212,7 @@ def _told(path: Path, heads: Sequence[str]) -> _Told:
 def show(places: tuple[Path, ...], **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say who wrote what when: every run that the journals in and below FOLDER tell of, with its result."""
     output = make_output(shared)
-    told = [_told(path, ()) for path in _journals(places)]
+    told = [tell(path, ()) for path in _journals(places)]
     runs = sum(len(one.runs) for one in told)
     result = Result(
         "audit-show",
@@ -269,7 +281,7 @@ def verify(places: tuple[Path, ...], heads: tuple[str, ...], **shared: Any) -> N
     paths = _journals(places)
     for path in paths:
         try:
-            told.append(_told(path, wanted))
+            told.append(tell(path, wanted))
         except JournalError as error:
             altered.append(f"{error.subject}: {error.problem}")
     seen = set().union(*(one.hashes for one in told)) if told else set()

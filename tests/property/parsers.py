@@ -2,7 +2,13 @@
 
 import base64
 import functools
+import gzip
+import hashlib
 import json
+import os
+import shutil
+import socket
+import struct
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -13,28 +19,54 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from google.protobuf.message import DecodeError
 
+from backends.bookie import frames
+from backends.bookie.frames import Conversation
+from backends.errors import BackendError
+from backends.etcd import columns as etcd_columns
+from backends.etcdfile import EtcdFile
+from backends.memory import MemoryStore
+from backends.protocols import Write
+from backends.registry import parse_store_uri
 from backends.rocks import open_read_only
 from backends.zkfiles import txnlog
 from backends.zkfiles.records import MalformedError, decode
-from backends.zkfiles.store import ZooKeeperFiles
+from backends.zkfiles.store import ZooKeeperFiles, parse_at
+from backends.zookeeper_rights import RightsStream
+from reconcile import audit, freeze, plans, references, rehearse, settings, undo
+from reconcile.cli.options import read_names, read_passwords
+from reconcile.cli.undo import tell
+from reconcile.cli.wire import read_aliases
+from reconcile.errors import ReconcileError
 from recovery.codecs import (
     cookie,
     entry,
     entry_log,
     index_file,
     journal,
+    keys,
     ledger_db,
     ledger_metadata,
     ledger_record,
+    managed_ledger,
+    registration,
     store,
 )
-from recovery.model import groups
+from recovery.collect.conf import read_conf
+from recovery.dataset import MANIFEST, open_dataset
+from recovery.errors import RecoveryError
+from recovery.infer.references import SCHEMA
+from recovery.model import groups, ids
 from recovery.model.metadata import Digest
 from tests.golden.bookie_files import cookies, entry_logs, index_files, journals, last_marks
 from tests.golden.cases import NAMES, case_dir
+from tests.plan_folder import Ledger, write_plan
 
 DATA: Final = Path(__file__).parents[1] / "golden" / "data"
+NAMED: Final = (RecoveryError, BackendError, ReconcileError)
+"""What any parser may raise: errors with a name, for people."""
 _LOGS: Final = 3
 _SEED_BYTES: Final = 6000
 """What is kept of a larger file: enough for some records of every kind."""
@@ -48,16 +80,59 @@ class Parser:
         parse: reads all that the bytes give, and throws it away; raises named errors only.
         seeds: gives real bytes.
         times: slower than the quickest by so much; it gets as many inputs fewer in the suite.
+        refuses: errors that its docstring names, beside the `NAMED` ones.
+        together: reads many inputs at once, as the program does; `parse` then finds the one that is meant.
     """
 
     parse: Callable[[bytes], object]
     seeds: Callable[[], Sequence[bytes]]
     times: int = 1
+    refuses: tuple[type[Exception], ...] = ()
+    together: Callable[[list[bytes]], object] | None = None
+
+    @property
+    def may_raise(self) -> tuple[type[Exception], ...]:
+        """All that it may raise."""
+        return *NAMED, *self.refuses
 
 
 def _all(parts: Iterable[object]) -> None:
     for _ in parts:
         pass
+
+
+@functools.cache
+def _scratch() -> Path:
+    """Return a folder for files that are read at once, in memory where the system has such a place."""
+    memory = Path("/dev/shm")
+    folder = tempfile.TemporaryDirectory(prefix="bkmeta-fuzz-", dir=memory if os.access(memory, os.W_OK) else None)
+    _KEPT.append(folder)
+    return Path(folder.name)
+
+
+_KEPT: Final[list[tempfile.TemporaryDirectory[str]]] = []
+"""Removed when the process ends."""
+
+
+def _as_file(parse: Callable[[Path], object], name: str = "given") -> Callable[[bytes], object]:
+    def read(raw: bytes) -> object:
+        path = _scratch() / name
+        path.write_bytes(raw)
+        path.chmod(0o600)
+        return parse(path)
+
+    return read
+
+
+def _as_text(parse: Callable[[str], object]) -> Callable[[bytes], object]:
+    return lambda raw: parse(raw.decode(errors="surrogateescape"))
+
+
+def _texts(*given: str) -> Callable[[], list[bytes]]:
+    return lambda: [text.encode() for text in given]
+
+
+# A bookie's files
 
 
 def _files(
@@ -92,8 +167,8 @@ def _rows(database: str) -> list[bytes]:
     for name in NAMES:
         for folder in islice(sorted((case_dir(name) / "bookies").rglob(f"current/{database}")), 1):
             with open_read_only(folder) as reader:
-                for keys, values in islice(reader.items(), 1):
-                    pairs = list(zip(keys, values, strict=True))[:8]
+                for names, values in islice(reader.items(), 1):
+                    pairs = list(zip(names, values, strict=True))[:8]
                     found += [len(key).to_bytes(2, "big") + key + value for key, value in pairs]
     return found
 
@@ -107,9 +182,9 @@ def _ledgers_row(raw: bytes) -> None:
     ledger_db.decode_ledgers_row(*_row(raw))
 
 
-def _locations(raw: bytes) -> None:
-    key, value = _row(raw)
-    ledger_db.decode_locations([key], [value])
+def _locations(raws: list[bytes]) -> None:
+    rows = [_row(raw) for raw in raws]
+    ledger_db.decode_locations([key for key, _ in rows], [value for _, value in rows])
 
 
 def _log(raw: bytes) -> None:
@@ -123,8 +198,11 @@ def _index(raw: bytes) -> None:
 
 
 def _entry(raw: bytes) -> None:
-    entry.find_digest(raw)
+    entry.find_digest(raw, (b"hunter2",))
     entry.decode_header(raw)
+
+
+# What a store holds
 
 
 def _nodes(wanted: Callable[[str], bool]) -> Callable[[], list[bytes]]:
@@ -137,40 +215,74 @@ def _nodes(wanted: Callable[[str], bool]) -> Callable[[], list[bytes]]:
     return read
 
 
+def _paths() -> list[bytes]:
+    rows = [json.loads(line)["path"] for line in (DATA / "zk-tree" / "final.jsonl").read_text().splitlines()]
+    below = [path.removeprefix("/ledgers") for path in rows if path.startswith("/ledgers/")]
+    made = [store.ledger_key(layout, ids.LedgerId(scope, 77)) for layout in store.Layout for scope in (0, 7)]
+    return [key.encode() for key in (*below, *made)]
+
+
+def _keys(raws: list[bytes]) -> None:
+    found = [raw.decode(errors="replace") for raw in raws]
+    column = pa.array(found, pa.string())
+    keys.kinds_of(column)
+    keys.marked(column)
+    for layout in store.Layout:
+        keys.ledgers_of(layout, column)
+        keys.are_folders(layout, column)
+        for key in found:
+            store.ledger_of(layout, key)
+            store.kind_of(key)
+
+
 def _records_of_java() -> list[bytes]:
     lines = (DATA / "ledger-metadata" / "java-4.17.2.jsonl").read_text().splitlines()
     return [base64.b64decode(json.loads(line)["raw"]) for line in lines[::5]]
 
 
-def _column(raw: bytes) -> None:
-    ledger_metadata.decode_columns(pa.array([raw, b"", raw], pa.binary()))
+def _columns(raws: list[bytes]) -> None:
+    ledger_metadata.decode_columns(pa.array([*raws, b"", raws[0]], pa.binary()))
 
 
-def _availability_seeds() -> list[bytes]:
-    some = groups.KeyedGroups(*(np.array(column) for column in ([0, 0], [0, 90], [30, 90], [2, 5], [3, 0])))
-    return [groups.encode_availability(some), *_wire_lists()]
+def _of_pulsar(folder: str) -> Callable[[], list[bytes]]:
+    def read() -> list[bytes]:
+        lines = [json.loads(line) for line in (DATA / "pulsar" / "records.jsonl").read_text().splitlines()]
+        return [base64.b64decode(line["raw"]) for line in lines if line["path"].startswith(folder)]
+
+    return read
 
 
-def _wire_lists() -> list[bytes]:
-    exchanges = json.loads((DATA / "wire" / "list.json").read_text())["exchanges"]
-    lists = [(one.get("decoded") or {}).get("list") or {} for one in exchanges]
-    # Long ones are cut short by an ellipsis in the file.
-    return [bytes.fromhex(text) for found in lists if (text := found.get("availability", "")).isalnum()]
+def _registrations() -> list[bytes]:
+    return [
+        *_nodes(lambda path: "/available/" in path and not path.endswith("readonly"))(),
+        bytes.fromhex(
+            "32210a0a68747470736572766572108dc4011a093132372e302e302e3122046874747032230a06626f6f6b696510a9c3011a09"
+            "3132372e302e302e31220a626f6f6b69652d727063"
+        ),
+        b"bk1.example.org:3181",
+    ]
+
+
+def _registration(raw: bytes) -> None:
+    registration.address_in(raw.decode(errors="replace"))
+    registration.decode_registration(raw)
 
 
 def _zookeeper_files() -> list[bytes]:
     files = sorted((DATA / "zookeeper").glob("*/version-2/*.*"))
-    return [path.read_bytes() for path in files if path.stat().st_size < _SEED_BYTES]
+    plain = [path.read_bytes() for path in files if path.stat().st_size < _SEED_BYTES]
+    return [*plain, gzip.compress(plain[0])]
 
 
 def _zookeeper(raw: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("snapshot.5", "log.1"):
-            Path(folder, name).write_bytes(raw)
-        files = ZooKeeperFiles(Path(folder))
-        files.point()
-        _all(files.scan("/"))
-        _all(files.history("/"))
+    folder = _scratch() / "zookeeper"
+    folder.mkdir(exist_ok=True)
+    for name in ("snapshot.5", "log.1"):
+        (folder / name).write_bytes(raw)
+    files = ZooKeeperFiles(folder)
+    files.point()
+    _all(files.scan("/"))
+    _all(files.history("/"))
 
 
 def _transactions() -> list[bytes]:
@@ -187,6 +299,202 @@ def _transaction(raw: bytes) -> None:
         decode(raw)
 
 
+def _rights_answers() -> list[bytes]:
+    def text(raw: bytes) -> bytes:
+        return struct.pack(">i", len(raw)) + raw
+
+    body = struct.pack(">iqii", 1, 77, 0, 1) + struct.pack(">i", 31) + text(b"world") + text(b"anyone") + bytes(68)
+    return [text(body), text(body) + text(struct.pack(">iqi", 2, 78, -101))]
+
+
+def _rights(raw: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        stream = RightsStream(ours)
+        try:
+            stream.ask(["/a", "/b"])
+            theirs.sendall(raw)
+            theirs.shutdown(socket.SHUT_WR)
+            stream.answers(2)
+        finally:
+            stream.close()
+
+
+def _etcd_database(raw: bytes) -> None:
+    body = raw[: len(raw) // 512 * 512]
+    path = _scratch() / "etcd.db"
+    path.write_bytes(body + hashlib.sha256(body).digest())
+    opened = EtcdFile(path)
+    try:
+        opened.roots()
+        opened.children("/")
+        _all(opened.scan("/"))
+        _all(opened.history("/"))
+    finally:
+        opened.close()
+
+
+def _etcd_messages() -> list[bytes]:
+    """Return `KeyValue` messages as a real server wrote them."""
+    raw = (DATA / "etcd" / "final.db").read_bytes()
+    opened = EtcdFile(DATA / "etcd" / "final.db")
+    places = list(zip(opened._place.tolist(), opened._size.tolist(), strict=True))
+    opened.close()
+    found = [raw[start : start + size] for start, size in places[::3] if size < 1000]
+    return [*found, *(b"\x12" + bytes([len(kv)]) + kv for kv in found if len(kv) < 128)]
+
+
+def _etcd(raws: list[bytes]) -> None:
+    etcd_columns.read_keys(raws)
+    etcd_columns.read_events(raws)
+
+
+# What a bookie answers
+
+
+def _exchanges(*names: str) -> list[dict[str, object]]:
+    return [one for name in names for one in json.loads((DATA / "wire" / f"{name}.json").read_text())["exchanges"]]
+
+
+def _answers() -> list[bytes]:
+    found = _exchanges("read", "read_lac", "list", "info", "auth", "start_tls")
+    return [bytes.fromhex(str(one["response"])) for one in found if one["outcome"] == "response"]
+
+
+def _conversation(raw: bytes) -> None:
+    talk: Conversation[int] = Conversation(1 << 16)
+    asked = [
+        frames.list_entries(2),
+        frames.read_entry(2, 3),
+        frames.read_lac(3),
+        frames.bookie_info(),
+        frames.authenticate("TLS", b""),
+        frames.start_tls(),
+    ]
+    for number in range(60):
+        talk.send(asked[number % len(asked)], number)
+    for part in (raw[: len(raw) // 2], raw[len(raw) // 2 :]):
+        for _, _, answer in talk.receive(part):
+            assert answer.said
+
+
+def _availability_seeds() -> list[bytes]:
+    some = groups.KeyedGroups(*(np.array(column) for column in ([0, 0], [0, 90], [30, 90], [2, 5], [3, 0])))
+    return [groups.encode_availability(some), *_wire_lists()]
+
+
+def _wire_lists() -> list[bytes]:
+    lists = [(one.get("decoded") or {}).get("list") or {} for one in _exchanges("list")]  # type: ignore[attr-defined]  # read from JSON
+    # Long ones are cut short by an ellipsis in the file.
+    return [bytes.fromhex(text) for found in lists if (text := found.get("availability", "")).isalnum()]
+
+
+# What people and this program write
+
+
+def _conf(path: Path) -> None:
+    settings.read_file(path)
+    read_conf(path)
+
+
+def _confs() -> list[bytes]:
+    shipped = (Path(__file__).parents[2] / "conf" / "bk_server.conf").read_bytes()
+    return [shipped, b"a=1,2\\\n  ,3\nledgerDirectories=${a}/x,/d2\nbookieId = b:1\n! no\n\\u0041:b"]
+
+
+def _http_answers() -> list[bytes]:
+    requests = json.loads((DATA / "http" / "config.json").read_text())["requests"]
+    return [one["body"].encode() for one in requests if one["status"] == 200]
+
+
+def _references() -> list[bytes]:
+    return [
+        b'{"ledger": 5, "last_entry": 7, "length": 100, "deleted": false, "owner": "topic"}\n{"ledger": 9}\n',
+        b'{"ledger": 5, "scope": 7, "deleted": true}\n',
+    ]
+
+
+def _parquet() -> list[bytes]:
+    rows = [dict.fromkeys(SCHEMA.names) | {"bucket": 1, "scope": 0, "ledger": n} for n in (1, 2)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), sink)
+    return [sink.getvalue().to_pybytes()]
+
+
+@functools.cache
+def _plan() -> Path:
+    folder = _scratch() / "plan"
+    segments = [(0, ["b1:3181", "b2:3181", "b3:3181"])]
+    write_plan(folder, [Ledger(5, segments), Ledger(9, segments, reason="no_digest")])
+    return folder
+
+
+def _manifests() -> list[bytes]:
+    return [(_plan() / MANIFEST).read_bytes()]
+
+
+def _manifest(raw: bytes) -> None:
+    copy = _scratch() / "manifest"
+    if not copy.exists():
+        shutil.copytree(_plan(), copy)
+    (copy / MANIFEST).write_bytes(raw)
+    plans.overview(open_dataset(copy, "plan"), shown=9)
+
+
+def _bound(raw: bytes) -> bytes:
+    """Return lines as a journal whose every hash is right, so that what stands in them is read."""
+    previous, lines = "", []
+    for number, line in enumerate(raw.split(b"\n")[:-1]):
+        head = b'{"n":%d,"prev":"%s","at":"2026-01-01T00:00:00+00:00",' % (number, previous.encode())
+        body = head + line
+        previous = hashlib.sha256(body + b"}").hexdigest()
+        lines.append(body + b',"hash":"' + previous.encode() + b'"}\n')
+    return b"".join(lines)
+
+
+def _journal_lines() -> list[bytes]:
+    begin = b'"event":"begin","binding":{"plan":"ab","root":"/ledgers"},"by":{"user":"u","host":"h","version":"1"}\n'
+    intent = b'"event":"intent","batch":0,"kind":"ledger","writes":[[0,"create","id","/ledgers/x",null,"00",null]]\n'
+    done = b'"event":"done","batch":0,"versions":[0],"conflicts":[],"presumed":[]\n'
+    ends = b'"event":"verified","checked":1,"changed":0\n"event":"end","counts":{}\n'
+    undo_ = b'"event":"undo","hash":"00","removes":true\n"event":"undoing","batch":0,"writes":[[0,"/x",1,"create"]]\n'
+    frozen = (
+        b'"event":"begin","binding":{"journal":"freeze","root":"/ledgers"},"by":{}\n"event":"freeze","hash":"00",'
+        b'"changes":[["/","world:anyone:cdrwa","world:anyone:a"]],"root_txn":1,"identity":"digest:a:b","former":""\n'
+        b'"event":"intent","of":"freeze","op":"rights","key":"/","before":"world:anyone:cdrwa","after":"digest:a:b:a"\n'
+        b'"event":"frozen","root_txn":1\n"event":"thawed","root_txn":1\n'
+    )
+    return [begin + intent + done + ends, begin + intent + done + undo_, frozen]
+
+
+def _journal(raw: bytes) -> None:
+    folder = _scratch() / "journal"
+    folder.mkdir(exist_ok=True)
+    path = folder / audit.JOURNAL
+    path.write_bytes(raw)
+    with suppress(ReconcileError):
+        _all(audit.scan(path))
+    path.write_bytes(_bound(raw))
+    for read in (
+        lambda: undo.propose(folder, _store(), "/ledgers"),
+        lambda: freeze.read_past(folder, "/ledgers"),
+        lambda: tell(path, ["00"]),
+    ):
+        with suppress(ReconcileError):
+            read()
+
+
+@functools.cache
+def _store() -> MemoryStore:
+    return MemoryStore(now_ms=lambda: 0)
+
+
+def _mark(raw: bytes) -> None:
+    held = MemoryStore(now_ms=lambda: 0)
+    held.write([Write("/r" + rehearse.MARK, raw)])
+    rehearse.read_mark(held, "/r")
+
+
 PARSERS: Final = {
     "entry": Parser(_entry, _records),
     "explicit LAC": Parser(entry.decode_lac_record, _lacs),
@@ -195,13 +503,56 @@ PARSERS: Final = {
     "lastMark": Parser(journal.decode_last_mark, _files(last_marks)),
     "index file": Parser(_index, _files(index_files, 2, 2048)),
     "ledgers row": Parser(_ledgers_row, lambda: _rows("ledgers")),
-    "locations row": Parser(_locations, lambda: _rows("locations"), 2),
+    "locations row": Parser(lambda raw: _locations([raw]), lambda: _rows("locations"), 2, together=_locations),
     "cookie": Parser(cookie.decode, _files(cookies, 1)),
     "ledger metadata": Parser(ledger_record.decode, _records_of_java),
-    "ledger metadata, by columns": Parser(_column, _records_of_java, 4),
+    "ledger metadata, by columns": Parser(lambda raw: _columns([raw]), _records_of_java, 2, together=_columns),
+    "managed ledger": Parser(managed_ledger.decode, _of_pulsar("/managed-ledgers/")),
+    "schema of a topic": Parser(managed_ledger.decode_schema, _of_pulsar("/schemas/")),
+    "store keys": Parser(lambda raw: _keys([raw]), _paths, 20, together=_keys),
     "LAYOUT": Parser(store.layout_of, _nodes(lambda path: path == "/ledgers/LAYOUT")),
     "instance id": Parser(store.decode_instance_id, _nodes(lambda path: path.endswith("/INSTANCEID"))),
+    "registration": Parser(_registration, _registrations),
     "availability": Parser(groups.decode_availability, _availability_seeds, 2),
+    "availability, many": Parser(
+        lambda raw: groups.decode_availabilities([raw]), _availability_seeds, 2, together=groups.decode_availabilities
+    ),
+    "a bookie's answers": Parser(_conversation, _answers, 4),
     "ZooKeeper's files": Parser(_zookeeper, _zookeeper_files, 40),
     "ZooKeeper's transactions": Parser(_transaction, _transactions),
+    "ZooKeeper's rights": Parser(_rights, _rights_answers, 4, (OSError,)),
+    "etcd's messages": Parser(lambda raw: _etcd([raw]), _etcd_messages, 4, (DecodeError,)),
+    "etcd's database": Parser(_etcd_database, lambda: [(DATA / "etcd" / "final.db").read_bytes()], 80),
+    "bk_server.conf": Parser(_as_file(_conf), _confs, 8),
+    "store URI": Parser(
+        _as_text(parse_store_uri),
+        _texts(
+            "zk+hierarchical://h1:2181;h2:2181/ledgers",
+            "zk://[::1]:2181/a/b",
+            "metadata-store:zk:h1:2181,h2:2181/x",
+            "etcd://host:2379/root",
+            "zkfiles:///dir?root=/ledgers&layout=flat",
+            "etcdfile:///a%20b/snapshot.db?root=/r",
+        ),
+    ),
+    "ledger id": Parser(
+        _as_text(ids.parse),
+        _texts("12345", "7:12345", "0x7:0x3039", "00000000000000070000000000003039"),
+        refuses=(ValueError,),
+    ),
+    "point in time": Parser(
+        _as_text(parse_at), _texts("0x1f", "77", "2026-01-01T00:00:00+02:00", "2026-01-01"), refuses=(ValueError,)
+    ),
+    "waves": Parser(_as_text(plans.parse_waves), _texts("canary,1%,rest", "50%,50%"), refuses=(ValueError,)),
+    "passwords": Parser(_as_file(read_passwords), _texts("hunter2\nbase64:aGVsbG8=\n\n"), 4),
+    "names": Parser(_as_file(read_names), _texts("# bookies\nb1:3181\nb2:3181\n"), 4),
+    "aliases": Parser(_as_file(read_aliases), _texts("# aliases\na b1:3181\nb b2:3181\n"), 4),
+    "references, JSON lines": Parser(_as_file(references.read), _references, 20),
+    "references, Parquet": Parser(_as_file(references.read), _parquet, 20),
+    "manifest": Parser(_manifest, _manifests, 80),
+    "settings that a bookie answers": Parser(
+        lambda raw: settings.settings_of("", settings.answered("", raw)), _http_answers, refuses=(ValueError,)
+    ),
+    "journal of writes": Parser(_journal, _journal_lines, 20),
+    "mark of a rehearsal": Parser(_mark, _texts('{"plan": "ab", "made": "2026-01-01", "journal": "/x"}')),
 }
