@@ -150,9 +150,11 @@ def index(folder: str, number: str, of: str) -> dict[str, Any]:
     def work() -> Mapping[str, Any]:
         ledgers = 0
         damage = Noted()
-        reader = IndexReader(Meter(None, lambda _progress: None), damage, Interned())
+        secrets = Interned()
+        reader = IndexReader(Meter(None, lambda _progress: None), damage, secrets)
+        levels = first_level([Path(folder)], damage)[int(number) :: int(of)]
         grouper = Grouper()
-        for piece in reader.read(find_files(first_level([Path(folder)], damage)[int(number) :: int(of)], damage)):
+        for piece in reader.read(find_files(levels, damage, secrets.scopes)):
             grouper.feed(runs_of(piece.ledger, piece.entry))
             ledgers += len(piece.facts)
         grouper.end()
@@ -166,12 +168,13 @@ def _records(file: str, scan: Callable[[memoryview], Iterator[Any]]) -> dict[str
     from recovery.collect.holdings import to_groups
     from recovery.collect.reading import Mapped, Meter
     from recovery.collect.records import gathered
+    from recovery.collect.scopes import Scopes
 
     def work() -> Mapping[str, Any]:
         entries = 0
         with Mapped(Path(file), Meter(None, lambda _progress: None)) as data:
             data.load()
-            for part in gathered(scan(data.view)):
+            for part in gathered(scan(data.view), Scopes()):
                 if isinstance(part, Entries):
                     to_groups(part.ledger, part.entry)
                     entries += len(part.ledger)
@@ -244,12 +247,13 @@ def locations(folder: str) -> dict[str, Any]:
     from recovery.collect.db import Database, read_locations
     from recovery.collect.holdings import Grouper, runs_of
     from recovery.collect.reading import Meter
+    from recovery.collect.scopes import Scopes
 
     def work() -> Mapping[str, Any]:
         entries = 0
         grouper = Grouper()
         database = Database(Path(folder).parent, 0, None, 1)
-        for piece in read_locations(database, Meter(None, lambda _progress: None), Noted()):
+        for piece in read_locations(database, Meter(None, lambda _progress: None), Noted(), Scopes()):
             grouper.feed(runs_of(piece.ledger, piece.entry))
             entries += len(piece.ledger)
         grouper.end()

@@ -41,6 +41,7 @@ from reconcile import store_files
 from reconcile.store_files import Facts
 from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db, ledger_metadata
 from recovery.codecs.entry_log import EntryAt
+from recovery.codecs.framing import Key
 from recovery.collect.holdings import Grouper, runs_of
 from recovery.collect.reading import Mapped, Meter
 from recovery.errors import Damage, FormatError, InputError, Reason
@@ -376,7 +377,7 @@ def _read_log(path: Path, content: memoryview, found: _Notes) -> None:
     if not content:
         found.notes.append("no bytes: made ahead of time, or its writer was killed before its first flush")
         return
-    listed: dict[int, int] | None = None
+    listed: dict[Key, int] | None = None
     try:
         header = entry_log.decode_header(content[: entry_log.HEADER_SIZE])
         found.header |= {

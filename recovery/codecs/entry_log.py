@@ -63,7 +63,7 @@ _SIZE: Final = struct.Struct(">i")
 _MAP: Final = struct.Struct(">iqqi")
 _MAP_ENTRY: Final = 16
 _SCOPED_MAP_ENTRY: Final = 24
-_SCOPED_VERSION: Final = 2
+SCOPED_VERSION: Final = 2
 _ID: Final = 8
 _MAP_LEDGERS: Final = 10_000
 _NO_LEDGER: Final = -1
@@ -128,7 +128,7 @@ def decode_header(head: bytes | memoryview) -> LogHeader:
     magic, version, map_offset, map_ledgers = _HEADER.unpack_from(head)
     if magic != _MAGIC:
         raise FormatError(Reason.BAD_MAGIC, "entry log", 0)
-    if version not in (0, 1, _SCOPED_VERSION):
+    if version not in (0, 1, SCOPED_VERSION):
         raise FormatError(Reason.BAD_VERSION, "entry log", 4, f"header version {version}")
     return LogHeader(version, map_offset, map_ledgers)
 
@@ -179,7 +179,7 @@ def encode(records: Iterable[bytes], *, with_map: bool) -> bytes:
         rows = [(*ids, size) if scoped else (ids[1], size) for ids, size in batch]
         body = np.array(rows, ">i8").tobytes()
         parts += _MAP.pack(_MAP.size - SIZE_FIELD + len(body), _NO_LEDGER, _MAP_ID, len(batch)), body
-    parts[0] = encode_header(LogHeader(_SCOPED_VERSION if scoped else 1, at if listed else 0, len(listed)))
+    parts[0] = encode_header(LogHeader(SCOPED_VERSION if scoped else 1, at if listed else 0, len(listed)))
     return b"".join(parts)
 
 
@@ -216,7 +216,7 @@ def _map_widths(version: int | None) -> tuple[int, ...]:
     """Return the bytes that a row of a map may have; None: a header that cannot be read."""
     if version is None:
         return _MAP_ENTRY, _SCOPED_MAP_ENTRY
-    return (_SCOPED_MAP_ENTRY,) if version == _SCOPED_VERSION else (_MAP_ENTRY,)
+    return (_SCOPED_MAP_ENTRY,) if version == SCOPED_VERSION else (_MAP_ENTRY,)
 
 
 def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[Key] = ()) -> Iterator[EntryAt | Damage]:
@@ -254,7 +254,7 @@ def scan_columns(
 
 def _walk(log: memoryview, at: int, known: set[Key]) -> Iterator[Run | Damage]:
     version = _version(log)
-    scoped, sure = version is None or version >= _SCOPED_VERSION, version is not None
+    scoped, sure = version is None or version >= SCOPED_VERSION, version is not None
     widths = _map_widths(version)
     direct = is_direct(log)
     asked = False

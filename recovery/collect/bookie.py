@@ -16,7 +16,15 @@ import pyarrow as pa
 
 from recovery.codecs import entry_log, journal
 from recovery.collect.damage import DamageLog, Noted, Unread, suspect_disk
-from recovery.collect.db import LEDGERS, LOCATIONS, Database, read_database, read_locations
+from recovery.collect.db import (
+    LEDGERS,
+    LOCATIONS,
+    SCOPED_LEDGERS,
+    SCOPED_LOCATIONS,
+    Database,
+    read_database,
+    read_locations,
+)
 from recovery.collect.deep import Deep, DeepCounts, numbered
 from recovery.collect.facts import FACT_WIDTH, SOURCE, Interned
 from recovery.collect.folders import Disks, Folder, Place, Role, survey
@@ -34,9 +42,9 @@ from recovery.dataset import DatasetWriter
 from recovery.errors import InputError
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups
+from recovery.model.ids import LedgerId
 
 _MEGABYTE: Final = 1_000_000
-_SCOPE: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +197,7 @@ class _Run:
         self._meter = meter
         self._damage = damage
         self._scratch = scratch
-        self._secrets = Interned()
+        self._secrets = Interned(damage.scopes)
         self._spools: list[Spool] = []
         self._journals: list[Journal] = []
         self._journal_facts = JournalFacts()
@@ -263,7 +271,7 @@ class _Run:
         self._read_files(folders, found, every=every)
         for database, logs in self._databases():
             taker = IndexTaker(self._record_files(logs), found, every=every)
-            self._sources.append(IndexSource(database.folder / LOCATIONS, is_database=True))
+            self._sources.append(IndexSource(database.folder, is_database=True))
             for piece in read_database(database, self._meter, self._damage, self._secrets):
                 taker.take(piece)
             taker.end()
@@ -273,7 +281,8 @@ class _Run:
     def _read_files(self, folders: Sequence[Path], found: Found[Spool], *, every: bool) -> None:
         setup = Setup(self._log_files(self._ledger_folders), self._options.passwords, every)
         pages, known, told = Pages(), [np.empty(0, np.int64)], set[Unread]()
-        for taken in take_all(first_level(folders, self._damage), setup, self._meter, self._options.processes):
+        for unit in take_all(first_level(folders, self._damage), setup, self._meter, self._options.processes):
+            taken = unit.named_by(self._secrets.scopes)
             found.groups.add(taken.found.groups.all())
             found.heads.add(taken.found.heads.all())
             facts = taken.facts(self._secrets)
@@ -318,7 +327,8 @@ class _Run:
 
     def _record_files(self, folders: Sequence[Folder]) -> RecordFiles:
         files = self._log_files(folders)
-        return RecordFiles(files, self._meter, self._damage, self._options.passwords, decimal_name)
+        passwords, scopes = self._options.passwords, self._damage.scopes
+        return RecordFiles(files, self._meter, self._damage, passwords, decimal_name, scopes=scopes)
 
     def _doubled(self) -> Ints:
         ledgers, times = np.unique(np.concatenate(self._known), return_counts=True)
@@ -338,7 +348,8 @@ class _Run:
             self._scanned = scan_unlisted(files, known, self._meter, self._damage, take)
             self._meter.end()
             return
-        deep = Deep(numbered(self._logs.values()), self._journals, self._options.passwords, self._scratch)
+        passwords, scopes = self._options.passwords, self._damage.scopes
+        deep = Deep(numbered(self._logs.values()), self._journals, passwords, self._scratch, scopes)
         try:
             self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, each=deep.take_log)
             self._meter.end()
@@ -354,10 +365,11 @@ class _Run:
     def _pieces(self) -> Iterator[Piece]:
         """Yield the slots of all indexes again; what is wrong with them was told the first time."""
         told = Noted()
-        reader = IndexReader(self._meter, told, Interned())
-        yield from reader.read(find_files(first_level([f.path for f in self._index_folders], told), told))
+        scopes = self._damage.scopes
+        reader = IndexReader(self._meter, told, Interned(scopes))
+        yield from reader.read(find_files(first_level([f.path for f in self._index_folders], told), told, scopes))
         for database, _ in self._databases():
-            yield from read_locations(database, self._meter, told)
+            yield from read_locations(database, self._meter, told, scopes)
 
     def suspect(self) -> None:
         """Report folders many of whose files are damaged."""
@@ -380,8 +392,10 @@ class _Run:
         """Read the headers that are wanted and stand in these files; what does not is wanted still."""
         if not len(beside.wanted.key):
             return
-        ledger, entry, file, position = locate(files, scan, beside.wanted, self._meter)
-        records = RecordFiles({n: [f] for n, f in enumerate(files)}, self._meter, self._damage, self._options.passwords)
+        passwords, scopes = self._options.passwords, self._damage.scopes
+        ledger, entry, file, position = locate(files, scan, beside.wanted, self._meter, scopes)
+        by_number = {n: [f] for n, f in enumerate(files)}
+        records = RecordFiles(by_number, self._meter, self._damage, passwords, scopes=scopes)
         _, heads = records.fetch(ledger, entry, file, position)
         beside.heads.add(heads[heads[:, SIZE_COLUMN] > 0])
         beside.wanted = less(beside.wanted, to_groups(ledger, entry))
@@ -408,11 +422,17 @@ class _Run:
             "complete": disks.complete and not self._damage.hiding and not totals.limbo,
             "dirs": [self._dir(place) for place in disks.places],
             "journals": [{"id": j.journal_id, "mark": j.mark} for j in self._journals],
-            "max_ids": [{"scope": _SCOPE, "ledger": largest}] if largest >= 0 else [],
+            "max_ids": [asdict(ledger) for ledger in self._largest(largest)],
             "ledgers": totals.ledgers,
             "entries": totals.entries,
             "damaged": self._damage.count,
         }
+
+    def _largest(self, of_zero: int) -> Iterator[LedgerId]:
+        """Yield the largest id of each scope; -1: none of scope 0."""
+        if of_zero >= 0:
+            yield LedgerId(0, of_zero)
+        yield from self._damage.scopes.largest()
 
     def _storage(self) -> str:
         databases = any(folder.databases for folder in self._index_folders)
@@ -445,7 +465,8 @@ class _Run:
                 return sum(file.size for files in self._logs.get(folder.path, {}).values() for file in files)
             case Role.INDEX:
                 number = next((n for n, f in enumerate(self._index_folders) if f == folder), -1)
-                rows = [folder.path / name for name in (LEDGERS, LOCATIONS)] if folder.databases else []
+                names = (LEDGERS, LOCATIONS, SCOPED_LEDGERS, SCOPED_LOCATIONS)
+                rows = [folder.path / name for name in names] if folder.databases else []
                 return self._index_bytes.get(number, 0) + sum(map(_folder_size, rows))
 
 

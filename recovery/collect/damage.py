@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from recovery.collect.scopes import Scopes
 from recovery.dataset import DatasetWriter
 from recovery.errors import Reason
 from recovery.model import tables
@@ -33,7 +34,6 @@ _SUSPECT_SHARE: Final = 1000
 """One in so many files at least."""
 _BATCH: Final = 8192
 """Rows held before they are written."""
-_SCOPE: Final = 0
 
 
 class Hides(Enum):
@@ -57,7 +57,7 @@ class Unread:
         reason: the stored cause.
         hides: what may stand there unseen.
         offset, length: the stretch, if the cause has one.
-        ledger: the ledger that it belongs to, if that is known.
+        ledger: the ledger that it belongs to, if that is known (its key, see `scopes`).
         detail: for people; never holds payload or a password.
     """
 
@@ -93,7 +93,8 @@ class Noted:
         self.found.append(found)
 
 
-def _row(found: Unread, bookie: str, incarnation: int) -> dict[str, object]:
+def _row(found: Unread, bookie: str, incarnation: int, scopes: Scopes) -> dict[str, object]:
+    ledger = None if found.ledger is None else scopes.id(found.ledger)
     return {
         "bookie": bookie,
         "incarnation": incarnation,
@@ -101,16 +102,17 @@ def _row(found: Unread, bookie: str, incarnation: int) -> dict[str, object]:
         "offset": found.offset,
         "length": found.length,
         "reason": found.reason.value,
-        "scope": None if found.ledger is None else _SCOPE,
-        "ledger": found.ledger,
+        "scope": None if ledger is None else ledger.scope,
+        "ledger": None if ledger is None else ledger.ledger,
         "hides_entries": found.hides is not Hides.NOTHING,
         "detail": found.detail or None,
     }
 
 
 def damage_table(found: Iterable[Unread], bookie: str, incarnation: int) -> pa.Table:
-    """Return rows of DAMAGE."""
-    return pa.Table.from_pylist([_row(one, bookie, incarnation) for one in found], schema=tables.DAMAGE)
+    """Return rows of DAMAGE; ledgers are of scope 0."""
+    rows = [_row(one, bookie, incarnation, Scopes()) for one in found]
+    return pa.Table.from_pylist(rows, schema=tables.DAMAGE)
 
 
 @dataclass(slots=True)
@@ -122,6 +124,7 @@ class DamageLog:
         hiding: some damage hides entries.
         everything: some damage hides entries of any ledger.
         ledgers: ledgers that damage hides entries of.
+        scopes: names the ledgers.
         files: bytes passed over in each, and whether that hides entries.
         spoiled: files that are damaged as a disk that fails damages them.
     """
@@ -133,6 +136,7 @@ class DamageLog:
     hiding: bool = False
     everything: bool = False
     ledgers: set[int] = field(default_factory=set)
+    scopes: Scopes = field(default_factory=Scopes)
     files: dict[str, tuple[int, bool]] = field(default_factory=dict)
     spoiled: set[str] = field(default_factory=set)
     _rows: list[dict[str, object]] = field(default_factory=list)
@@ -149,7 +153,7 @@ class DamageLog:
         self.files[found.file] = unread + (found.length or 0), hid or hides
         if found.reason in _SPOILING:
             self.spoiled.add(found.file)
-        self._rows.append(_row(found, self.bookie, self.incarnation))
+        self._rows.append(_row(found, self.bookie, self.incarnation, self.scopes))
         if len(self._rows) >= _BATCH:
             self.flush()
 

@@ -36,6 +36,7 @@ from recovery.collect.index import Piece
 from recovery.collect.journals import Journal
 from recovery.collect.reading import Mapped, Meter
 from recovery.collect.records import DIGESTS, RecordFile, gathered
+from recovery.collect.scopes import Scopes
 from recovery.collect.spool import SHARES, Spool
 from recovery.errors import FormatError, Reason
 from recovery.model.ids import BUCKETS
@@ -108,6 +109,7 @@ class Deep:
         journals: the journals.
         passwords: that may have made an HMAC; the empty one is always tried.
         scratch: folder of the rows.
+        scopes: names the ledgers, which are keys everywhere here.
     """
 
     def __init__(
@@ -116,7 +118,9 @@ class Deep:
         journals: Sequence[Journal],
         passwords: Sequence[bytes],
         scratch: Path,
+        scopes: Scopes,
     ) -> None:
+        self._scopes = scopes
         self._journals = journals
         self._files = [file for _, file in logs] + [one.file for one in journals]
         self._log_ids = np.array([*(log_id for log_id, _ in logs), *(-1 for _ in journals)], np.int64)
@@ -151,7 +155,7 @@ class Deep:
             try:
                 with Mapped(Path(one.file.path), meter) as data:
                     data.load()
-                    for part in gathered(journal.scan_columns(data.view)):
+                    for part in gathered(journal.scan_columns(data.view), self._scopes):
                         if isinstance(part, Entries):
                             ahead = (part.position >= one.mark) & (one.mark >= 0)
                             self._take(one.file, data, part, np.where(ahead, _AHEAD, _APPLIED))

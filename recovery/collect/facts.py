@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from recovery.codecs.entry import decode_lac_record, lac_record_agrees
+from recovery.collect.scopes import Scopes
 from recovery.errors import FormatError, Reason
+from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
 
 NONE: Final = -1
@@ -18,8 +20,9 @@ LEDGER, SOURCE, FENCED, LIMBO, KEY, LAC = range(FACT_WIDTH)
 
 @dataclass(slots=True)
 class Interned:
-    """Byte strings by number; most ledgers share a few keys."""
+    """Byte strings by number (most ledgers share a few keys), and the scopes of the ledgers that they belong to."""
 
+    scopes: Scopes = field(default_factory=Scopes)
     keys: list[bytes] = field(default_factory=list)
     lacs: list[bytes] = field(default_factory=list)
     _key_numbers: dict[bytes, int] = field(default_factory=dict)
@@ -37,15 +40,15 @@ class Interned:
         return len(self.lacs) - 1
 
 
-def explicit_lac(record: bytes, ledger: int) -> int:
+def explicit_lac(record: bytes, ledger: LedgerId) -> int:
     """Return the last add confirmed of a ledger's explicit LAC record; an HMAC in it is not checked.
 
     Raises:
         FormatError: it is none, is another ledger's, or its CRC disagrees.
     """
     lac = decode_lac_record(record)
-    if lac.ledger != ledger:
-        raise FormatError(Reason.BAD_VALUE, "explicit LAC", 0, f"of ledger {lac.ledger}")
+    if (found := LedgerId(lac.scope, lac.ledger)) != ledger:
+        raise FormatError(Reason.BAD_VALUE, "explicit LAC", 0, f"of ledger {found}")
     if lac.digest is not Digest.HMAC and not lac_record_agrees(record):
         raise FormatError(Reason.DIGEST, "explicit LAC", 16, str(lac.digest))
     return lac.lac

@@ -5,8 +5,8 @@ Folders may be given with or without their `current/`. What a folder is for is s
     in the folder                          role
     hex id.txn                             journal
     hex id.log, lastMark*, lastId, DIRTY   ledger
-    hex folders (.idx files below)         index
-    locations/, ledgers/ with CURRENT      index (Db storage)
+    hex folders (.idx files below)         index; of eight digits: of ledgers of scopes
+    locations/, ledgers/ with CURRENT      index (Db storage); with -scoped behind: of ledgers of scopes
 
 Their order and number are the cookie's (`VERSION`), which every folder holds; a given folder is taken for the named one
 whose path is the same, else for the one that shares the most trailing parts of the path, else for the next one left.
@@ -37,8 +37,10 @@ _CURRENT: Final = "current"
 _VERSION: Final = "VERSION"
 _DIRTY: Final = "DIRTY"
 _DATABASES: Final = ("ledgers", "locations")
+_SCOPED: Final = "-scoped"
+"""Behind their names: those of ledgers of scopes, which are made with the first of these and tell no incarnation."""
 _LEDGER_FILES: Final = re.compile(r"lastMark(\.\d+)?|lastId|DIRTY|BOOKIE_STATUS")
-_HEX: Final = re.compile(r"[0-9a-f]{1,2}")
+_HEX: Final = re.compile(r"[0-9a-f]{1,2}|[0-9a-f]{8}")
 _LEFTOVERS: Final = re.compile(r"(locations\.BACKUP|ledgers\.PREV|ledgers\.TEMP)-.*|metadata-cache|lost\+found|\..*")
 """Folders and files that belong there and are not read."""
 _COMPACTION: Final = re.compile(r"[0-9a-f]+\.log\.(compacting|[0-9a-f]+\.compacted)")
@@ -259,7 +261,7 @@ def _is_known(name: str, *, is_dir: bool) -> bool:
     if _LEFTOVERS.fullmatch(name):
         return True
     if is_dir:
-        return name in _DATABASES or bool(_HEX.fullmatch(name))
+        return name.removesuffix(_SCOPED) in _DATABASES or bool(_HEX.fullmatch(name))
     return name == _VERSION or bool(_COMPACTION.fullmatch(name)) or _role_of(name, is_dir=False) is not None
 
 

@@ -15,7 +15,7 @@ import errno
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -31,9 +31,12 @@ from recovery.collect.facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, 
 from recovery.collect.holdings import Ints, Mask
 from recovery.collect.index import Piece
 from recovery.collect.reading import Meter
+from recovery.collect.scopes import Scopes
 from recovery.errors import FormatError, Reason
 
 _FOLDER: Final = re.compile(r"[0-9a-f]{1,2}")
+_SCOPED_FOLDER: Final = re.compile(r"[0-9a-f]{8}")
+_FIRST_LEVEL: Final = re.compile(r"[0-9a-f]{1,2}|[0-9a-f]{8}")
 _INDEX: Final = re.compile(r"([0-9a-f]{1,16})\.idx(\.rloc)?")
 _COPY: Final = ".rloc"
 _HEAD: Final = index_file.HEADER_SIZE
@@ -63,7 +66,7 @@ _KEY_AT: Final = slice(12, 12 + _KEY_SIZE)
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """An index file that is to be read: its path, its ledger, and the number of the index folder it is in."""
+    """An index file that is to be read: its path, its ledger's key, and the number of the index folder it is in."""
 
     path: str
     ledger: int
@@ -85,22 +88,36 @@ def first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level]:
         folders: the index folders in the bookie's order.
         damage: takes what cannot be listed.
     """
-    return [Level(*found) for found in _subfolders(dict(enumerate(map(str, folders))), "", damage)]
+    return [Level(*found) for found in _subfolders(dict(enumerate(map(str, folders))), "", _FIRST_LEVEL, damage)]
 
 
-def find_files(levels: Iterable[Level], damage: TakesDamage) -> Iterator[IndexFile]:
+def find_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes) -> Iterator[IndexFile]:
     """Yield the index file of each ledger, in no order but grouped by subfolder.
 
     Args:
         levels: subfolders of the first level.
         damage: takes what is in the wrong place, double, or cannot be listed.
+        scopes: names the ledgers.
     """
+
+    def key_of(path: str) -> int | None:
+        ledger = index_file.scoped_ledger_of(path)
+        return None if ledger is None else scopes.key(ledger.scope, ledger.ledger)
+
     for level in levels:
-        for low, with_low in _subfolders(level.paths, level.name, damage):
-            yield from _files_in(with_low, f"{level.name}/{low}", damage)
+        if _SCOPED_FOLDER.fullmatch(level.name):
+            for low, with_low in _subfolders(level.paths, level.name, _SCOPED_FOLDER, damage):
+                inside = f"{level.name}/{low}"
+                for high, with_high in _subfolders(with_low, inside, _SCOPED_FOLDER, damage):
+                    yield from _files_in(with_high, f"{inside}/{high}", damage, key_of)
+        else:
+            for low, with_low in _subfolders(level.paths, level.name, _FOLDER, damage):
+                yield from _files_in(with_low, f"{level.name}/{low}", damage, ledger_of)
 
 
-def _subfolders(folders: Mapping[int, str], inside: str, damage: TakesDamage) -> Iterator[tuple[str, dict[int, str]]]:
+def _subfolders(
+    folders: Mapping[int, str], inside: str, named: re.Pattern[str], damage: TakesDamage
+) -> Iterator[tuple[str, dict[int, str]]]:
     """Yield the name of each subfolder with its path in each folder that has it, by the folder's number."""
     found: dict[str, dict[int, str]] = {}
     for number, folder in folders.items():
@@ -108,10 +125,10 @@ def _subfolders(folders: Mapping[int, str], inside: str, damage: TakesDamage) ->
             with os.scandir(folder) as listing:
                 for item in listing:
                     if item.is_dir():
-                        if _FOLDER.fullmatch(item.name):
+                        if named.fullmatch(item.name):
                             found.setdefault(item.name, {})[number] = item.path
                     elif inside:
-                        _tell_stray(item.path, item.name, damage)
+                        _tell_stray(item.path, item.name, inside, damage)
         except OSError as error:
             _tell_unlisted(folder, error, damage)
     yield from sorted(found.items())
@@ -122,10 +139,14 @@ def _tell_unlisted(folder: str, error: OSError, damage: TakesDamage) -> None:
     damage.add(Unread(folder, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
 
 
-def _tell_stray(path: str, name: str, damage: TakesDamage) -> None:
+def _tell_stray(path: str, name: str, inside: str, damage: TakesDamage) -> None:
     found = _INDEX.fullmatch(name)
     if found is None:
         damage.add(Unread(path, Reason.UNKNOWN_FILE, Hides.NOTHING))
+        return
+    if _SCOPED_FOLDER.match(inside):
+        detail = "its folders name no ledger of a scope, and the bookie does not look for it here"
+        damage.add(Unread(path, Reason.MISPLACED, Hides.UNLISTED, detail=detail))
         return
     ledger = int(found[1], 16)
     if ledger < 1 << 63:
@@ -133,7 +154,9 @@ def _tell_stray(path: str, name: str, damage: TakesDamage) -> None:
         damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
 
 
-def _files_in(folders: Mapping[int, str], inside: str, damage: TakesDamage) -> Iterator[IndexFile]:
+def _files_in(
+    folders: Mapping[int, str], inside: str, damage: TakesDamage, key_of: Callable[[str], int | None]
+) -> Iterator[IndexFile]:
     whole: dict[int, IndexFile] = {}
     copies: dict[int, IndexFile] = {}
     for number, folder in folders.items():
@@ -145,9 +168,9 @@ def _files_in(folders: Mapping[int, str], inside: str, damage: TakesDamage) -> I
         for name in names:
             path = f"{folder}/{name}"
             is_copy = name.endswith(_COPY)
-            ledger = ledger_of(f"{inside}/{name.removesuffix(_COPY)}")
+            ledger = key_of(f"{inside}/{name.removesuffix(_COPY)}")
             if ledger is None:
-                _tell_stray(path, name, damage)
+                _tell_stray(path, name, inside, damage)
             elif is_copy:
                 copies.setdefault(ledger, IndexFile(path, ledger, number))
             elif ledger in whole:

@@ -59,14 +59,14 @@ class Journal:
 
 @dataclass(slots=True)
 class JournalFacts:
-    """What special records say of ledgers, merged over all journals.
+    """What special records say of ledgers (their keys, see `scopes`), merged over all journals.
 
     Attributes:
         fenced: ledgers.
         keys: the last key of each ledger that is not empty.
         others: ledgers that had another key before.
         lacs: the largest explicit LAC of each ledger, with its record.
-        largest: the largest ledger id of any record; -1 if there is none.
+        largest: the largest ledger id of scope 0 of any record; -1 if there is none.
         behind_mark: an entry stands behind a mark, as after an unclean stop.
     """
 
@@ -185,7 +185,7 @@ def _read(
     if data.size < one.mark:
         detail = f"ends before the mark, {one.mark}"
         damage.add(Unread(one.file.path, Reason.TRUNCATED, Hides.EVERYTHING, data.size, detail=detail))
-    for part in gathered(journal.scan_columns(data.view)):
+    for part in gathered(journal.scan_columns(data.view), damage.scopes):
         if isinstance(part, Entries):
             behind = (part.position >= one.mark) & (one.mark >= 0)
             for spool, some in zip(spools, (behind, ~behind), strict=True):
@@ -224,7 +224,7 @@ def _take_special(
             facts.keys[part.ledger] = part.key
     elif isinstance(part, LacRecordAt):
         try:
-            lac = explicit_lac(part.raw, part.ledger)
+            lac = explicit_lac(part.raw, damage.scopes.id(part.ledger))
         except FormatError as error:
             damage.add(
                 Unread(one.file.path, error.reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=error.detail)

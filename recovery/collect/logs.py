@@ -85,7 +85,7 @@ class Scanned:
 
     Attributes:
         files: those that were gone through.
-        largest: the largest ledger id that a map or a record names; -1 if there is none.
+        largest: the largest ledger id of scope 0 that a map or a record names; -1 if there is none.
     """
 
     files: tuple[RecordFile, ...]
@@ -105,7 +105,7 @@ def scan_unlisted(
 
     Args:
         files: the logs of a bookie.
-        known: ledgers whose index was read whole and holds entries; ascending.
+        known: ledgers (their keys, see `scopes`) whose index was read whole and holds entries; ascending.
         meter: counts and paces the reads.
         damage: takes what cannot be read.
         take: is given the groups of what was found, a ledger's in any number of pieces that may overlap.
@@ -142,6 +142,8 @@ def _listed(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
         if header.map_offset:
             log.spot(header.map_offset, log.size)
             listed = entry_log.read_map(log.view, header)
+            if listed is not None and header.version == entry_log.SCOPED_VERSION:
+                return damage.scopes.known_as(listed)
             if listed is not None:
                 return np.fromiter(listed, np.int64, len(listed))
             if header.map_offset >= os.stat(file.path).st_size:  # noqa: PTH116  # a running bookie may just have written it
@@ -170,7 +172,7 @@ def _scan(
     found: list[Damage] = []
     for ledgers in (known[:0], known) if each is None else (known,):
         groups, found = [], []
-        for part in gathered(entry_log.scan_columns(log.view, known=ledgers.tolist())):
+        for part in gathered(entry_log.scan_columns(log.view, known=damage.scopes.known(ledgers)), damage.scopes):
             if isinstance(part, Entries):
                 groups.append(to_groups(part.ledger, part.entry))
                 if each is not None:

@@ -6,6 +6,7 @@
              purpose
 
 A dangling slot names an entry that only replay may still bring back; where it does not, the ledger is not complete.
+Ledgers are keys (see `scopes`) up to the rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ import pyarrow as pa
 from recovery.codecs import index_file
 from recovery.codecs.entry import key_kind
 from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.db import LOCATIONS, SCOPED_LOCATIONS
 from recovery.collect.facts import FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned, explicit_lac
 from recovery.collect.holdings import (
     Ints,
@@ -38,6 +40,7 @@ from recovery.collect.rows import NO_LAC, Known, Source, copies
 from recovery.collect.spool import SHARES, Spool, share_of
 from recovery.errors import FormatError, Reason
 from recovery.model.groups import KeyedGroups, count
+from recovery.model.ids import LedgerId
 
 _KEY_RANK: Final = {"absent": 0, "empty": 1, "zero": 2, "set": 3}
 _SET: Final = 3
@@ -47,14 +50,16 @@ _FEW: Final = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class IndexSource:
-    """A folder of index files, or a `locations` database."""
+    """A folder of index files, or of databases."""
 
     path: Path
     is_database: bool
 
-    def file_of(self, ledger: int) -> str:
-        """Return the file that a ledger's slots stand in."""
-        return str(self.path if self.is_database else self.path / index_file.path_of(ledger))
+    def file_of(self, ledger: LedgerId) -> str:
+        """Return the file, or the database, that a ledger's slots stand in."""
+        if self.is_database:
+            return str(self.path / (SCOPED_LOCATIONS if ledger.scope else LOCATIONS))
+        return str(self.path / index_file.path_of(ledger.ledger, ledger.scope))
 
 
 @dataclass(slots=True)
@@ -64,7 +69,7 @@ class Totals:
     Attributes:
         ledgers: with at least one row.
         entries: in index or journal.
-        largest: ledger id of a row; -1 if there is none.
+        largest: ledger id of scope 0 of a row; -1 if there is none.
         limbo: some ledger is in limbo.
     """
 
@@ -171,7 +176,7 @@ class Merge:
                 source = self.sources[folders.get(ledger, len(self.sources) - 1)]
                 offset = None if source.is_database else index_file.HEADER_SIZE + first * index_file.SLOT
                 detail = f"{entries} entries from {first} on are not where the index says; {where}"
-                file = source.file_of(ledger)
+                file = source.file_of(self.damage.scopes.id(ledger))
                 self.damage.add(Unread(file, Reason.DANGLING, hides, offset, ledger=ledger, detail=detail))
 
     def tables(self, *, complete: bool) -> Iterator[pa.Table]:
@@ -228,9 +233,9 @@ class Merge:
         for n in np.flatnonzero(facts[:, LAC] != NONE).tolist():
             raw, ledger = self.secrets.lacs[int(facts[n, LAC])], int(facts[n, LEDGER])
             try:
-                value = explicit_lac(raw, ledger)
+                value = explicit_lac(raw, self.damage.scopes.id(ledger))
             except FormatError as error:
-                file = self.sources[int(facts[n, SOURCE])].file_of(ledger)
+                file = self.sources[int(facts[n, SOURCE])].file_of(self.damage.scopes.id(ledger))
                 self.damage.add(Unread(file, error.reason, Hides.NOTHING, ledger=ledger, detail=error.detail))
                 continue
             if value > lac[at[n]]:
@@ -255,7 +260,8 @@ class Merge:
                 detail = "the journal has another master key for it: one id, two ledgers"
                 self.damage.add(Unread("journal", Reason.CONFLICT, Hides.NOTHING, ledger=ledger, detail=detail))
         whole = ~limbo & ~np.isin(every, np.fromiter(self.damage.ledgers, np.int64, len(self.damage.ledgers)))
-        known = Known(every, whole & complete, fenced, limbo, key, self.secrets.keys, lac, record)
+        keys, scopes = self.secrets.keys, self.damage.scopes
+        known = Known(every, whole & complete, fenced, limbo, key, keys, lac, record, scopes)
         return known, np.array(others, np.int64).reshape(-1, 2)
 
 
@@ -275,6 +281,7 @@ def _of(known: Known, ledgers: Ints) -> Known:
         known.keys,
         known.lac[at],
         [known.lac_record[n] for n in at.tolist()],
+        known.scopes,
     )
 
 

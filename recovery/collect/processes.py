@@ -20,13 +20,14 @@ from typing import Final
 import numpy as np
 
 from recovery.collect.damage import Noted, Unread
-from recovery.collect.facts import FACT_WIDTH, KEY, LAC, NONE, Interned
+from recovery.collect.facts import FACT_WIDTH, KEY, LAC, LEDGER, NONE, Interned
 from recovery.collect.holdings import GROUP_WIDTH, Ints
 from recovery.collect.index import Found, IndexTaker
 from recovery.collect.interleaved import IndexReader, Level, Pages, find_files
 from recovery.collect.logs import decimal_name
 from recovery.collect.reading import Meter, Progress
 from recovery.collect.records import HEAD_WIDTH, RecordFile, RecordFiles
+from recovery.collect.scopes import Scopes, translated
 from recovery.errors import ProcessLostError
 
 _UNITS: Final = 16
@@ -63,6 +64,11 @@ class _Kept:
     def all(self) -> Ints:
         return np.concatenate([np.empty((0, self.width), np.int64), *self.rows])
 
+    def rename(self, column: int, ours: Ints) -> None:
+        rows = self.all()
+        rows[:, column] = translated(rows[:, column], ours)
+        self.rows = [rows]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
@@ -88,7 +94,7 @@ class Taken:
     files: int
 
     def facts(self, secrets: Interned) -> Ints:
-        """Return the rows of facts with the numbers of other `Interned`."""
+        """Return the rows of facts with the numbers of other `Interned`; see `named_by` for the ledgers."""
         facts = self.found.facts.all()
         for column, numbers in (
             (KEY, [secrets.key(key) for key in self.secrets.keys]),
@@ -96,6 +102,23 @@ class Taken:
         ):
             facts[:, column] = np.array([*numbers, NONE], np.int64)[facts[:, column]]
         return facts
+
+    def named_by(self, scopes: Scopes) -> "Taken":
+        """Return the same with keys of other `Scopes` for the ledgers."""
+        ours = scopes.absorb(self.secrets.scopes)
+        if not len(ours):
+            return self
+        for kept, column in ((self.found.groups, 0), (self.found.heads, 0), (self.found.dangling, 0)):
+            kept.rename(column, ours)
+        self.found.facts.rename(LEDGER, ours)
+        cut = [(replace(file, ledger=_named(file.ledger, ours)), size) for file, size in self.pages.cut]
+        damage = (one if one.ledger is None else replace(one, ledger=_named(one.ledger, ours)) for one in self.damage)
+        known = np.unique(translated(self.known, ours))
+        return replace(self, known=known, damage=tuple(damage), pages=replace(self.pages, cut=cut))
+
+
+def _named(key: int, ours: Ints) -> int:
+    return int(translated(np.array([key]), ours)[0])
 
 
 def take_all(levels: Sequence[Level], setup: Setup, meter: Meter, processes: int) -> Iterator[Taken]:
@@ -144,9 +167,10 @@ def take_all(levels: Sequence[Level], setup: Setup, meter: Meter, processes: int
 def _take(unit: Sequence[Level], setup: Setup, meter: Meter) -> Taken:
     damage, secrets = Noted(), Interned()
     found = Found(*(_Kept(width) for width in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
-    logs = RecordFiles(setup.logs, meter, damage, setup.passwords, decimal_name)
+    scopes = secrets.scopes
+    logs = RecordFiles(setup.logs, meter, damage, setup.passwords, decimal_name, scopes=scopes)
     taker, reader = IndexTaker(logs, found, every=setup.every), IndexReader(meter, damage, secrets)
-    for piece in reader.read(find_files(unit, damage)):
+    for piece in reader.read(find_files(unit, damage, scopes)):
         taker.take(piece)
     taker.end()
     return Taken(found, taker.known(), tuple(damage.found), secrets, reader.pages, reader.bytes, 0, 0)

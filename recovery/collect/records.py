@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from recovery.codecs import entry as entry_codec
-from recovery.codecs.framing import Entries
+from recovery.codecs.framing import SCOPED_IDS, Entries
 from recovery.codecs.journal import MetaRecord
 from recovery.collect.damage import Hides, TakesDamage, Unread
 from recovery.collect.holdings import Ints, Mask, members
 from recovery.collect.reading import Mapped, Meter
+from recovery.collect.scopes import Scopes
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.groups import KeyedGroups
 from recovery.model.metadata import Digest
@@ -29,6 +30,7 @@ from recovery.model.metadata import Digest
 _SIZE: Final = 4
 _IDS: Final = 16
 _FRONT: Final = _SIZE + _IDS
+_SCOPED_FRONT: Final = _SIZE + SCOPED_IDS
 _GAP: Final = 32 << 10
 """Bytes that are cheaper read than jumped over."""
 _WINDOW: Final = 1 << 20
@@ -80,6 +82,7 @@ class RecordFiles:
         damage: takes what the disk refuses.
         passwords: that may have made an HMAC.
         other_name: the number under which a missing file may stand.
+        scopes: names the ledgers.
     """
 
     def __init__(
@@ -89,7 +92,10 @@ class RecordFiles:
         damage: TakesDamage,
         passwords: Sequence[bytes],
         other_name: Callable[[int], int] | None = None,
+        *,
+        scopes: Scopes,
     ) -> None:
+        self._scopes = scopes
         self._files = files
         self._meter = meter
         self._damage = damage
@@ -114,7 +120,11 @@ class RecordFiles:
             todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
             if not len(todo):
                 continue
-            front = self._fronts(source, position[todo] - _SIZE)
+            of_scope = ledger[todo] < 0
+            if of_scope.any():
+                found[todo[of_scope]] = self._are_there_scoped(source, ledger, entry, position, todo[of_scope])
+                todo = todo[~of_scope]
+            front = self._fronts(source, position[todo] - _SIZE, _FRONT)
             size = front[:, :_SIZE].copy().view(">i4")[:, 0].astype(np.int64)
             ids = front[:, _SIZE:].copy().view(">i8")
             found[todo] = (
@@ -123,9 +133,19 @@ class RecordFiles:
                 & (ids[:, 0] == ledger[todo])
                 & (ids[:, 1] == entry[todo])
             )
-            if source.misnamed and found[todo].any():
+            if source.misnamed and found[rows].any():
                 self._tell_misnamed(source)
         return found
+
+    def _are_there_scoped(self, source: RecordFile, ledger: Ints, entry: Ints, position: Ints, rows: Ints) -> Mask:
+        front = self._fronts(source, position[rows] - _SIZE, _SCOPED_FRONT)
+        size = front[:, :_SIZE].copy().view(">i4")[:, 0].astype(np.int64)
+        ids = front[:, _SIZE + 1 :].copy().view(">i8")
+        there = (size >= SCOPED_IDS) & (position[rows] + size <= source.size) & (ids[:, 2] == entry[rows])
+        there &= (front[:, _SIZE] & entry_codec.VERSION_BITS) == entry_codec.VERSION_2
+        for column, wanted in enumerate(self._scopes.ids(ledger[rows])):
+            there &= ids[:, column] == wanted
+        return np.asarray(there)
 
     def fetch(self, ledger: Ints, entry: Ints, file: Ints, position: Ints) -> tuple[Mask, Ints]:
         """Read the headers of entries, and decide their digest types.
@@ -139,13 +159,22 @@ class RecordFiles:
         for source, rows in self._by_file(file, position):
             todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
             for row, record in self._entries(source, todo, position[todo]):
-                if len(record) < _IDS or struct.unpack_from(">qq", record) != (int(ledger[row]), int(entry[row])):
+                if not self._is_at(record, int(ledger[row]), int(entry[row])):
                     continue
                 found[row] = True
                 heads[row] = head_of(record, self._passwords)
+                heads[row, 0] = ledger[row] if heads[row, SIZE_COLUMN] else 0
             if source.misnamed and found[todo].any():
                 self._tell_misnamed(source)
         return found, heads
+
+    def _is_at(self, record: memoryview, ledger: int, entry: int) -> bool:
+        if ledger >= 0:
+            return len(record) >= _IDS and struct.unpack_from(">qq", record) == (ledger, entry)
+        if len(record) < SCOPED_IDS or record[0] & entry_codec.VERSION_BITS != entry_codec.VERSION_2:
+            return False
+        named = self._scopes.id(ledger)
+        return struct.unpack_from(">qqq", record, 1) == (named.scope, named.ledger, entry)
 
     def _by_file(self, file: Ints, position: Ints) -> Iterator[tuple[RecordFile, Ints]]:
         """Yield each file with the rows that name it, ascending by position."""
@@ -163,11 +192,11 @@ class RecordFiles:
             return self._files.get(number, ())
         return [replace(f, misnamed=True) for f in self._files.get(self._other_name(number), ())]
 
-    def _fronts(self, source: RecordFile, at: Ints) -> npt.NDArray[np.uint8]:
+    def _fronts(self, source: RecordFile, at: Ints, width: int) -> npt.NDArray[np.uint8]:
         """Return the first bytes of the records at ascending positions; zeros where the disk refuses."""
-        fronts = np.zeros((len(at), _FRONT), np.uint8)
-        taken = np.arange(_FRONT)
-        for low, high, start, data in self._windows(source, at, _FRONT):
+        fronts = np.zeros((len(at), width), np.uint8)
+        taken = np.arange(width)
+        for low, high, start, data in self._windows(source, at, width):
             inside = (at[low:high] - start)[:, None] + taken
             whole = inside[:, -1] < len(data)
             fronts[low:high][whole] = np.frombuffer(data, np.uint8)[inside[whole]]
@@ -232,11 +261,11 @@ class RecordFiles:
             self._damage.add(Unread(source.path, Reason.MISPLACED, Hides.NOTHING, detail=detail))
 
 
-def gathered(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[Entries | MetaRecord | Damage]:
-    """Yield the same with small batches of entries made one; what is no batch comes at once."""
+def gathered(parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes) -> Iterator[Entries | MetaRecord | Damage]:
+    """Yield the same with keys for ledgers, small batches of entries made one; what is no batch comes at once."""
     held: list[Entries] = []
     size = 0
-    for part in parts:
+    for part in scopes.keyed(parts):
         if not isinstance(part, Entries):
             yield part
             continue
@@ -251,10 +280,7 @@ def gathered(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[Entries
 
 def _joined(parts: Sequence[Entries]) -> Entries:
     ledger, entry, position, size = (np.concatenate(column) for column in zip(*(p[:-1] for p in parts), strict=True))
-    if all(part.scope is None for part in parts):
-        return Entries(ledger, entry, position, size)
-    scopes = [np.zeros(len(part.ledger), np.int64) if part.scope is None else part.scope for part in parts]
-    return Entries(ledger, entry, position, size, np.concatenate(scopes))
+    return Entries(ledger, entry, position, size)
 
 
 def locate(
@@ -262,6 +288,7 @@ def locate(
     scan: Callable[[memoryview], Iterable[object]],
     wanted: KeyedGroups,
     meter: Meter,
+    scopes: Scopes,
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Go through files again for the places of some entries.
 
@@ -275,8 +302,9 @@ def locate(
             data.load()
             for part in scan(data.view):
                 if isinstance(part, Entries):
-                    hit = np.flatnonzero(members(wanted, part.ledger, part.entry))
+                    key = scopes.keys(part.scope, part.ledger)
+                    hit = np.flatnonzero(members(wanted, key, part.entry))
                     data.done(int(part.position.max(initial=0)))
-                    found.append((part.ledger[hit], part.entry[hit], np.full(len(hit), number), part.position[hit]))
+                    found.append((key[hit], part.entry[hit], np.full(len(hit), number), part.position[hit]))
     ledger, entry, at, position = (np.concatenate(column) for column in zip(*found, strict=True))
     return ledger, entry, at, position

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -12,10 +12,10 @@ import pyarrow as pa
 from recovery.codecs.entry import key_kind
 from recovery.collect.holdings import Ints, Mask, pick, starts_of
 from recovery.collect.records import DIGEST_COLUMN, DIGESTS, HEAD_WIDTH
+from recovery.collect.scopes import Scopes
 from recovery.model import ids, tables
 from recovery.model.groups import KeyedGroups, count, to_arrow
 
-_SCOPE: Final = 0
 NO_LAC: Final = -2
 """Below what any explicit LAC can say."""
 
@@ -34,13 +34,14 @@ class Known:
     """What is known of some ledgers beside their entries; one element a ledger.
 
     Attributes:
-        ledger: ascending.
+        ledger: ascending; keys, see `scopes`.
         complete: absence of other entries may be believed.
         fenced, limbo: as stored.
         key: number of the master key in `keys`; -1: none is stored.
         keys: stored master keys.
         lac: explicit LAC; NO_LAC if there is none.
         lac_record: the record of each; None if there is none.
+        scopes: names the ledgers.
     """
 
     ledger: Ints
@@ -51,6 +52,7 @@ class Known:
     keys: Sequence[bytes]
     lac: Ints
     lac_record: Sequence[bytes | None]
+    scopes: Scopes = field(default_factory=Scopes)
 
 
 def copies(source: Source, known: Known, groups: KeyedGroups, heads: Ints, bookie: str, incarnation: int) -> pa.Table:
@@ -87,11 +89,11 @@ def copies(source: Source, known: Known, groups: KeyedGroups, heads: Ints, booki
         name: _placed(rows, filled, column, empty)
         for name, column in zip(("g_first", "g_last", "g_size", "g_period"), best[1:], strict=True)
     }
-    scope = np.full(rows, _SCOPE)
+    scope, number = known.scopes.ids(ledger)
     columns = {
-        "bucket": pa.array(ids.buckets(scope, ledger)),
+        "bucket": pa.array(ids.buckets(scope, number)),
         "scope": pa.array(scope),
-        "ledger": pa.array(ledger),
+        "ledger": pa.array(number),
         "bookie": pa.repeat(bookie, rows),
         "incarnation": pa.array(np.full(rows, incarnation)),
         "source": pa.repeat(source.value, rows),

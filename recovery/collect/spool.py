@@ -1,7 +1,7 @@
 """Rows of many ledgers set aside on disk, and given back one share of the ledgers at a time.
 
-Rows are int64 matrices whose first column is the ledger. The file has no name, so nothing of it stays behind however
-the process ends.
+Rows are int64 matrices whose first column is the ledger (its key, see `scopes`). The file has no name, so nothing of it
+stays behind however the process ends.
 """
 
 import os
@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from recovery.collect.scopes import bucket_of
 from recovery.dataset import disk_error
-from recovery.model.ids import BUCKETS, buckets
+from recovery.model.ids import BUCKETS
 
 Rows = npt.NDArray[np.int64]
 
@@ -119,5 +120,4 @@ class Spool:
 
 def share_of(ledger: Rows, shares: int = SHARES) -> Rows:
     """Return the share of each ledger, below `shares`."""
-    scope = np.zeros(len(ledger), np.int64)
-    return buckets(scope, np.ascontiguousarray(ledger)).astype(np.int64) // (BUCKETS // shares)
+    return bucket_of(ledger) // (BUCKETS // shares)

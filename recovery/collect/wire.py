@@ -50,7 +50,7 @@ from recovery.dataset import Dataset, Part, prepare, sort_by_key, write_manifest
 from recovery.errors import FormatError, InputError, Reason
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, decode_availabilities, union
-from recovery.model.ids import BUCKETS
+from recovery.model.ids import BUCKETS, LedgerId
 
 Ints = npt.NDArray[np.int64]
 
@@ -692,7 +692,7 @@ class _Asking:
             if record is None:
                 continue
             try:
-                lacs[at] = explicit_lac(record, int(ledgers[at]))
+                lacs[at] = explicit_lac(record, LedgerId(_SCOPE, int(ledgers[at])))
             except FormatError as error:
                 records[at] = None
                 unread = Unread(WIRE, error.reason, Hides.NOTHING, ledger=int(ledgers[at]), detail=error.detail)

@@ -140,7 +140,7 @@ def test_headers_read_by_columns_are_those_of_the_codec(files: list[tuple[bytes,
         with DatasetWriter(Path(folder) / "out", "inventory", binding={}) as writer:
             damage, secrets = DamageLog(writer, "b", 1), Interned()
             reader = IndexReader(Meter(None, lambda _: None), damage, secrets)
-            pieces = list(reader.read(find_files(first_level([top], damage), damage)))
+            pieces = list(reader.read(find_files(first_level([top], damage), damage, secrets.scopes)))
             bad = damage.ledgers
     facts = {int(row[0]): row for piece in pieces for row in piece.facts}
     slots_of: dict[int, list[tuple[int, int]]] = {ledger: [] for ledger in range(len(files))}

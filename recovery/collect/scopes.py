@@ -1,0 +1,176 @@
+"""Ledgers of scopes as negative numbers, so that everything that works on ledger ids works on them as well.
+
+    key       stands for
+    0, 1, …   the ledger of scope 0 with that id, which is never negative on a disk
+    -1        none
+    -2, …     row ``(-2 - key) >> 12`` of `Scopes`, whose bucket is ``(-2 - key) & 4095``
+
+Where there are no scopes nothing is looked up, and nothing is kept.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.codecs.framing import Entries, Key
+from recovery.codecs.journal import MetaRecord
+from recovery.errors import Damage
+from recovery.model.ids import BUCKETS, LedgerId, buckets
+
+Ints = npt.NDArray[np.int64]
+Names = npt.NDArray[np.bytes_]
+
+_NONE: Final = -1
+_BUCKET_BITS: Final = BUCKETS.bit_length() - 1
+_NAME: Final = "S16"
+"""Both halves, big-endian: in the order of unsigned ids. All are of that length, so zeros at the end are no matter."""
+_FRESH: Final = 1 << 12
+"""Ledgers that are kept apart, so that the many are moved seldom."""
+
+Part = TypeVar("Part", bound=Entries | MetaRecord | Damage)
+
+
+class _Sorted(NamedTuple):
+    names: Names
+    keys: Ints
+
+    def find(self, names: Names, keys: Ints) -> None:
+        """Fill in the keys of names that are here."""
+        at = np.searchsorted(self.names, names)
+        here = at < len(self.names)
+        here[here] = self.names[at[here]] == names[here]
+        keys[here] = self.keys[at[here]]
+
+    def with_more(self, other: "_Sorted") -> "_Sorted":
+        at = np.searchsorted(self.names, other.names)
+        return _Sorted(np.insert(self.names, at, other.names), np.insert(self.keys, at, other.keys))
+
+
+def _empty() -> _Sorted:
+    return _Sorted(np.empty(0, _NAME), np.empty(0, np.int64))
+
+
+class Scopes:
+    """The ledgers of scopes that were met, and their keys."""
+
+    def __init__(self) -> None:
+        self._rows = np.empty((0, 2), np.int64)
+        self._count = 0
+        self._old, self._fresh = _empty(), _empty()
+
+    def keys(self, scope: Ints | None, ledger: Ints) -> Ints:
+        """Return the keys of ledgers; None: all are of scope 0."""
+        if scope is None or not len(of := np.flatnonzero(scope)):
+            return ledger
+        found = ledger.copy()
+        found[of] = self._keys(np.column_stack((scope[of], ledger[of])))
+        return found
+
+    def key(self, scope: int, ledger: int) -> int:
+        """Return the key of a ledger."""
+        return int(self.keys(np.array([scope]), np.array([ledger]))[0]) if scope else ledger
+
+    def _keys(self, ids: Ints) -> Ints:
+        packed = np.frombuffer(ids.astype(">i8").tobytes(), _NAME)
+        names, first, where = np.unique(packed, return_index=True, return_inverse=True)
+        keys = np.full(len(names), _NONE)
+        self._old.find(names, keys)
+        self._fresh.find(names, keys)
+        new = np.flatnonzero(keys == _NONE)
+        if len(new):
+            rows = ids[first[new]]
+            keys[new] = self._add(rows)
+            self._fresh = self._fresh.with_more(_Sorted(names[new], keys[new]))
+            if len(self._fresh.keys) > _FRESH:
+                self._old, self._fresh = self._old.with_more(self._fresh), _empty()
+        found: Ints = keys[where]
+        return found
+
+    def _add(self, rows: Ints) -> Ints:
+        end = self._count + len(rows)
+        if end > len(self._rows):
+            grown = np.empty((max(end, 2 * len(self._rows)), 2), np.int64)
+            grown[: self._count] = self._rows[: self._count]
+            self._rows = grown
+        self._rows[self._count : end] = rows
+        number = np.arange(self._count, end)
+        self._count = end
+        bucket = buckets(np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1])).astype(np.int64)
+        return -2 - (number << _BUCKET_BITS | bucket)
+
+    def ids(self, key: Ints) -> tuple[Ints, Ints]:
+        """Return scope and ledger of keys."""
+        scope = np.zeros(len(key), np.int64)
+        of = np.flatnonzero(key < _NONE)
+        if not len(of):
+            return scope, key
+        ledger = key.copy()
+        scope[of], ledger[of] = self._rows[(-2 - key[of]) >> _BUCKET_BITS].T
+        return scope, ledger
+
+    def id(self, key: int) -> LedgerId:
+        """Return the ledger of a key."""
+        if key >= _NONE:
+            return LedgerId(0, key)
+        scope, ledger = self._rows[(-2 - key) >> _BUCKET_BITS].tolist()
+        return LedgerId(scope, ledger)
+
+    def rows(self) -> Ints:
+        """Return scope and ledger of all that were met, in the order of their keys' rows."""
+        return self._rows[: self._count]
+
+    def absorb(self, other: "Scopes") -> Ints:
+        """Take the ledgers of others; return our key of each of their rows, for `translated`."""
+        rows = other.rows()
+        return self._keys(rows) if len(rows) else np.empty(0, np.int64)
+
+    def known(self, key: Ints) -> list[Key]:
+        """Return what codecs know the ledgers of keys by."""
+        found: list[Key] = key.tolist()
+        for at in np.flatnonzero(key < _NONE).tolist():
+            ledger = self.id(int(key[at]))
+            found[at] = (ledger.scope, ledger.ledger)
+        return found
+
+    def known_as(self, known: Iterable[Key]) -> Ints:
+        """Return the keys of ledgers as codecs know them."""
+        pairs = [key if isinstance(key, tuple) else (0, key) for key in known]
+        scope, ledger = np.array(pairs, np.int64).reshape(-1, 2).T
+        return self.keys(scope, ledger)
+
+    def largest(self) -> Iterator[LedgerId]:
+        """Yield the largest id of every scope that was met, ascending; scope 0 is not among them."""
+        ids = self._rows[: self._count].view(np.uint64)
+        order = np.lexsort((ids[:, 1], ids[:, 0]))
+        ids = ids[order]
+        last = np.append(ids[1:, 0] != ids[:-1, 0], True)[: len(ids)]
+        for scope, ledger in self._rows[order][last].tolist():
+            yield LedgerId(scope, ledger)
+
+    def keyed(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """Yield what a codec found with keys in place of ids, and no scope beside them."""
+        for part in parts:
+            if isinstance(part, Entries):
+                yield (
+                    part if part.scope is None else part._replace(ledger=self.keys(part.scope, part.ledger), scope=None)
+                )
+            elif isinstance(part, Damage) or not part.scope:
+                yield part
+            else:
+                yield replace(part, ledger=self.key(part.scope, part.ledger), scope=0)
+
+
+def translated(key: Ints, ours: Ints) -> Ints:
+    """Return the keys of other `Scopes` as ours; see `Scopes.absorb`."""
+    if not len(ours):
+        return key
+    return np.where(key < _NONE, ours[np.maximum(-2 - key, 0) >> _BUCKET_BITS], key)
+
+
+def bucket_of(key: Ints) -> Ints:
+    """Return the bucket of each key; of those above -2 that of the ledger of scope 0."""
+    bucket = buckets(np.zeros(len(key), np.int64), np.ascontiguousarray(key)).astype(np.int64)
+    return np.where(key < _NONE, (-2 - key) & (BUCKETS - 1), bucket) if (key < _NONE).any() else bucket
