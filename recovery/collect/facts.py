@@ -4,10 +4,11 @@ A row has FACT_WIDTH columns: ledger, source (number of the folder), fenced, lim
 and of the explicit LAC record in `Interned`; NONE where there is none.
 """
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 
-from recovery.codecs.entry import decode_lac_record, lac_record_agrees
+from recovery.codecs.entry import decode_lac_record, key_kind, lac_record_agrees
 from recovery.collect.scopes import Scopes
 from recovery.errors import FormatError, Reason
 from recovery.model.ids import LedgerId
@@ -24,11 +25,16 @@ class Interned:
 
     scopes: Scopes = field(default_factory=Scopes)
     keys: list[bytes] = field(default_factory=list)
+    """Master keys as `stamp` has them."""
     lacs: list[bytes] = field(default_factory=list)
     _key_numbers: dict[bytes, int] = field(default_factory=dict)
 
     def key(self, key: bytes) -> int:
         """Return the number of a master key."""
+        return self.stamped(stamp(key))
+
+    def stamped(self, key: bytes) -> int:
+        """Return the number of a master key's stamp."""
         number = self._key_numbers.setdefault(key, len(self.keys))
         if number == len(self.keys):
             self.keys.append(key)
@@ -38,6 +44,14 @@ class Interned:
         """Return the number of an explicit LAC record."""
         self.lacs.append(record)
         return len(self.lacs) - 1
+
+
+def stamp(key: bytes) -> bytes:
+    """Return what stands for a master key where keys are compared and kept: of the same kind, with its hash alone.
+
+    `entry.key_kind` of it is that of the key; the stamp of a key that is set is its SHA-256.
+    """
+    return hashlib.sha256(key).digest() if key_kind(key) == "set" else key[:1]
 
 
 def explicit_lac(record: bytes, ledger: LedgerId) -> int:

@@ -29,7 +29,7 @@ from recovery.codecs.journal import (
     journal_id_of,
 )
 from recovery.collect.damage import DamageLog, Hides, Unread
-from recovery.collect.facts import explicit_lac
+from recovery.collect.facts import explicit_lac, stamp
 from recovery.collect.folders import Place
 from recovery.collect.holdings import to_groups, to_rows
 from recovery.collect.reading import Mapped, Meter
@@ -63,7 +63,7 @@ class JournalFacts:
 
     Attributes:
         fenced: ledgers.
-        keys: the last key of each ledger that is not empty.
+        keys: the last key of each ledger that is not empty, as `facts.stamp` has it.
         others: ledgers that had another key before.
         lacs: the largest explicit LAC of each ledger, with its record.
         largest: the largest ledger id of scope 0 of any record; -1 if there is none.
@@ -76,6 +76,18 @@ class JournalFacts:
     lacs: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     largest: int = -1
     behind_mark: bool = False
+
+    def see_key(self, ledger: int, key: bytes) -> None:
+        """Take a key, which comes later than those before."""
+        if self.keys.get(ledger, key) != key:
+            self.others.add(ledger)
+        if key:
+            self.keys[ledger] = key
+
+    def see_lac(self, ledger: int, lac: int, record: bytes) -> None:
+        """Take an explicit LAC."""
+        if lac > self.lacs.get(ledger, (-2, b""))[0]:
+            self.lacs[ledger] = lac, record
 
 
 def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damage: DamageLog) -> list[Journal]:
@@ -218,10 +230,7 @@ def _take_special(
     if isinstance(part, FenceRecord):
         facts.fenced.add(part.ledger)
     elif isinstance(part, MasterKeyRecord):
-        if facts.keys.get(part.ledger, part.key) != part.key:
-            facts.others.add(part.ledger)
-        if part.key:
-            facts.keys[part.ledger] = part.key
+        facts.see_key(part.ledger, stamp(part.key))
     elif isinstance(part, LacRecordAt):
         try:
             lac = explicit_lac(part.raw, damage.scopes.id(part.ledger))
@@ -230,8 +239,7 @@ def _take_special(
                 Unread(one.file.path, error.reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=error.detail)
             )
             return
-        if lac > facts.lacs.get(part.ledger, (-2, b""))[0]:
-            facts.lacs[part.ledger] = lac, part.raw
+        facts.see_lac(part.ledger, lac, part.raw)
     else:
         detail = f"special record {part.entry:#x}"
         damage.add(Unread(one.file.path, Reason.BAD_VALUE, Hides.NOTHING, part.at, ledger=part.ledger, detail=detail))

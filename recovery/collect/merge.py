@@ -252,10 +252,10 @@ class Merge:
             if written is not None:
                 kinds = _KEY_RANK[key_kind(stored)], _KEY_RANK[key_kind(written)]
                 if kinds == (_SET, _SET) and written != stored:
-                    others.append((ledger, self.secrets.key(written)))
+                    others.append((ledger, self.secrets.stamped(written)))
                     conflict = True
                 elif kinds[1] > kinds[0]:
-                    key[n] = self.secrets.key(written)
+                    key[n] = self.secrets.stamped(written)
             if conflict:
                 detail = "the journal has another master key for it: one id, two ledgers"
                 self.damage.add(Unread("journal", Reason.CONFLICT, Hides.NOTHING, ledger=ledger, detail=detail))

@@ -97,7 +97,7 @@ class Taken:
         """Return the rows of facts with the numbers of other `Interned`; see `named_by` for the ledgers."""
         facts = self.found.facts.all()
         for column, numbers in (
-            (KEY, [secrets.key(key) for key in self.secrets.keys]),
+            (KEY, [secrets.stamped(key) for key in self.secrets.keys]),
             (LAC, [secrets.lac(lac) for lac in self.secrets.lacs]),
         ):
             facts[:, column] = np.array([*numbers, NONE], np.int64)[facts[:, column]]

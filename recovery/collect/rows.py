@@ -1,6 +1,5 @@
 """Rows of the table of copies, made of flat arrays: a row for each ledger and source, several for many groups."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -38,7 +37,7 @@ class Known:
         complete: absence of other entries may be believed.
         fenced, limbo: as stored.
         key: number of the master key in `keys`; -1: none is stored.
-        keys: stored master keys.
+        keys: stored master keys, as `facts.stamp` has them.
         lac: explicit LAC; NO_LAC if there is none.
         lac_record: the record of each; None if there is none.
         scopes: names the ledgers.
@@ -147,7 +146,7 @@ def _keys(known: Known, number: Ints) -> dict[str, pa.Array]:
     for n in used.tolist():
         stored = None if n < 0 else known.keys[n]
         kinds.append(key_kind(stored))
-        hashes.append(hashlib.sha256(stored).digest() if stored is not None and kinds[-1] == "set" else None)
+        hashes.append(stored if kinds[-1] == "set" else None)
     return {
         "key_kind": pa.array(kinds, pa.string()).take(pa.array(of)),
         "key": pa.array(hashes, pa.binary()).take(pa.array(of)),

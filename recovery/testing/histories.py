@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.codecs.entry import encode_lac_record
+from recovery.collect.facts import stamp
 from recovery.collect.holdings import to_groups
 from recovery.collect.records import DIGESTS
 from recovery.collect.rows import NO_LAC, Known, Source, copies
@@ -694,7 +695,7 @@ class _Taken:
                 np.array([row[1] for row in known], np.bool_),
                 np.zeros(len(known), np.bool_),
                 np.array([row[2] for row in known], np.int64),
-                list(self._keys),
+                [stamp(key) for key in self._keys],
                 np.array([row[3] for row in known], np.int64),
                 [row[4] for row in known],
             )

@@ -16,7 +16,7 @@ from recovery.codecs import index_file
 from recovery.codecs.index_file import IndexHeader
 from recovery.collect import CollectOptions, collect
 from recovery.collect.damage import DamageLog
-from recovery.collect.facts import NONE, Interned
+from recovery.collect.facts import NONE, Interned, stamp
 from recovery.collect.holdings import Grouper, Ints, canonical, entries_of, joined, less, members, runs_of, to_groups
 from recovery.collect.interleaved import IndexReader, find_files, first_level
 from recovery.collect.reading import Meter
@@ -157,7 +157,7 @@ def test_headers_read_by_columns_are_those_of_the_codec(files: list[tuple[bytes,
             assert slots_of[ledger] == []
             continue
         fact = facts[ledger]
-        assert (bool(fact[2]), secrets.keys[fact[4]]) == (header.fenced, header.master_key)
+        assert (bool(fact[2]), secrets.keys[fact[4]]) == (header.fenced, stamp(header.master_key))
         assert (None if fact[5] == NONE else secrets.lacs[fact[5]]) == header.explicit_lac
         assert (len(whole) < index_file.HEADER_SIZE) <= (ledger in bad)
         read = index_file.slots(whole[index_file.HEADER_SIZE :])
