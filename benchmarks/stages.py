@@ -144,6 +144,7 @@ def index(folder: str, number: str, of: str) -> dict[str, Any]:
     from recovery.collect.damage import Noted
     from recovery.collect.facts import Interned
     from recovery.collect.holdings import Grouper, runs_of
+    from recovery.collect.index import Block
     from recovery.collect.interleaved import IndexReader, find_files, first_level
     from recovery.collect.reading import Meter
 
@@ -155,7 +156,11 @@ def index(folder: str, number: str, of: str) -> dict[str, Any]:
         levels = first_level([Path(folder)], damage)[int(number) :: int(of)]
         grouper = Grouper()
         for piece in reader.read(find_files(levels, damage, secrets.scopes)):
-            grouper.feed(runs_of(piece.ledger, piece.entry))
+            if isinstance(piece, Block):
+                grouper.feed_groups(piece.groups)
+                continue
+            if len(piece.ledger):
+                grouper.feed(runs_of(piece.ledger, piece.entry))
             ledgers += len(piece.facts)
         grouper.end()
         return {"ledgers": ledgers}

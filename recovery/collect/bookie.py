@@ -367,7 +367,9 @@ class _Run:
         told = Noted()
         scopes = self._damage.scopes
         reader = IndexReader(self._meter, told, Interned(scopes))
-        yield from reader.read(find_files(first_level([f.path for f in self._index_folders], told), told, scopes))
+        levels = first_level([f.path for f in self._index_folders], told)
+        for piece in reader.read(find_files(levels, told, scopes)):
+            yield piece.rows()
         for database, _ in self._databases():
             yield from read_locations(database, self._meter, told, scopes)
 

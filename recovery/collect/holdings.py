@@ -19,6 +19,12 @@ GROUP_WIDTH: Final = len(KeyedGroups._fields)
 """Columns of groups as a matrix."""
 _SLICE: Final = 1 << 20
 """Runs or entries that are laid out at a time."""
+_SETTLED: Final = 4
+"""Runs at one distance after which nothing before them matters to how the rest is grouped."""
+_LOOKED_AT: Final = 512
+"""Elements that tell a pattern."""
+PATTERNS: Final = 8
+"""Patterns in one array that are worth a look; with more of them, runs one by one cost less."""
 
 
 def pick(groups: KeyedGroups, rows: slice | Ints | Mask) -> KeyedGroups:
@@ -60,6 +66,31 @@ class Grouper:
     def feed(self, runs: KeyedRuns) -> KeyedGroups:
         """Take runs; return the groups that nothing can be added to any more."""
         return self._take(runs, end=False)
+
+    def feed_groups(self, groups: KeyedGroups) -> KeyedGroups:
+        """Take the runs of groups, as `feed` does, at a cost that does not grow with how many they are.
+
+        Args:
+            groups: their runs as `feed` takes them; the groups need not be those that the rule would make.
+        """
+        found = []
+        for key, first, last, size, period in zip(*(column.tolist() for column in groups), strict=True):
+            few = 0
+            if not self._goes_on(key, first, size, period):
+                few = min((last - first) // max(period, 1) + 1, _SETTLED)
+                starts = first + np.arange(few) * period
+                found.append(self.feed(KeyedRuns(np.full(few, key), starts, np.full(few, size))))
+            # Only the last three are held: two of the open group, and one that may still grow. The others just follow.
+            more = last - first - (few - 1) * period
+            if more:
+                self._open = self._open._replace(first=self._open.first + more)
+        return joined(found)
+
+    def _goes_on(self, key: int, first: int, size: int, period: int) -> bool:
+        """Whether a run is the next one of the open group, which has three or more."""
+        keys, firsts, sizes = (column.tolist() for column in self._open)
+        before = [first - 3 * period, first - 2 * period, first - period]
+        return period > 0 and (keys, firsts, sizes) == ([key] * 3, before, [size] * 3)
 
     def end(self) -> KeyedGroups:
         """Return what is left."""
@@ -174,6 +205,45 @@ def runs_of(ledger: Ints, entry: Ints) -> KeyedRuns:
     at = np.flatnonzero(begins)
     last = entry[np.append(at[1:], len(entry))[: len(at)] - 1]
     return KeyedRuns(ledger[at], entry[at], last - entry[at] + 1)
+
+
+def patterns_of(held: Mask, key: int, first: int) -> KeyedGroups | None:
+    """Return what is held as few groups, in order; None where it has no few patterns.
+
+    Their runs are all there is, but where one pattern ends and the next begins two of them may touch.
+
+    Args:
+        held: whether each entry is.
+        key: of all.
+        first: the entry that the first element stands for.
+    """
+    found: list[tuple[int, int, int, int, int]] = []
+    at, end = 0, len(held)
+    while True:
+        at += int(held[at:].argmax()) if at < end else 0
+        if at >= end or not held[at]:
+            return of_rows(np.array(found, np.int64).reshape(-1, GROUP_WIDTH))
+        if len(found) == PATTERNS:
+            return None
+        front = held[at : at + _LOOKED_AT]
+        edges = np.flatnonzero(front[1:] != front[:-1])[:2] + 1
+        if len(edges) < 2:  # one run, of which the end may not be seen yet
+            size = int(edges[0]) if len(edges) else _run(held[at:])
+            found.append((key, first + at, first + at, size, 0))
+            at += size
+            continue
+        size, period = edges.tolist()
+        again = _run(held[at + period :] == held[at:-period])
+        runs = (period + again - size) // period + 1
+        last = at + (runs - 1) * period
+        found.append((key, first + at, first + last, size, period if runs > 1 else 0))
+        at = last + size
+
+
+def _run(values: Mask) -> int:
+    """Return how many elements from the first on are true."""
+    stop = int(values.argmin())
+    return len(values) if values[stop] else stop
 
 
 def to_groups(ledger: Ints, entry: Ints) -> KeyedGroups:

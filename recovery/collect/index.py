@@ -10,13 +10,17 @@ An index may name a place where the entry is not: pages are flushed before the l
 Source: spec bookie-storage §2.5, §5.3.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from recovery.collect.holdings import Grouper, Ints, Mask, runs_of, starts_of, to_groups, to_rows
+from recovery.collect.facts import FACT_WIDTH
+from recovery.collect.holdings import Grouper, Ints, Mask, patterns_of, runs_of, starts_of, to_groups, to_rows
 from recovery.collect.records import DIGEST_COLUMN, SIZE_COLUMN, RecordFiles
+from recovery.model.groups import KeyedGroups
 
 _BATCH: Final = 1 << 19
 """Slots that are confirmed at a time: enough ledgers that reads ascend through each log."""
@@ -39,6 +43,55 @@ class Piece:
     entry: Ints
     location: Ints
     facts: Ints
+
+    def rows(self) -> "Piece":
+        """Return itself."""
+        return self
+
+    def part(self, rows: slice) -> "Piece":
+        """Return some of the slots, and no facts."""
+        return Piece(self.ledger[rows], self.entry[rows], self.location[rows], self.facts[:0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Neighbouring slots of one ledger, of which a few patterns tell which are empty.
+
+    A bookie of an ensemble of E holds W of every E entries, so nearly all of a large index is like that; rows are laid
+    out only for who asks for them.
+
+    Attributes:
+        ledger: whose they are.
+        first: the entry of the first.
+        slots: the location of each; 0: empty.
+        groups: the entries of those that are not empty, as `Grouper.feed_groups` takes them.
+    """
+
+    ledger: int
+    first: int
+    slots: Ints
+    groups: KeyedGroups
+
+    def rows(self) -> Piece:
+        """Return a row for each slot that is not empty."""
+        return piece_of(self.ledger, self.first, self.slots)
+
+    def location(self, entry: int) -> int:
+        """Return where an entry is; 0 if that is not known here."""
+        at = entry - self.first
+        return int(self.slots[at]) if 0 <= at < len(self.slots) else 0
+
+
+def piece_of(ledger: int, first: int, slots: Ints) -> Piece:
+    """Return neighbouring slots of one ledger, the first of them of entry `first`; 0: empty."""
+    filled = np.flatnonzero(slots)
+    return Piece(np.full(len(filled), ledger), filled + first, slots[filled], np.empty((0, FACT_WIDTH), np.int64))
+
+
+def block_of(ledger: int, first: int, slots: Ints) -> Piece | Block:
+    """Return the same as a block, where few patterns tell which are empty."""
+    groups = patterns_of(slots != 0, ledger, first)
+    return piece_of(ledger, first, slots) if groups is None else Block(ledger, first, slots, groups)
 
 
 class TakesRows(Protocol):
@@ -70,31 +123,34 @@ class IndexTaker:
         self._found = found
         self._every = every
         self._grouper = Grouper()
-        self._waiting: list[tuple[Ints, Ints, Ints]] = []
+        self._waiting: list[Piece | Block] = []
         self._count = 0
         self._known = [np.empty(0, np.int64)]
 
-    def take(self, piece: Piece) -> None:
+    def take(self, piece: Piece | Block) -> None:
         """Take a piece."""
-        self._found.facts.add(piece.facts)
-        if len(piece.ledger):
-            self._waiting.append((piece.ledger, piece.entry, piece.location))
-            self._count += len(piece.ledger)
+        if isinstance(piece, Piece):
+            self._found.facts.add(piece.facts)
+        elif self._every or not self._all_inside(piece):
+            piece = piece.rows()
+        if not len(piece.groups.key if isinstance(piece, Block) else piece.ledger):
+            return
+        self._waiting.append(piece)
+        self._count += _size(piece)
         if self._count < _BATCH:
             return
-        ledger, entry, location = self._slots()
         # The last ledger may go on. If it alone fills the batch, all but its end is confirmed now.
-        cut = int(starts_of(ledger)[-1])
-        if cut == 0:
-            cut = len(ledger) - _KEPT
-        self._waiting = [(ledger[cut:], entry[cut:], location[cut:])]
-        self._count = len(ledger) - cut
-        self._confirm(ledger[:cut], entry[:cut], location[:cut], whole=bool(ledger[cut - 1] != ledger[cut]))
+        done, self._waiting = _without_last_ledger(self._waiting)
+        whole = bool(done)
+        if not whole:
+            done, self._waiting = _without_end(self._waiting)
+        self._count = sum(map(_size, self._waiting))
+        self._confirm(done, whole=whole)
 
     def end(self) -> None:
         """Confirm what waits."""
         if self._count:
-            self._confirm(*self._slots(), whole=True)
+            self._confirm(self._waiting, whole=True)
         self._found.groups.add(to_rows(self._grouper.end()))
         self._waiting, self._count = [], 0
 
@@ -102,11 +158,17 @@ class IndexTaker:
         """Return the ledgers with at least one confirmed entry, ascending."""
         return np.unique(np.concatenate(self._known))
 
-    def _slots(self) -> tuple[Ints, Ints, Ints]:
-        ledger, entry, location = (np.concatenate(column) for column in zip(*self._waiting, strict=True))
-        return ledger, entry, location
+    def _all_inside(self, block: Block) -> bool:
+        inside = self._logs.inside(block.slots >> _LOG_SHIFT, block.slots & _POSITION)
+        return bool(np.count_nonzero(inside) == np.count_nonzero(block.slots))
 
-    def _confirm(self, ledger: Ints, entry: Ints, location: Ints, *, whole: bool) -> None:
+    def _confirm(self, pieces: Sequence[Piece | Block], *, whole: bool) -> None:
+        """Confirm slots; `whole`: the last ledger has no more."""
+        parts = _parts(pieces)
+        rows = [part if isinstance(part, Piece) else _ends_of(part) for part in parts]
+        ledger, entry, location = (
+            np.concatenate([getattr(some, name) for some in rows]) for name in ("ledger", "entry", "location")
+        )
         slots = _Slots(ledger, entry, location >> _LOG_SHIFT, location & _POSITION)
         every = np.arange(len(ledger))
         if self._every:
@@ -117,6 +179,20 @@ class IndexTaker:
         starts = starts_of(ledger)
         ends = np.append(starts[1:], len(ledger))
         self._read_ends(slots, good, starts if whole else starts[:-1], ends if whole else ends[:-1])
+        low = 0
+        for part, some in zip(parts, rows, strict=True):
+            high = low + len(some.ledger)
+            if isinstance(part, Piece):
+                self._take_confirmed(ledger[low:high], entry[low:high], good[low:high])
+            elif good[low:high].all():
+                for block in part:
+                    self._found.groups.add(to_rows(self._grouper.feed_groups(block.groups)))
+                self._known.append(some.ledger[:1])
+            else:
+                self._confirm([block.rows() for block in part], whole=whole or part is not parts[-1])
+            low = high
+
+    def _take_confirmed(self, ledger: Ints, entry: Ints, good: Mask) -> None:
         self._found.groups.add(to_rows(self._grouper.feed(runs_of(ledger[good], entry[good]))))
         self._found.dangling.add(to_rows(to_groups(ledger[~good], entry[~good])))
         held = ledger[good]
@@ -162,6 +238,71 @@ class IndexTaker:
             good[rows[use[~there]]] = False
             wrong[use] |= ~there
         return wrong
+
+
+def _size(piece: Piece | Block) -> int:
+    return len(piece.slots if isinstance(piece, Block) else piece.ledger)
+
+
+def _without_last_ledger(pieces: Sequence[Piece | Block]) -> tuple[list[Piece | Block], list[Piece | Block]]:
+    """Return the slots before those of the last ledger, and these."""
+    last = _ledgers(pieces[-1])[-1]
+    cut = len(pieces)
+    while cut and _ledgers(pieces[cut - 1])[0] == last:
+        cut -= 1
+    before, after = [*pieces[:cut]], [*pieces[cut:]]
+    if cut and isinstance(half := before[-1], Piece) and half.ledger[-1] == last:
+        at = int(starts_of(half.ledger)[-1])
+        before[-1] = half.part(slice(at))
+        after.insert(0, half.part(slice(at, None)))
+    return before, after
+
+
+def _without_end(pieces: Sequence[Piece | Block]) -> tuple[list[Piece | Block], list[Piece | Block]]:
+    """Return all but the last pieces, which have _KEPT slots or more, and these."""
+    cut, kept = len(pieces), 0
+    while kept < _KEPT:
+        cut -= 1
+        kept += _size(pieces[cut])
+    return [*pieces[:cut]], [*pieces[cut:]]
+
+
+def _ledgers(piece: Piece | Block) -> tuple[int, int]:
+    """Return the first and the last ledger of a piece."""
+    return (piece.ledger, piece.ledger) if isinstance(piece, Block) else (int(piece.ledger[0]), int(piece.ledger[-1]))
+
+
+def _parts(pieces: Sequence[Piece | Block]) -> list[Piece | list[Block]]:
+    """Return the blocks of each ledger that has nothing else, and everything between as rows."""
+    mixed = {ledger for piece in pieces if isinstance(piece, Piece) for ledger in _ledgers(piece)}
+
+    def alone(piece: Piece | Block) -> int | None:
+        return piece.ledger if isinstance(piece, Block) and piece.ledger not in mixed else None
+
+    found: list[Piece | list[Block]] = []
+    for ledger, some in groupby(pieces, alone):
+        if ledger is None:
+            rows = [piece.rows() for piece in some]
+            columns = zip(*((one.ledger, one.entry, one.location) for one in rows), strict=True)
+            ledgers, entries, locations = (np.concatenate(column) for column in columns)
+            found.append(Piece(ledgers, entries, locations, rows[0].facts[:0]))
+        else:
+            found.append([block for block in some if isinstance(block, Block)])
+    return found
+
+
+def _ends_of(blocks: Sequence[Block]) -> Piece:
+    """Return the rows of a ledger's first slot and of the last two: where its headers are read."""
+    first, last = int(blocks[0].groups.first[0]), int(blocks[-1].groups.last[-1] + blocks[-1].groups.size[-1]) - 1
+    where = {
+        entry: location
+        for entry in sorted({first, last - 1, last})
+        for block in blocks
+        if (location := block.location(entry))
+    }
+    entries = np.fromiter(where, np.int64, len(where))
+    locations = np.fromiter(where.values(), np.int64, len(where))
+    return Piece(np.full(len(where), blocks[0].ledger), entries, locations, np.empty((0, FACT_WIDTH), np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

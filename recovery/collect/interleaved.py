@@ -29,7 +29,7 @@ from recovery.codecs.index_file import IndexHeader, ledger_of
 from recovery.collect.damage import Hides, TakesDamage, Unread
 from recovery.collect.facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned
 from recovery.collect.holdings import Ints, Mask
-from recovery.collect.index import Piece
+from recovery.collect.index import Block, Piece, block_of
 from recovery.collect.reading import Meter
 from recovery.collect.scopes import Scopes
 from recovery.errors import FormatError, Reason
@@ -47,7 +47,9 @@ _BUFFER: Final = 1 << 20
 """What stays in the processor's cache."""
 _BATCH: Final = 112
 """Files of one page and their headers that fill the buffer."""
-_BLOCK: Final = 1 << 20
+_BLOCK: Final = 30_240 * index_file.SLOT
+"""Read of a large file at a time: little enough for the cache, and for memory that is used again without being asked
+for again. A multiple of most sizes of ensembles, so that their patterns are not cut."""
 _IN_FLIGHT: Final = 16
 """Batches that wait for a cold disk at a time; threads cost more than they give where nothing waits."""
 _SLOW: Final = 200e-6
@@ -258,7 +260,7 @@ class IndexReader:
         self.bytes: dict[int, int] = {}
         self.pages = Pages()
 
-    def read(self, files: Iterable[IndexFile]) -> Iterator[Piece]:
+    def read(self, files: Iterable[IndexFile]) -> Iterator[Piece | Block]:
         """Yield what the files say. A file that cannot be read whole is damage, and gives what could be read."""
         for loaded in self._loads(iter(files)):
             for file, error in loaded.failed:
@@ -365,7 +367,7 @@ class IndexReader:
         lac = NONE if header.explicit_lac is None else self._secrets.lac(header.explicit_lac)
         return file.ledger, file.folder, int(header.fenced), 0, self._secrets.key(header.master_key), lac
 
-    def _read_large(self, file: IndexFile) -> Iterator[Piece]:
+    def _read_large(self, file: IndexFile) -> Iterator[Piece | Block]:
         try:
             fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -375,7 +377,7 @@ class IndexReader:
         except OSError as error:
             self._tell_unreadable(file, error)
 
-    def _read_blocks(self, file: IndexFile, fd: int) -> Iterator[Piece]:
+    def _read_blocks(self, file: IndexFile, fd: int) -> Iterator[Piece | Block]:
         size = os.fstat(fd).st_size
         fact = self._decode(file, memoryview(os.pread(fd, _HEAD, 0)))
         if fact is None:
@@ -388,16 +390,10 @@ class IndexReader:
         for start, end in _data(fd, _HEAD, size - (size - _HEAD) % 8):
             for at in range(start, end, _BLOCK):
                 got = os.preadv(fd, [memoryview(buffer)[: min(_BLOCK, end - at)]], at)
-                words = np.frombuffer(buffer, ">i8", got // 8)
-                filled = np.flatnonzero(words.view(np.int64) != 0)
                 self._meter.took(got)
                 read += got
-                yield Piece(
-                    np.full(len(filled), file.ledger),
-                    filled + (at - _HEAD) // 8,
-                    words[filled].astype(np.int64),
-                    np.empty((0, FACT_WIDTH), np.int64),
-                )
+                slots = np.frombuffer(buffer, ">i8", got // 8).astype(np.int64)
+                yield block_of(file.ledger, (at - _HEAD) // 8, slots)
         self._buffers.append(buffer)
         self.bytes[file.folder] = self.bytes.get(file.folder, 0) + read
         self._meter.took(0, 1)

@@ -37,6 +37,8 @@ _WINDOW: Final = 1 << 20
 _GUESS: Final = 4096
 """Bytes read for an entry whose size is not known yet."""
 
+_DENSE: Final = 1 << 20
+"""Numbers from the first file to the last up to which a table has the size of each: ids of entry logs grow by one."""
 _CHUNK: Final = 1 << 18
 """Entries gathered before they are grouped."""
 
@@ -103,15 +105,23 @@ class RecordFiles:
         self._other_name = other_name
         self._told: set[str] = set()
         self._buffer = memoryview(bytearray(_WINDOW))
+        self._numbers = np.array(sorted(files) or [0], np.int64)
+        self._sizes = np.array([max((f.size for f in files.get(n, ())), default=0) for n in self._numbers.tolist()])
+        self._dense = np.empty(0, np.int64)
+        if (span := int(self._numbers[-1] - self._numbers[0]) + 1) <= _DENSE:
+            self._dense = np.zeros(span + 2, np.int64)
+            self._dense[self._numbers - self._numbers[0] + 1] = self._sizes
 
     def inside(self, file: Ints, position: Ints) -> Mask:
         """Return which places lie within a file that exists; nothing is read."""
-        if not len(file):
-            return np.empty(0, np.bool_)
-        starts = np.flatnonzero(np.append(True, file[1:] != file[:-1]))
-        sizes = [max((f.size for f in self._files.get(n, ())), default=0) for n in file[starts].tolist()]
-        size = np.repeat(np.array(sizes, np.int64), np.diff(np.append(starts, len(file))))
-        return (position >= _SIZE) & (position + _IDS <= size)
+        if len(self._dense):
+            # Files beyond either end take the 0 that stands there.
+            size = self._dense.take(file - (self._numbers[0] - 1), mode="clip")
+        else:
+            at = np.minimum(np.searchsorted(self._numbers, file), len(self._numbers) - 1)
+            size = np.where(self._numbers[at] == file, self._sizes[at], 0)
+        inside: Mask = (position >= _SIZE) & (position + _IDS <= size)
+        return inside
 
     def confirm(self, ledger: Ints, entry: Ints, file: Ints, position: Ints) -> Mask:
         """Return which entries are where they are said to be: size plausible, both ids equal."""

@@ -17,7 +17,20 @@ from recovery.codecs.index_file import IndexHeader
 from recovery.collect import CollectOptions, collect
 from recovery.collect.damage import DamageLog
 from recovery.collect.facts import NONE, Interned, stamp
-from recovery.collect.holdings import Grouper, Ints, canonical, entries_of, joined, less, members, runs_of, to_groups
+from recovery.collect.holdings import (
+    PATTERNS,
+    Grouper,
+    Ints,
+    Mask,
+    canonical,
+    entries_of,
+    joined,
+    less,
+    members,
+    patterns_of,
+    runs_of,
+    to_groups,
+)
 from recovery.collect.interleaved import IndexReader, find_files, first_level
 from recovery.collect.reading import Meter
 from recovery.collect.spool import SHARES, Spool
@@ -57,6 +70,41 @@ def test_pieces_give_the_groups_of_the_whole(pairs: set[tuple[int, int]], cuts: 
     edges = [0, *sorted(min(cut, len(ledger)) for cut in cuts), len(ledger)]
     found = [grouper.feed(runs_of(ledger[low:high], entry[low:high])) for low, high in pairwise(edges)]
     assert same(joined([*found, grouper.end()]), to_groups(ledger, entry))
+
+
+HOLES = st.tuples(st.integers(1, 7), st.integers(0, 7), st.integers(0, 40)).map(
+    lambda quorum: np.arange(quorum[2]) % quorum[0] < quorum[1]
+)
+"""Which slots a bookie fills that holds W of every E entries."""
+SLOTS = st.lists(
+    st.one_of(
+        HOLES,
+        st.tuples(st.booleans(), st.integers(0, 1500)).map(lambda same: np.full(same[1], same[0])),
+        st.lists(st.booleans(), max_size=20).map(lambda flags: np.array(flags, np.bool_)),
+    ),
+    max_size=6,
+).map(lambda parts: np.concatenate([np.empty(0, np.bool_), *parts]))
+
+
+@given(st.lists(SLOTS, max_size=3), st.integers(0, 1 << 62), st.lists(st.integers(0, 3000), max_size=5))
+def test_patterns_give_the_groups_of_all_slots(ledgers: list[Mask], first: int, cuts: list[int]) -> None:
+    """However the slots of ledgers are cut into blocks: few patterns, taken as such, give the groups of all entries."""
+    grouper, found = Grouper(), []
+    every: list[tuple[Ints, Ints]] = [columns([])]
+    for ledger, held in enumerate(ledgers):
+        edges = [0, *sorted(min(cut, len(held)) for cut in cuts), len(held)]
+        for low, high in pairwise(edges):
+            entry = first + low + np.flatnonzero(held[low:high])
+            every.append((np.full(len(entry), ledger), entry))
+            patterns = patterns_of(held[low:high], ledger, first + low)
+            if patterns is None:
+                found.append(grouper.feed(runs_of(*every[-1])))
+            else:
+                assert len(patterns.key) <= PATTERNS
+                assert all(np.array_equal(a, b) for a, b in zip(expand(patterns), every[-1], strict=True))
+                found.append(grouper.feed_groups(patterns))
+    ledger_column, entries = (np.concatenate(column) for column in zip(*every, strict=True))
+    assert same(joined([*found, grouper.end()]), to_groups(ledger_column, entries))
 
 
 @given(st.lists(PAIRS, min_size=1, max_size=4))
@@ -140,7 +188,8 @@ def test_headers_read_by_columns_are_those_of_the_codec(files: list[tuple[bytes,
         with DatasetWriter(Path(folder) / "out", "inventory", binding={}) as writer:
             damage, secrets = DamageLog(writer, "b", 1), Interned()
             reader = IndexReader(Meter(None, lambda _: None), damage, secrets)
-            pieces = list(reader.read(find_files(first_level([top], damage), damage, secrets.scopes)))
+            files_found = find_files(first_level([top], damage), damage, secrets.scopes)
+            pieces = [piece.rows() for piece in reader.read(files_found)]
             bad = damage.ledgers
     facts = {int(row[0]): row for piece in pieces for row in piece.facts}
     slots_of: dict[int, list[tuple[int, int]]] = {ledger: [] for ledger in range(len(files))}
