@@ -35,6 +35,8 @@ _COLUMNS: Final = [
     "explicit_lac", "lac_record", "headers",
 ]  # fmt: skip
 _ENTRY_HEADER: Final = 32
+_SCOPED_MORE: Final = 9
+"""Bytes by which what stands in front of a digest is longer where a ledger is of a scope."""
 _WIDTHS: Final = np.array([DIGEST_SIZES[digest] for digest in DIGESTS])
 _LAC_RECORD: Final = 16
 
@@ -57,14 +59,15 @@ class Facts:
         bookies: names, sorted; a bookie is a number of this list; unscanned: those that no inventory is of.
         held: entries by (ledger, bookie), of strong rows.
         row_bookie: of each row of `held`; row_copied: a header of it has a LAC that is not below its entry;
-            row_lac: the largest of its headers, NO_LAC without one.
+            row_lac: the largest of its headers, NO_LAC without one; row_first: the header of its first entry was read.
         idle_ledger, idle_bookie: strong rows without entries, sorted by both.
         holder_ledger, holder_bookie: who serves entries, be their groups possible or not; of a ledger that nobody
             serves, all who have any row. Sorted by both.
         broken: groups or headers are impossible.
         fragmented: more groups or runs than the limit; such a ledger has no rows in `held`.
         indexed: an index or a wire answer has it.
-        leftover: entries in logs or old journals of a bookie without a strong row of it.
+        leftover: entries in logs or old journals of a bookie without a strong row of it; leftover_first: the lowest of
+            each such bookie, the highest of these, -1 without one; leftover_copied: some header there is a copy's.
         unlisted: entries in logs or old journals of a bookie that has a strong row of it.
         weak_end: the highest entry in logs or old journals; -1 without one.
         limbo, incomplete: of any row.
@@ -72,8 +75,9 @@ class Facts:
         keys: how many distinct master keys; key: one of them, number of `key_values`, or -1.
         lac: the largest of all headers and explicit ones; explicit: of explicit ones; NO_LAC where there is none.
         copied: a header's LAC is not below its entry.
-        last_length: at the last entry, -1 where no header of it was read; length: the largest of all headers.
-        lengths_differ: two headers of one entry disagree.
+        last_length: at the last entry, -1 where no header of it was read.
+        lengths_differ: two headers of one entry disagree; crossed: an entry begins, in bytes of the ledger, before an
+            earlier one ends.
         lac_record: row of `lac_records` that is of the ledger, or -1.
         digest: number of `DIGESTS`, or -1; verified: every header's bytes agreed; digests_differ.
         headers: of strong rows, sorted by ledger and entry.
@@ -88,6 +92,7 @@ class Facts:
     row_bookie: Ints
     row_copied: Mask
     row_lac: Ints
+    row_first: Mask
     idle_ledger: Ints
     idle_bookie: Ints
     holder_ledger: Ints
@@ -96,6 +101,8 @@ class Facts:
     fragmented: Mask
     indexed: Mask
     leftover: Mask
+    leftover_first: Ints
+    leftover_copied: Mask
     unlisted: Mask
     weak_end: Ints
     limbo: Mask
@@ -110,8 +117,8 @@ class Facts:
     lac_records: pa.Array
     copied: Mask
     last_length: Ints
-    length: Ints
     lengths_differ: Mask
+    crossed: Mask
     digest: Ints
     verified: Mask
     digests_differ: Mask
@@ -217,7 +224,10 @@ def read(
 
     record, first, last, size, period = from_arrow(copies["groups"])
     weak = ~strong[record]
-    leftover = _any(of[record[weak & ~unit_strong[unit[record]]]], count)
+    left = np.flatnonzero(weak & ~unit_strong[unit[record]])
+    left_first = np.full(len(unit_of), MAX_ENTRY)
+    np.minimum.at(left_first, unit[record[left]], first[left])
+    leftover_first = _fold(np.maximum, left_first[unit[record[left]]], of[record[left]], count, -1)
     unlisted = _any(of[record[weak & unit_strong[unit[record]]]], count)
     possible = (
         (first >= 0) & (first <= last) & (last <= MAX_ENTRY) & (size >= 1) & (size <= MAX_ENTRY)
@@ -252,7 +262,12 @@ def read(
     key = np.where(_ints(pc.index_in(copies["key_kind"], value_set=pa.array(["set"])), -1) == 0, key, -1)
     explicit = _fold(np.maximum, _ints(copies["explicit_lac"], NO_LAC), of, count, NO_LAC)
     headers = _headers(copies, of, strong, held.end, count)
+    gone = headers.pop("copied_weak")
     row_copied = _any(unit[headers.pop("copied_record")], len(unit_of))[row_unit]
+    first_of = np.full(len(unit_of), -1)
+    first_of[row_unit] = held.lo
+    read_unit = unit[headers["records"]]
+    row_first = _any(read_unit[headers.pop("entries") == first_of[read_unit]], len(unit_of))[row_unit]
     weak_end = np.full(count, -1)
     past = np.flatnonzero(weak & possible)
     np.maximum.at(weak_end, of[record[past]], last[past] + size[past] - 1)
@@ -270,6 +285,7 @@ def read(
         row_bookie=unit_bookie[row_unit],
         row_copied=row_copied,
         row_lac=_fold(np.maximum, headers.pop("lacs"), unit[headers.pop("records")], len(unit_of), NO_LAC)[row_unit],
+        row_first=row_first,
         idle_ledger=unit_of[idle],
         idle_bookie=unit_bookie[idle],
         holder_ledger=unit_of[holder],
@@ -277,7 +293,9 @@ def read(
         broken=broken,
         fragmented=fragmented,
         indexed=_any(of[in_index], count),
-        leftover=leftover,
+        leftover=_any(of[record[left]], count),
+        leftover_first=leftover_first,
+        leftover_copied=_any(of[gone[~unit_strong[unit[gone]]]], count),
         unlisted=unlisted,
         weak_end=weak_end,
         limbo=_any(of[_mask(copies["limbo"])], count),
@@ -306,20 +324,25 @@ def _distinct(code: Ints, owner: Ints, owners: int) -> Ints:
 def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) -> dict[str, Any]:
     """Fold the entry headers of each ledger's strong rows into fields of `Facts`.
 
-    And `header_lac`, `beyond`; `records`, `lacs`: the row of the table and the LAC of each header; `copied_record`:
-    rows with a header of a copy.
+    And `header_lac`, `beyond`; `records`, `entries`, `lacs`: of each header the row of the table, the entry and the LAC;
+    `copied_record`: rows with a header of a copy; `copied_weak`: the same of rows that are not strong.
     """
     record, items = _flat(copies["headers"])
+    copied_weak = record[:0]
     if not strong.all():
+        copied_weak = record[~strong[record] & (_ints(items.field(1)) >= _ints(items.field(0)))]
         kept = np.flatnonzero(strong[record])
         record, items = record[kept], items.take(pa.array(kept))
     owner = of[record]
     entry, lac, length, size = (_ints(items.field(at)) for at in range(4))
+    size = size - _SCOPED_MORE * (_ints(copies["scope"])[record] != 0)
     at_end = np.flatnonzero(entry == end[owner])
     order = _order(owner, entry)
     mine, one, total = owner[order], entry[order], length[order]
     differ = ~heads(mine, one)
     differ[1:] &= total[1:] != total[:-1]
+    crosses = ~heads(mine)
+    distinct = heads(mine, one)
 
     named = _ints(pc.index_in(items.field(4), value_set=pa.array(DIGESTS, pa.string())), -1)
     kinds = _distinct(named, owner, count)
@@ -327,6 +350,7 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
     every = ~_any(owner[named < 0], count)
     payload = np.where(named < 0, -1, size - _ENTRY_HEADER - np.append(_WIDTHS, 0)[named])[order]
     all_headers = Headers(mine, one, total, payload)
+    crosses[1:] &= distinct[1:] & (total[1:] - np.maximum(payload[1:], 0) < total[:-1])
     # Only where nothing verified: the types differ in the bytes that they take.
     wanted = kinds == 0
     order = order[wanted[mine]]
@@ -334,13 +358,15 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
     return {
         "header_lac": _fold(np.maximum, lac, owner, count, NO_LAC),
         "copied": _any(owner[lac >= entry], count),
+        "copied_weak": copied_weak,
         "copied_record": record[(lac >= entry) & (entry <= end[owner])],
         "records": record,
+        "entries": entry,
         "lacs": lac,
         "headers": all_headers,
         "last_length": _fold(np.maximum, length[at_end], owner[at_end], count, -1),
-        "length": _fold(np.maximum, length, owner, count, -1),
         "lengths_differ": _any(mine[differ], count),
+        "crossed": _any(mine[crosses], count),
         "digest": np.where(kinds == 0, by_width, digest),
         "verified": (kinds == 1) & every,
         "digests_differ": kinds > 1,
@@ -369,6 +395,7 @@ def _width_digest(copies: pa.Table, of: Ints, wanted: Mask, owner: Ints, entry: 
     payload[1:] = np.where(follows, length[1:] - length[:-1], payload[1:])
     shown = np.flatnonzero(payload >= 0)
     records = _ints(pc.binary_length(copies["lac_record"]), -1)
+    records = records - _SCOPED_MORE * ((records >= 0) & (_ints(copies["scope"]) != 0))
     stored = np.flatnonzero((records >= 0) & wanted[of])
     widths = np.append(size[shown] - _ENTRY_HEADER - payload[shown], records[stored] - _LAC_RECORD)
     owners = np.append(owner[shown], of[stored])

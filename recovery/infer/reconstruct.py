@@ -18,7 +18,7 @@ from recovery.codecs.entry import lac_record_agrees, master_key
 from recovery.infer import facts, rows
 from recovery.infer.blind import Blind
 from recovery.infer.earlier import with_earlier
-from recovery.infer.facts import DIGESTS, MAX_GROUPS, Facts
+from recovery.infer.facts import DIGESTS, MAX_ENTRY, MAX_GROUPS, Facts
 from recovery.infer.fill import fill
 from recovery.infer.holdings import Ints, Mask
 from recovery.infer.prior import Hypothesis, Prior, Source, striped_somewhere
@@ -142,6 +142,7 @@ def _refused_by_facts(known: Facts, blind: Blind) -> Ints:
         (empty, Refusal.NO_ENTRIES),
         (known.keys == 0, Refusal.NO_KEY),
         (known.lengths_differ, Refusal.LENGTHS_DIFFER),
+        (known.crossed, Refusal.TWO_HISTORIES),
         (known.digests_differ, Refusal.DIGESTS_DIFFER),
         (known.lac > held.end, Refusal.LAC_BEYOND_END),
         (known.last_length < 0, Refusal.NO_LAST_HEADER),
@@ -181,6 +182,7 @@ def _fitted(
         path=np.where(fits, RE_REPLICATED, path),
         shape=np.where(fits, found.shape, explained.shape),
         extra=np.where(fits, found.extra, explained.extra),
+        sure=explained.sure | (fits & found.sure),
         segments=Segments.joined([explained.segments, found.segments]),
         other_ledger=np.append(explained.other_ledger, found.others[:, 0]),
         other_shape=np.append(explained.other_shape, found.others[:, 1]),
@@ -240,11 +242,16 @@ def _searched(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts,
 def _refuse_leftovers(known: Facts, explained: Explained, refusal: Ints) -> None:
     """Refuse what bookies hold in logs alone, unless all that is needed is there without it.
 
-    A bookie that was replaced keeps its entries in logs; so does one that deleted the ledger, but then it is missed.
+    A bookie that was replaced keeps its entries in logs; so does one that deleted the ledger. That one was a member to
+    the end, and is missed unless another took its place here: a copy, which fits that position only if it was made for
+    it; or one that it had replaced, which heard of nothing after that. A copy in logs is a member that came back.
     """
-    seen = (explained.shape >= 0) & (explained.shape < explained.observed)
     whole = (explained.path != UNDECIDED) & (explained.missing == 0)
-    _refuse(refusal, known.leftover & ~(whole & (seen | known.copied)), Refusal.DELETED_SOMEWHERE)
+    of, own = known.held.row_ledger, ~known.row_copied
+    heard = np.full(known.count, MAX_ENTRY)
+    np.minimum.at(heard, of[own], known.row_lac[own])
+    replaced = whole & explained.sure & ~known.leftover_copied & (heard >= known.leftover_first)
+    _refuse(refusal, known.leftover & ~replaced, Refusal.DELETED_SOMEWHERE)
     _refuse(refusal, known.unlisted & ~(whole & (known.weak_end <= explained.end)), Refusal.LOG_ONLY_COPIES)
 
 

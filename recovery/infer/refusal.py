@@ -34,7 +34,9 @@ class Refusal(StrEnum):
     TWO_KEYS = "two_keys"
     """Two master keys: two histories under one id."""
     TWO_HISTORIES = "two_histories"
-    """A bookie holds entries that no history of one ledger leaves there: maybe of another one under the same id."""
+    """A bookie holds entries that no history of one ledger leaves there, or the length up to an entry leaves no room
+    for it behind an earlier one: maybe of another ledger under the same id, or of a writer that sent ids out of order.
+    """
     TWO_INCARNATIONS = "two_incarnations"
     """One bookie id stands for two sets of disks that both have this ledger."""
     LOG_ONLY_COPIES = "log_only_copies"

@@ -31,6 +31,7 @@ class Fitting:
     Attributes:
         shape: of each ledger tried, the number of the hypothesis that leaves the fewest copies over, or -1.
         extra: copies that its ensemble does not need.
+        sure: its stripes are seen, and each copy fits one position only: it was made for that.
         segments: of the explained ledgers.
         other_ledger, other_shape: what else explains one.
     """
@@ -38,14 +39,16 @@ class Fitting:
     def __init__(self, ledgers: int) -> None:
         self.shape = np.full(ledgers, -1)
         self.extra = np.zeros(ledgers, np.int64)
+        self.sure = np.zeros(ledgers, np.bool_)
         self.members: dict[int, Ints] = {}
         self._fits: list[tuple[int, int]] = []
 
-    def add(self, ledger: int, number: int, extra: int, members: Ints) -> None:
+    def add(self, ledger: int, number: int, extra: int, members: Ints, *, sure: bool) -> None:
         """Take an explanation; the one with the fewest copies left over is kept, the earliest of equals."""
         self._fits.append((ledger, number))
         if self.shape[ledger] < 0 or extra < self.extra[ledger]:
             self.shape[ledger], self.extra[ledger], self.members[ledger] = number, extra, members
+            self.sure[ledger] = sure
 
     @property
     def segments(self) -> Segments:
@@ -113,7 +116,9 @@ def fit(
             members = np.full(hypothesis.ensemble, -1)
             members[position[filled]] = known.row_bookie[rows[of_part[low + row[filled]]]]
             extra = copies - int(due[ledger].sum())
-            found.add(int(some[tried[ledger]]), number, extra, members)
+            copies_of = copied[low + row[filled]]
+            sure = shown[tried[ledger]] == pair and (full[low + row[filled]].sum(axis=1)[copies_of] == 1).all()
+            found.add(int(some[tried[ledger]]), number, extra, members, sure=bool(sure))
     return found
 
 

@@ -162,21 +162,19 @@ def _holders(known: Facts) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, names, type=tables.RECONSTRUCTION.field("holders").type)
 
 
-_FIELDS: Final = ("ensemble_size/write_quorum", "length", "last_entry")
+_FIELDS: Final = ("ensemble_size/write_quorum", "last_entry")
 _READS_AS: Final = (
     "the same entries; checks and repairs would count other copies",
-    "the same entries; the length up to the last one, which a writer out of order did not send last",
     "another end: entries above it may never have been acknowledged, or are there twice for whoever wrote them again",
 )
-_SHAPE, _LENGTH, _END = range(len(_FIELDS))
+_SHAPE, _END = range(len(_FIELDS))
 
 
 def _alternatives(known: Facts, explained: Explained, restored: Mask) -> pa.Array:
-    """Return other shapes that explain a ledger, the other length, and the other ends that a reader could be given."""
+    """Return other shapes that explain a ledger, and the other ends that a reader could be given."""
     kept = restored[explained.other_ledger]
     ledger, shape = explained.other_ledger[kept], explained.other_shape[kept]
     at_end = explained.end == known.held.end
-    longer = np.flatnonzero(restored & at_end & (known.last_length != known.length))
     # Where entries above the end are held, the end may have been any of them, too.
     most = np.where(at_end, explained.end - 1, known.held.end)
     shorter = np.flatnonzero(restored & (explained.least <= most))
@@ -184,16 +182,16 @@ def _alternatives(known: Facts, explained: Explained, restored: Mask) -> pa.Arra
     weights = np.array([*(shape.weight for shape in explained.shapes), 0.0])
     least, most = (pc.cast(pa.array(ends[shorter]), pa.string()) for ends in (explained.least, most))
     ends = pc.if_else(pc.equal(least, most), least, pc.binary_join_element_wise(least, most, ".."))
-    values = [texts.take(pa.array(shape)), pc.cast(pa.array(known.last_length[longer]), pa.string()), ends]
-    which = np.repeat([_SHAPE, _LENGTH, _END], [len(part) for part in values])
-    ledgers = np.concatenate([ledger, longer, shorter])
+    values = [texts.take(pa.array(shape)), ends]
+    which = np.repeat([_SHAPE, _END], [len(part) for part in values])
+    ledgers = np.concatenate([ledger, shorter])
     kind = tables.RECONSTRUCTION.field("alternatives").type
     item = pa.StructArray.from_arrays(
         [
             _text(_FIELDS, which),
             pa.concat_arrays(values),
             _text(_READS_AS, which),
-            pa.array(np.append(weights[shape], np.zeros(len(longer) + len(shorter)))),
+            pa.array(np.append(weights[shape], np.zeros(len(shorter)))),
         ],
         fields=list(kind.value_type),
     ).take(pa.array(np.argsort(ledgers, kind="stable")))

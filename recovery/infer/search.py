@@ -132,7 +132,7 @@ def search(known: Facts, ledger: int, prior: Prior, doubt: Doubt) -> Found:
     chosen = solutions[0]
     others = [s for s in solutions[1:] if s.cost <= chosen.cost + _SIMILAR][:_LISTED]
     refusal = None
-    if _second_history(laid, known.row_lac[rows], chosen) or _forced(laid, chosen, prior) or _falls(known, ledger):
+    if _second_history(laid, known, rows, chosen) or _forced(laid, chosen, prior):
         refusal = Refusal.TWO_HISTORIES
     elif length < 0:
         refusal = Refusal.NO_LAST_HEADER
@@ -261,28 +261,25 @@ def _unsettled(
     return over or chosen.missing > chosen.unnamed or bool(spare.any())
 
 
-def _second_history(laid: Copies, lacs: Ints, solution: Solution) -> bool:
+def _second_history(laid: Copies, known: Facts, rows: slice, solution: Solution) -> bool:
     """Whether some bookie holds entries that no history of one ledger leaves there.
 
     One that was replaced before anything of its segment was answered is in no segment, and holds what was under way
-    then: nothing from before the segment, with no LAC inside it. What re-replication leaves behind shows its copies.
+    then: nothing from before the segment, with no LAC inside it, and the same as a member, as their lengths show. What
+    re-replication leaves behind shows its copies.
     """
     if laid.copied.any():
         return False
-    for row in set(range(len(laid.bookie))) - set(solution.members.ravel().tolist()):
-        begin = laid.groups.first[laid.groups.key == row]
-        if not len(begin):
-            continue
-        replaced = (solution.low <= begin.min()) & (lacs[row] < solution.first)
-        if not replaced.any():
+    members = np.isin(np.arange(len(laid.bookie)), solution.members)
+    lo, hi, lacs = known.held.lo[rows], known.held.hi[rows], known.row_lac[rows]
+    # That their lengths agree was asked before.
+    read = np.where(known.row_first[rows], lo, -1)
+    shown = np.append(read[members], hi[members])
+    for row in np.flatnonzero(~members & np.isin(np.arange(len(members)), laid.groups.key)).tolist():
+        replaced = (solution.low <= lo[row]) & (lacs[row] < solution.first)
+        if not replaced.any() or not np.isin([lo[row] if read[row] >= 0 else hi[row], hi[row]], shown).any():
             return True
     return False
-
-
-def _falls(known: Facts, ledger: int) -> bool:
-    """Whether the length falls from one entry to a later one."""
-    low, high = np.searchsorted(known.headers.ledger, [ledger, ledger + 1])
-    return bool((np.diff(known.headers.length[low:high]) < 0).any())
 
 
 def _forced(laid: Copies, solution: Solution, prior: Prior) -> bool:
@@ -301,6 +298,4 @@ def length_at(known: Facts, ledger: int, end: int) -> int:
     behind = (entry == end + 1) & (payload >= 0)
     if not at.any() and not behind.any():
         return -1
-    found = length[at].tolist() + (length[behind] - payload[behind]).tolist()
-    # A writer out of order may have sent a greater length earlier.
-    return int(max([*length[entry <= end].tolist(), *found]))
+    return int(max(length[at].tolist() + (length[behind] - payload[behind]).tolist()))

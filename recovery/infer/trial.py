@@ -64,6 +64,7 @@ class Explained:
         least: the last entry that is known to be one: the end lies in [least, end].
         missing: copies that the segments promise and nobody has.
         extra: copies that the segments do not need.
+        sure: the stripes are seen, and which position each row is of.
         segments: of all explained ledgers.
         other_ledger, other_shape: shapes that explain a ledger as well, in no order.
     """
@@ -77,6 +78,7 @@ class Explained:
     least: Ints
     missing: Ints
     extra: Ints
+    sure: Mask
     segments: Segments
     other_ledger: Ints
     other_shape: Ints
@@ -118,10 +120,11 @@ def explain(
         trials.shape,
         np.where(trials.shape == NO_SHAPE, UNDECIDED, CLEAN),
         held.end,
-        known.length,
+        known.last_length,
         np.minimum(np.maximum(known.lac, -1), held.end),
         np.zeros(held.ledgers, np.int64),
         trials.extra,
+        (trials.shape >= 0) & (trials.shape < len(shapes)),
         trials.segments(),
         *trials.others(),
     )

@@ -713,10 +713,10 @@ def _without(held: dict[int, Copy], hidden: Collection[int]) -> dict[int, Copy]:
 
 
 def _heads(ledger: int, held: Mapping[int, Copy], record: Record, *, every: bool) -> Iterator[tuple[int, ...]]:
-    """Yield the headers that are read: of the last entry; of two others where that tells no digest."""
+    """Yield the headers that are read: of the first entry and the last; of one more where that tells no digest."""
     told = record.digest in (Digest.CRC32, Digest.CRC32C) or (record.digest is Digest.HMAC and not record.password)
-    last = max(held)
-    for entry in (last, last - 1, 0) if every or not told else (last,):
+    first, last = min(held), max(held)
+    for entry in dict.fromkeys((last, last - 1, first) if every or not told else (last, first)):
         copy = held.get(entry)
         if copy is not None:
             size = copy.size + _HEADER_SIZE + DIGEST_SIZES[record.digest]

@@ -270,14 +270,6 @@ def test_a_stored_lac_verifies_an_hmac() -> None:
         assert (found["digest"], found["grades"]["digest"], found["lac_low"]) == ("HMAC", grade, 18)
 
 
-def test_the_longest_header_gives_the_length() -> None:
-    """A writer out of order sent the last entry early: the length is the maximum, the other one an alternative."""
-    headers = [header(18, length=777), header(19)]
-    found = recover([row(bookie, range(20), headers=headers) for bookie in NAMES[:3]])
-    assert found["length"] == 777
-    assert [(a["field"], a["value"]) for a in found["alternatives"]] == [("length", "200"), ("last_entry", "18")]
-
-
 def _changed(rows: list[Row], at: int = 0, **columns: object) -> list[Row]:
     return [r | columns if n == at else r for n, r in enumerate(rows)]
 
@@ -296,6 +288,11 @@ HELD: Final[Mapping[str, tuple[Refusal, list[Row]]]] = {
     "two lengths before the end": (
         Refusal.LENGTHS_DIFFER,
         _changed(full(headers=[header(4), header(19)]), headers=[header(4, length=1), header(19)]),
+    ),
+    "a length that falls": (Refusal.TWO_HISTORIES, full(headers=[header(18, length=777), header(19)])),
+    "a length without room for the entry": (
+        Refusal.TWO_HISTORIES,
+        full(headers=[header(0, length=195), header(19)]),
     ),
     "two digest types": (Refusal.DIGESTS_DIFFER, _changed(full(), headers=[header(19, digest="CRC32")])),
     "a header's LAC above all": (Refusal.LAC_BEYOND_END, _changed(full(), explicit_lac=20)),
