@@ -324,7 +324,7 @@ def _distinct(code: Ints, owner: Ints, owners: int) -> Ints:
 def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) -> dict[str, Any]:
     """Fold the entry headers of each ledger's strong rows into fields of `Facts`.
 
-    And `header_lac`, `beyond`; `records`, `entries`, `lacs`: of each header the row of the table, the entry and the LAC;
+    And `header_lac`, `beyond`; `records`, `entries`, `lacs`: of each header the table's row, the entry and the LAC;
     `copied_record`: rows with a header of a copy; `copied_weak`: the same of rows that are not strong.
     """
     record, items = _flat(copies["headers"])
