@@ -419,10 +419,10 @@ def profile_of(name: str) -> Profile:
     return replace(CLASSES[own], **SCANS[scan]) if scan else CLASSES[own]
 
 
-def make(name: str, seed: int, ledgers: int) -> tuple[World, View]:
-    """Live through a cluster's history of a class; ids count from 0."""
+def make(name: str, seed: int, ledgers: int, profile: Profile | None = None) -> tuple[World, View]:
+    """Live through a cluster's history of a class, or of a profile instead of the class's; ids count from 0."""
     rng = Random(f"{name} {seed}")
-    profile = profile_of(name)
+    profile = profile or profile_of(name)
     names = [f"10.0.0.{number}:3181" for number in range(1, profile.bookies + 1)]
     world = World(names, database=[name for name in names if rng.random() < 0.3])
     lives: list[_Life] = []
