@@ -17,12 +17,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from backends.errors import BackendError
 from backends.registry import OpenStore
 from recovery.codecs import store
-from recovery.spark import java_problem, over_buckets, session
+from recovery.spark import has_executors, java_problem, over_buckets, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DISTRIBUTION: Final = "bkmeta"
 OURS: Final = ("recovery", "reconcile", "backends")
@@ -37,6 +40,7 @@ LEAST_TEMPORARY: Final = 64 << 20
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*([^;\[\s]*)\s*(?:;.*extra\s*==\s*['\"]([^'\"]+)['\"])?")
 _LIMIT: Final = re.compile(r"(>=|<=|==|!=|<|>)\s*([0-9][0-9.]*)")
 _SPARK: Final = "spark"
+_PYSPARK: Final = "pyspark"
 _INSTALL_SPARK: Final = "pip install 'pyspark>=4,<5' 'pandas<3'"
 _ONLY_RECOVER: Final = "only recover needs it"
 
@@ -71,6 +75,7 @@ def examine(
     *,
     spark: bool,
     master: str | None = None,
+    python: Path | None = None,
     connect: Callable[[], OpenStore] | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> list[Check]:
@@ -79,6 +84,7 @@ def examine(
     Args:
         spark: whether this machine shall run the commands that need Spark.
         master: start a session there and run tasks in it; None: do not.
+        python: what executors are to run as their Python; None: what they have.
         connect: opens the store that shall be reachable; None: none was named.
         progress: told how many of how many checks are done.
     """
@@ -99,7 +105,7 @@ def examine(
     if master is not None and missing:
         found.append(Check("Spark session", State.SKIPPED, "not started", "mend what is missing first"))
     elif master is not None:
-        found += _session(master)
+        found += _session(master, python)
     progress(len(tasks) + 1, len(tasks) + 1)
     return found
 
@@ -270,23 +276,30 @@ class _WorkerFacts:
     def __call__(self, _buckets: range) -> Mapping[str, Any]:
         return {
             "host": platform.node(),
-            "python": platform.python_version(),
+            "python": ".".join(platform.python_version_tuple()[:2]),
             "versions": {name: _version(name) for name in self.distributions},
         }
 
 
-def _session(master: str) -> list[Check]:
-    wanted = tuple(sorted({DISTRIBUTION, *(r.name for r in _requirements())}))
-    task = _WorkerFacts(wanted)
-    here = task(range(0))
+def _session(master: str, python: Path | None) -> list[Check]:
     try:
-        with session(master) as spark:
-            tasks = max(2, spark.sparkContext.defaultParallelism * 2)
-            answers = over_buckets(spark, task, [range(n, n + 1) for n in range(tasks)])
+        with session(master, python=python) as spark:
+            return examine_session(spark, master)
     except Exception as error:  # noqa: BLE001 - whatever keeps Spark from running a task is what was asked for
         said = str(error).strip().splitlines() or [type(error).__name__]
-        remedy = "see what it says; executors need the same environment as the driver"
+        remedy = "see what it says; executors need what is here, or get it by --executor-python"
         return [Check("Spark session", State.MISSING, f"{master}: {said[-1]}", remedy)]
+
+
+def examine_session(spark: "SparkSession", master: str) -> list[Check]:
+    """Run tasks in a session with a master, and compare what they find with what is here."""
+    wanted = {DISTRIBUTION, *(r.name for r in _requirements())}
+    if has_executors(master):
+        wanted -= {DISTRIBUTION, _PYSPARK}  # these come with the session, and with Spark
+    task = _WorkerFacts(tuple(sorted(wanted)))
+    here = task(range(0))
+    tasks = max(2, spark.sparkContext.defaultParallelism * 2)
+    answers = over_buckets(spark, task, [range(n, n + 1) for n in range(tasks)])
     hosts = sorted({answer["host"] for answer in answers})
     found = [Check("Spark session", State.OK, f"{master} ran {len(answers)} tasks on {len(hosts)} hosts")]
     return found + _differences(here, answers)
@@ -308,4 +321,6 @@ def _differences(here: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) 
     if not wrong:
         return [Check("executors", State.OK, "the same Python and packages as here")]
     shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
-    return [Check("executors", State.MISSING, shown, "give driver and executors one environment, e.g. one container")]
+    return [
+        Check("executors", State.MISSING, shown, "give executors what is here: --executor-python, or one container")
+    ]

@@ -8,6 +8,7 @@ import importlib.util
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import threading
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,11 +33,21 @@ if TYPE_CHECKING:
 ROWS_PER_TASK: Final = 250_000
 """Rows of copies that one task should see: some 100 MB of Arrow with ordinary groups."""
 
+_ROOT: Final = Path(__file__).resolve().parent.parent
+_PACKAGES: Final = ("recovery", "reconcile", "backends")
+"""Below `_ROOT`: what a task may import of this program."""
 _LOG_SETTINGS: Final = "log4j2-quiet.properties"
 _OLDEST_JAVA: Final = 17
 _BROKEN: Final = "dataset error"
 _INSTALL: Final = "install it beside this program: pip install 'pyspark>=4,<5' 'pandas<3'"
 _AGAIN: Final = "run it again, into the same folder: what was begun there is cleared first"
+_LACKING: Final = re.compile(
+    r"No module named '[^']+'|(?<=PYTHON_VERSION_MISMATCH\] )[^\n.]*|(?<=NOT_INSTALLED\] )[^\n.]*"
+)
+"""What PySpark says of executors whose Python is another, or has not what a task needs."""
+_EQUIP: Final = (
+    "give them what is here, see bkmeta doctor --spark --master; --executor-python sends an environment along"
+)
 _SAID_LINES: Final = 3
 _SAID_CHARACTERS: Final = 300
 
@@ -64,54 +76,70 @@ def java_problem() -> str | None:
     return None
 
 
+def has_executors(master: str) -> bool:
+    """Say whether a master runs executors: processes of their own, on other machines most often."""
+    return master != "local" and not master.startswith("local[")
+
+
 @contextmanager
-def session(master: str, *, memory: str = "2g", settings: Mapping[str, str] | None = None) -> "Iterator[SparkSession]":
-    """Give a Spark session and end it afterwards.
+def session(
+    master: str, *, memory: str = "2g", python: Path | None = None, settings: Mapping[str, str] | None = None
+) -> "Iterator[SparkSession]":
+    """Give a Spark session and end it afterwards. Executors get this program, as a zip, and import it from there.
 
     Args:
         master: as `spark-submit --master` takes it.
         memory: of the driver's JVM; the tasks' data is in their Python processes, not there.
+        python: a file that executors get, too, and run as their Python: a packed environment, of PEX for example.
+            None: they find this process's Python, with all that the program needs, at the same place.
         settings: Spark properties that win over ours.
 
     Raises:
-        InputError: no pyspark, no Java that it can use, or a master that does not answer.
+        InputError: no pyspark, no Java that it can use, a master that does not answer, or a file that is of no use.
     """
-    demand_spark()
+    demand_spark(master, python)
     try:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - not installed on bookies, and slow to load
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
         from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
     except ImportError as error:
         raise InputError("PySpark", f"is not whole ({error})", _INSTALL) from error
-    # Workers of local masters inherit the environment: they must find these packages when run from a checkout, too.
-    root = str(Path(__file__).resolve().parent.parent)
     quiet = Path(__file__).with_name(_LOG_SETTINGS)
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    executors = has_executors(master)
+    interpreter = sys.executable if python is None else f"./{python.name}"
     builder = SparkSession.builder.master(master).appName("bkmeta")
     for key, value in {
-        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.python": interpreter,
         "spark.pyspark.driver.python": sys.executable,
-        "spark.executorEnv.PYTHONPATH": root,
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **(local if master.startswith("local") else {}),
+        # It is Spark that brings PySpark, by PYTHONPATH.
+        **({} if python is None else {"spark.executorEnv.PEX_INHERIT_PATH": "fallback"}),
         **(settings or {}),
     }.items():
         builder = builder.config(key, value)
-    python_path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    with tempfile.NamedTemporaryFile(prefix="bkmeta-spark-", suffix=".log") as log, _signals_held_back() as let_go:
+    environment = {"PYSPARK_PYTHON": interpreter}
+    if not executors:
+        # Workers inherit the environment: they must find these packages when run from a checkout, too.
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    with tempfile.TemporaryDirectory(prefix="bkmeta-spark-") as folder, _signals_held_back() as let_go:
+        said = Path(folder) / "stderr.log"
         try:
-            with _environment(PYTHONPATH=python_path, PYSPARK_PYTHON=sys.executable), _stderr_into(log.fileno()):
+            with _environment(**environment), said.open("wb") as log, _stderr_into(log.fileno()):
                 spark = builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
-            said = _said(Path(log.name).read_text(errors="replace")) or _said(str(error))
-            raise InputError("Spark", f"does not start with master {master!r}", f"it said: {said}") from error
+            why = _said(said.read_text(errors="replace")) or _said(str(error))
+            raise InputError("Spark", f"does not start with master {master!r}", f"it said: {why}") from error
         # A Java process that dies is said once, where it is missed; this server would say it on stderr besides.
         sums: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - there is no other way to it
         sums.handle_error = _nothing
         try:
+            if executors:
+                _ship(spark, Path(folder), python)
             let_go()
             yield spark
         finally:
@@ -121,21 +149,40 @@ def session(master: str, *, memory: str = "2g", settings: Mapping[str, str] | No
                 spark.stop()
 
 
+def _ship(spark: "SparkSession", folder: Path, python: Path | None) -> None:
+    """Give executors this program, and what they are to run it with."""
+    program = folder / "bkmeta.zip"
+    with zipfile.ZipFile(program, "w") as packed:
+        for name in _PACKAGES:
+            for source in sorted((_ROOT / name).rglob("*.py")):
+                packed.write(source, source.relative_to(_ROOT))
+    here = list(sys.path)
+    spark.sparkContext.addPyFile(str(program))
+    sys.path[:] = here  # PySpark would have this process, too, import from there
+    if python is not None:
+        spark.sparkContext.addFile(str(python))
+
+
 def _nothing(*_: object) -> None:
     """Do nothing."""
 
 
-def demand_spark() -> None:
-    """See that a session could be started, without starting one.
+def demand_spark(master: str, python: Path | None) -> None:
+    """See that a session could be started, without starting one. Arguments are those of `session`.
 
     Raises:
-        InputError: no pyspark, or no Java that it can use.
+        InputError: no pyspark, no Java that it can use, or a file that is of no use to executors.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise InputError("this command", "needs PySpark", _INSTALL)
     problem = java_problem()
     if problem:
         raise InputError("Spark", problem, "install Java 17 or newer, or point JAVA_HOME to it")
+    if python is not None and not has_executors(master):
+        problem = f"is for executors, and master {master!r} has none"
+        raise InputError(str(python), problem, "leave it out, or name a master that has: spark://, yarn, k8s://")
+    if python is not None and not (python.is_file() and os.access(python, os.X_OK)):
+        raise InputError(str(python), "is no file that can be run", "name a packed environment: scripts/pack FILE")
 
 
 def _said(text: str) -> str:
@@ -246,8 +293,11 @@ def over_buckets(
     try:
         frame = spark.range(0, len(edges), 1, len(edges)).mapInArrow(run, "range long, answer string")
         found = {row["range"]: json.loads(row["answer"]) for row in frame.collect()}
-    except PythonException:
-        raise  # a bug in a task keeps its traceback
+    except PythonException as error:
+        lacking = _LACKING.search(str(error))
+        if lacking is None:
+            raise  # a bug in a task keeps its traceback
+        raise SparkError(f"executors cannot run this program ({lacking[0]})", _EQUIP) from error
     except (PySparkException, Py4JJavaError) as error:
         raise SparkError(_said(str(error).partition("Driver stacktrace")[0]), _AGAIN) from error
     except (Py4JError, OSError, EOFError) as error:

@@ -10,7 +10,16 @@ from typing import Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FILE, FOLDER, make_output, now, output_options, quoted, read_passwords
+from reconcile.cli.options import (
+    FILE,
+    FOLDER,
+    executor_option,
+    make_output,
+    now,
+    output_options,
+    quoted,
+    read_passwords,
+)
 from reconcile.cli.output import Result, broken_off, throttled
 from reconcile.cli.wire import collect_cluster, take_wire, wire_options
 
@@ -33,6 +42,7 @@ _PROCESSES: Final = 2
 @click.option("--wire", is_flag=True, help="Ask running bookies instead of reading disks; needs Spark.")
 @click.option("--bookies", metavar="ID,...", help="With --wire: only these. [default: all that the store knows]")
 @click.option("--master", default="local[*]", show_default=True, help="With --wire: Spark's master.")
+@executor_option
 @wire_options
 @click.option("--bookie-conf", type=FILE, help="The bookie's own bk_server.conf, which names its folders.")
 @click.option("--ledger-dir", "ledger_dirs", type=FOLDER, multiple=True, help="With or without its current/.")
@@ -57,6 +67,7 @@ def collect(
     wire: bool,  # noqa: FBT001 - click's option
     bookies: str | None,
     master: str,
+    python: Path | None,
     bookie_conf: Path | None,
     ledger_dirs: tuple[Path, ...],
     index_dirs: tuple[Path, ...],
@@ -85,13 +96,13 @@ def collect(
 
     output = make_output(shared)
     asked = take_wire(shared, wire=wire)
-    if (uri is None) == wire or (bookies and not wire):
-        raise click.UsageError("--wire and --metadata belong together, and --bookies to them")
+    if (uri is None) == wire or ((bookies or python) and not wire):
+        raise click.UsageError("--wire and --metadata belong together, and --bookies and --executor-python to them")
     if asked is not None and uri is not None:
         if bookie_conf or ledger_dirs or index_dirs or journal_dirs or bookie_id or deep or max_mb_s or processes:
             raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
         names = tuple(name.strip() for name in bookies.split(",") if name.strip()) if bookies else None
-        sys.exit(output.show(collect_cluster(uri, names, asked, passwords, master, out, output)))
+        sys.exit(output.show(collect_cluster(uri, names, asked, passwords, (master, python), out, output)))
     if bool(bookie_conf) == bool(ledger_dirs or index_dirs or journal_dirs):
         raise click.UsageError("give either --bookie-conf, or the folders with --ledger-dir and the like")
     if bookie_conf:

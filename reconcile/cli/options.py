@@ -54,6 +54,16 @@ def output_options(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")(command)
 
 
+def executor_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add --executor-python: what executors of a cluster run the program with."""
+    return click.option(
+        "--executor-python",
+        "python",
+        type=FILE,
+        help="With a --master that has executors: sent to them, and run as their Python; scripts/pack makes one.",
+    )(command)
+
+
 def scope_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add --ledger-scope-id: the scope of ledgers that are named by a number alone."""
     return click.option(

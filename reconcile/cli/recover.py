@@ -15,6 +15,7 @@ from reconcile.cli.options import (
     FOLDER,
     by_bookie,
     connected,
+    executor_option,
     make_output,
     now,
     output_options,
@@ -191,6 +192,7 @@ def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterabl
     "have read; at the last that can have been acknowledged, where A is known; or left open where that is safe.",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@executor_option
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the plan; it will hold passwords.")
 @output_options
 def recover(
@@ -205,6 +207,7 @@ def recover(
     references: Path | None,
     tail: str,
     master: str,
+    python: Path | None,
     out: Path,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -231,7 +234,7 @@ def recover(
         raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
     if uri is not None:
         demand_store_uri(uri)
-    demand_spark()
+    demand_spark(master, python)
     candidates = Passwords.of(read_passwords(passwords))
     referenced = read_references(references) if references else None
     expected = read_names(expect_bookies) if expect_bookies else None
@@ -242,7 +245,7 @@ def recover(
     prepare(out, "plan", secret=True)
     with broken_off(f"{out} is not a plan yet: run the same command again"), ExitStack() as stack:
         # Spark takes a while to start: what can fail before it is asked first, unless it is needed at once.
-        early = stack.enter_context(session(master)) if disks else None
+        early = stack.enter_context(session(master, python=python)) if disks else None
         if early is not None:
             with output.progress("collecting", "bookies") as told:
                 collected = collect_all(disks, candidates, out / COLLECTED, early, now=now, progress=throttled(told))
@@ -265,7 +268,7 @@ def recover(
             tail=Tail(tail),
             references=referenced,
         )
-        spark = early or stack.enter_context(session(master))
+        spark = early or stack.enter_context(session(master, python=python))
         with output.progress("reconstructing", "tasks") as told:
             recovered = job.recover(request, out, spark, now=now, progress=throttled(told))
     result = _recovered(recovered.manifest, out, no_root="" if present else root)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import make_output, output_options, store_auth
+from reconcile.cli.options import executor_option, make_output, output_options, store_auth
 from reconcile.cli.output import Result, throttled
 
 if TYPE_CHECKING:
@@ -93,16 +93,19 @@ def _counted(count: int, plural: str) -> str:
 )
 @click.option("--metadata", "uri", metavar="URI", help="A store that must be reachable from here.")
 @click.option("--master", default="local[2]", show_default=True, help="Spark's master, for --spark.")
+@executor_option
 @click.option("--spark", "session", is_flag=True, help="Start a session there, and compare its executors with here.")
 @click.option("--no-spark", "without", is_flag=True, help="This machine needs neither Java nor Spark.")
 @output_options
-def doctor(uri: str | None, master: str, *, session: bool, without: bool, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, without: bool, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Say whether this installation is complete, and what to do about each thing that is missing."""
     from reconcile.doctor import State, examine
     from reconcile.stores import demand_store_uri, open_store
 
     if session and without:
         raise click.UsageError("--spark and --no-spark exclude each other")
+    if python and not session:
+        raise click.UsageError("--executor-python is for --spark")
     output = make_output(shared)
     connect: Callable[[], OpenStore] | None = None
     if uri is not None:
@@ -111,7 +114,11 @@ def doctor(uri: str | None, master: str, *, session: bool, without: bool, **shar
         connect = lambda: open_store(named, auth=auth, patience_s=_PATIENCE_S)  # noqa: E731 - typed where it is declared
     with output.progress("looking", "checks") as told:
         checks = examine(
-            spark=not without, master=master if session else None, connect=connect, progress=throttled(told)
+            spark=not without,
+            master=master if session else None,
+            python=python,
+            connect=connect,
+            progress=throttled(told),
         )
     counts = {str(state): sum(check.state is state for check in checks) for state in State}
     missing = [check for check in checks if check.state is State.MISSING]

@@ -123,18 +123,19 @@ def collect_cluster(
     names: tuple[str, ...] | None,
     asked: "tuple[Options, dict[str, str]]",
     passwords: Path | None,
-    master: str,
+    where: tuple[str, Path | None],
     out: Path,
     output: Output,
 ) -> Result:
-    """Ask the bookies of a cluster into inventories below a folder."""
+    """Ask the bookies of a cluster into inventories below a folder; on a master, with what its executors are to run."""
     from reconcile.cli.recover import capture_into
     from recovery.collect.members import read_members
     from recovery.collect.wire import CATALOG, Request, collect_wire
     from recovery.dataset import open_dataset
     from recovery.spark import demand_spark, over_buckets, session
 
-    demand_spark()
+    master, python = where
+    demand_spark(master, python)
     options, aliases = asked
     candidates = read_passwords(passwords)
     again = f"what stands in {out} is not whole: run the command again, into another folder"
@@ -143,7 +144,7 @@ def collect_cluster(
         summary = capture_into(opened, out / CATALOG, output)
     if summary["root"] != "present":
         raise InputError(uri, "has no ledgers root, so nothing says what to ask for", "collect from the bookies' disks")
-    with broken_off(again), session(master) as spark, output.progress("asking bookies", "tasks") as told:
+    with broken_off(again), session(master, python=python) as spark, output.progress("asking bookies", "tasks") as told:
         show = throttled(told)
         tasks = max(1, spark.sparkContext.defaultParallelism)
         request = Request(open_dataset(out / CATALOG, "catalog"), members, names, options, candidates, tasks)
