@@ -9,14 +9,31 @@ from typing import Any, Final
 import pyarrow as pa
 
 from recovery.codecs.entry import master_key
+from recovery.codecs.store import Layout
 from recovery.infer.prior import Source
+from recovery.infer.search import Tail
 from recovery.model import tables
+from recovery.model.metadata import State
 
 HASH_DIGITS: Final = 12
 """Of the SHA-256 of a master key."""
 
 Shapes = Sequence[Mapping[str, Any]]
 """Hypotheses of a prior: ensemble, write, weight, source."""
+
+_VOUCHED: Final = {
+    "snapshot": "the earlier record says it",
+    "reference": "the upper layer that owns it says it",
+}
+"""Grades of which no copy is the evidence."""
+
+_SETTLES: Final = {
+    "last_entry": "an upper layer that knows it (--references), or an earlier record (--snapshot)",
+    "length": "an upper layer that knows it (--references), or an earlier record (--snapshot)",
+    "segments": "verify --sample all through both: what only one of them reads is there",
+    "ensemble_size/write_quorum": "an earlier record (--snapshot), or --default-quorum",
+}
+"""What would tell the readings of a field apart."""
 
 _SHAPE_SOURCES: Final = {
     Source.CLUSTER: "of this cluster's ledgers that show theirs have it",
@@ -34,11 +51,17 @@ class Knowledge:
         passwords: candidates; never shown.
         expected: bookies of the cluster; None: not said.
         default_quorum: (E, W, A).
+        tail: where ledgers are closed whose last entries may not have been acknowledged.
+        layout: of the store that is to be repaired; None: not known.
+        references: what upper layers know, of all their ledgers; None: not given.
     """
 
     passwords: tuple[bytes, ...] = field(default=(b"",), repr=False)
     expected: tuple[str, ...] | None = None
     default_quorum: tuple[int, int, int] | None = None
+    tail: Tail = Tail.INCLUSIVE
+    layout: Layout | None = None
+    references: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +87,8 @@ def fields(row: Mapping[str, Any] | None, copies: pa.Table, knowledge: Knowledge
         return
     evidence = _evidence(row, copies, knowledge, shapes)
     for name in tables.GRADED:
-        yield Field(name, _value(row, name), row["grades"][name], evidence.get(name, ""))
+        grade = row["grades"][name]
+        yield Field(name, _value(row, name), grade, _VOUCHED.get(grade) or evidence.get(name, ""))
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
@@ -84,7 +108,7 @@ def _members(segment: Mapping[str, Any]) -> str:
 def _evidence(row: Mapping[str, Any], copies: pa.Table, knowledge: Knowledge, shapes: Shapes) -> dict[str, str]:
     """Say in words what each field rests on, as far as the copies at hand show it."""
     found = {
-        "state": "a ledger is proposed as closed at the last entry that any bookie holds",
+        "state": _state(row),
         "ctime": "on no bookie; only an earlier catalog has it",
         "custom": "on no bookie; only an earlier catalog has it",
         "segments": "positions that fit what each bookie holds; ? marks members that nothing shows",
@@ -100,10 +124,7 @@ def _evidence(row: Mapping[str, Any], copies: pa.Table, knowledge: Knowledge, sh
     held = copies.to_pylist()
     if not held:
         return found
-    last = row["last_entry"]
-    having = sorted({c["bookie"] for c in held if c["last"] == last})
-    lac = "none" if row["lac_low"] is None else row["lac_low"]
-    found["last_entry"] = f"highest entry held, on {', '.join(having)}; largest LAC that anything shows: {lac}"
+    found["last_entry"] = _end(row, max((c["last"] for c in held if c["last"] is not None), default=-1), held)
     headers = [(c["bookie"], h) for c in held for h in c["headers"]]
     lengths = sorted({(h["length"], f"entry {h['entry']}") for _, h in headers if h["length"] == row["length"]})
     if lengths:
@@ -116,6 +137,24 @@ def _evidence(row: Mapping[str, Any], copies: pa.Table, knowledge: Knowledge, sh
         (size, period), count = striped.most_common(1)[0]
         found["ensemble_size"] = found["write_quorum"] = f"{size} of every {period} entries on {count} bookies"
     return found
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    if row["state"] == State.OPEN:
+        return "left open, as asked: every position of its last ensemble was seen to hold its share"
+    if row["grades"]["state"] == "inferred":
+        return "copies that were made of it show its last entry: it was closed"
+    return "bookies keep the same of a closed ledger and of one that nobody closed; proposed as closed"
+
+
+def _end(row: Mapping[str, Any], highest: int, held: Sequence[Mapping[str, Any]]) -> str:
+    having = ", ".join(sorted({c["bookie"] for c in held if c["last"] == highest}))
+    lac = f"largest LAC that anything shows: {'none' if row['lac_low'] is None else row['lac_low']}"
+    if row["last_entry"] == highest:
+        return f"highest entry held, on {having}; {lac}"
+    if row["state"] == State.OPEN:
+        return f"not written while it is open; highest entry held: {highest}, on {having}; {lac}"
+    return f"entries up to {highest} are held, on {having}; those above it cannot all have been acknowledged; {lac}"
 
 
 def _shape_source(row: Mapping[str, Any], shapes: Shapes) -> str:
@@ -142,7 +181,9 @@ def alternatives(row: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield the other readings that fit, in words."""
     for other in (row or {}).get("alternatives") or ():
         weight = f", weight {other['weight']:.2f}" if other["weight"] else ""
-        yield f"{other['field']} = {other['value']}{weight}: {other['reads_as']}"
+        settles = _SETTLES.get(other["field"])
+        told = f"; settled by {settles}" if settles else ""
+        yield f"{other['field']} = {other['value']}{weight}: {other['reads_as']}{told}"
 
 
 def changes(row: Mapping[str, Any] | None) -> Iterator[str]:
@@ -162,4 +203,8 @@ def changes(row: Mapping[str, Any] | None) -> Iterator[str]:
             yield f"entry {segment['first']}{span}: {'; '.join(replaced)}"
         before = segment
     if row is not None and row["outcome"] == "restored":
-        yield f"entry {row['last_entry']}: the last one"
+        yield (
+            "open: no last entry is written"
+            if row["last_entry"] is None
+            else f"entry {row['last_entry']}: the last one"
+        )

@@ -1,8 +1,9 @@
 """One ledger, from every side that was given: who holds what, what follows from it, what the store and a plan say."""
 
-from collections import Counter
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -10,23 +11,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.protocols import Versioned
+from reconcile import decision, threeway
+from reconcile.decision import Case
 from reconcile.evidence import HASH_DIGITS, Field, Knowledge, Shapes, alternatives, changes, fields
 from reconcile.grid import Segment, grid
-from reconcile.plan import LEAVE, reads_as
+from reconcile.plan import FROM_BOOKIES, LEAVE, reads_as
 from reconcile.reasons import REASONS
-from reconcile.rules import diff, sides
+from reconcile.rules import diff, referenced, sides
+from reconcile.rules.findings import Run
+from reconcile.threeway import Range
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
-from recovery.infer.prior import Prior, ShapeCounts, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.reconstruct import Options
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata, State
 from recovery.spark import bucket_ranges
 
-PRIOR_ROWS: Final = 500_000
-"""Rows of copies that the prior is counted on; larger clusters are sampled by buckets, this ledger's among them."""
+SMALL: Final = 10_000
+"""Rows that recover looks through in one piece; the same here, so that the same is counted."""
 _MASK: Final = (1 << 64) - 1
 LISTED: Final = 12
 """Ranges of a copy, headers, and pieces of damage that are given one by one."""
@@ -43,6 +47,7 @@ class Stored:
         txn: the transaction that the source was read at; None: not known.
         members: bookies that have a cookie there.
         complete: whether all of the source was read.
+        catalog: all that it has; None: only this ledger was asked for.
     """
 
     source: str
@@ -51,6 +56,12 @@ class Stored:
     txn: int | None
     members: tuple[str, ...]
     complete: bool
+    catalog: Dataset | None = None
+
+    @property
+    def at(self) -> float:
+        """When it was read, in seconds since 1970; what is read now is newer than any capture."""
+        return math.inf if self.catalog is None else threeway.Earlier.of(self.catalog).at
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,7 @@ class Explanation:
         fields: of the proposed record.
         sides: how bookies, the store and earlier catalogs stand to each other, and which of them is right.
         timeline: what happened when, as far as anything shows it.
+        references: what upper layers know of it.
         alternatives: other readings, in words.
         grid: lines.
         stored: what the store's record says, without its password; None: it has none, or none was looked at.
@@ -116,6 +128,7 @@ class Explanation:
     fields: tuple[Field, ...]
     sides: tuple[str, ...]
     timeline: tuple[str, ...]
+    references: tuple[str, ...]
     alternatives: tuple[str, ...]
     grid: tuple[str, ...]
     stored: Mapping[str, str] | None
@@ -133,9 +146,8 @@ def explain(
     knowledge: Knowledge,
     *,
     has_store: bool,
-    catalogs: Sequence[Dataset] = (),
 ) -> Explanation:
-    """Say what is known of one ledger.
+    """Say what is known of one ledger: without a plan, what `recover` would decide with the same evidence.
 
     Args:
         ledger: which.
@@ -144,7 +156,6 @@ def explain(
         plan: a plan that may have an action for it.
         knowledge: what the operator knows.
         has_store: the first of `stored` is the store, or its capture.
-        catalogs: whose (E, W, A) count where the ledger does not show its own.
 
     Raises:
         DatasetError: a file is gone or damaged.
@@ -152,8 +163,13 @@ def explain(
     copies = pa.concat_tables([tables.COPIES.empty_table(), *(only(i, "copies", ledger) for i in inventories)])
     bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in inventories)])
     coverage = _coverage(bookies, stored, plan, knowledge)
-    row, origin, shapes = _reconstruction(ledger, inventories, catalogs, copies, bookies, plan, knowledge, coverage)
-    live = stored[0] if has_store else None
+    live, earlier = (stored[0], stored[1:]) if has_store else (None, stored)
+    # As recover takes them: the newest first.
+    earlier = sorted(earlier, key=lambda one: (-one.at, -(one.txn or 0)))
+    row, origin, shapes, other = _decided(
+        ledger, inventories, live, earlier, copies, bookies, plan, knowledge, coverage
+    )
+    referenced = _of_ledger(knowledge.references, ledger)
     record = _record(live.row) if live else None
     disagreements = _disagreements(row, live, looked_at=bool(inventories))
     actions, findings = _planned(plan, ledger)
@@ -169,12 +185,13 @@ def explain(
         settles=_why(row)[1],
         copies=shown,
         fields=tuple(fields(row, copies, knowledge, shapes)),
-        sides=tuple(_sides(ledger, copies, stored, plan, has_store=has_store)),
+        sides=tuple(_sides(ledger, copies, live, earlier, plan)),
         timeline=tuple(_timeline(row, stored)),
-        alternatives=tuple(alternatives(row)),
+        references=tuple(_references(referenced, ledger, plan)),
+        alternatives=(*alternatives(row), *other),
         grid=tuple(grid(copies, segments)),
         stored=_shown(live, record),
-        disagreements=(*disagreements, *findings),
+        disagreements=(*disagreements, *_against(referenced, row, copies, live, coverage), *findings),
         actions=actions,
         damage=tuple(_damage(inventories, ledger)),
         coverage=coverage,
@@ -230,61 +247,97 @@ def _coverage(
     }
 
 
-def _reconstruction(
+def _decided(
     ledger: LedgerId,
     inventories: Sequence[Dataset],
-    catalogs: Sequence[Dataset],
+    live: Stored | None,
+    earlier: Sequence[Stored],
     copies: pa.Table,
     bookies: pa.Table,
     plan: Dataset | None,
     knowledge: Knowledge,
     coverage: Mapping[str, Any],
-) -> tuple[Mapping[str, Any] | None, str, Shapes]:
-    """Return the row of RECONSTRUCTION, the plan's if it has one, where it is from, and the prior that was used."""
+) -> tuple[Mapping[str, Any] | None, str, Shapes, tuple[str, ...]]:
+    """Return the row of RECONSTRUCTION, the plan's if it has one, where it is from, its prior, and other readings."""
     if plan is not None:
         rows = only(plan, "reconstruction", ledger).to_pylist()
         if rows:
-            return rows[0], f"from the plan {plan.path}", plan.manifest.get("prior", ())
-    if not copies.num_rows:
-        return None, "", ()
-    damage = pa.concat_tables([i.read("damage") for i in inventories])
-    prior, counted = _prior(ledger, inventories, catalogs, bookies, knowledge, coverage["not_scanned"])
-    options = Options(passwords=knowledge.passwords, unscanned_bookies=tuple(coverage["not_scanned"]))
-    (row,) = reconstruct(copies, bookies, damage, prior, options).to_pylist()
-    return row, f"made now; shapes counted on {counted}", [asdict(shape) for shape in prior.hypotheses]
+            return rows[0], f"from the plan {plan.path}", plan.manifest.get("prior", ()), ()
+    if not inventories:
+        return None, "", (), ()
+    whole = [one for one in (live, *earlier) if one is not None and one.catalog is not None]
+    evidence = threeway.Evidence(
+        live=threeway.Earlier.of(live.catalog) if live is not None and live.catalog is not None else None,
+        earlier=threeway.newest_first([one.catalog for one in earlier if one.catalog is not None]),
+        everywhere=not coverage["not_scanned"] and not coverage["not_complete"],
+        looked_at=True,
+    )
+    options = Options(
+        passwords=knowledge.passwords, unscanned_bookies=tuple(coverage["not_scanned"]), tail=knowledge.tail
+    )
+    case = Case(
+        tuple(inventories),
+        bookies,
+        evidence,
+        options,
+        knowledge.layout,
+        knowledge.default_quorum,
+        members_known=bool(coverage["members_known_from"]),
+    )
+    rows_ = case.rows()
+    ranges = bucket_ranges(rows_, at_least=2 if rows_ > SMALL else 1)
+    sampled = decision.sampled(ranges, rows_)
+    counted = [decision.counted(case, part, _of_range(knowledge.references, part)) for part in sampled]
+    case, prior = decision.prepared(case, counted)
+    known = threeway.Tables(
+        live.row if live is not None else tables.CATALOG_LEDGERS.empty_table(),
+        tuple((one.row, one.txn) for one in earlier),
+        pa.concat_tables(
+            [tables.CATALOG_HISTORY.empty_table(), *(s.history for s in (live, *earlier) if s is not None)]
+        ),
+        _collided(ledger, [*inventories, *(one.catalog for one in whole if one.catalog is not None)]),
+        _of_ledger(knowledge.references, ledger),
+    )
+    issued = case.evidence.issued(knowledge.layout) if knowledge.layout is not None else 0
+    one = decision.decided(case, prior, copies, known, issued)
+    found = one.outcomes().to_pylist()
+    if not found:
+        return None, "", (), ()
+    where = "all their ledgers" if len(sampled) == len(ranges) else f"{len(sampled)} of {len(ranges)} bucket ranges"
+    said = f"made now; shapes counted on {where}"
+    alone = [s.source for s in (live, *earlier) if s is not None and s.catalog is None]
+    if alone:
+        said += f"; of {', '.join(alone)} only this ledger was read: a capture of it may tell recover more"
+    shapes = [asdict(shape) for shape in prior.hypotheses]
+    return found[0], said, shapes, tuple(_instead(one, found[0]))
 
 
-def _prior(
-    ledger: LedgerId,
-    inventories: Sequence[Dataset],
-    catalogs: Sequence[Dataset],
-    bookies: pa.Table,
-    knowledge: Knowledge,
-    unscanned: Sequence[str],
-) -> tuple[Prior, str]:
-    rows = sum(inventory.rows("copies") for inventory in inventories)
-    ranges = bucket_ranges(rows)
-    step = max(1, -(-rows // PRIOR_ROWS))
-    own = next(n for n, buckets in enumerate(ranges) if ledger.bucket in buckets)
-    sampled = ranges[own % step :: step]
-    shapes = ShapeCounts()
-    quorums: Counter[tuple[int, int, int]] = Counter()
-    for part in sampled:
-        copies = pa.concat_tables([i.read("copies", buckets=part) for i in inventories])
-        shapes += count_shapes(copies, bookies)
-        for catalog in catalogs:
-            quorums.update(_quorums(catalog, part))
-    prior = Prior.build(shapes, dict(quorums), knowledge.default_quorum, unscanned=unscanned)
-    return prior, "all their ledgers" if step == 1 else f"{len(sampled)} of {len(ranges)} bucket ranges"
+def _instead(one: Range, row: Mapping[str, Any]) -> Iterator[str]:
+    """Say what bookies show of a ledger that something else speaks against."""
+    for shown in one.shown.to_pylist():
+        if row["outcome"] != "restored" and shown["state"] is not None:
+            end = "left open" if shown["last_entry"] is None else f"{shown['last_entry'] + 1} entries"
+            yield f"{FROM_BOOKIES}: reads as {shown['state']}, {end}; chosen by plan edit --choose"
 
 
-def _quorums(catalog: Dataset, part: range) -> dict[tuple[int, int, int], int]:
-    """Count (E, W, A) in a bucket range of a catalog; a hold is in recovery, and its quorums are of its own making."""
-    names = ["ensemble_size", "write_quorum", "ack_quorum"]
-    rows = catalog.read("ledgers", buckets=part, columns=[*names, "state"]).drop_null()
-    rows = rows.filter(pc.not_equal(rows["state"], str(State.IN_RECOVERY)))
-    counted = rows.group_by(names).aggregate([([], "count_all")]).to_pylist()
-    return {(row[names[0]], row[names[1]], row[names[2]]): row["count_all"] for row in counted}
+def _collided(ledger: LedgerId, datasets: Sequence[Dataset]) -> pa.Table:
+    """Return the key of the ledger if one of another scope has the same lower half; reads nothing where none has."""
+    found = tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS))
+    if threeway.has_scopes(datasets):
+        half = LedgerId(0, ledger.ledger).bucket
+        found = threeway.collisions(datasets, range(half, half + 1))
+    return found.filter(_is(found, ledger))
+
+
+def _of_range(references: pa.Table | None, buckets: range) -> pa.Table | None:
+    if references is None:
+        return None
+    bucket = references["bucket"]
+    return references.filter(pc.and_(pc.greater_equal(bucket, buckets.start), pc.less(bucket, buckets.stop)))
+
+
+def _of_ledger(references: pa.Table | None, ledger: LedgerId) -> pa.Table | None:
+    return None if references is None else references.filter(_is(references, ledger))
 
 
 def _why(row: Mapping[str, Any] | None) -> tuple[str, str]:
@@ -295,6 +348,43 @@ def _why(row: Mapping[str, Any] | None) -> tuple[str, str]:
     except ValueError:
         return str(row["reason"]), ""
     return said, settles
+
+
+# What upper layers know
+
+
+def _references(rows: pa.Table | None, ledger: LedgerId, plan: Dataset | None) -> Iterator[str]:
+    """Say what upper layers know of the ledger: from what was given, else as the plan has it."""
+    if rows is None:
+        for side in only(plan, "sides", ledger).to_pylist() if plan is not None else ():
+            if side.get("referenced") is not None:
+                yield f"owner: {side['owner'] or 'not named'}" if side["referenced"] else "none of those asked names it"
+        return
+    for row in rows.to_pylist():
+        ends = [f"{name.replace('_', ' ')} {row[name]}" for name in ("last_entry", "length") if row[name] is not None]
+        gone = ["deleted: " + (row["deletion"] or "as it says")] if row["deleted"] else []
+        yield "; ".join([f"owner: {row['owner'] or 'not named'}", *ends, *gone]) + f" ({row['source']})"
+    if not rows.num_rows:
+        yield "none of those asked names it"
+
+
+def _against(
+    rows: pa.Table | None,
+    row: Mapping[str, Any] | None,
+    copies: pa.Table,
+    live: Stored | None,
+    coverage: Mapping[str, Any],
+) -> Iterator[str]:
+    """Say where upper layers, bookies and the store disagree."""
+    if rows is None:
+        return
+    shown = pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
+    stored = tables.CATALOG_LEDGERS.empty_table() if live is None else live.row
+    run = Run("explain", datetime(1970, 1, 1, tzinfo=UTC))
+    found = referenced.findings(rows, shown, copies, stored, run, seen=not coverage["may_exist_elsewhere"])
+    for one in found.to_pylist():
+        said = "; ".join(f"{e['side']} {e['field']} {e['value']}" for e in one["evidence"] if e["value"] != "nothing")
+        yield f"{one['category']} ({one['severity']}): {said}"
 
 
 # Who holds what
@@ -373,10 +463,9 @@ def _reads(raw: bytes | None) -> str:
 
 
 def _sides(
-    ledger: LedgerId, copies: pa.Table, stored: Sequence[Stored], plan: Dataset | None, *, has_store: bool
+    ledger: LedgerId, copies: pa.Table, live: Stored | None, earlier: Sequence[Stored], plan: Dataset | None
 ) -> Iterator[str]:
     """Say how the three sides stand to each other: from what was given, else as the plan says it."""
-    live, earlier = (stored[0], stored[1:]) if has_store else (None, stored)
     if live is None and not earlier:
         for row in only(plan, "sides", ledger).to_pylist() if plan is not None else ():
             yield f"{row['relation']}: {sides.WORDS[sides.Relation(row['relation'])]}; right: {row['right']}"
@@ -386,7 +475,9 @@ def _sides(
     held = copies.select(keys).slice(0, 1)
     now = live.row if live is not None else tables.CATALOG_LEDGERS.empty_table()
     past, seen = sides.newest([(one.row, one.txn) for one in earlier])
-    history = pa.concat_tables([tables.CATALOG_HISTORY.empty_table(), *(one.history for one in stored)])
+    history = pa.concat_tables(
+        [tables.CATALOG_HISTORY.empty_table(), *(one.history for one in (live, *earlier) if one is not None)]
+    )
     found = sides.compare(held, now, past, seen, history, has_earlier=bool(earlier)).sides
     for row in found.to_pylist():
         yield f"{row['relation']}: {sides.WORDS[sides.Relation(row['relation'])]}; right: {row['right']}"
@@ -520,7 +611,8 @@ def _verdict(
         parts.append("bookies still show it")
     elif row is not None and row["outcome"] == "restored":
         shape = f"{row['ensemble_size']}/{row['write_quorum']}/{row['ack_quorum']}"
-        shows = f"{row['state']}, {row['last_entry'] + 1} entries, {shape}"
+        entries = "" if row["last_entry"] is None else f" {row['last_entry'] + 1} entries,"
+        shows = f"{row['state']},{entries} {shape}"
         parts.append(f"bookies show {shows}" if in_store else f"comes back from bookies: {shows}")
     elif row is not None:
         alone = "bookies alone would not settle it" if in_store else str(row["outcome"])

@@ -23,20 +23,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reconcile import plan, threeway
+from reconcile import decision, plan, threeway
+from reconcile.decision import Case
 from reconcile.plan import Passwords, Phase, SystemWrite
-from reconcile.rules import diff
-from reconcile.rules.findings import Run
+from reconcile.references import References, beside_them
+from reconcile.rules import diff, referenced
+from reconcile.rules.findings import Run, of_subjects
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import store
 from recovery.dataset import SPILL, Dataset, Part, open_dataset, sort_by_key, write_manifest, write_part
 from recovery.errors import InputError
-from recovery.infer.prior import Prior, ShapeCounts, count_shapes
-from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.prior import Prior
+from recovery.infer.reconstruct import Options
 from recovery.infer.references import SCHEMA
 from recovery.infer.search import Tail
 from recovery.model import tables
-from recovery.model.metadata import State
 from recovery.spark import bucket_ranges, over_buckets
 
 if TYPE_CHECKING:
@@ -45,11 +46,16 @@ if TYPE_CHECKING:
 RAISE_LIMIT: Final = 100_000_000
 """Largest id that a counter is raised past: more takes hours, and BookKeeper skips an id that has a record anyway."""
 
-_NO_DISAGREEMENT: Final = (diff.Category.HELD, diff.Category.STALE_UR_MARK, diff.Category.DELETED_OUTSIDE)
+_NO_DISAGREEMENT: Final = (
+    diff.Category.HELD,
+    diff.Category.STALE_UR_MARK,
+    diff.Category.DELETED_OUTSIDE,
+    diff.Category.REFERENCE_DIFFERS,
+    diff.Category.REFERENCE_NOT_FOUND,
+    diff.Category.DELETED_BY_OWNER,
+)
 _REFERENCES: Final = "references.parquet"
 _SOME: Final = 100
-PRIOR_ROWS: Final = 4_000_000
-"""Rows of copies that the prior is counted on; larger clusters are sampled by buckets, which are a hash of the id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class Request:
         expected: bookies that the cluster has, as the operator says; None: not said.
         default_quorum: (E, W, A) where nothing else decides.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
-        references: what an upper layer knows of its ledgers, of `infer.references.SCHEMA`.
+        references: what upper layers know of their ledgers.
     """
 
     inventories: tuple[Dataset, ...]
@@ -78,7 +84,7 @@ class Request:
     expected: tuple[str, ...] | None
     default_quorum: tuple[int, int, int] | None
     tail: Tail = Tail.INCLUSIVE
-    references: pa.Table | None = None
+    references: References | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +103,10 @@ class _Job:
 
     request: Request
     out: str
-    bookies: pa.Table
+    case: Case
     prior: Prior | None
-    options: Options
-    evidence: threeway.Evidence
     run: str
     at: datetime
-
-    def copies(self, buckets: range) -> pa.Table:
-        parts = [i.read("copies", buckets=buckets) for i in self.request.inventories]
-        return pa.concat_tables([tables.COPIES.empty_table(), *parts])
 
     def references(self, buckets: range) -> pa.Table | None:
         """Return the references of a range, which the driver wrote where every task reads them."""
@@ -116,40 +116,21 @@ class _Job:
         return pq.read_table(Path(self.out) / SPILL / _REFERENCES, filters=wanted, schema=SCHEMA)
 
     def shapes(self, buckets: range) -> dict[str, Any]:
-        catalogs = [d for d in (self.request.live, *self.request.snapshots) if d is not None]
-        quorums: Counter[str] = Counter()
-        for catalog in catalogs:
-            names = ["ensemble_size", "write_quorum", "ack_quorum"]
-            rows = catalog.read("ledgers", buckets=buckets, columns=[*names, "state"]).drop_null()
-            # A hold is in recovery, and its quorums are of its own making.
-            rows = rows.filter(pc.not_equal(rows["state"], str(State.IN_RECOVERY)))
-            counted = rows.group_by(names).aggregate([([], "count_all")])
-            for row in counted.to_pylist():
-                quorums["/".join(str(row[name]) for name in names)] += row["count_all"]
-        copies = self.copies(buckets)
-        return {
-            "shapes": count_shapes(copies, self.bookies).to_json(),
-            "quorums": quorums,
-            "deletions": self.evidence.deletions(copies, buckets),
-        }
+        return decision.counted(self.case, buckets, self.references(buckets))
 
     def collide(self, part: range) -> dict[str, Any]:
         """Write the ledgers of a range of lower halves that stand in several scopes."""
-        found = threeway.collisions([*self.request.inventories, *self.evidence.datasets], part)
+        found = threeway.collisions([*self.request.inventories, *self.case.evidence.datasets], part)
         name = f"collisions-{part.start:04d}"
         return _part_json(write_part(Path(self.out), SPILL, name, [found], secret=True))
 
     def recover(self, buckets: range) -> dict[str, Any]:
         assert self.prior is not None  # noqa: S101 - pass 2 comes after pass 1
-        damage = pa.concat_tables([tables.DAMAGE.empty_table(), *(i.read("damage") for i in self.request.inventories)])
-        copies = self.copies(buckets)
-        references = self.references(buckets)
-        earlier = self.evidence.records(buckets)
-        rows = reconstruct(copies, self.bookies, damage, self.prior, self.options, earlier, references)
-        rows = plan.wait_without_place(rows, self.request.layout)
-        issued = self.evidence.issued(self.request.layout)
-        sides = threeway.settled(self.evidence, threeway.compared(self.evidence, rows, buckets), issued)
-        rows, stored = sides.rows, sides.stored
+        evidence, references = self.case.evidence, self.references(buckets)
+        copies = self.case.copies(buckets)
+        known = evidence.tables(buckets, references)
+        sides = decision.decided(self.case, self.prior, copies, known, evidence.issued(self.request.layout))
+        rows, stored = sides.outcomes(), sides.stored
         matched = diff.match(rows, stored)
         missing = rows.take(pa.array(matched.missing))
         held = missing.filter(pc.equal(missing["outcome"], "held"))
@@ -163,15 +144,15 @@ class _Job:
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
         run = Run(self.run, self.at)
         disagreements = diff.disagreements(rows, stored, matched)
-        if not self.evidence.looked_at:
+        if not evidence.looked_at:
             disagreements = disagreements.filter(pc.not_equal(disagreements["category"], diff.Category.NOT_ON_BOOKIES))
         found = pa.concat_tables(
             [
                 plan.findings(disagreements, unsolved, run=self.run, at=self.at),
-                threeway.found(self.evidence, sides, copies, buckets, run),
+                threeway.found(evidence, sides, copies, buckets, run, references),
             ]
         )
-        compared, looked_at = threeway.verdicts(self.evidence, sides, found)
+        compared, looked_at = threeway.verdicts(evidence, sides, found, references)
         actions, left = threeway.offered(sides, self.request.layout, self.request.passwords, actions)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         written = {
@@ -211,7 +192,7 @@ class _Job:
     def _is_proven(self, found: pa.Table) -> pa.ChunkedArray:
         """Say which findings are critical and were shown: absence counts only where every bookie was looked at."""
         critical = pc.equal(found["severity"], "critical")
-        if self.evidence.everywhere:
+        if self.case.evidence.everywhere:
             return critical
         of_absence = [str(diff.Category.ENTRIES_MISSING), str(diff.Category.NOT_ON_BOOKIES)]
         return pc.and_not(critical, pc.is_in(found["category"], pa.array(of_absence)))
@@ -228,19 +209,25 @@ def _referenced(references: pa.Table, rows: pa.Table, stored: pa.Table) -> dict[
         "referenced": int(((said != ABSENT) & ((shown != ABSENT) | (now != ABSENT))).sum()),
         "unreferenced": len(unreferenced),
         "referenced_not_found": len(in_vain),
-        "some_unreferenced": rows.select(["scope", "ledger"]).take(pa.array(unreferenced[:_SOME])).to_pylist(),
+        "some_unreferenced": [
+            row | {"key": None if row["key"] is None else row["key"].hex()}
+            for row in rows.select(["scope", "ledger", "key"]).take(pa.array(unreferenced[:_SOME])).to_pylist()
+        ],
         "some_not_found": wanted.select(["scope", "ledger"]).take(pa.array(np.sort(in_vain)[:_SOME])).to_pylist(),
     }
 
 
-def _all_references(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _all_references(answers: Sequence[Mapping[str, Any]], given: References | None) -> dict[str, Any]:
     """Add up what the ranges say of references; nothing where there are none."""
+    if given is None:
+        return {}
     parts = [answer["references"] for answer in answers if answer["references"]]
     found: dict[str, Any] = {}
     for name in parts[0] if parts else ():
         values = [part[name] for part in parts]
         found[name] = [one for value in values for one in value][:_SOME] if name.startswith("some_") else sum(values)
-    return found
+    found["some_unreferenced"] = beside_them(given.rows, found["some_unreferenced"])
+    return found | {"unreadable": len(given.unreadable), "gaps": len(given.gaps)}
 
 
 def _part_json(part: Part) -> dict[str, Any]:
@@ -321,14 +308,27 @@ def recover(
     )
     unscanned = tuple(coverage["not_scanned"])
     options = Options(passwords=request.passwords.values, unscanned_bookies=unscanned, tail=request.tail)
-    job = _Job(request, str(out.absolute()), bookies, None, options, evidence, at.isoformat(timespec="seconds"), at)
-    rows = sum(i.rows("copies") for i in request.inventories)
-    rows += sum(one.dataset.rows(name) for one in evidence.catalogs for name in ("ledgers", "history"))
+    case = Case(
+        request.inventories,
+        bookies,
+        evidence,
+        options,
+        request.layout,
+        request.default_quorum,
+        members_known=bool(coverage["members_known_from"]),
+    )
+    job = _Job(request, str(out.absolute()), case, None, at.isoformat(timespec="seconds"), at)
+    rows = case.rows()
     ranges = bucket_ranges(rows, at_least=2 if rows > 10_000 else 1)
     if request.references is not None:
-        write_part(out, SPILL, _REFERENCES.removesuffix(".parquet"), [request.references], secret=True)
-    job = replace(job, evidence=_with_collisions(job, spark, ranges, lambda done, of: progress(done, of, "scopes")))
-    job = _prepared(job, spark, rows, ranges, coverage["not_scanned"], lambda done, of: progress(done, of, "shapes"))
+        write_part(out, SPILL, _REFERENCES.removesuffix(".parquet"), [request.references.rows], secret=True)
+    evidence = _with_collisions(job, spark, ranges, lambda done, of: progress(done, of, "scopes"))
+    job = replace(job, case=replace(case, evidence=evidence))
+    answers = over_buckets(
+        spark, job.shapes, decision.sampled(ranges, rows), done=lambda done, of: progress(done, of, "shapes")
+    )
+    case, prior = decision.prepared(job.case, answers)
+    job = replace(job, case=case, prior=prior)
     answers = over_buckets(spark, job.recover, ranges, done=lambda done, of: progress(done, of, "ledgers"))
     try:
         return _finish(request, out, job, answers, coverage)
@@ -340,34 +340,11 @@ def _with_collisions(
     job: _Job, spark: "SparkSession", ranges: Sequence[range], done: Callable[[int, int], None]
 ) -> threeway.Evidence:
     """Find ledgers of several scopes with the same lower half; costs nothing where all are of scope 0."""
-    datasets = [*job.request.inventories, *job.evidence.datasets]
+    datasets = [*job.request.inventories, *job.case.evidence.datasets]
     if not threeway.has_scopes(datasets):
-        return job.evidence
+        return job.case.evidence
     files = [answer["file"] for answer in over_buckets(spark, job.collide, ranges, done=done) if answer["rows"]]
-    return replace(job.evidence, collisions=tuple(f"{job.out}/{file}" for file in files))
-
-
-def _prepared(
-    job: _Job,
-    spark: "SparkSession",
-    rows: int,
-    ranges: Sequence[range],
-    not_scanned: Sequence[str],
-    done: Callable[[int, int], None],
-) -> _Job:
-    """Return the job with what the first pass says: the prior, and whether deletions were wanted."""
-    sampled = ranges if rows <= PRIOR_ROWS else ranges[:: -(-rows // PRIOR_ROWS)]
-    shapes = ShapeCounts()
-    quorums: Counter[tuple[int, int, int]] = Counter()
-    answers = over_buckets(spark, job.shapes, sampled, done=done)
-    for answer in answers:
-        shapes += ShapeCounts.from_json(answer["shapes"])
-        for text, count in answer["quorums"].items():
-            ensemble, write, ack = (int(n) for n in text.split("/"))
-            quorums[ensemble, write, ack] += count
-    prior = Prior.build(shapes, dict(quorums), job.request.default_quorum, unscanned=not_scanned)
-    evidence = job.evidence.with_deletions([answer["deletions"] for answer in answers])
-    return replace(job, prior=prior, evidence=evidence)
+    return replace(job.case.evidence, collisions=tuple(f"{job.out}/{file}" for file in files))
 
 
 def _coverage(request: Request, bookies: pa.Table) -> dict[str, Any]:
@@ -422,13 +399,13 @@ def _finish(
         sums.update({name: answer[name] for name in names})
         reasons.update(answer["reasons"])
         hashes.update({int(bucket): value for bucket, value in answer["buckets"].items()})
-    largest = [i["ledger"] for row in job.bookies["max_ids"].to_pylist() for i in row if i["scope"] == 0]
+    largest = [i["ledger"] for row in job.case.bookies["max_ids"].to_pylist() for i in row if i["scope"] == 0]
     taken = store.numbers_taken(request.layout, np.array(largest, np.int64), RAISE_LIMIT)
     for answer in answers:
         taken |= {key: max(number, taken.get(key, -1)) for key, number in answer["taken"].items()}
     settled = sum(sums[f"outcome {name}"] for name in ("restored", "held", "accepted_loss", "deleted"))
     unsettled = sums["ledgers"] - sums["present"] - settled
-    writes = _system_writes(request, job.bookies, taken, with_cookies=unsettled == 0)
+    writes = _system_writes(request, job.case.bookies, taken, with_cookies=unsettled == 0)
     actions = plan.system_actions(writes if request.inventories else ())
     hashes.update(plan.bucket_hashes(actions))
     split = sum(plan.phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
@@ -438,25 +415,30 @@ def _finish(
         for name in ("actions", "findings", "reconstruction", "sides")
     }
     beside = threeway.beside(
-        job.evidence,
-        job.bookies,
+        job.case.evidence,
+        job.case.bookies,
         Run(job.run, job.at),
         layout=request.layout,
         taken=taken,
         raised=frozenset(write.key for write in writes if write.op == "raise" and request.inventories),
     )
+    if request.references is not None:
+        bad = referenced.unreadable(request.references.unreadable, request.references.gaps)
+        beside = pa.concat_tables([beside, of_subjects(list(bad), Run(job.run, job.at))])
     parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
     sums.update({f"finding {k}": v for k, v in _counted(beside["category"]).items()})
     proven = beside.filter(pc.equal(beside["severity"], "critical"))["category"]
     sums.update({f"proven {k}": v for k, v in _counted(proven).items()})
     parts["actions"].insert(0, write_part(out, "actions", "system-first", [first], secret=True))
     parts["actions"].append(write_part(out, "actions", "system-last", [last], secret=True))
-    instances = sorted({i for i in job.bookies["instance_id"].to_pylist() if i is not None})
+    instances = sorted({i for i in job.case.bookies["instance_id"].to_pylist() if i is not None})
     binding = {
         "instance_ids": instances,
         "layout": str(request.layout),
         "root": request.root,
-        "bookies": sorted(zip(job.bookies["bookie"].to_pylist(), job.bookies["incarnation"].to_pylist(), strict=True)),
+        "bookies": sorted(
+            zip(job.case.bookies["bookie"].to_pylist(), job.case.bookies["incarnation"].to_pylist(), strict=True)
+        ),
         "cookies_held_back": unsettled > 0,
         "made": job.run,
     }
@@ -495,10 +477,11 @@ def _finish(
             "hash": plan.plan_hash(binding, hashes),
             "counts": counts,
             "reasons": dict(reasons),
-            "references": _all_references(answers),
+            "references": _all_references(answers, request.references),
             "sides": _named(sums, "relation"),
             "found": _named(sums, "finding"),
-            "mass_deletion": job.evidence.mass_deletion,
+            "mass_deletion": job.case.evidence.mass_deletion,
+            "mass_let_go": job.case.evidence.mass_let_go,
             "prior": [asdict(shape) for shape in job.prior.hypotheses] if job.prior else [],
         },
     )

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from reconcile import plan
 from reconcile.plan import Passwords
 from reconcile.rules import findings as table
-from reconcile.rules import nodes, sides
+from reconcile.rules import nodes, referenced, sides
 from reconcile.rules.diff import SEVERITIES, Category
 from reconcile.rules.findings import Run, Said
 from reconcile.rules.sides import Compared, Relation
@@ -31,9 +31,11 @@ from recovery.codecs.keys import marked
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import Layout, generator_key
 from recovery.dataset import Dataset, sort_by_key
+from recovery.infer.earlier import as_recorded
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import buckets as buckets_of
+from recovery.model.metadata import NO_ENTRY
 
 FEW_DELETIONS: Final = 10
 """Deleted ledgers that bookies still have, of a cluster of any size, that are taken for what somebody wanted."""
@@ -82,6 +84,7 @@ class Evidence:
         everywhere: every bookie was looked at, completely.
         looked_at: at least one bookie was.
         mass_deletion: more was deleted than somebody may have wanted.
+        mass_let_go: the same, of what an upper layer's history shows.
         collisions: files of key columns of ledgers whose lower halves stand in several scopes.
     """
 
@@ -90,6 +93,7 @@ class Evidence:
     everywhere: bool
     looked_at: bool
     mass_deletion: bool = False
+    mass_let_go: bool = False
     collisions: tuple[str, ...] = ()
 
     @property
@@ -116,35 +120,80 @@ class Evidence:
                 found = max(found, pc.max(counters).as_py() or 0)
         return int(found)
 
-    def records(self, buckets: range) -> pa.Table:
-        """Return the newest earlier record of each ledger; no holds, which are in recovery."""
-        parts = [(one.dataset.read("ledgers", buckets=buckets), one.txn) for one in self.earlier]
-        found, _ = sides.newest(parts)
-        return found.filter(pc.not_equal(found["state"], "IN_RECOVERY"))
-
     def history(self, buckets: range) -> pa.Table:
         """Return what happened to records, as far as any catalog remembers."""
         parts = [one.dataset.read("history", buckets=buckets) for one in self.catalogs]
         return pa.concat_tables([tables.CATALOG_HISTORY.empty_table(), *parts])
 
-    def deletions(self, copies: pa.Table, buckets: range) -> dict[str, int]:
-        """Count, of the ledgers on bookies, those that history shows as deleted and the store lacks."""
-        if not any(one.dataset.rows("history") for one in self.catalogs):
-            return {"on_bookies": 0, "deleted": 0}
+    def tables(self, buckets: range, references: pa.Table | None) -> "Tables":
+        """Return what is known of a bucket range besides what bookies show."""
+        collided = tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS))
+        if self.collisions:
+            wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
+            collided = pa.concat_tables([pq.read_table(path, filters=wanted) for path in self.collisions])
+        earlier = tuple((one.dataset.read("ledgers", buckets=buckets), one.txn) for one in self.earlier)
+        return Tables(self.stored(buckets), earlier, self.history(buckets), collided, references)
+
+    def deletions(self, copies: pa.Table, buckets: range, references: pa.Table | None) -> dict[str, int]:
+        """Count, of the ledgers on bookies that the store lacks, those that history shows as deleted.
+
+        Those that an upper layer's history shows as let go of are counted apart, as far as some bookie still serves
+        them: what only logs have, bookies have deleted, too.
+        """
+        remembers = any(one.dataset.rows("history") for one in self.catalogs)
+        let_go = None if references is None else references.filter(pc.is_valid(references["deletion"]))
+        if not remembers and (let_go is None or not let_go.num_rows):
+            return {"on_bookies": 0, "deleted": 0, "let_go": 0, "named": 0}
         keys = list(tables.KEY_COLUMNS)
-        on = copies.select(keys).group_by(keys).aggregate([])
+        served = copies.filter(pc.not_equal(copies["source"], "log"))
+        on, serving = (part.select(keys).group_by(keys).aggregate([]) for part in (copies, served))
         stored = self.stored(buckets).select(keys)
         gone = sides.deletions(self.history(buckets)).select(keys)
-        held, now, deleted = sides.unite([on, stored, gone]).rows
-        lost = (held != sides.ABSENT) & (deleted != sides.ABSENT) & (now == sides.ABSENT)
-        return {"on_bookies": on.num_rows, "deleted": int(lost.sum())}
+        left = stored.slice(0, 0) if let_go is None else let_go.select(keys)
+        held, now, deleted, has, named = (
+            r != sides.ABSENT for r in sides.unite([on, stored, gone, serving, left]).rows
+        )
+        return {
+            "on_bookies": on.num_rows,
+            "deleted": int((held & deleted & ~now).sum()),
+            "let_go": int((has & named & ~now).sum()),
+            "named": 0 if references is None or let_go is None else references.num_rows - let_go.num_rows,
+        }
 
     def with_deletions(self, counted: Sequence[Mapping[str, int]]) -> "Evidence":
         """Decide from all ranges' counts whether deletions are believed to have been wanted."""
-        on, deleted = (sum(one[name] for one in counted) for name in ("on_bookies", "deleted"))
-        many = deleted > max(FEW_DELETIONS, SHARE_OF_DELETIONS * on)
+        total = {name: sum(one[name] for one in counted) for name in ("on_bookies", "deleted", "let_go", "named")}
+        most = max(FEW_DELETIONS, SHARE_OF_DELETIONS * total["on_bookies"])
         emptied = any(one.dataset.rows("history") and not one.ledgers for one in self.catalogs)
-        return replace(self, mass_deletion=bool(deleted and (many or emptied)))
+        return replace(
+            self,
+            mass_deletion=bool(total["deleted"] and (total["deleted"] > most or emptied)),
+            mass_let_go=bool(total["let_go"] and (total["let_go"] > most or not total["named"])),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """What is known of some ledgers besides what bookies show.
+
+    Attributes:
+        stored: CATALOG_LEDGERS of the store.
+        earlier: CATALOG_LEDGERS of each earlier catalog, the newest first, and the transaction that it was taken at.
+        history: CATALOG_HISTORY of all catalogs.
+        collided: key columns of ledgers that collide with another scope's.
+        references: of `infer.references.SCHEMA`; None: not given.
+    """
+
+    stored: pa.Table
+    earlier: tuple[tuple[pa.Table, int | None], ...]
+    history: pa.Table
+    collided: pa.Table
+    references: pa.Table | None = None
+
+    def records(self) -> pa.Table:
+        """Return the newest earlier record of each ledger; no holds, which are in recovery."""
+        found, _ = sides.newest(self.earlier)
+        return found.filter(pc.not_equal(found["state"], "IN_RECOVERY"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,12 +202,13 @@ class Range:
 
     Attributes:
         rows: RECONSTRUCTION.
-        shown: the same, before `settled`.
+        shown: the same, as bookies and what supplies them have it, before anything spoke against it.
         stored: CATALOG_LEDGERS of the store.
         earlier: CATALOG_LEDGERS of earlier.
         history: CATALOG_HISTORY.
         compared: their join.
         collided: which rows of the join collide with another scope's ledger.
+        empty: RECONSTRUCTION of ledgers that no bookie holds anything of, because an earlier record closed them empty.
     """
 
     rows: pa.Table
@@ -168,34 +218,59 @@ class Range:
     history: pa.Table
     compared: Compared
     collided: Mask
+    empty: pa.Table | None = None
+
+    def outcomes(self) -> pa.Table:
+        """Return RECONSTRUCTION of all ledgers that something becomes of, in key order."""
+        if self.empty is None or not self.empty.num_rows:
+            return self.rows
+        return sort_by_key(pa.concat_tables([self.rows, self.empty]))
 
 
-def compared(evidence: Evidence, rows: pa.Table, buckets: range) -> Range:
-    """Join one bucket range of all sides."""
-    stored, history = evidence.stored(buckets), evidence.history(buckets)
-    earlier, seen = sides.newest([(one.dataset.read("ledgers", buckets=buckets), one.txn) for one in evidence.earlier])
-    found = sides.compare(rows, stored, earlier, seen, history, has_earlier=bool(evidence.earlier))
-    collided = np.zeros(found.sides.num_rows, np.bool_)
-    if evidence.collisions:
-        wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
-        listed = pa.concat_tables([pq.read_table(path, filters=wanted) for path in evidence.collisions])
-        _, at = sides.unite([found.sides, listed]).rows
-        collided = at != sides.ABSENT
-    return Range(rows, rows, stored, earlier, history, found, collided)
+def compared(rows: pa.Table, known: Tables) -> Range:
+    """Join all sides of some ledgers; `rows` is RECONSTRUCTION of them."""
+    earlier, seen = sides.newest(known.earlier)
+    found = sides.compare(rows, known.stored, earlier, seen, known.history, has_earlier=bool(known.earlier))
+    at = sides.unite([found.sides, known.collided]).rows[1]
+    return Range(rows, rows, known.stored, earlier, known.history, found, at != sides.ABSENT)
 
 
-def settled(evidence: Evidence, one: Range, issued: int = 0) -> Range:
+def settled(evidence: Evidence, one: Range, known: Tables, issued: int = 0) -> Range:
     """Return the range with what somebody deleted not restored, and what collides held."""
     on = one.compared.held != sides.ABSENT
     deleted = np.zeros(len(on), np.bool_)
     deleted[one.compared.where(Relation.DELETED)] = True
-    rows = _ended(one.rows, _deleted_before(one, issued), "held", Refusal.DELETED_BEFORE)
+    rows = ended(one.rows, _deleted_before(one, issued), "held", Refusal.DELETED_BEFORE)
+    if evidence.mass_let_go and known.references is not None:
+        let_go = known.references.filter(pc.is_valid(known.references["deletion"]))
+        at, named = sides.unite([rows, let_go]).rows
+        rows = ended(rows, at[(at != sides.ABSENT) & (named != sides.ABSENT)], "held", Refusal.MASS_DELETION)
     if evidence.mass_deletion:
-        rows = _ended(rows, one.compared.held[deleted & on], "held", Refusal.MASS_DELETION)
+        rows = ended(rows, one.compared.held[deleted & on], "held", Refusal.MASS_DELETION)
     else:
-        rows = _ended(rows, one.compared.held[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
-    rows = _ended(rows, one.compared.held[one.collided & on], "held", Refusal.SCOPE_COLLISION)
+        rows = ended(rows, one.compared.held[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
+    rows = ended(rows, one.compared.held[one.collided & on], "held", Refusal.SCOPE_COLLISION)
     return replace(one, rows=rows)
+
+
+def empty(one: Range, known: Tables) -> pa.Table:
+    """Return RECONSTRUCTION of ledgers whose earlier record was closed without entries, and that nothing contradicts.
+
+    A closed ledger's end never changes, so such a record is what it was, byte for byte. Only where every bookie was
+    looked at is it sure that none holds another ledger under the id.
+    """
+    alone = one.compared.where(Relation.EARLIER_ONLY)
+    alone = alone[~one.collided[alone]]
+    records = _take(one.earlier, one.compared.earlier[alone])
+    records = records.filter(pc.fill_null(pc.equal(records["last_entry"], NO_ENTRY), fill_value=False))
+    if known.references is not None:
+        against = pc.or_(
+            pc.fill_null(known.references["deleted"], False),  # noqa: FBT003 - Arrow's signature
+            pc.greater_equal(pc.fill_null(known.references["last_entry"], NO_ENTRY), 0),
+        )
+        ours, other = sides.unite([records, known.references.filter(against)]).rows
+        records = records.take(pa.array(np.sort(ours[(ours != sides.ABSENT) & (other == sides.ABSENT)])))
+    return as_recorded(records)
 
 
 def _deleted_before(one: Range, issued: int) -> npt.NDArray[np.int64]:
@@ -206,7 +281,7 @@ def _deleted_before(one: Range, issued: int) -> npt.NDArray[np.int64]:
     return np.asarray(held[(scope == 0) & (ledger >= 0) & (ledger < issued)])
 
 
-def _ended(rows: pa.Table, which: npt.NDArray[np.int64], outcome: str, reason: Refusal) -> pa.Table:
+def ended(rows: pa.Table, which: npt.NDArray[np.int64], outcome: str, reason: Refusal) -> pa.Table:
     """Let rows end otherwise; what waits for a person goes on waiting."""
     if not len(which):
         return rows
@@ -219,10 +294,18 @@ def _ended(rows: pa.Table, which: npt.NDArray[np.int64], outcome: str, reason: R
     return rows
 
 
-def found(evidence: Evidence, one: Range, copies: pa.Table, buckets: range, run: Run) -> pa.Table:
-    """Return the findings that the comparison of the three sides gives."""
+def found(
+    evidence: Evidence, one: Range, copies: pa.Table, buckets: range, run: Run, references: pa.Table | None = None
+) -> pa.Table:
+    """Return the findings that the comparison of the three sides gives, and that with what upper layers know."""
+    seen = evidence.everywhere and evidence.looked_at
     parts = [
         tables.FINDINGS.empty_table(),
+        *(
+            []
+            if references is None
+            else [referenced.findings(references, one.shown, copies, one.stored, run, seen=seen)]
+        ),
         _deleted(evidence, one, copies, run),
         _stale_marks(evidence, one, buckets, run),
     ]
@@ -322,7 +405,9 @@ def _stale_marks(evidence: Evidence, one: Range, buckets: range, run: Run) -> pa
     return table.of_ledgers(Category.STALE_UR_MARK, keys, said, run, subject="mark")
 
 
-def verdicts(evidence: Evidence, one: Range, findings: pa.Table) -> tuple[pa.Table, int]:
+def verdicts(
+    evidence: Evidence, one: Range, findings: pa.Table, references: pa.Table | None = None
+) -> tuple[pa.Table, int]:
     """Return SIDES, and how many ledgers were looked at: counted from the sides themselves, not from their join."""
     keys = ["scope", "ledger"]
     parts = [one.rows, one.stored, one.earlier, sides.deletions(one.history)]
@@ -335,7 +420,8 @@ def verdicts(evidence: Evidence, one: Range, findings: pa.Table) -> tuple[pa.Tab
     unseen = not (evidence.everywhere and evidence.looked_at)
     undecided = pc.equal(relation, str(Relation.EARLIER_ONLY)).to_numpy() & unseen
     words = table.verdicts(one.compared.sides, findings, skipped, undecided)
-    return one.compared.sides.append_column("verdict", words), int(looked_at)
+    named = referenced.named(one.compared.sides, references)
+    return named.append_column("verdict", words), int(looked_at)
 
 
 def offered(one: Range, layout: Layout, passwords: Passwords, actions: pa.Table) -> tuple[pa.Table, int]:
@@ -353,6 +439,7 @@ def offered(one: Range, layout: Layout, passwords: Passwords, actions: pa.Table)
     keys = list(tables.KEY_COLUMNS)
     found = [actions]
     deleted, unparsable = (one.compared.where(relation) for relation in (Relation.DELETED, Relation.UNPARSABLE))
+    deleted = np.union1d(deleted, _deleted_by_owner(one))
     holds = actions.filter(pc.equal(actions["op"], "hold")).select(keys)
     place, hold = sides.unite([one.compared.sides.select(keys), holds]).rows
     now = one.compared.stored
@@ -390,12 +477,29 @@ def offered(one: Range, layout: Layout, passwords: Passwords, actions: pa.Table)
     return (plan.in_order(found) if more else found[0]), more
 
 
+def _deleted_by_owner(one: Range) -> npt.NDArray[np.int64]:
+    """Return the rows of the join that an upper layer deleted, and that the store lacks."""
+    held = one.compared.held
+    reasons = pc.fill_null(pc.equal(one.rows["reason"], str(Refusal.DELETED_BY_REFERENCE)), fill_value=False).to_numpy()
+    on = held != sides.ABSENT
+    by_owner = np.zeros(len(held), np.bool_)
+    by_owner[on] = reasons[held[on]]
+    return np.flatnonzero(by_owner & (one.compared.stored == sides.ABSENT))
+
+
 def _shown_records(one: Range, layout: Layout, passwords: Passwords, at: npt.NDArray[np.int64]) -> pa.Array:
     """Return, of rows of the join, the record that bookies show; null where they do not settle one."""
     held = one.compared.held[at]
     rows = one.shown.take(pa.array(held[held != sides.ABSENT]))
-    restored = pc.equal(rows["outcome"], "restored").to_numpy()
-    made = plan.ledger_actions(rows.filter(pa.array(restored)), layout, passwords, b"")["value"].combine_chunks()
+    # What an upper layer deleted keeps the record that it would have had.
+    restored = pc.and_(
+        pc.is_in(rows["outcome"], pa.array(["restored", "deleted"])), pc.is_valid(rows["state"])
+    ).to_numpy()
+    made = rows.filter(pa.array(restored))
+    column = made.schema.get_field_index("outcome")
+    outcome = pa.array(["restored"] * made.num_rows, pa.string())
+    made = made.set_column(column, made.schema.field(column), outcome)
+    made = plan.ledger_actions(made, layout, passwords, b"")["value"].combine_chunks()
     place = np.full(len(at), sides.ABSENT)
     place[np.flatnonzero(held != sides.ABSENT)[restored]] = np.arange(len(made))
     return made.take(pa.array(place, mask=place == sides.ABSENT))

@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,10 +21,13 @@ from reconcile.cli.options import (
     quoted,
     read_names,
     read_passwords,
+    read_references,
+    references_option,
     scope_option,
     store_auth,
 )
-from reconcile.cli.output import Result
+from reconcile.cli.output import Output, Result
+from reconcile.cli.recover import LAYOUTS, TAILS
 
 if TYPE_CHECKING:
     from reconcile.evidence import Field
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
 
 CODES: Final = {"settled": Exit.DONE, "open": Exit.FOUND, "undecided": Exit.UNDECIDABLE}
 """Exit code of each standing."""
+_FILES: Final = ("zkfiles:", "etcdfile:")
 _WIDTH: Final = 16
 _VALUE: Final = 18
 
@@ -57,6 +63,9 @@ _VALUE: Final = 18
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @click.option("--expect-bookies", type=FILE, help="Ids of all bookies of the cluster, one a line.")
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
+@references_option
+@click.option("--tail", type=click.Choice(TAILS), default=TAILS[0], show_default=True, help="As recover.")
+@click.option("--layout", type=click.Choice(LAYOUTS), help="Of the store to be repaired, where nothing else names it.")
 @output_options
 def explain(
     ledger: str | None,
@@ -69,18 +78,23 @@ def explain(
     passwords: Path | None,
     expect_bookies: Path | None,
     default_quorum: tuple[int, int, int] | None,
+    references: tuple[str, ...],
+    tail: str,
+    layout: str | None,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Say what is known of one LEDGER: who holds what, what follows from it, what the store and a plan have.
 
-    LEDGER is a number, scope:number, or a qualified name of 32 hex digits. No Spark is needed, and nothing is written.
+    LEDGER is a number, scope:number, or a qualified name of 32 hex digits. Given what recover was given, it says what
+    recover decides; with --plan, what that plan did. No Spark is needed, and nothing is written.
     """
     from reconcile.evidence import Knowledge
     from reconcile.explain import explain as run
     from reconcile.plan import Passwords
     from reconcile.recover import open_inventories
-    from reconcile.stores import catalog_path
+    from recovery.codecs.store import Layout
     from recovery.dataset import open_dataset
+    from recovery.infer.search import Tail
 
     output = make_output(shared)
     typed = ledger if ledger is not None else qualified
@@ -90,27 +104,51 @@ def explain(
     if not (inventories or uri or snapshots or plan):
         raise click.UsageError("give at least one of --inventory, --metadata, --snapshot, --plan")
     opened = open_inventories(inventories)
-    asked = [*([uri] if uri is not None else []), *snapshots]
-    kept = {name: open_dataset(path, "catalog") for name in asked if (path := catalog_path(name)) is not None}
-    stored = [_kept(name, kept[name], named) if name in kept else _live(name, named) for name in asked]
-    knowledge = Knowledge(
-        passwords=Passwords.of(read_passwords(passwords)).values,
-        expected=read_names(expect_bookies) if expect_bookies else None,
-        default_quorum=default_quorum,
-    )
-    found = run(
-        named,
-        opened,
-        stored,
-        open_dataset(plan, "plan") if plan else None,
-        knowledge,
-        has_store=uri is not None,
-        catalogs=list(kept.values()),
-    )
+    with ExitStack() as stack:
+        stored, named_layout = [], layout
+        for number, name in enumerate([*([uri] if uri is not None else []), *snapshots]):
+            one, of = _stored(name, named, output, stack)
+            stored.append(one)
+            # A plan is made for the layout of the store that it repairs.
+            named_layout = named_layout or (of if uri is not None and not number else None)
+        made = open_dataset(plan, "plan") if plan else None
+        named_layout = named_layout or (str(made.manifest["binding"].get("layout") or "") if made else None)
+        known = read_references(references, output)
+        knowledge = Knowledge(
+            passwords=Passwords.of(read_passwords(passwords)).values,
+            expected=read_names(expect_bookies) if expect_bookies else None,
+            default_quorum=default_quorum,
+            tail=Tail(tail),
+            layout=Layout(named_layout) if named_layout else None,
+            references=None if known is None else known.rows,
+        )
+        found = run(named, opened, stored, made, knowledge, has_store=uri is not None)
     sys.exit(output.show(_result(found, inventories, uri, plan)))
 
 
-def _live(uri: str, ledger: "LedgerId") -> "Stored":
+def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "tuple[Stored, str | None]":
+    """Return what a store has of the ledger, and its layout.
+
+    Catalogs are read where they are; copied files of stores are captured for as long as `stack` is open, as recover
+    captures them. A live store is asked for this ledger only.
+    """
+    from reconcile.cli.recover import capture_into
+    from reconcile.stores import catalog_path, open_store
+    from recovery.dataset import open_dataset
+
+    path = catalog_path(uri)
+    if path is None and not uri.startswith(_FILES):
+        return _live(uri, ledger)
+    if path is None:
+        path = f"{stack.enter_context(TemporaryDirectory(prefix='bkmeta-explain-'))}/catalog"
+        with open_store(uri, auth=store_auth()) as opened:
+            capture_into(opened, Path(path), output)
+    catalog = open_dataset(path, "catalog")
+    layouts = catalog.read("sources", columns=["layout"])["layout"].to_pylist()
+    return _kept(uri, catalog, ledger), layouts[0] if layouts else None
+
+
+def _live(uri: str, ledger: "LedgerId") -> "tuple[Stored, str | None]":
     """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
     from backends.protocols import ScannableStore
     from reconcile.explain import Stored, history_rows, stored_row
@@ -143,7 +181,7 @@ def _live(uri: str, ledger: "LedgerId") -> "Stored":
     row = tables.CATALOG_LEDGERS.empty_table()
     if record is not None:
         row = stored_row(record, ledger)
-    return Stored(uri, row, history, txn, members, complete=complete)
+    return Stored(uri, row, history, txn, members, complete=complete), str(layout)
 
 
 def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
@@ -162,6 +200,7 @@ def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
         sources[0] if sources else None,
         tuple(path.rsplit("/", 1)[-1] for path in cookies),
         complete=bool(catalog.manifest["coverage"].get("complete")),
+        catalog=catalog,
     )
 
 
@@ -191,6 +230,7 @@ def _result(found: "Explanation", inventories: Sequence[str], uri: str | None, p
             "alternatives": list(found.alternatives),
             "sides": list(found.sides),
             "timeline": list(found.timeline),
+            "references": list(found.references),
             "copies": [asdict(copy) for copy in found.copies],
             "grid": list(found.grid),
             "stored": found.stored,
@@ -210,6 +250,7 @@ def _details(found: "Explanation") -> Iterator[str]:
     )
     yield from _block(f"the record that follows ({found.origin})", [_field(one) for one in found.fields])
     yield from _block("other readings that fit", found.alternatives)
+    yield from _block("upper layers", found.references)
     yield from _block("three sides", found.sides)
     yield from _block("timeline", found.timeline)
     yield from _block("the store's record", _pairs(found.stored or {}))

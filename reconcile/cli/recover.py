@@ -23,6 +23,8 @@ from reconcile.cli.options import (
     quoted,
     read_names,
     read_passwords,
+    read_references,
+    references_option,
 )
 from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.errors import GuardRefusedError, PlanError
@@ -178,11 +180,7 @@ def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterabl
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @click.option("--expect-bookies", type=FILE, help="Ids of all bookies of the cluster, one a line.")
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
-@click.option(
-    "--references",
-    type=FILE,
-    help="What an upper layer knows: JSON lines or Parquet with ledger, scope, last_entry, length, deleted, owner.",
-)
+@references_option
 @click.option(
     "--tail",
     type=click.Choice(TAILS),
@@ -204,7 +202,7 @@ def recover(
     passwords: Path | None,
     expect_bookies: Path | None,
     default_quorum: tuple[int, int, int] | None,
-    references: Path | None,
+    references: tuple[str, ...],
     tail: str,
     master: str,
     python: Path | None,
@@ -219,7 +217,6 @@ def recover(
     from reconcile import recover as job
     from reconcile.disks import collect_all, see
     from reconcile.plan import Passwords
-    from reconcile.references import read as read_references
     from reconcile.report import plan_page, write_page
     from reconcile.stores import demand_store_uri
     from recovery.codecs.store import Layout
@@ -236,7 +233,7 @@ def recover(
         demand_store_uri(uri)
     demand_spark(master, python)
     candidates = Passwords.of(read_passwords(passwords))
-    referenced = read_references(references) if references else None
+    referenced = read_references(references, output)
     expected = read_names(expect_bookies) if expect_bookies else None
     opened_inventories = job.open_inventories(inventories)
     see(disks)

@@ -45,6 +45,14 @@ class Category(StrEnum):
     """An earlier catalog has a ledger with entries of which neither the store nor any bookie knows."""
     SCOPE_COLLISION = "SCOPE_COLLISION"
     """Ledgers of different scopes share the lower half of their ids: what knows no scopes takes one for the other."""
+    REFERENCE_DIFFERS = "REFERENCE_DIFFERS"
+    """An upper layer knows another end or length of the ledger than bookies or the store show."""
+    REFERENCE_NOT_FOUND = "REFERENCE_NOT_FOUND"
+    """An upper layer names a ledger that neither the store nor any bookie has."""
+    DELETED_BY_OWNER = "DELETED_BY_OWNER"
+    """An upper layer deleted the ledger, and the store or bookies still have it."""
+    REFERENCE_UNREADABLE = "REFERENCE_UNREADABLE"
+    """A record of an upper layer cannot be read: what it names counts as not referenced."""
     STALE_UR_MARK = "STALE_UR_MARK"
     """A ledger is marked as under-replicated and is not in the store."""
     DEAD_LOCK = "DEAD_LOCK"
@@ -79,6 +87,10 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.STORE_WENT_BACK: "critical",
     Category.ONLY_IN_EARLIER: "critical",
     Category.SCOPE_COLLISION: "critical",
+    Category.REFERENCE_DIFFERS: "warning",
+    Category.REFERENCE_NOT_FOUND: "warning",
+    Category.DELETED_BY_OWNER: "warning",
+    Category.REFERENCE_UNREADABLE: "warning",
     Category.STALE_UR_MARK: "info",
     Category.DEAD_LOCK: "warning",
     Category.DEAD_REGISTRATION: "critical",
@@ -104,6 +116,10 @@ SUGGESTED: Final = {
     Category.STORE_WENT_BACK: "find out which backup was put back; the earlier catalog has the newer record",
     Category.ONLY_IN_EARLIER: "look for bookies that were not collected; else its entries are lost",
     Category.SCOPE_COLLISION: "name which of them is to be restored; keep clients and bookies without scopes away",
+    Category.REFERENCE_DIFFERS: "a person compares both: bkmeta explain LEDGER --references …",
+    Category.REFERENCE_NOT_FOUND: "look for bookies that were not collected; else its entries are lost",
+    Category.DELETED_BY_OWNER: "none, if that was wanted; else choose the alternative that restores it",
+    Category.REFERENCE_UNREADABLE: "look at the record; what it names stands among the ledgers that nothing references",
     Category.STALE_UR_MARK: "none: a replication worker removes it when it finds no ledger",
     Category.DEAD_LOCK: "delete this node by hand when no replication worker runs",
     Category.DEAD_REGISTRATION: "delete this node by hand: the bookie registers anew when it starts",

@@ -85,6 +85,32 @@ def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table) -> pa.Table:
     return both.take(pa.array(order))
 
 
+def as_recorded(records: pa.Table) -> pa.Table:
+    """Return RECONSTRUCTION of ledgers that are as their records say, of whom no bookie shows anything.
+
+    Args:
+        records: CATALOG_LEDGERS that can be read.
+    """
+    count = records.num_rows
+    grades = tables.RECONSTRUCTION.field("grades").type
+    unknown = pa.StructArray.from_arrays(
+        [pa.array(["unknown"] * count, pa.string())] * len(grades), fields=list(grades)
+    )
+    given = {
+        **{name: records[name] for name in tables.KEY_COLUMNS},
+        "class": pa.array(["clean"] * count, pa.string()),
+        "outcome": pa.array(["restored"] * count, pa.string()),
+        "key": records["password_hash"],
+        "grades": unknown,
+        "missing": pa.array(np.zeros(count, np.int64)),
+        "extra": pa.array(np.zeros(count, np.int64)),
+        "holders": pa.array([[]] * count, tables.RECONSTRUCTION.field("holders").type),
+        "alternatives": pa.array([[]] * count, tables.RECONSTRUCTION.field("alternatives").type),
+    }
+    columns = [given[f.name] if f.name in given else pa.nulls(count, f.type) for f in tables.RECONSTRUCTION]
+    return _as_it_was(pa.table(columns, schema=tables.RECONSTRUCTION), records)
+
+
 def _matched(known: Facts, earlier: pa.Table) -> tuple[Ints, Ints]:
     """Return the numbers of ledgers that both have, and their rows in the catalog."""
     scope, ledger = (earlier[name].to_numpy() for name in ("scope", "ledger"))

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 1)
+SCHEMA_VERSION: Final = (1, 2)
 """Major, minor: readers take any minor of the same major."""
 
 
@@ -301,6 +301,8 @@ SIDES: Final = pa.schema(
         _field("deleted_txn", _I64, null=True),
         _field("deleted_at", _TIME, null=True),
         _field("deleted_session", _I64, null=True),
+        _field("referenced", _BOOL, null=True),  # an upper layer names it; null: none was asked
+        _field("owner", _TEXT, null=True),  # as the upper layer has it
         _field("verdict", _TEXT),  # clean, skipped, undecided, or the category of its gravest finding
     ]
 )

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from reconcile import plans, recover, references, report
+from reconcile.plan import LEAVE
 from reconcile.plan import Passwords
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
@@ -251,15 +252,15 @@ def test_references_supply_and_are_counted(
     path = tmp_path / "references.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     prepare(tmp_path / "plan", "plan", secret=True)
-    request = request_of(inventories, references=references.read(path))
+    request = request_of(inventories, references=references.References(references.read(path)))
     made = recover.recover(request, tmp_path / "plan", spark, now=lambda: datetime.now(UTC))
     said = made.manifest["references"]
     assert (said["referenced"], said["unreferenced"], said["referenced_not_found"]) == (299, LEDGERS - 299, 1)
     assert said["some_not_found"] == [{"scope": 0, "ledger": 10_000}]
     assert {one["ledger"] for one in said["some_unreferenced"]} <= {0, *range(300, LEDGERS)}
     assert made.counts["deleted"] == 1
-    actions = open_dataset(tmp_path / "plan", "plan").read("actions")
-    assert 1 not in actions["ledger"].to_pylist()
+    actions = open_dataset(tmp_path / "plan", "plan").read("actions").to_pylist()
+    assert [row["op"] for row in actions if row["ledger"] == 1] == [LEAVE]
     assert not (tmp_path / "plan" / ".spill").exists()
 
 

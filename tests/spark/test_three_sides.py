@@ -5,6 +5,7 @@ and only two of five bookies had collected them.
 """
 
 import functools
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,13 +19,18 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile import apply as engine
 from reconcile import plans, recover, report
+from reconcile.cli.explain import _kept
+from reconcile.evidence import Knowledge
+from reconcile.explain import explain
 from reconcile.plan import LEAVE, Passwords
+from reconcile.references import References, read
 from reconcile.stores import open_store
 from recovery.capture import capture
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
 from recovery.collect.bookie import collect
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
+from recovery.infer.search import Tail
 from recovery.model.ids import LedgerId
 from recovery.spark import session
 from recovery.testing import simulator
@@ -348,3 +354,49 @@ def test_three_records_that_nobody_can_read_are_three_findings_and_the_rest_is_l
         assert held is not None
         assert held.value == records[ledger]
         assert not ledger_metadata.problems(ledger_metadata.decode(held.value))
+
+
+@pytest.mark.parametrize("evidence", ["alone", "history", "older", "tail", "unnamed", "references"])
+def test_an_explanation_is_what_the_plan_decides(
+    evidence: str,
+    inventories: tuple[Dataset, ...],
+    catalog: Callable[[str], Dataset],
+    recovered: Recover,
+    tmp_path: Path,
+) -> None:
+    """From the same evidence each ledger has the same outcome, reason, fields, grades and other readings, without it."""
+    snapshots: tuple[Dataset, ...] = ()
+    changes: dict[str, Any] = {}
+    knowledge: dict[str, Any] = {"expected": tuple(one["id"] for one in operator(CASE)["bookies"])}
+    if evidence in ("history", "older", "references"):
+        snapshots = (catalog("zookeeper" if evidence == "history" else "zookeeper-old"),)
+    if evidence == "tail":
+        changes = {"tail": Tail.ACKNOWLEDGED, "default_quorum": (3, 2, 2)}
+        knowledge |= changes
+    if evidence == "unnamed":
+        changes = {"expected": None}
+        knowledge |= changes
+    if evidence == "references":
+        lines = [{"ledger": one["ledger"], "last_entry": one["last"]} for one in truth(CASE)["ledgers"][::2]]
+        lines += [{"ledger": one["ledger"], "deleted": True} for one in truth(CASE)["ledgers"][1::4]]
+        (tmp_path / "known.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        given = References(read(tmp_path / "known.jsonl"))
+        changes, knowledge["references"] = {"references": given}, given.rows
+    plan = recovered("plan", inventories, snapshots=snapshots, **changes)
+    adds_up(plan)
+    known = Knowledge(
+        passwords=Passwords.of([one.encode() for one in operator(CASE)["passwords"]]).values,
+        layout=Layout.HIERARCHICAL,
+        **knowledge,
+    )
+    ledgers = sorted(plan.read("sides")["ledger"].to_pylist())
+    assert len(ledgers) > 20
+    for number in ledgers:
+        ledger = LedgerId(0, number)
+        stored = [_kept(one.path, one, ledger) for one in snapshots]
+        planned = explain(ledger, inventories, stored, plan, known, has_store=False)
+        made = explain(ledger, inventories, stored, None, known, has_store=False)
+        assert (made.outcome, made.reason) == (planned.outcome, planned.reason), number
+        assert made.fields == planned.fields, number
+        assert made.grid == planned.grid
+        assert made.alternatives[: len(planned.alternatives)] == planned.alternatives
