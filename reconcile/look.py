@@ -10,7 +10,9 @@
     cookie             VERSION                          a number, then bookieHost in layouts 4 and 5
     bookie status      BOOKIE_STATUS                    none
     dirty marker       DIRTY                            none: no bytes
-    locations, ledgers a folder with a file CURRENT     the length of its first key
+    locations, ledgers a folder with a file CURRENT;    the length of its first key
+                       of scopes with -scoped behind
+    cached maps        the folder metadata-cache        none
     ledger metadata    any                              BookieMetadataFormatVersion
     ZooKeeper log      any                              ZKLG
     its snapshot       any; snapshot.<zxid>.gz,         ZKSN; of gzip and snappy
@@ -46,6 +48,7 @@ from recovery.collect.holdings import Grouper, runs_of
 from recovery.collect.reading import Mapped, Meter
 from recovery.errors import Damage, FormatError, InputError, Reason
 from recovery.model.groups import KeyedGroups
+from recovery.model.ids import LedgerId, unsigned
 
 Ints = npt.NDArray[np.int64]
 
@@ -53,12 +56,14 @@ LISTED: Final = 100
 """Pieces of damage, ranges and ledgers that are given one by one; all are counted."""
 HASH_DIGITS: Final = 12
 """Of the SHA-256 of a master key: enough to tell two keys apart, and nothing to guess from."""
-_HEAD: Final = 1024
+HEAD: Final = 1024
+"""First bytes that a kind is told by."""
 _MERGE: Final = 1 << 16
 """Ledger ids gathered before doubles are taken out."""
 _SLICE: Final = 1 << 20
 """Slots of an index looked at at a time."""
-_CURRENT: Final = "CURRENT"
+CURRENT: Final = "CURRENT"
+"""The file that makes a folder a RocksDB."""
 _BOOKIE_STATUS: Final = re.compile(r"[0-9]+,(READ_WRITE|READ_ONLY),[0-9]+(,(true|false))?")
 _LAST_ID: Final = re.compile(rb"([0-9a-fA-F]{1,8})\n?")
 _COOKIE: Final = re.compile(rb"[0-9]{1,9}\n(bookieHost:|[^\x00-\x1f]+\n[^\x00-\x1f]+\n[0-9]+\t)")
@@ -80,6 +85,7 @@ class Kind(StrEnum):
     DIRTY = "dirty marker"
     LOCATIONS = "locations database"
     LEDGERS = "ledgers database"
+    CACHED_MAPS = "cached maps database"
     METADATA = "ledger metadata"
     ZK_SNAPSHOT = "ZooKeeper snapshot"
     ZK_LOG = "ZooKeeper transaction log"
@@ -170,24 +176,40 @@ class _Notes:
 
 
 class _Ledgers:
-    """Distinct ledger ids, in memory that grows with them only."""
+    """Distinct ledger ids of each scope, in memory that grows with them only."""
 
     def __init__(self) -> None:
-        self._known: Ints = np.empty(0, np.int64)
-        self._fresh: list[int] = []
+        self._known: dict[int, Ints] = {}
+        self._fresh: dict[int, list[int]] = {}
 
-    def add(self, ledger: int) -> None:
-        self._fresh.append(ledger)
-        if len(self._fresh) >= _MERGE:
-            self.all()
+    def add(self, ledger: int, scope: int = 0) -> None:
+        fresh = self._fresh.setdefault(scope, [])
+        fresh.append(ledger)
+        if len(fresh) >= _MERGE:
+            self._settle()
 
-    def merge(self, ledgers: Ints) -> None:
-        self._known = np.union1d(self._known, ledgers)
+    def merge(self, ledgers: Ints, scope: Ints | None = None) -> None:
+        for one in (0,) if scope is None else np.unique(scope).tolist():
+            added = ledgers if scope is None else ledgers[scope == one]
+            self._known[one] = np.union1d(self._known.get(one, added[:0]), added)
 
-    def all(self) -> Ints:
-        self._known = np.union1d(self._known, np.array(self._fresh, np.int64))
+    def _settle(self) -> dict[int, Ints]:
+        for scope, fresh in self._fresh.items():
+            self._known[scope] = np.union1d(self._known.get(scope, np.empty(0, np.int64)), np.array(fresh, np.int64))
         self._fresh.clear()
         return self._known
+
+    def count(self) -> int:
+        return sum(map(len, self._settle().values()))
+
+    def keys(self) -> set[Key]:
+        return {(scope, one) if scope else one for scope, known in self._settle().items() for one in known.tolist()}
+
+    def spans(self) -> list[str]:
+        """Return ids as ranges, a line a scope."""
+        found = sorted(self._settle().items(), key=lambda item: unsigned(item[0]))
+        more = [f"and ledgers of {len(found) - LISTED} more scopes"] if len(found) > LISTED else []
+        return [line for scope, known in found[:LISTED] for line in _span(known, scope)] + more
 
 
 def look(path: Path) -> Looked:
@@ -205,7 +227,7 @@ def look(path: Path) -> Looked:
             raise InputError(str(path), problem, remedy)
         with Mapped(path, Meter(None, lambda _progress: None)) as content:
             content.load()
-            kind, notes = _kind_of(path, bytes(content.view[:_HEAD]))
+            kind, notes = kind_of(path, bytes(content.view[:HEAD]))
             found = _Notes(notes=notes)
             for at, length in content.unreadable:
                 found.broken(Damage(at, length, Reason.UNREADABLE, "the disk refuses; read as zeros"))
@@ -231,8 +253,12 @@ def _result(path: Path, kind: Kind, size: int, found: _Notes) -> Looked:
     )
 
 
-def _kind_of(path: Path, head: bytes) -> tuple[Kind, list[str]]:
-    """Tell what a file is, and what is odd about its name."""
+def kind_of(path: Path, head: bytes) -> tuple[Kind, list[str]]:
+    """Tell what a file is by its first `HEAD` bytes and its name, and what is odd about its name.
+
+    Raises:
+        InputError: it is nothing that is known.
+    """
     named = next((kind for kind, pattern in _NAMES if pattern.fullmatch(path.name)), None)
     marked = next((kind for kind, pattern in _MAGICS if pattern.match(head)), None)
     if marked is not None:
@@ -243,7 +269,7 @@ def _kind_of(path: Path, head: bytes) -> tuple[Kind, list[str]]:
             raise InputError(str(path), f"is {what}", "name a file of a bookie")
     if named is not None and named not in (Kind.INDEX, Kind.LOG, Kind.COOKIE):
         return named, []
-    if (path.parent / _CURRENT).is_file() and named in (None, Kind.LOG):
+    if (path.parent / CURRENT).is_file() and named in (None, Kind.LOG):
         raise InputError(str(path), "is one file of a RocksDB", f"name its folder: {path.parent}")
     if named is not None:
         return named, []
@@ -267,7 +293,7 @@ def _lac(raw: bytes | None) -> str:
     return f"{found.lac}, {found.digest}" + (", digest agrees" if agrees else "")
 
 
-def _entry(record: memoryview, ledger: int, number: int, at: int) -> str:
+def _entry(record: memoryview, ledger: LedgerId, number: int, at: int) -> str:
     text = f"ledger {ledger}, entry {number}, at byte {at}, {len(record)} bytes"
     try:
         header = entry.decode_header(record)
@@ -278,7 +304,7 @@ def _entry(record: memoryview, ledger: int, number: int, at: int) -> str:
     return f"{text}, LAC {header.lac}, length {header.length}, {digest}"
 
 
-def _span(ledgers: Ints) -> list[str]:
+def _span(ledgers: Ints, scope: int) -> list[str]:
     """Return ids as ranges, the first few and how many more there are."""
     if not len(ledgers):
         return []
@@ -287,13 +313,16 @@ def _span(ledgers: Ints) -> list[str]:
     pairs = list(zip(ledgers[starts[:LISTED]].tolist(), ledgers[ends[:LISTED]].tolist(), strict=True))
     shown = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
     more = [f"and {len(starts) - LISTED} more ranges"] if len(starts) > LISTED else []
-    return ["ledgers " + ", ".join([*shown, *more])]
+    return [(f"ledgers of scope {unsigned(scope)}: " if scope else "ledgers ") + ", ".join([*shown, *more])]
 
 
 def _read_index(path: Path, content: memoryview, found: _Notes) -> None:
     name = path.name.removesuffix(".rloc")
+    scoped = index_file.scoped_ledger_of("/".join([*path.absolute().parts[-4:-1], name]))
     ledger = int(name.removesuffix(".idx"), 16) if name.endswith(".idx") and len(name) <= 20 else None
-    if ledger is not None:
+    if scoped is not None:
+        found.header["ledger"] = str(scoped)
+    elif ledger is not None:
         found.header["ledger"] = str(ledger)
         belongs = index_file.path_of(ledger)
         if "/".join([*path.absolute().parts[-3:-1], name]) != belongs:
@@ -405,17 +434,18 @@ def _read_log(path: Path, content: memoryview, found: _Notes) -> None:
         last = part
         entries += 1
         size += part.size
-        ledgers.add(part.ledger)
-    found.counts.update(entries=entries, entry_bytes=size, ledgers=len(ledgers.all()))
+        ledgers.add(part.ledger, part.scope)
+    found.counts.update(entries=entries, entry_bytes=size, ledgers=ledgers.count())
     for at, name in ((first, "first"), (last, "last")):
         if at is not None:
             record = content[at.position : at.position + at.size]
-            setattr(found, name, _entry(record, at.ledger, at.entry, at.position))
-    found.ranges += _span(ledgers.all())
+            setattr(found, name, _entry(record, LedgerId(at.scope, at.ledger), at.entry, at.position))
+    found.ranges += ledgers.spans()
     if listed is not None:
-        other = sorted(set(listed) ^ set(ledgers.all().tolist()))
+        other = set(listed) ^ ledgers.keys()
         if other:
-            found.notes.append(f"the map and the records differ in {len(other)} ledgers, ledger {other[0]} first")
+            first_of = min((LedgerId(*key) if isinstance(key, tuple) else LedgerId(0, key)) for key in other)
+            found.notes.append(f"the map and the records differ in {len(other)} ledgers, ledger {first_of} first")
 
 
 def _tail_or_damage(part: Damage, size: int, found: _Notes) -> None:
@@ -447,7 +477,7 @@ def _read_journal(path: Path, content: memoryview, found: _Notes) -> None:
             continue
         kind, text = _journal_record(part)
         found.counts[kind] += 1
-        ledgers.add(part.ledger)
+        ledgers.add(part.ledger, part.scope)
         if isinstance(part, journal.JournalEntry):
             entry_bytes += part.size
         if isinstance(part, journal.MasterKeyRecord) and len(keys) < LISTED:
@@ -455,32 +485,33 @@ def _read_journal(path: Path, content: memoryview, found: _Notes) -> None:
         if not found.first:
             found.first = _entry_of(part, content) or text
         ends.append((part.at, _entry_of(part, content) or text))
-    found.counts.update(entry_bytes=entry_bytes, ledgers=len(ledgers.all()))
+    found.counts.update(entry_bytes=entry_bytes, ledgers=ledgers.count())
     if ends:
         found.last = ends[-1][1]
     if keys:
         found.header["master keys"] = "; ".join(sorted(keys))
-    found.ranges += _span(ledgers.all())
+    found.ranges += ledgers.spans()
 
 
 def _journal_record(part: journal.Record) -> tuple[str, str]:
+    ledger = LedgerId(part.scope, part.ledger)
     match part:
         case journal.JournalEntry():
             return "entries", ""
         case journal.MasterKeyRecord():
-            return "master_keys", f"master key of ledger {part.ledger}, at byte {part.at}: {_key(part.key)}"
+            return "master_keys", f"master key of ledger {ledger}, at byte {part.at}: {_key(part.key)}"
         case journal.FenceRecord():
-            return "fences", f"fence of ledger {part.ledger}, at byte {part.at}"
+            return "fences", f"fence of ledger {ledger}, at byte {part.at}"
         case journal.LacRecordAt():
-            return "explicit_lacs", f"explicit LAC of ledger {part.ledger}, at byte {part.at}: {_lac(part.raw)}"
+            return "explicit_lacs", f"explicit LAC of ledger {ledger}, at byte {part.at}: {_lac(part.raw)}"
         case journal.UnknownRecord():
-            return "unknown", f"record of unknown kind {part.entry:#x} of ledger {part.ledger}, at byte {part.at}"
+            return "unknown", f"record of unknown kind {part.entry:#x} of ledger {ledger}, at byte {part.at}"
 
 
 def _entry_of(part: journal.Record, content: memoryview) -> str:
     if not isinstance(part, journal.JournalEntry):
         return ""
-    return _entry(content[part.at : part.at + part.size], part.ledger, part.entry, part.at)
+    return _entry(content[part.at : part.at + part.size], LedgerId(part.scope, part.ledger), part.entry, part.at)
 
 
 def _read_last_mark(_path: Path, content: memoryview, found: _Notes) -> None:
@@ -493,7 +524,7 @@ def _read_last_mark(_path: Path, content: memoryview, found: _Notes) -> None:
 
 
 def _read_last_id(_path: Path, content: memoryview, found: _Notes) -> None:
-    text = _LAST_ID.fullmatch(content[:_HEAD])
+    text = _LAST_ID.fullmatch(content[:HEAD])
     if text is None:
         found.broken(Damage(0, len(content), Reason.BAD_VALUE, "not a log id in hex"))
         return
@@ -518,7 +549,7 @@ def _read_cookie(_path: Path, content: memoryview, found: _Notes) -> None:
 
 def _read_status(_path: Path, content: memoryview, found: _Notes) -> None:
     try:
-        text = bytes(content[:_HEAD]).decode("ascii").strip()
+        text = bytes(content[:HEAD]).decode("ascii").strip()
     except UnicodeDecodeError:
         text = ""
     if not _BOOKIE_STATUS.fullmatch(text):
@@ -581,22 +612,28 @@ _READERS: Final[dict[Kind, Callable[[Path, memoryview, _Notes], None]]] = {
 
 
 def _look_at_database(folder: Path) -> Looked:
-    if not (folder / _CURRENT).is_file():
+    if not (folder / CURRENT).is_file():
         problem = "is a folder without a database"
         raise InputError(str(folder), problem, "name one of its files, or its locations or ledgers folder")
     found = _Notes()
     size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
     kind = Kind.LOCATIONS if folder.name.startswith("locations") else Kind.LEDGERS
+    scoped = folder.name.partition(".")[0].endswith("-scoped")
+    if folder.name == "metadata-cache":
+        kind = Kind.CACHED_MAPS
     try:
         with open_read_only(folder) as database:
             if database.damage is not None:
                 found.broken(Damage(0, 0, Reason.BAD_VALUE, f"write-ahead log: {database.damage}"))
             batches = database.items()
             keys, values = next(batches, ([], []))
-            if not folder.name.startswith(("locations", "ledgers")) and keys:
+            if not folder.name.startswith(("locations", "ledgers", "metadata-cache")) and keys:
                 kind = Kind.LOCATIONS if (len(keys[0]), len(values[0])) == (16, 8) else Kind.LEDGERS
-            read = _read_locations if kind is Kind.LOCATIONS else _read_ledgers
-            read(_chained(keys, values, batches), found)
+            rows = _chained(keys, values, batches)
+            if kind is Kind.CACHED_MAPS:
+                _read_cached_maps(rows, found)
+            else:
+                (_read_locations if kind is Kind.LOCATIONS else _read_ledgers)(rows, found, scoped=scoped)
     except BackendError as error:
         found.broken(Damage(0, 0, Reason.UNREADABLE, str(error)))
     if not found.counts["rows"]:
@@ -612,28 +649,53 @@ def _chained(keys: list[bytes], values: list[bytes], rest: _Rows) -> _Rows:
     yield from rest
 
 
-def _read_locations(batches: _Rows, found: _Notes) -> None:
+def _read_cached_maps(batches: _Rows, found: _Notes) -> None:
+    ledgers = _Ledgers()
+    rows = 0
+    for keys, values in batches:
+        for key, value in zip(keys, values, strict=True):
+            rows += 1
+            try:
+                listed = ledger_db.decode_cached_map(key, value)
+            except FormatError as error:
+                found.broken(Damage(rows - 1, 0, error.reason, error.detail))
+                continue
+            ledgers.merge(np.fromiter(listed, np.int64, len(listed)))
+            text = f"log {int.from_bytes(key):x}: {len(listed)} ledgers, {sum(listed.values())} bytes of entries"
+            found.first = found.first or text
+            found.last = text
+    found.counts.update(rows=rows, ledgers=ledgers.count())
+    found.ranges += ledgers.spans()
+
+
+def _read_locations(batches: _Rows, found: _Notes, *, scoped: bool) -> None:
     ledgers = _Ledgers()
     logs: Ints = np.empty(0, np.int64)
     rows = 0
     for keys, values in batches:
-        part = ledger_db.decode_locations(keys, values)
+        part = ledger_db.decode_locations(keys, values, scoped=scoped)
         for damage in part.damage:
             found.broken(Damage(rows + damage.offset, 0, damage.reason, damage.detail))
         rows += len(keys)
         found.counts.update(rows=len(keys), entries=len(part.ledger))
         if len(part.ledger):
-            ends = [f"ledger {part.ledger[n]}, {_place(int(part.entry[n]), int(part.location[n]))}" for n in (0, -1)]
+            scope = np.zeros_like(part.ledger) if part.scope is None else part.scope
+            ends = [
+                f"ledger {LedgerId(int(scope[n]), int(part.ledger[n]))}, "
+                f"{_place(int(part.entry[n]), int(part.location[n]))}"
+                for n in (0, -1)
+            ]
             found.first = found.first or ends[0]
             found.last = ends[1]
-            ledgers.merge(part.ledger)
+            ledgers.merge(part.ledger, part.scope)
             logs = np.union1d(logs, part.location >> 32)
-    found.counts["ledgers"] = len(ledgers.all())
-    found.ranges += _span(ledgers.all())
+    found.counts["ledgers"] = ledgers.count()
+    found.ranges += ledgers.spans()
     _log_range(logs, found)
 
 
-def _read_ledgers(batches: _Rows, found: _Notes) -> None:
+def _read_ledgers(batches: _Rows, found: _Notes, *, scoped: bool) -> None:
+    decode = ledger_db.decode_scoped_ledgers_row if scoped else ledger_db.decode_ledgers_row
     ledgers = _Ledgers()
     keys_seen: Counter[str] = Counter()
     rows = 0
@@ -641,7 +703,7 @@ def _read_ledgers(batches: _Rows, found: _Notes) -> None:
         for key, value in zip(keys, values, strict=True):
             rows += 1
             try:
-                row = ledger_db.decode_ledgers_row(key, value)
+                row = decode(key, value)
             except FormatError as error:
                 found.broken(Damage(rows - 1, 0, error.reason, error.detail))
                 continue
@@ -650,13 +712,14 @@ def _read_ledgers(batches: _Rows, found: _Notes) -> None:
             elif row is None:
                 found.counts["reserved"] += 1
             else:
-                ledgers.add(row.ledger)
+                ledgers.add(row.ledger, row.scope)
                 found.counts.update(
                     fenced=row.fenced, limbo=bool(row.limbo), rebuilt=row.rebuilt, explicit_lacs=bool(row.explicit_lac)
                 )
                 keys_seen[entry.key_kind(row.master_key)] += 1
-                text = f"ledger {row.ledger}, master key {_key(row.master_key)}, explicit LAC {_lac(row.explicit_lac)}"
+                name = LedgerId(row.scope, row.ledger)
+                text = f"ledger {name}, master key {_key(row.master_key)}, explicit LAC {_lac(row.explicit_lac)}"
                 found.first = found.first or text
                 found.last = text
-    found.counts.update(rows=rows, ledgers=len(ledgers.all()), **{f"keys_{k}": n for k, n in keys_seen.items()})
-    found.ranges += _span(ledgers.all())
+    found.counts.update(rows=rows, ledgers=ledgers.count(), **{f"keys_{k}": n for k, n in keys_seen.items()})
+    found.ranges += ledgers.spans()

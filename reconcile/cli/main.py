@@ -36,7 +36,7 @@ COMMANDS: Final = {
     "undo": ("reconcile.cli.undo:undo", "Take back what an apply wrote, by its journal."),
     "audit": ("reconcile.cli.undo:audit", "Read journals: who wrote what to a store, and whether that was altered."),
     "verify": ("reconcile.cli.verify:verify", "Read the ledgers of a plan back from bookies' disks."),
-    "inspect": ("reconcile.cli.tools:inspect", "Read one file of a bookie by itself."),
+    "inspect": ("reconcile.cli.inspect:inspect", "Read one file of a bookie by itself, or say what each byte is."),
     "doctor": ("reconcile.cli.tools:doctor", "Say whether this installation is complete."),
 }
 """Command → where it is, and its line in --help (so that --help loads none of them)."""

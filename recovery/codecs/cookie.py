@@ -25,7 +25,7 @@ from google.protobuf import text_format
 from recovery.codecs._pb.cookie_pb2 import CookieFormat
 from recovery.errors import FormatError, Reason
 
-_RAW_LAYOUT: Final = 3
+RAW_LAYOUT: Final = 3
 _LAYOUT: Final = re.compile(r"[0-9]{1,9}")
 _ESCAPE: Final = re.compile(r"\\(?:[0-7]{3}|.)", re.DOTALL)
 _NO_ESCAPE: Final = re.compile(r"\\(?:[4-7][0-7]{2}|[^0-7abfnrtvxuU\\'\"])", re.DOTALL)
@@ -70,16 +70,16 @@ def decode(raw: bytes | memoryview) -> Cookie:
     if not _LAYOUT.fullmatch(first):
         raise FormatError(Reason.BAD_MAGIC, "cookie", 0, "the first line is not a layout version")
     layout = int(first)
-    if layout < _RAW_LAYOUT:
+    if layout < RAW_LAYOUT:
         raise FormatError(Reason.BAD_VERSION, "cookie", 0, f"layout {layout} names no bookie")
-    return _decode_lines(rest) if layout == _RAW_LAYOUT else _decode_text(layout, rest)
+    return _decode_lines(rest) if layout == RAW_LAYOUT else _decode_text(layout, rest)
 
 
 def _decode_lines(text: str) -> Cookie:
     lines = text.split("\n")
     if len(lines) < 3:
         raise FormatError(Reason.TRUNCATED, "cookie", len(text) + 2, "layout 3 has three lines behind the first")
-    return Cookie(_RAW_LAYOUT, lines[0], tuple(lines[1].split(",")), _folders(lines[2], "ledger folders"))
+    return Cookie(RAW_LAYOUT, lines[0], tuple(lines[1].split(",")), _folders(lines[2], "ledger folders"))
 
 
 def _decode_text(layout: int, text: str) -> Cookie:
@@ -121,13 +121,13 @@ def encode(cookie: Cookie) -> bytes:
     Raises:
         ValueError: layout 2 or less, or layout 3 with an instance id or index folders.
     """
-    if cookie.layout_version < _RAW_LAYOUT:
+    if cookie.layout_version < RAW_LAYOUT:
         raise ValueError(f"layout {cookie.layout_version}")
     journals, ledgers = ",".join(cookie.journal_dirs), _joined(cookie.ledger_dirs)
-    if cookie.layout_version == _RAW_LAYOUT:
+    if cookie.layout_version == RAW_LAYOUT:
         if cookie.instance_id is not None or cookie.index_dirs is not None:
             raise ValueError("layout 3 has neither instance id nor index folders")
-        return f"{_RAW_LAYOUT}\n{cookie.bookie_id}\n{journals}\n{ledgers}\n".encode()
+        return f"{RAW_LAYOUT}\n{cookie.bookie_id}\n{journals}\n{ledgers}\n".encode()
     message = CookieFormat(
         bookieHost=cookie.bookie_id.encode(), journalDir=journals.encode(), ledgerDirs=ledgers.encode()
     )

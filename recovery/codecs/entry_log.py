@@ -40,6 +40,7 @@ import numpy as np
 from recovery.codecs import entry
 from recovery.codecs.framing import (
     DOUBTED,
+    RECORD,
     SIZE_FIELD,
     Entries,
     Key,
@@ -307,6 +308,29 @@ def _walk(log: memoryview, at: int, known: set[Key]) -> Iterator[Run | Damage]:
         if behind is None:
             return
         run, at = Run.empty(), behind
+
+
+def between(log: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[int, int, str]]:
+    """Yield begin, end and name of each thing from `start` on that is neither entry nor damage.
+
+    It ends at `stop`, or where something else stands.
+    """
+    log = memoryview(log)
+    widths, direct = _map_widths(_version(log)), is_direct(log)
+    while start < stop:
+        behind = _special_end(log, start, widths, direct=direct)
+        name = "padding"
+        if behind is None:
+            if not direct or zeros_end(log, start) < len(log):
+                return
+            behind, name = len(log), "reserved space"
+        elif direct and start == HEADER_SIZE:
+            name = "filler"
+            behind = behind if zeros_end(log, start + RECORD.size) >= behind else start + RECORD.size
+        elif _map_end(log, start, widths) is not None:
+            name = "ledgers maps"
+        yield start, behind, name
+        start = behind
 
 
 def is_direct(log: bytes | memoryview) -> bool:

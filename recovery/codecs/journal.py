@@ -248,6 +248,21 @@ def _padding_end(journal: memoryview, at: int) -> int | None:
     return behind if bytes(journal[at + _PAD.size : behind]) == bytes(size) else None
 
 
+def between(journal: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[int, int, str]]:
+    """Yield begin, end and name of each padding, and of the reserved space at the end; as `entry_log.between`."""
+    journal = memoryview(journal)
+    version, _ = header_of(journal)
+    while start < stop:
+        behind = _padding_end(journal, start) if version >= _PADDED else None
+        name = "padding"
+        if behind is None:
+            if zeros_end(journal, start) < len(journal):
+                return
+            behind, name = len(journal), "reserved space"
+        yield start, behind, name
+        start = behind
+
+
 def _meta(journal: memoryview, at: int, known: Container[Key]) -> tuple[MetaRecord | Damage | None, int | None]:
     """Return the special record at `at` and the position behind it, or None for both."""
     if at + RECORD.size > len(journal):

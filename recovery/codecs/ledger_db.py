@@ -9,6 +9,9 @@ Big-endian.
     ledgers    other negative int64                  reserved
     locations  int64 ledger id, int64 entry id       int64 location (see `entry_log.location`); 0: none
 
+    metadata-cache   int64 log id   int16 0, int64 log id, int64 bytes of entries, int64 of them alive, int64 c, then c
+                                    times int64 ledger id, int64 bytes: a ledgers map that collection keeps (a hint)
+
     of scopes other than 0, in databases that no released BookKeeper makes:
     ledgers-scoped     int64 scope, int64 ledger id                    LedgerData
     locations-scoped   int64 scope, int64 ledger id, int64 entry id    int64 location; 0: none
@@ -37,6 +40,7 @@ STORAGE_FLAGS_ID: Final = -0xEEFD
 _NEEDS_INTEGRITY_CHECK: Final = 1
 _I64: Final = struct.Struct(">q")
 _LOCATION_KEY: Final = struct.Struct(">qq")
+_CACHED: Final = struct.Struct(">hqqqq")
 _SCOPED_LOCATION_KEY: Final = struct.Struct(">qqq")
 
 
@@ -161,6 +165,24 @@ def encode_ledgers_row(row: LedgerRow) -> tuple[bytes, bytes]:
     else:
         key = _LOCATION_KEY.pack(row.ledger, 0) if row.rebuilt else _I64.pack(row.ledger)
     return key, data.SerializeToString(deterministic=True)
+
+
+def decode_cached_map(key: bytes, value: bytes) -> dict[int, int]:
+    """Return the bytes of each ledger that a row of `metadata-cache` gives for a log.
+
+    Raises:
+        FormatError: the row is not of that form.
+    """
+    if len(key) != _I64.size or len(value) < _CACHED.size:
+        raise FormatError(Reason.BAD_LENGTH, "cached map", 0, f"a key of {len(key)} bytes, a value of {len(value)}")
+    version, log_id, _, _, count = _CACHED.unpack_from(value)
+    if version != 0:
+        raise FormatError(Reason.BAD_VERSION, "cached map", 0, f"version {version}")
+    if _I64.pack(log_id) != key:
+        raise FormatError(Reason.BAD_VALUE, "cached map", 2, f"of log {log_id:x}, at another log's key")
+    if count < 0 or len(value) != _CACHED.size + count * _LOCATION_KEY.size:
+        raise FormatError(Reason.BAD_LENGTH, "cached map", 26, f"{count} ledgers in {len(value)} bytes")
+    return dict(_LOCATION_KEY.iter_unpack(value[_CACHED.size :]))
 
 
 def encode_storage_flags(flags: StorageFlags) -> tuple[bytes, bytes]:

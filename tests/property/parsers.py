@@ -36,10 +36,12 @@ from backends.zkfiles.records import MalformedError, decode
 from backends.zkfiles.store import ZooKeeperFiles, parse_at
 from backends.zookeeper_rights import RightsStream
 from reconcile import audit, freeze, plans, references, rehearse, settings, undo
+from reconcile.account import account_for
 from reconcile.cli.options import read_names, read_passwords
 from reconcile.cli.undo import tell
 from reconcile.cli.wire import read_aliases
 from reconcile.errors import ReconcileError
+from reconcile.look import look
 from recovery.codecs import (
     cookie,
     entry,
@@ -56,7 +58,7 @@ from recovery.codecs import (
 )
 from recovery.collect.conf import read_conf
 from recovery.dataset import MANIFEST, open_dataset
-from recovery.errors import RecoveryError
+from recovery.errors import InputError, RecoveryError
 from recovery.infer.references import SCHEMA
 from recovery.model import groups, ids
 from recovery.model.metadata import Digest
@@ -187,6 +189,11 @@ def _locations(raws: list[bytes]) -> None:
     ledger_db.decode_locations([key for key, _ in rows], [value for _, value in rows])
 
 
+def _cached_maps() -> list[bytes]:
+    row = struct.pack(">hqqqq", 0, 31, 51, 51, 1) + struct.pack(">qq", 5, 51)
+    return [b"\0\x08" + struct.pack(">q", 31) + row]
+
+
 def _log(raw: bytes) -> None:
     _all(entry_log.scan_columns(raw))
     entry_log.read_map(raw, entry_log.decode_header(raw))
@@ -200,6 +207,25 @@ def _index(raw: bytes) -> None:
 def _entry(raw: bytes) -> None:
     entry.find_digest(raw, (b"hunter2",))
     entry.decode_header(raw)
+
+
+_NAMES: Final = ("0.log", "1a.txn", "5.idx", "lastMark", "lastId", "VERSION", "BOOKIE_STATUS", "DIRTY")
+
+
+def _bookie_files() -> list[bytes]:
+    """Return real files, each behind one byte that says which name it has."""
+    listed = (entry_logs, journals, index_files, last_marks, None, cookies)
+    small = [bytes([4]) + b"1f\n", bytes([6]) + b"1,READ_ONLY,1700000000000,true\n"]
+    return small + [bytes([place]) + raw for place, of in enumerate(listed) if of for raw in _files(of, 1, 3000)()[::3]]
+
+
+def _bookie_file(raw: bytes) -> None:
+    path = _scratch() / _NAMES[raw[0] % len(_NAMES) if raw else 0]
+    path.write_bytes(raw[1:])
+    with suppress(InputError):
+        look(path)
+    [found] = account_for([path]).named
+    assert sum(found.parts.values()) == found.size == len(raw[1:])
 
 
 # What a store holds
@@ -504,6 +530,8 @@ PARSERS: Final = {
     "index file": Parser(_index, _files(index_files, 2, 2048)),
     "ledgers row": Parser(_ledgers_row, lambda: _rows("ledgers")),
     "locations row": Parser(lambda raw: _locations([raw]), lambda: _rows("locations"), 2, together=_locations),
+    "any file of a bookie": Parser(_bookie_file, _bookie_files, 20),
+    "cached map": Parser(lambda raw: ledger_db.decode_cached_map(*_row(raw)), _cached_maps),
     "cookie": Parser(cookie.decode, _files(cookies, 1)),
     "ledger metadata": Parser(ledger_record.decode, _records_of_java),
     "ledger metadata, by columns": Parser(lambda raw: _columns([raw]), _records_of_java, 2, together=_columns),

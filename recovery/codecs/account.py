@@ -1,0 +1,251 @@
+"""What each byte of a bookie's file is, from its first to its last.
+
+What is not claimed here is not explained: an account names the stretches that a format accounts for, in file order, and
+whatever lies between them, or behind the last one, is left over. Where a bookie was killed its files may end inside
+something; what that is, is said, and is no remainder.
+
+    file         regions
+    entry log    header; records: entries, ledgers maps, padding; end: reserved space, a record that was not finished
+    journal      header; records: entries, master keys, fences, explicit LACs, padding; end: the same
+    index file   header; slots: places, empty ones
+    small files  themselves
+
+Source: bookie-storage §1 to §3 and §6, and the codecs of each format.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from recovery.codecs import cookie, entry_log, index_file, journal
+from recovery.codecs.framing import SIZE_FIELD, Entries, zeros_end
+from recovery.errors import Damage, FormatError, Reason
+
+_SLOTS: Final = 1 << 20
+"""Slots of an index that are looked at at a time."""
+_LOG_FIELDS: Final = 20
+_JOURNAL_FIELDS: Final = 8
+_INDEX_FIELDS: Final = 12
+_MARK: Final = 16
+_I32: Final = 4
+_PADDING: Final = struct.pack(">i", -256)
+_PADDING_FRONT: Final = 8
+_LAST_ID: Final = re.compile(rb"[0-9a-fA-F]{1,8}\n?")
+_STATUS: Final = re.compile(rb"[0-9]+,(READ_WRITE|READ_ONLY),[0-9]+(,(true|false))?\n?")
+_OLD_LAYOUT: Final = re.compile(rb"[12]\n?")
+_COOKIE_LINE: Final = re.compile(rb"(bookieHost|journalDir|ledgerDirs|instanceId|indexDirs): \"[^\n]*\"\n?")
+
+
+class Stretch(NamedTuple):
+    """A stretch of a file, and what it is.
+
+    Attributes:
+        offset: of its first byte.
+        length: in bytes.
+        region: what it belongs to.
+        what: it is, in the plural.
+        items: how many of these there are; 0: that is not a number of things.
+        explained: False: what it holds is not what the format says.
+    """
+
+    offset: int
+    length: int
+    region: str
+    what: str
+    items: int = 0
+    explained: bool = True
+
+
+Between = Callable[[memoryview, int, int], Iterator[tuple[int, int, str]]]
+
+
+def of_entry_log(log: memoryview) -> Iterator[Stretch]:
+    """Account for an entry log of either logger, finished, active, or left by a compaction."""
+    rotated = False
+    try:
+        rotated = entry_log.decode_header(log[: entry_log.HEADER_SIZE]).map_offset > 0
+        yield Stretch(0, _LOG_FIELDS, "header", "fields")
+    except FormatError as error:
+        if error.reason in (Reason.EMPTY, Reason.TRUNCATED):
+            yield from _cut_front(log, entry_log.encode_header(entry_log.LogHeader(1, 0, 0)))
+            return
+    yield from _zeros(log, _LOG_FIELDS, entry_log.HEADER_SIZE, "header")
+    at = min(entry_log.HEADER_SIZE, len(log))
+    for part in entry_log.scan_columns(log):
+        if isinstance(part, Damage):
+            yield from _specials(entry_log.between, log, at, part.offset)
+            yield _broken(part, len(log), may_end=not rotated)
+            at = part.offset + part.length if part.length else len(log)
+        else:
+            for stretch in _entries(part):
+                yield from _specials(entry_log.between, log, at, stretch.offset)
+                yield stretch
+                at = stretch.offset + stretch.length
+    yield from _specials(entry_log.between, log, at, len(log))
+
+
+def of_journal(data: memoryview) -> Iterator[Stretch]:
+    """Account for a journal of any version."""
+    try:
+        _, at = journal.header_of(data)
+    except FormatError:
+        return
+    if at:
+        yield Stretch(0, _JOURNAL_FIELDS, "header", "fields")
+        yield from _zeros(data, _JOURNAL_FIELDS, at, "header")
+    at = min(at, len(data))
+    for part in journal.scan_columns(data):
+        found = _entries(part) if isinstance(part, Entries) else [_other(data, part)]
+        for stretch in found:
+            yield from _specials(journal.between, data, at, stretch.offset)
+            yield stretch
+            at = stretch.offset + stretch.length
+    yield from _specials(journal.between, data, at, len(data))
+
+
+def of_index(data: memoryview) -> Iterator[Stretch]:
+    """Account for an index file of either version."""
+    try:
+        header = index_file.decode_header(data[: index_file.HEADER_SIZE])
+        key, lac = len(header.master_key), len(header.explicit_lac or b"")
+        yield Stretch(0, _INDEX_FIELDS, "header", "fields")
+        yield Stretch(_INDEX_FIELDS, key, "header", "master key")
+        at = _INDEX_FIELDS + key
+        known = not any(data[at : at + _I32 - 1]) and data[at + _I32 - 1] <= 1
+        yield Stretch(at, _I32, "header", "state", explained=known)
+        at += _I32
+        if header.version:
+            yield Stretch(at, _I32 + lac, "header", "explicit LAC")
+            at += _I32 + lac
+        yield from _zeros(data, at, index_file.HEADER_SIZE, "header")
+    except FormatError:
+        pass
+    size = len(data)
+    for low in range(index_file.HEADER_SIZE, size - index_file.SLOT + 1, _SLOTS * index_file.SLOT):
+        body = data[low : min(low + _SLOTS * index_file.SLOT, size)]
+        yield from _slots(low, index_file.slots(body))
+    torn = max(size - index_file.HEADER_SIZE, 0) % index_file.SLOT
+    if torn:
+        yield Stretch(size - torn, torn, "slots", "a slot that the end cuts")
+
+
+def _slots(low: int, slots: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[Stretch]:
+    """Group slots by what they are; a place that no log has is not explained."""
+    log, position = slots >> 32, slots & 0xFFFFFFFF
+    right = (log >= 0) & (position >= entry_log.HEADER_SIZE + SIZE_FIELD) & (position <= entry_log.MAX_LOG_ID)
+    kind = np.where(slots == 0, 0, np.where(right, 1, 2))
+    edges = np.flatnonzero(np.diff(kind)) + 1
+    for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(slots)], strict=True):
+        if last == first:
+            continue
+        what = ("empty", "places", "places in no log")[kind[first]]
+        begin, length = low + first * index_file.SLOT, (last - first) * index_file.SLOT
+        yield Stretch(begin, length, "slots", what, last - first, explained=bool(kind[first] < 2))
+
+
+def of_last_mark(data: memoryview) -> Iterator[Stretch]:
+    """Account for a replay mark."""
+    if len(data) >= _MARK:
+        yield Stretch(0, _MARK, "mark", "fields")
+
+
+def of_last_id(data: memoryview) -> Iterator[Stretch]:
+    """Account for the newest log id."""
+    if _LAST_ID.fullmatch(data):
+        yield Stretch(0, len(data), "id", "text")
+
+
+def of_status(data: memoryview) -> Iterator[Stretch]:
+    """Account for a bookie's status."""
+    if _STATUS.fullmatch(data):
+        yield Stretch(0, len(data), "status", "text")
+
+
+def of_dirty(_data: memoryview) -> Iterator[Stretch]:
+    """Account for a mark that has no bytes."""
+    yield from ()
+
+
+def of_cookie(data: memoryview) -> Iterator[Stretch]:
+    """Account for a cookie: the line of each field, of any layout."""
+    raw = bytes(data)
+    if _OLD_LAYOUT.fullmatch(raw):
+        yield Stretch(0, len(raw), "cookie", "layout version")
+        return
+    try:
+        found = cookie.decode(raw)
+    except FormatError:
+        return
+    if found.layout_version == cookie.RAW_LAYOUT:
+        # Three lines, and nothing behind the end of the last.
+        end = len(b"\n".join(raw.split(b"\n")[:4])) + 1
+        yield Stretch(0, min(end, len(raw)), "cookie", "lines", 4)
+        return
+    at = 0
+    for line in raw.splitlines(keepends=True):
+        if at == 0 or _COOKIE_LINE.fullmatch(line):
+            yield Stretch(at, len(line), "cookie", "lines", 1)
+        at += len(line)
+
+
+def _cut_front(data: memoryview, whole: bytes) -> Iterator[Stretch]:
+    """Account for a file that ends inside its header."""
+    size = len(data)
+    if size and bytes(data[:_JOURNAL_FIELDS]) == whole[: min(size, _JOURNAL_FIELDS)]:
+        yield Stretch(0, size, "header", "fields that the end cuts")
+
+
+def _zeros(data: memoryview, start: int, stop: int, region: str) -> Iterator[Stretch]:
+    end = min(zeros_end(data[:stop], start), stop) if start < len(data) else start
+    if end > start:
+        yield Stretch(start, end - start, region, "zeros")
+
+
+def _entries(part: Entries) -> Iterator[Stretch]:
+    """Yield entries that follow each other as one stretch."""
+    if not len(part.position):
+        return
+    begin, end = part.position - SIZE_FIELD, part.position + part.size
+    edges = np.flatnonzero(begin[1:] != end[:-1]) + 1
+    for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(begin)], strict=True):
+        yield Stretch(int(begin[first]), int(end[last - 1] - begin[first]), "records", "entries", last - first)
+
+
+def _specials(between: Between, data: memoryview, start: int, stop: int) -> Iterator[Stretch]:
+    for begin, end, name in between(data, start, stop):
+        region = {"reserved space": "end", "filler": "header"}.get(name, "records")
+        yield Stretch(begin, end - begin, region, name, int(name.endswith("maps")))
+
+
+def _other(data: memoryview, part: journal.MetaRecord | Damage) -> Stretch:
+    if isinstance(part, Damage):
+        front = part.offset + _PADDING_FRONT
+        size = int.from_bytes(data[front - _I32 : front])
+        # Padding that is all there, and not all zeros, is no record that the end cuts.
+        whole = bytes(data[part.offset : front - _I32]) == _PADDING and front + size <= len(data)
+        return _broken(part, len(data), may_end=not whole)
+    begin = part.at - SIZE_FIELD
+    length = SIZE_FIELD + int.from_bytes(data[begin : part.at])
+    match part:
+        case journal.MasterKeyRecord():
+            what = "master keys"
+        case journal.FenceRecord():
+            what = "fences"
+        case journal.LacRecordAt():
+            what = "explicit LACs"
+        case _:
+            return Stretch(begin, length, "records", f"special records {part.entry:#x}", 1, explained=False)
+    return Stretch(begin, length, "records", what, 1)
+
+
+def _broken(part: Damage, size: int, *, may_end: bool) -> Stretch:
+    """What a crash leaves at the end is explained by that; the journal, or nobody, has what was not finished."""
+    length = part.length or size - part.offset
+    if may_end and part.offset + length >= size and part.reason in (Reason.TRUNCATED, Reason.ZEROS):
+        what = "zeros, never written" if part.reason is Reason.ZEROS else "a record that was not finished"
+        return Stretch(part.offset, length, "end", what)
+    detail = f" ({part.detail})" if part.detail else ""
+    return Stretch(part.offset, length, "records", f"{part.reason}{detail}", explained=False)
