@@ -1,4 +1,4 @@
-"""The commands that look at one thing: a bookie's file, this installation."""
+"""`doctor`: whether this installation is complete."""
 
 import sys
 from collections.abc import Callable
@@ -18,68 +18,6 @@ if TYPE_CHECKING:
 _WIDTH: Final = 22
 _PATIENCE_S: Final = 10.0
 """How long a store may take to answer before it counts as unreachable."""
-
-
-@click.command(
-    cls=Command,
-    exits={
-        Exit.DONE: "read to its end, no damage",
-        Exit.USAGE: "no such file, or no file of a bookie",
-        Exit.FOUND: "damage; the rest was read",
-    },
-    epilog="Example: bkmeta inspect /mnt/bk1/ledgers/current/1f.log",
-)
-@click.argument("file", type=click.Path(path_type=Path))
-@output_options
-def inspect(file: Path, **shared: Any) -> None:  # noqa: ANN401 - click's options
-    """Read one FILE of a bookie, or a RocksDB folder, by itself: kind, header, counts, ranges, damage.
-
-    The kind is found by name and content. Payload, passwords and master keys are never shown.
-    """
-    from reconcile.look import LISTED, Kind, look
-
-    output = make_output(shared)
-    found = look(file)
-    counted = ", ".join(_counted(count, name) for name, count in found.counts.items())
-    damage = f"damaged in {_counted(found.damaged, 'places')}" if found.damaged else "no damage"
-    verdict = f"{found.kind}, {found.size} bytes" + (f": {counted}" if counted else "") + f"; {damage}"
-    unit = "row" if found.kind in (Kind.LOCATIONS, Kind.LEDGERS) else "byte"
-    details = [f"{name:<{_WIDTH}}{text}" for name, text in found.header.items()]
-    details += [f"{name:<{_WIDTH}}{text}" for name, text in (("first", found.first), ("last", found.last)) if text]
-    details += found.ranges
-    details += [f"note: {note}" for note in found.notes]
-    details += [
-        f"damage at {unit} {part.offset}, {part.length or 'unknown'} bytes: {part.reason}"
-        + (f" ({part.detail})" if part.detail else "")
-        for part in found.damage
-    ]
-    if found.damaged > LISTED:
-        details.append(f"and {found.damaged - LISTED} more pieces of damage")
-    result = Result(
-        "inspect",
-        verdict,
-        Exit.FOUND if found.damaged else 0,
-        counts={**found.counts, "damaged": found.damaged},
-        coverage={"file": str(file), "bytes": found.size, "complete": True},
-        details=details,
-        facts={
-            "kind": str(found.kind),
-            "header": found.header,
-            "first": found.first,
-            "last": found.last,
-            "ranges": list(found.ranges),
-            "notes": list(found.notes),
-            "damage": [asdict(part) for part in found.damage],
-        },
-    )
-    sys.exit(output.show(result))
-
-
-def _counted(count: int, plural: str) -> str:
-    words = plural.replace("_", " ")
-    if count == 1:
-        words = words.removesuffix("ies") + "y" if words.endswith("ies") else words.removesuffix("s")
-    return f"{count} {words}"
 
 
 @click.command(
