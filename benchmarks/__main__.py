@@ -9,10 +9,10 @@ from typing import Final
 
 from benchmarks.data import default_home
 from benchmarks.measure import RunFailedError
-from benchmarks.pairs import Result, growth, in_turns, table
+from benchmarks.pairs import Result, beside, growth, in_turns, table
 from benchmarks.rows import ROWS, Place, Row
 
-_GROWTH: Final = (10_000, 100_000, 1_000_000)
+_GROWTH: Final = (10_000, 100_000, 1_000_000, 5_000_000)
 _FEWEST: Final = 5
 """Rounds that a figure needs."""
 
@@ -30,27 +30,34 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--ledgers", type=int, default=100_000, metavar="N", help="default 100,000")
     parser.add_argument("--rounds", type=int, default=_FEWEST, metavar="N", help=f"that count; {_FEWEST} at least")
     sizes = ", ".join(f"{size:,}" for size in _GROWTH) + " where that is feasible"
-    parser.add_argument("--growth", action="store_true", help=f"how time and memory grow: {sizes}")
+    parser.add_argument(
+        "--growth", action="store_true", help=f"how time and memory of the stages alone grow: {sizes}; any --rounds"
+    )
     parser.add_argument("--data", type=Path, default=default_home(), metavar="DIR", help="keeps the data that is made")
     found = parser.parse_args()
     unknown = sorted({*found.rows} - {*names})
     if unknown:
         parser.error(f"no row is called {', '.join(unknown)}; there are {', '.join(names)}")
-    if found.ledgers < 1 or found.rounds < _FEWEST:
+    if found.ledgers < 1 or found.rounds < (1 if found.growth else _FEWEST):
         parser.error(f"--ledgers must be at least 1, --rounds at least {_FEWEST}")
     return found
 
 
-def _measured(row: Row, home: Path, ledgers: int, rounds: int) -> Result:
+def _measured(row: Row, home: Path, ledgers: int, rounds: int, *, alone: bool) -> Result:
     with (
         tempfile.TemporaryDirectory(prefix="bkmeta-bench-", dir=home) as scratch,
-        row.open(Place(home, Path(scratch), ledgers)) as contestants,
+        row.open(Place(home, Path(scratch), ledgers, alone)) as contestants,
     ):
-        result = in_turns(contestants, ledgers, rounds)
+        running = dict([next(iter(contestants.items()))]) if alone else contestants
+        result = in_turns(running, ledgers, rounds)
     print(f"\n{row.name}, {ledgers:,} ledgers, {rounds} rounds in turns; goal {row.goal:g}")
     print(f"  {row.compares}")
-    for line in table(result):
+    for line in table(result) if not alone else growth([result]):
         print(f"  {line}")
+    for line in beside(result, row.beside) if not alone else ():
+        print(f"  {line}")
+    for note in sorted({str(cost.said["note"]) for cost in result.rounds[next(iter(running))] if "note" in cost.said}):
+        print(f"  {note}")
     sys.stdout.flush()
     return result
 
@@ -67,7 +74,7 @@ def main() -> None:
         if given.rows and row.name not in given.rows:
             continue
         sizes = [size for size in _GROWTH if size <= row.largest] if given.growth else [given.ledgers]
-        results = [_measured(row, given.data, size, given.rounds) for size in sizes]
+        results = [_measured(row, given.data, size, given.rounds, alone=given.growth) for size in sizes]
         if given.growth:
             print(f"\n{row.name}, growth")
             for line in growth(results):

@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 from benchmarks import ledgers as made_up
@@ -23,16 +24,17 @@ def default_home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bkmeta" / "bench"
 
 
-def kept(home: Path, make: Callable[[Path, int], None], ledgers: int) -> Path:
+def kept(home: Path, make: Callable[[Path, int], None], ledgers: int, *others: ModuleType) -> Path:
     """Return the folder that a maker made for so many ledgers; have it made if it is not there.
 
     Args:
         home: where folders are kept.
         make: makes everything in an empty folder that it is given.
         ledgers: how many.
+        others: modules that the maker takes from, beside made-up ledgers and the tables.
     """
     module = Path(inspect.getfile(make))
-    sources = sorted({module, Path(inspect.getfile(made_up)), Path(inspect.getfile(tables))})
+    sources = sorted({module, *(Path(inspect.getfile(source)) for source in (made_up, tables, *others))})
     content = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:_DIGITS]
     stem = f"{module.stem}-{ledgers}"
     folder = home / f"{stem}-{content}"

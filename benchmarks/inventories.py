@@ -1,6 +1,7 @@
 """Inventories of all bookies, as `bkmeta collect` would write them of made-up ledgers."""
 
 import hashlib
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.ledgers import BOOKIES, CHUNK, INSTANCE, PASSWORD, PAYLOAD, Ledgers, chunk, groups, stays
 from recovery.codecs import cookie
@@ -27,29 +29,40 @@ _BOOKIE: Final = pa.array(BOOKIES)
 
 def write(folder: Path, ledgers: int) -> None:
     """Write a folder of inventories, one a bookie, of so many ledgers."""
+    fill(folder, ledgers, lambda _number, made: (copies(made), tables.DAMAGE.empty_table()))
+
+
+def fill(folder: Path, ledgers: int, found: Callable[[int, Ledgers], tuple[pa.Table, pa.Table]]) -> None:
+    """Write a folder of inventories of what was found, chunk by chunk.
+
+    Args:
+        folder: empty.
+        ledgers: how many.
+        found: number of a chunk and its ledgers → COPIES and DAMAGE of all bookies, in any order.
+    """
     with ExitStack() as stack:
         writers = [
             stack.enter_context(DatasetWriter(folder / f"b{number:02d}", "inventory", binding={"bookie": name}))
             for number, name in enumerate(BOOKIES)
         ]
-        counted = np.zeros((len(BOOKIES), 2), np.int64)
+        counted = np.zeros((len(BOOKIES), 3), np.int64)
         largest = -1
         for number in range(-(-ledgers // CHUNK)):
             made = chunk(number, ledgers)
             largest = int(made.ledger[-1])
-            of, rows = copies(made)
+            rows, damage = found(number, made)
             for bookie, writer in enumerate(writers):
-                own = rows.filter(pa.array(of == bookie))
+                own, harm = (one.filter(pc.equal(one["bookie"], BOOKIES[bookie])) for one in (rows, damage))
                 writer.append("copies", own)
-                counted[bookie] += own.num_rows, np.sum(own["entries"].to_numpy())
+                writer.append("damage", harm)
+                counted[bookie] += own.num_rows, np.sum(own["entries"].to_numpy()), harm.num_rows
         for bookie, writer in enumerate(writers):
-            rows, entries = counted[bookie].tolist()
-            writer.append("bookies", bookie_row(BOOKIES[bookie], rows, entries, largest))
+            writer.append("bookies", bookie_row(BOOKIES[bookie], *counted[bookie].tolist(), largest=largest))
             writer.close(coverage={"bookie": BOOKIES[bookie], "complete": True})
 
 
-def copies(made: Ledgers) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], pa.Table]:
-    """Return rows of COPIES of all bookies, in no order, and the number of each row's bookie."""
+def copies(made: Ledgers) -> pa.Table:
+    """Return rows of COPIES of all bookies, in no order."""
     stay = stays(made)
     held, last = groups(stay.position, stay.low, stay.high)
     rows = len(stay.of)
@@ -93,15 +106,15 @@ def copies(made: Ledgers) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], p
         "lac_record": pa.nulls(rows, pa.binary()),
         "headers": pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), header, type=tables.HEADERS),
     }
-    return stay.bookie, pa.table(columns, schema=tables.COPIES)
+    return pa.table(columns, schema=tables.COPIES)
 
 
 def _same(value: object, kind: pa.DataType, rows: int) -> pa.Array:
     return pa.array([value], kind).take(pa.array(np.zeros(rows, np.int64)))
 
 
-def bookie_row(name: str, ledgers: int, entries: int, largest: int) -> pa.Table:
-    """Return the row of BOOKIES of a bookie that was stopped cleanly and seen completely."""
+def bookie_row(name: str, ledgers: int, entries: int, damaged: int, *, largest: int) -> pa.Table:
+    """Return the row of BOOKIES of a bookie that was running, and of which all folders were seen."""
     row = {
         "bookie": name,
         "incarnation": 1,
@@ -111,7 +124,7 @@ def bookie_row(name: str, ledgers: int, entries: int, largest: int) -> pa.Table:
         "version_files": [],
         "storage": "interleaved",
         "mode": "disks",
-        "dirty": False,
+        "dirty": True,
         "started": _SEEN,
         "ended": _SEEN,
         "complete": True,
@@ -120,7 +133,7 @@ def bookie_row(name: str, ledgers: int, entries: int, largest: int) -> pa.Table:
         "max_ids": [{"scope": 0, "ledger": largest}],
         "ledgers": ledgers,
         "entries": entries,
-        "damaged": 0,
+        "damaged": damaged,
     }
     return pa.Table.from_pylist([row], schema=tables.BOOKIES)
 

@@ -118,6 +118,8 @@ class Staying:
         peaks: dict[str, int] = {}
         for process in after:
             kind, peak = _peak(process)
+            # Those below it of the same program do its tasks: Spark's Python workers.
+            kind = "worker" if kind == "python" and process != self._process.pid else kind
             if peak:
                 peaks[kind] = max(peaks.get(kind, 0), peak)
         return Cost(said["seconds"], sum(after.values()) - sum(before.values()), peaks, said)

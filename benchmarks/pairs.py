@@ -31,9 +31,11 @@ class Result:
     first: Mapping[str, Cost]
     rounds: Mapping[str, list[Cost]]
 
-    def ratios(self, name: str, of: Callable[[Cost], float] = attrgetter("seconds")) -> list[float]:
-        """Return, round by round, how many times the floor's seconds, or what else is said, a contestant took."""
-        floor = list(self.rounds.values())[-1]
+    def ratios(
+        self, name: str, of: Callable[[Cost], float] = attrgetter("seconds"), floor_name: str | None = None
+    ) -> list[float]:
+        """Return, round by round, how many times a floor's seconds, or what else is said, a contestant took."""
+        floor = self.rounds[floor_name] if floor_name else list(self.rounds.values())[-1]
         return [of(one) / of(other) for one, other in zip(self.rounds[name], floor, strict=True)]
 
     def peaks(self, name: str) -> dict[str, int]:
@@ -64,11 +66,10 @@ def table(result: Result) -> list[str]:
     for name, costs in result.rounds.items():
         seconds = [cost.seconds for cost in costs]
         middle = median(seconds)
-        peaks = ", ".join(f"{peak / _MIB:.0f} {kind}".rstrip() for kind, peak in sorted(result.peaks(name).items()))
         lines.append(
             f"{name:24}{min(seconds):9.2f}{middle:10.2f}{result.ledgers / middle:12,.0f}"
             f"{median(result.ratios(name)):8.2f}{median(cost.cpu_s for cost in costs):8.2f}"
-            f"{median(result.ratios(name, attrgetter('cpu_s'))):8.2f}  {peaks}"
+            f"{median(result.ratios(name, attrgetter('cpu_s'))):8.2f}  {_shown(result.peaks(name))}"
         )
     names = list(result.rounds)
     lines.append(f"{'ratios, round by round':24}" + " ".join(f"{ratio:.2f}" for ratio in result.ratios(names[0])))
@@ -76,14 +77,38 @@ def table(result: Result) -> list[str]:
     return [*lines, f"{'first round, not counted':24}  {first}"]
 
 
+def beside(result: Result, goals: Mapping[str, float]) -> list[str]:
+    """Return how the stage stands to other floors than the last one, each with its goal."""
+    stage = next(iter(result.rounds))
+    return [
+        f"to {name}: {median(result.ratios(stage, floor_name=name)):.2f}, "
+        f"cpu {median(result.ratios(stage, attrgetter('cpu_s'), name)):.2f}; goal {goal:g}"
+        for name, goal in goals.items()
+    ]
+
+
+_GROWTH_COLUMNS: Final = f"{'':24}{'ledgers':>12}{'median s':>10}{'cpu s':>9}{'µs each':>9}{'µs more':>9}  peak MiB"
+
+
 def growth(results: list[Result]) -> list[str]:
-    """Return how time and memory of every contestant grow from the smallest size to the largest."""
-    lines = []
+    """Return how time and memory of every contestant grow from the smallest size to the largest.
+
+    Beside the CPU time of each ledger stands that of each one more than at the size before, which knows no start.
+    """
+    lines = [_GROWTH_COLUMNS]
     for name in results[0].rounds:
-        cells = []
+        before: tuple[int, float] | None = None
         for result in results:
-            seconds = median(cost.seconds for cost in result.rounds[name])
-            peak = max(result.peaks(name).values())
-            cells.append(f"{result.ledgers:,}: {seconds:.2f} s, {peak / _MIB:.0f} MiB")
-        lines.append(f"{name:24}{' · '.join(cells)}")
+            costs = result.rounds[name]
+            cpu = median(cost.cpu_s for cost in costs)
+            more = "" if before is None else f"{(cpu - before[1]) / (result.ledgers - before[0]) * 1e6:.1f}"
+            lines.append(
+                f"{name if before is None else '':24}{result.ledgers:12,}{median(c.seconds for c in costs):10.2f}"
+                f"{cpu:9.2f}{cpu / result.ledgers * 1e6:9.1f}{more:>9}  {_shown(result.peaks(name))}"
+            )
+            before = result.ledgers, cpu
     return lines
+
+
+def _shown(peaks: Mapping[str, int]) -> str:
+    return ", ".join(f"{peak / _MIB:.0f} {kind}".rstrip() for kind, peak in sorted(peaks.items()))

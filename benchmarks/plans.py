@@ -30,8 +30,8 @@ def write(folder: Path, ledgers: int) -> None:
     passwords = Passwords.of([PASSWORD])
     found = []
     for number in range(-(-ledgers // CHUNK)):
-        _, rows = copies(chunk(number, ledgers))
-        bookies = pa.concat_tables([bookie_row(name, 0, 0, 0) for name in BOOKIES])
+        rows = copies(chunk(number, ledgers))
+        bookies = pa.concat_tables([bookie_row(name, 0, 0, 0, largest=0) for name in BOOKIES])
         prior = Prior.build(count_shapes(rows, bookies))
         options = Options(passwords=passwords.values)
         found.append(reconstruct(rows, bookies, tables.DAMAGE.empty_table(), prior, options))

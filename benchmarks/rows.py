@@ -3,15 +3,15 @@
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
-from benchmarks import bookie_folder, disks, etcd, inventories, plans, snapshots
+from benchmarks import bookie_folder, catalogs, disks, etcd, inventories, nasties, plans, snapshots
 from benchmarks.bookies import JAVA_IN_FLIGHT, LEDGERS, bookies
 from benchmarks.bookies import client as client_of_bookies
 from benchmarks.data import kept
@@ -20,9 +20,11 @@ from benchmarks.measure import Cost, RunFailedError, python, run, staying
 from benchmarks.pairs import Contestant
 from benchmarks.zookeeper import BATCH, BATCHES, READS, client, formatter, server
 from recovery.codecs import store
+from recovery.testing import histories, protocol
 
 _STAGES: Final = "benchmarks.stages"
 _ROOT: Final = "/ledgers"
+_GROUPED: Final = "DuckDB, grouped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,13 @@ class Place:
         home: of data that is kept.
         scratch: of what stages write; empty before, removed afterwards.
         ledgers: how many.
+        alone: nothing but the stage will run.
     """
 
     home: Path
     scratch: Path
     ledgers: int
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Row:
         compares: what with what, in one line.
         largest: ledgers that growth is looked at up to.
         open: makes ready; gives the contestants, the stage first and the floor last.
+        beside: other contestants that are floors, too, and the ratio to stay at or below.
     """
 
     name: str
@@ -57,6 +62,7 @@ class Row:
     compares: str
     largest: int
     open: Callable[[Place], AbstractContextManager[dict[str, Contestant]]]
+    beside: Mapping[str, float] = field(default_factory=dict)
 
 
 def _whole(place: Place, cost: Cost) -> Cost:
@@ -90,12 +96,45 @@ def _reconstruct(place: Place) -> Iterator[dict[str, Contestant]]:
     folder = kept(place.home, inventories.write, place.ledgers)
     with ExitStack() as stack:
         product = stack.enter_context(staying(python(_STAGES, "recover", folder, place.scratch / "plan")))
-        floor = stack.enter_context(staying(python(_STAGES, "pass-through", folder)))
-        yield {
-            "recover": lambda: _whole(place, product.run()),
-            "inference, one core": lambda: _whole(place, run(python(_STAGES, "infer", folder))),
-            "Spark, pass-through": floor.run,
-        }
+        stages = {"recover": lambda: _whole(place, product.run())}
+        if not place.alone:
+            floor = stack.enter_context(staying(python(_STAGES, "pass-through", folder)))
+            group, flat = (
+                stack.enter_context(staying(python(_STAGES, name, folder, place.scratch / f"{name}.parquet")))
+                for name in ("group", "group-flat")
+            )
+            stages |= {
+                "inference, one core": lambda: _whole(place, run(python(_STAGES, "infer", folder))),
+                _GROUPED: lambda: _whole(place, group.run()),
+                "DuckDB, flat columns": lambda: _whole(place, flat.run()),
+                "Spark, pass-through": floor.run,
+            }
+        yield stages
+
+
+@contextmanager
+def _nasty(place: Place) -> Iterator[dict[str, Contestant]]:
+    nasty = kept(place.home, nasties.write, place.ledgers, inventories, histories, protocol)
+    with ExitStack() as stack:
+        product = stack.enter_context(staying(python(_STAGES, "recover", nasty, place.scratch / "nasty")))
+        stages = {"recover, nasty": lambda: _whole(place, product.run())}
+        if not place.alone:
+            clean = kept(place.home, inventories.write, place.ledgers)
+            floor = stack.enter_context(staying(python(_STAGES, "recover", clean, place.scratch / "clean")))
+            stages |= {"recover, clean": lambda: _whole(place, floor.run())}
+        yield stages
+
+
+@contextmanager
+def _diff(place: Place) -> Iterator[dict[str, Contestant]]:
+    folder = kept(place.home, catalogs.write, place.ledgers)
+    with ExitStack() as stack:
+        product = stack.enter_context(staying(python(_STAGES, "diff", folder, place.scratch / "compared")))
+        stages = {"diff": lambda: _whole(place, product.run())}
+        if not place.alone:
+            floor = stack.enter_context(staying(python(_STAGES, "outer-join", folder)))
+            stages |= {"Spark, outer join": lambda: _whole(place, floor.run())}
+        yield stages
 
 
 @contextmanager
@@ -249,8 +288,25 @@ ROWS: Final = (
         1.5,
         "`recover` of three copies a ledger, inventories to plan, against Spark that reads the same files, hands every "
         "row to Python and back, and drops it; both sessions run already",
-        1_000_000,
+        5_000_000,
         _reconstruct,
+        {_GROUPED: 2.0},
+    ),
+    Row(
+        "nasty",
+        1.5,
+        "`recover` where of a hundred ledgers one more changed bookies, up to three times, and one was re-replicated, "
+        "and of a thousand one is damaged, against `recover` of the same number without",
+        1_000_000,
+        _nasty,
+    ),
+    Row(
+        "diff",
+        1.5,
+        "`recover` that compares a store's catalog with an earlier one, record by record, against Spark's full outer "
+        "join of both on ids and 64-bit hashes of the records; both sessions run already",
+        1_000_000,
+        _diff,
     ),
     Row(
         "apply",

@@ -10,6 +10,10 @@
     wire LEDGERS REQUESTS ADDRESS…  lists of entries of running bookies, decoded
     recover INVENTORIES OUT         stays: `recover` once for each line that it is given
     pass-through INVENTORIES        stays: Spark reads the same files and hands every row to Python and back
+    group INVENTORIES OUT           stays: DuckDB gathers, ledger by ledger, what inference takes from the same files
+    group-flat INVENTORIES OUT      stays: the same of columns without lists, as sums, least and most
+    diff CATALOGS OUT               stays: `recover` that compares the catalog `now` with `earlier`
+    outer-join CATALOGS             stays: Spark joins both, and counts what is equal, other, and on one side only
 
 `seconds` is the work alone, without the start of the interpreter, imports and the Spark session.
 """
@@ -28,12 +32,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks import catalogs
 from benchmarks.ledgers import BOOKIES, PASSWORD
 from benchmarks.plans import LAYOUT
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 
 MASTER: Final = "local[2]"
 _BATCH_ROWS: Final = "65536"
+_DUCKDB: Final[dict[str, Any]] = {"threads": 2, "memory_limit": "2GB"}
 _LISTS: Final = 4096
 """Answers that are decoded together."""
 
@@ -275,6 +281,7 @@ def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     from reconcile.recover import recover as run
     from recovery.dataset import prepare
     from recovery.spark import session
+    from recovery.testing import histories
 
     with session(MASTER) as spark:
 
@@ -283,12 +290,15 @@ def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
 
             def work() -> Mapping[str, Any]:
                 found: tuple[Dataset, ...] = open_inventories(_inventories(folder))
-                request = Request(found, None, (), LAYOUT, "/ledgers", Passwords.of([PASSWORD]), BOOKIES, None)
+                passwords = Passwords.of([PASSWORD, histories.PASSWORD])
+                request = Request(found, None, (), LAYOUT, "/ledgers", passwords, BOOKIES, None)
                 prepare(Path(out), "plan", secret=True)
                 return {"counts": run(request, Path(out), spark, now=_now).counts}
 
             said = _timed(work)
-            return {"ledgers": said["counts"]["restored"], **said}
+            counts = said.pop("counts")
+            note = f"restored {counts['restored']:,}, held {counts['held']:,}, waiting {counts['waiting']:,}"
+            return {"ledgers": counts["ledgers"], "note": note, **said}
 
         yield once
 
@@ -316,6 +326,101 @@ def pass_through(folder: str) -> Iterator[Callable[[], dict[str, Any]]]:
         yield once
 
 
+@contextmanager
+def group(folder: str, out: str, *, flat: bool = False) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Group the copies of all inventories by ledger with DuckDB, Parquet to Parquet."""
+    import duckdb
+
+    columns = (
+        "count(*) AS copies, min(first) AS first, max(last) AS last, sum(entries)::BIGINT AS entries, "
+        "min(g_size) AS least_size, max(g_size) AS size, min(g_period) AS least_period, max(g_period) AS period, "
+        "sum(g_count)::BIGINT AS groups, min(key) AS least_key, max(key) AS key"
+        if flat
+        else "list(bookie) AS bookie, list(incarnation) AS incarnation, list(source) AS source, "
+        "list(groups) AS groups, list(key_kind) AS key_kind, list(key) AS key, list(headers) AS headers"
+    )
+    with duckdb.connect(config=_DUCKDB | {"temp_directory": f"{out}.spill"}) as database:
+
+        def once() -> dict[str, Any]:
+            def work() -> Mapping[str, Any]:
+                rows = database.execute(
+                    f"COPY (SELECT bucket, scope, ledger, bool_and(complete) AS complete, bool_or(limbo) AS limbo, "  # noqa: S608 - our own names
+                    f"bool_or(fenced) AS fenced, max(explicit_lac) AS explicit_lac, {columns} "
+                    f"FROM read_parquet('{folder}/*/copies/*.parquet') GROUP BY ALL) TO '{out}' (FORMAT parquet)"
+                ).fetchall()
+                return {"ledgers": rows[0][0]}
+
+            return _timed(work)
+
+        yield once
+
+
+def group_flat(folder: str, out: str) -> AbstractContextManager[Callable[[], dict[str, Any]]]:
+    """Do the same of flat columns alone."""
+    return group(folder, out, flat=True)
+
+
+@contextmanager
+def diff(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Compare a store's catalog with an earlier one."""
+    from reconcile.plan import Passwords
+    from reconcile.recover import Request
+    from reconcile.recover import recover as run
+    from recovery.dataset import prepare
+    from recovery.spark import session
+
+    with session(MASTER) as spark:
+
+        def once() -> dict[str, Any]:
+            shutil.rmtree(out, ignore_errors=True)
+
+            def work() -> Mapping[str, Any]:
+                now, earlier = (
+                    open_dataset(Path(folder, name), "catalog") for name in (catalogs.NOW, catalogs.EARLIER)
+                )
+                request = Request((), now, (earlier,), LAYOUT, "/ledgers", Passwords.of([PASSWORD]), BOOKIES, None)
+                prepare(Path(out), "plan", secret=True)
+                done = run(request, Path(out), spark, now=_now)
+                return {"ledgers": done.counts["looked_at"], "relations": done.manifest["sides"]}
+
+            said = _timed(work)
+            note = ", ".join(f"{name} {count:,}" for name, count in said.pop("relations").items())
+            return {"note": note, **said}
+
+        yield once
+
+
+@contextmanager
+def outer_join(folder: str) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Join two catalogs by id on all sides, and compare the hashes of their records."""
+    from recovery.spark import session
+
+    files = [
+        [str(path) for path in Path(folder, name, "ledgers").iterdir()] for name in (catalogs.NOW, catalogs.EARLIER)
+    ]
+
+    with session(MASTER) as spark:
+
+        def once() -> dict[str, Any]:
+            def work() -> Mapping[str, Any]:
+                now, earlier = (
+                    spark.read.parquet(*some).selectExpr("xxhash64(scope, ledger) AS id", f"xxhash64(raw) AS {side}")
+                    for some, side in zip(files, (catalogs.NOW, catalogs.EARLIER), strict=True)
+                )
+                relation = (
+                    f"CASE WHEN {catalogs.NOW} = {catalogs.EARLIER} THEN 0 WHEN {catalogs.NOW} IS NULL THEN 1 "
+                    f"WHEN {catalogs.EARLIER} IS NULL THEN 2 ELSE 3 END AS relation"
+                )
+                counted = (
+                    now.join(earlier, "id", "full_outer").selectExpr(relation).groupBy("relation").count().collect()
+                )
+                return {"ledgers": sum(row["count"] for row in counted)}
+
+            return _timed(work)
+
+        yield once
+
+
 _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "capture": capture,
     "etcd": etcd,
@@ -330,6 +435,10 @@ _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
 _STAYING: Final[Mapping[str, Callable[..., AbstractContextManager[Callable[[], dict[str, Any]]]]]] = {
     "recover": recover,
     "pass-through": pass_through,
+    "group": group,
+    "group-flat": group_flat,
+    "diff": diff,
+    "outer-join": outer_join,
 }
 
 

@@ -10,19 +10,22 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import bookie_folder, disks, inventories, locations, plans
+from benchmarks import bookie_folder, catalogs, disks, inventories, locations, nasties, plans, rows, stages
 from benchmarks.data import kept
 from benchmarks.ledgers import BOOKIES, ENSEMBLE, PASSWORD, WRITE, chunk, groups, stays
 from benchmarks.measure import Cost, RunFailedError, python, run, staying
-from benchmarks.pairs import Contestant, in_turns, table
+from benchmarks.pairs import Contestant, Result, growth, in_turns, table
 from benchmarks.rows import Place
+from recovery.codecs.ledger_metadata import decode
 from recovery.dataset import open_dataset
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
 from recovery.model.groups import group_entries
+from recovery.testing import histories
 
 LEDGERS = 250
 
@@ -65,6 +68,93 @@ def test_the_clean_path_accepts_made_up_inventories(tmp_path: Path) -> None:
         for segment, (first, _) in zip(row["segments"], made.segments(at), strict=True):
             assert segment["first_low"] <= first <= segment["first"]
     assert sum(1 for row in restored.values() if len(row["segments"]) == 2) == -(-LEDGERS // 100)
+
+
+def test_every_kind_of_past_is_among_nasty_ledgers(tmp_path: Path) -> None:
+    """Each ledger is there once; as many as are promised changed, were copied or harmed, and each path is taken."""
+    nasties.write(tmp_path, 2000)
+    found = [open_dataset(folder, "inventory") for folder in sorted(tmp_path.iterdir())]
+    copies, bookies, damage = (pa.concat_tables([one.read(name) for one in found]) for name in tables.INVENTORY)
+    prior = Prior.build(count_shapes(copies, bookies))
+    passwords = (PASSWORD, histories.PASSWORD, b"")
+    rows = reconstruct(copies, bookies, damage, prior, Options(passwords=passwords)).to_pylist()
+    made = chunk(0, 2000)
+    assert [row["ledger"] for row in sorted(rows, key=lambda row: row["ledger"])] == made.ledger.tolist()
+    place = {ledger: at for at, ledger in enumerate(made.ledger.tolist())}
+    kinds = {
+        kind: [row for row in rows if place[row["ledger"]] % every == which] for kind, every, which in nasties.KINDS
+    }
+    assert {kind: len(some) for kind, some in kinds.items()} == {"changes": 20, "rereplicated": 20, "holes": 2}
+    assert all(len(row["segments"]) > 1 for row in kinds["changes"])
+    assert all(row["outcome"] == "restored" and row["extra"] >= 0 for row in kinds["rereplicated"])
+    assert {row["class"] for row in kinds["rereplicated"]} <= {"re-replicated", "solved"}
+    assert "damage" in [row["reason"] for row in kinds["holes"]]
+    assert damage.num_rows == 1
+    usual = [row for row in rows if not any(row in some for some in kinds.values())]
+    assert {(row["class"], row["outcome"]) for row in usual} == {("clean", "restored")}
+
+
+def test_two_catalogs_differ_in_what_they_say(tmp_path: Path) -> None:
+    """Records are what the codec reads, and every ledger stands on one side at least."""
+    catalogs.write(tmp_path, 2000)
+    now, earlier = (
+        open_dataset(tmp_path / side, "catalog").read("ledgers") for side in (catalogs.NOW, catalogs.EARLIER)
+    )
+    before = {row["ledger"]: row for row in earlier.to_pylist()}
+    after = {row["ledger"]: row for row in now.to_pylist()}
+    assert sorted({*before, *after}) == chunk(0, 2000).ledger.tolist()
+    assert (len(after.keys() - before.keys()), len(before.keys() - after.keys())) == (4, 2)
+    other = [ledger for ledger in before.keys() & after.keys() if before[ledger]["raw"] != after[ledger]["raw"]]
+    assert len(other) == 20
+    assert sorted({before[ledger]["state"] for ledger in other}) == ["CLOSED", "OPEN"]
+    assert all(row["error"] is None and decode(row["raw"]).segments for row in [*after.values(), *before.values()])
+
+
+def test_what_duckdb_groups_is_every_ledger(tmp_path: Path) -> None:
+    """Both of its groupings read all inventories, and write a row a ledger."""
+    inventories.write(tmp_path / "inventories", LEDGERS)
+    for flat in (False, True):
+        with stages.group(str(tmp_path / "inventories"), str(tmp_path / "out.parquet"), flat=flat) as once:
+            assert once()["ledgers"] == LEDGERS
+        assert (
+            sorted(pq.read_table(tmp_path / "out.parquet")["ledger"].to_pylist()) == chunk(0, LEDGERS).ledger.tolist()
+        )
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("nasty", "restored 199, held 1, waiting 0"),
+        ("diff", "changed 5, created 2, earlier_only 1, equal 187, moved 5"),
+    ],
+)
+def test_rows_with_spark_look_at_every_ledger(name: str, note: str, tmp_path: Path) -> None:
+    """The stage ends with as many ledgers as were made, or says so, and says what became of them."""
+    (tmp_path / "scratch").mkdir()
+    [row] = [one for one in rows.ROWS if one.name == name]
+    with row.open(Place(tmp_path, tmp_path / "scratch", 200, alone=True)) as contestants:
+        [cost] = [run_one() for run_one in contestants.values()]
+    assert cost.said["ledgers"] == 200
+    assert cost.said["note"] == note
+
+
+@pytest.mark.spark
+def test_the_floor_of_diff_joins_both_sides(tmp_path: Path) -> None:
+    """Spark's join has a row for each ledger of either side."""
+    catalogs.write(tmp_path, 200)
+    with staying(python("benchmarks.stages", "outer-join", tmp_path)) as floor:
+        assert floor.run().said["ledgers"] == 200
+
+
+def test_growth_is_told_by_ledger(tmp_path: Path) -> None:
+    """Each size has its CPU time a ledger, and that of each ledger more than before."""
+    costs = {size: Cost(1.0, cpu, {"driver": 1 << 20}, {}) for size, cpu in ((1000, 3.0), (2000, 5.0))}
+    results = [Result(size, {"stage": cost}, {"stage": [cost]}) for size, cost in costs.items()]
+    assert [line.split() for line in growth(results)[1:]] == [
+        ["stage", "1,000", "1.00", "3.00", "3000.0", "1", "driver"],
+        ["2,000", "1.00", "5.00", "2500.0", "2000.0", "1", "driver"],
+    ]
 
 
 def test_a_plan_and_the_records_of_its_peer_are_the_same(tmp_path: Path) -> None:
