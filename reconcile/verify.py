@@ -101,7 +101,7 @@ class Held(Protocol):
         """What was, the first few."""
         ...
 
-    def find(self, ledger: int, wanted: Ints) -> Found:
+    def find(self, ledger: LedgerId, wanted: Ints) -> Found:
         """Return where some entries of a ledger may be read; they ascend and are each there once."""
         ...
 
@@ -376,8 +376,6 @@ class _Run:
             self._end(ledger, Outcome.NO_RECORD, f"the store's record cannot be used: {broken[0]}", changed=changed)
         elif record.state is not State.CLOSED or record.last_entry is None:
             self._end(ledger, Outcome.UNCHECKED, f"its record is {record.state}: its end is not known", changed=changed)
-        elif ledger.scope:
-            self._end(ledger, Outcome.UNCHECKED, "ids with a scope are not looked up", changed=changed)
         else:
             self._ask_all(_Ledger(ledger, record, changed))
 
@@ -432,7 +430,7 @@ class _Run:
             self._copies["not_looked_at"] += len(entries)
             piece.unseen[entries - piece.low] += 1
             return
-        found = disks.find(piece.ledger.id.ledger, entries)
+        found = disks.find(piece.ledger.id, entries)
         places = (found.journal, found.index)
         self._asked.setdefault(bookie, []).append(
             _Asked(
@@ -529,15 +527,16 @@ class _Run:
 
 def _judge(ledger: _Ledger, number: int, record: bytes) -> _Copy:
     """Say what the bytes at a place are; an entry of other ids means that the one looked for is not there."""
-    ids = (int.from_bytes(record[:8], signed=True), int.from_bytes(record[8:16], signed=True))
-    if ids != (ledger.id.ledger, number):
+    if not entry.is_of(record, ledger.id, number):
         return _Copy.ABSENT
     try:
         header = entry.decode_header(record)
     except FormatError:
         return _Copy.BAD
     metadata = ledger.record
-    if metadata.digest is None:
+    if ledger.id.scope and entry.digest_named(record[0]) is None:
+        copy = _Copy.UNPROVEN
+    elif metadata.digest is None:
         copy = _Copy.GOOD if entry.find_digest(record) else _Copy.UNPROVEN
     else:
         agrees = entry.digest_agrees(record, metadata.digest, metadata.password or b"")

@@ -48,6 +48,7 @@ from typing import Final, Literal
 import google_crc32c
 
 from recovery.errors import FormatError, Reason
+from recovery.model.ids import LedgerId
 from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
 
 HEADER_SIZE: Final = 32
@@ -63,6 +64,7 @@ _LAC: Final = struct.Struct(">qq")
 _SCOPED_LAC: Final = struct.Struct(">Bqqq")
 _LEDGER: Final = struct.Struct(">q")
 _SCOPED_LEDGER: Final = struct.Struct(">Bqq")
+_SCOPED_IDS: Final = struct.Struct(">qqq")
 _VERSION: Final = 0x70
 _DIGEST_NUMBER: Final = 0x0F
 _NUMBERS: Final = {1: Digest.CRC32, 2: Digest.HMAC, 3: Digest.CRC32C, 4: Digest.DUMMY}
@@ -161,6 +163,14 @@ def ids_of(record: bytes | memoryview) -> tuple[int, int]:
         _, scope, ledger = _SCOPED_LEDGER.unpack_from(record)
         return scope, ledger
     return 0, _LEDGER.unpack_from(record)[0]
+
+
+def is_of(record: bytes | memoryview, ledger: LedgerId, number: int) -> bool:
+    """Whether the ids in front of an entry are these."""
+    if not ledger.scope:
+        return record[: _LAC.size] == _LAC.pack(ledger.ledger, number)
+    ids = _SCOPED_IDS.pack(ledger.scope, ledger.ledger, number)
+    return len(record) > 0 and record[0] & VERSION_BITS == VERSION_2 and record[1 : 1 + len(ids)] == ids
 
 
 def flags_of(digest: Digest) -> int:

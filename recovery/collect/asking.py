@@ -3,7 +3,8 @@
     an entry is          if the bookie
     handed on            answers with a record
     absent               says that it knows no such ledger, or no such entry
-    not looked at        says nothing, refuses, or is not understood; or the name is no bookie's that can be asked
+    not looked at        says nothing, refuses, or is not understood; the name is no bookie's that can be asked; or the
+                         ledger is of a scope: no read can name one (the field that would carry it fences)
 
 Source: bookkeeper-metadata §5.4.
 """
@@ -22,6 +23,7 @@ from backends.bookie.client import Bookie, Options, Wire
 from backends.bookie.frames import Answer, Outcome
 from recovery.collect.members import ALIAS_UNRESOLVED, Members
 from recovery.collect.serving import Found, Places
+from recovery.model.ids import LedgerId
 
 Ints = npt.NDArray[np.int64]
 
@@ -29,7 +31,7 @@ _NONE: Final = Places(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 class AskedBookie:
-    """One bookie; its places are (ledger, entry)."""
+    """One bookie; its places are (ledger, entry), of scope 0."""
 
     def __init__(self, bookie: Bookie, runner: asyncio.Runner) -> None:
         self._bookie = bookie
@@ -46,9 +48,12 @@ class AskedBookie:
         """What came instead of answers, the most frequent first."""
         return tuple(f"{count} entries: {said}" for said, count in self._unanswered.most_common())
 
-    def find(self, ledger: int, wanted: Ints) -> Found:
-        """Return every entry as a place: only the bookie knows what it has."""
-        return Found(_NONE, Places(wanted, np.full(len(wanted), ledger), wanted), sure=True)
+    def find(self, ledger: LedgerId, wanted: Ints) -> Found:
+        """Return every entry as a place: only the bookie knows what it has; of a scope none, which no read can name."""
+        if ledger.scope:
+            self._unanswered["a read cannot name a scope"] += len(wanted)
+            return Found(_NONE, _NONE, sure=False)
+        return Found(_NONE, Places(wanted, np.full(len(wanted), ledger.ledger), wanted), sure=True)
 
     def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
         """Ask for each entry, and hand on what the bookie has."""

@@ -169,7 +169,7 @@ class RecordFiles:
         for source, rows in self._by_file(file, position):
             todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
             for row, record in self._entries(source, todo, position[todo]):
-                if not self._is_at(record, int(ledger[row]), int(entry[row])):
+                if not entry_codec.is_of(record, self._scopes.id(int(ledger[row])), int(entry[row])):
                     continue
                 found[row] = True
                 heads[row] = head_of(record, self._passwords)
@@ -177,14 +177,6 @@ class RecordFiles:
             if source.misnamed and found[todo].any():
                 self._tell_misnamed(source)
         return found, heads
-
-    def _is_at(self, record: memoryview, ledger: int, entry: int) -> bool:
-        if ledger >= 0:
-            return len(record) >= _IDS and struct.unpack_from(">qq", record) == (ledger, entry)
-        if len(record) < SCOPED_IDS or record[0] & entry_codec.VERSION_BITS != entry_codec.VERSION_2:
-            return False
-        named = self._scopes.id(ledger)
-        return struct.unpack_from(">qqq", record, 1) == (named.scope, named.ledger, entry)
 
     def _by_file(self, file: Ints, position: Ints) -> Iterator[tuple[RecordFile, Ints]]:
         """Yield each file with the rows that name it, ascending by position."""

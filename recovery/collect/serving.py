@@ -28,21 +28,23 @@ from backends.errors import BackendError
 from backends.rocks import RocksReader, open_read_only
 from recovery.codecs import entry_log, index_file, journal, ledger_db
 from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.db import LOCATIONS, SCOPED_LOCATIONS, has_scopes
 from recovery.collect.folders import Disks, Folder, Role, survey
 from recovery.collect.journals import Journal, find_journals
 from recovery.collect.logs import decimal_name, find_logs
 from recovery.collect.reading import Mapped, Meter
 from recovery.dataset import DatasetWriter
 from recovery.errors import Damage, FormatError, InputError, Reason
+from recovery.model.ids import LedgerId
 
 Ints = npt.NDArray[np.int64]
 
 _CURRENT: Final = "current"
 _VERSION: Final = "VERSION"
-_LOCATIONS: Final = "locations"
 _SIZE: Final = struct.Struct(">i")
 _LOCATION: Final = struct.Struct(">q")
-_IDS: Final = struct.Struct(">qq")
+_LEAST: Final = 16
+"""Bytes of an entry at least: two ids."""
 _BUFFER: Final = 64 << 10
 """Read at once: what stands close together costs one read, and a sample does not cost much more than itself."""
 _LISTED: Final = 20
@@ -92,9 +94,17 @@ class _Heard(DamageLog):
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """The locations of one index folder of a Db bookie, and the number of its space of log ids."""
+    """The locations of one index folder of a Db bookie, and the number of its space of log ids.
+
+    Attributes:
+        rows: of scope 0.
+        scoped: of other scopes; None: there are none.
+        number: of the folder; None if that is not known.
+        space: of log ids.
+    """
 
     rows: RocksReader
+    scoped: RocksReader | None
     number: int | None
     space: int
 
@@ -119,6 +129,7 @@ class BookieDisks:
         self._index_folders = index_folders
         self._files = files
         self._journals = journals
+        self._scopes = damage.scopes
         self._journalled = self._read_journals()
 
     @property
@@ -133,7 +144,7 @@ class BookieDisks:
         return tuple([*missing, *self._damage.said][:_LISTED])
 
     def _read_journals(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return ledger, entry, file and position of what would be replayed, ordered by the first two."""
+        """Return ledger (its key), entry, file and position of what would be replayed, ordered by the first two."""
         parts: list[tuple[int, int, int, int]] = []
         columns = [_NONE.reshape(0, 4)]
         for number, one in enumerate(self._journals):
@@ -141,7 +152,8 @@ class BookieDisks:
             if one.mark < 0:
                 continue
             for at in self._entries(one):
-                parts.append((at.ledger, at.entry, _number(_JOURNALS, number), at.at))
+                ledger = self._scopes.key(at.scope, at.ledger)
+                parts.append((ledger, at.entry, _number(_JOURNALS, number), at.at))
                 if len(parts) >= _BUFFER:
                     columns.append(np.array(parts, np.int64))
                     parts = []
@@ -171,14 +183,15 @@ class BookieDisks:
         except OSError as error:
             self._damage.add(Unread(path, Reason.UNREADABLE, Hides.EVERYTHING, detail=error.strerror or ""))
 
-    def find(self, ledger: int, wanted: Ints) -> Found:
+    def find(self, ledger: LedgerId, wanted: Ints) -> Found:
         """Return where some entries of a ledger stand; the entries ascend and are each there once."""
         index, sure = self._shelved(ledger, wanted) if self._shards else self._indexed(ledger, wanted)
         return Found(self._written_ahead(ledger, wanted), index, sure and self.complete)
 
-    def _written_ahead(self, ledger: int, wanted: Ints) -> Places:
+    def _written_ahead(self, ledger: LedgerId, wanted: Ints) -> Places:
         ledgers, entries, files, positions = self._journalled
-        low, high = np.searchsorted(ledgers, ledger, "left"), np.searchsorted(ledgers, ledger, "right")
+        key = self._scopes.key(ledger.scope, ledger.ledger)
+        low, high = np.searchsorted(ledgers, key, "left"), np.searchsorted(ledgers, key, "right")
         if low == high:
             return Places(_NONE, _NONE, _NONE)
         at = low + np.searchsorted(entries[low:high], wanted)
@@ -186,27 +199,36 @@ class BookieDisks:
         there[there] = entries[at[there]] == wanted[there]
         return Places(wanted[there], files[at[there]], positions[at[there]])
 
-    def _shelved(self, ledger: int, wanted: Ints) -> tuple[Places, bool]:
+    def _shelved(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
         """Ask the databases; a bookie looks in the folder that the ledger's id chooses, and in no other."""
-        own = [s for s in self._shards if s.number is None or ledger_db.shard(ledger, max(self._of, 1)) == s.number]
+        number = ledger_db.shard(ledger.ledger, max(self._of, 1))
+        own = [s for s in self._shards if s.number is None or number == s.number]
         found: list[tuple[int, int, int]] = []
         for shard in own:
+            rows = shard.scoped if ledger.scope else shard.rows
+            if rows is None:
+                continue
             try:
                 for entry in wanted.tolist():
-                    raw = shard.rows.get(_IDS.pack(ledger, entry))
+                    raw = rows.get(ledger_db.location_key(ledger.ledger, entry, ledger.scope))
                     location = _LOCATION.unpack(raw)[0] if raw is not None and len(raw) == _LOCATION.size else 0
                     if location > 0:
                         log_id, position = entry_log.split_location(location)
                         found.append((entry, _number(shard.space, log_id), position))
             except BackendError as error:
-                file = str(shard.rows.folder)
-                self._damage.add(Unread(file, Reason.UNREADABLE, Hides.LEDGER, ledger=ledger, detail=str(error)))
+                self._unread(rows.folder, Reason.UNREADABLE, ledger, detail=str(error))
                 return _places(found), False
         return _places(found), bool(own)
 
-    def _indexed(self, ledger: int, wanted: Ints) -> tuple[Places, bool]:
+    def _unread(
+        self, file: Path, reason: Reason, ledger: LedgerId, offset: int | None = None, detail: str = ""
+    ) -> None:
+        key = self._scopes.key(ledger.scope, ledger.ledger)
+        self._damage.add(Unread(str(file), reason, Hides.LEDGER, offset, ledger=key, detail=detail))
+
+    def _indexed(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
         """Ask the index file; it is found by its path alone, a half-way copy only where there is no whole one."""
-        name = index_file.path_of(ledger)
+        name = index_file.path_of(ledger.ledger, ledger.scope)
         for suffix in ("", ".rloc"):
             for folder in self._index_folders:
                 path = folder / (name + suffix)
@@ -215,10 +237,9 @@ class BookieDisks:
                 except FileNotFoundError:
                     continue
                 except FormatError as error:
-                    self._damage.add(Unread(str(path), error.reason, Hides.LEDGER, error.offset, ledger=ledger))
+                    self._unread(path, error.reason, ledger, error.offset)
                 except OSError as error:
-                    detail = error.strerror or "cannot be read"
-                    self._damage.add(Unread(str(path), Reason.UNREADABLE, Hides.LEDGER, ledger=ledger, detail=detail))
+                    self._unread(path, Reason.UNREADABLE, ledger, detail=error.strerror or "cannot be read")
                 return Places(_NONE, _NONE, _NONE), False
         return Places(_NONE, _NONE, _NONE), bool(self._index_folders)
 
@@ -271,13 +292,13 @@ def _records(path: Path, rows: Ints, position: Ints) -> Iterator[tuple[int, byte
 
 
 def _record(source: BinaryIO, at: int, size: int) -> bytes | None:
-    if at < _SIZE.size or at + _IDS.size > size:
+    if at < _SIZE.size or at + _LEAST > size:
         return None
     try:
         source.seek(at - _SIZE.size)
         head = source.read(_SIZE.size)
         length = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
-        if not _IDS.size <= length <= size - at:
+        if not _LEAST <= length <= size - at:
             return None
         record = source.read(length)
     except OSError:  # a bad sector is as good as no entry
@@ -326,23 +347,20 @@ def open_disks(bookie: str, given: Sequence[Path]) -> Iterator[BookieDisks]:
         shards: list[_Shard] = []
         index_places = disks.of(Role.INDEX)
         for order, place in enumerate(index_places):
-            if place.folder is None or not (place.folder.path / _LOCATIONS).is_dir():
+            if place.folder is None or not (place.folder.path / LOCATIONS).is_dir():
                 continue
-            try:
-                rows = stack.enter_context(open_read_only(place.folder.path / _LOCATIONS))
-            except BackendError as error:
-                damage.add(
-                    Unread(str(place.folder.path / _LOCATIONS), Reason.UNREADABLE, Hides.EVERYTHING, detail=str(error))
-                )
+            rows = _opened(place.folder.path / LOCATIONS, stack, damage)
+            if rows is None:
                 continue
-            if rows.damage is not None:
-                damage.add(Unread(str(rows.folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=rows.damage))
+            scoped = None
+            if has_scopes(place.folder.path):
+                scoped = _opened(place.folder.path / SCOPED_LOCATIONS, stack, damage)
             space = _FIRST_SHARD + order
             own = [p for p in ledger_places if p.number == place.number and p.number is not None]
             own = own or [p for p in ledger_places if p.folder == place.folder] or ledger_places
             for ledger_place in own:
                 _add_logs(files, space, ledger_place.folder, damage)
-            shards.append(_Shard(rows, place.number, space))
+            shards.append(_Shard(rows, scoped, place.number, space))
         journals = find_journals(
             [p for p in disks.places if p.role is Role.JOURNAL],
             [p.folder.path for p in ledger_places if p.folder is not None],
@@ -350,6 +368,17 @@ def open_disks(bookie: str, given: Sequence[Path]) -> Iterator[BookieDisks]:
         )
         folders = [p.folder.path for p in index_places if p.folder is not None]
         yield BookieDisks(disks, damage, shards, folders, files, journals)
+
+
+def _opened(folder: Path, stack: ExitStack, damage: DamageLog) -> RocksReader | None:
+    try:
+        rows = stack.enter_context(open_read_only(folder))
+    except BackendError as error:
+        damage.add(Unread(str(folder), Reason.UNREADABLE, Hides.EVERYTHING, detail=str(error)))
+        return None
+    if rows.damage is not None:
+        damage.add(Unread(str(folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=rows.damage))
+    return rows
 
 
 def _add_logs(files: dict[int, str], space: int, folder: Folder | None, damage: DamageLog) -> None:

@@ -122,6 +122,7 @@ def make_scoped_bookie(
     put: PutRows | None = None,
     folders: int = 1,
     rotated: bool = True,
+    dirty: bool = False,
     bookie: str = BOOKIE,
 ) -> BookieDir:
     """Make the folders of a bookie.
@@ -133,6 +134,7 @@ def make_scoped_bookie(
         put: makes databases; needed for Db.
         folders: ledger folders; without index folders the index is in them.
         rotated: entry logs end with their ledgers map.
+        dirty: it was killed, and replays its journal when it starts.
         bookie: its id.
     """
     made = BookieDir(tuple(root / f"ledgers{n}" for n in range(folders)), (), (root / "journal0",))
@@ -154,6 +156,8 @@ def make_scoped_bookie(
                 _write_index(folder / "current", one, located)
         elif put is not None:
             _write_databases(folder / "current", mine, located, put)
+        if dirty:
+            (folder / "current" / "DIRTY").touch()
         (folder / "current" / "lastMark").write_bytes(struct.pack(">qq", _JOURNAL, _ALIGNMENT))
     made.journal(_JOURNAL).write_bytes(_journal(held))
     return made

@@ -323,7 +323,7 @@ def test_single_entries_of_bookies_by_name() -> None:
             bookie = cluster.get(str(address))
             assert bookie is not None
             found: dict[int, bytes | None] = {}
-            place = bookie.find(1, np.arange(3)).index
+            place = bookie.find(LedgerId(0, 1), np.arange(3)).index
             bookie.each(place.file, place.position, found.__setitem__)
             assert found == {0: record(1, 0), 1: record(1, 1)}
             before = bookie.problems

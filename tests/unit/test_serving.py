@@ -11,6 +11,7 @@ from recovery.codecs import index_file
 from recovery.codecs.entry import digest_agrees
 from recovery.collect.serving import BookieDisks, open_disks
 from recovery.errors import InputError
+from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
 from recovery.testing.bookie_dir import (
     BOOKIE,
@@ -30,7 +31,7 @@ WANTED = np.arange(8, dtype=np.int64)
 
 def _served(disks: BookieDisks, ledger: int = 7) -> tuple[dict[int, bytes], bool]:
     """Return the bytes of each entry that is served, the journal's first, and whether the rest is surely not."""
-    found = disks.find(ledger, WANTED)
+    found = disks.find(LedgerId(0, ledger), WANTED)
     served: dict[int, bytes] = {}
     for places in (found.index, found.journal):
         for row, raw in disks.read(places.file, places.position):
