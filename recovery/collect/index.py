@@ -24,8 +24,8 @@ from recovery.model.groups import KeyedGroups
 
 _BATCH: Final = 1 << 19
 """Slots that are confirmed at a time: enough ledgers that reads ascend through each log."""
-_KEPT: Final = 1 << 16
-"""Slots of a ledger larger than a batch that wait for its next piece, so that its end is never judged by a few."""
+_KEPT: Final = 8
+"""The part of a batch that waits for the next piece of a ledger larger than one, so that no end is judged by a few."""
 _LOG_SHIFT: Final = 32
 _POSITION: Final = (1 << _LOG_SHIFT) - 1
 
@@ -116,12 +116,20 @@ class Found(Generic[Rows_co]):
 
 
 class IndexTaker:
-    """Takes the pieces of an index whose locations lie in one space of log ids."""
+    """Takes the pieces of an index whose locations lie in one space of log ids.
 
-    def __init__(self, logs: RecordFiles, found: Found[TakesRows], *, every: bool) -> None:
+    Args:
+        logs: the files that locations name.
+        found: takes what is found.
+        every: read at every location, not only where there is doubt.
+        batch: slots that are confirmed at a time.
+    """
+
+    def __init__(self, logs: RecordFiles, found: Found[TakesRows], *, every: bool, batch: int = _BATCH) -> None:
         self._logs = logs
         self._found = found
         self._every = every
+        self._batch = batch
         self._grouper = Grouper()
         self._waiting: list[Piece | Block] = []
         self._count = 0
@@ -137,15 +145,16 @@ class IndexTaker:
             return
         self._waiting.append(piece)
         self._count += _size(piece)
-        if self._count < _BATCH:
+        if self._count < self._batch:
             return
         # The last ledger may go on. If it alone fills the batch, all but its end is confirmed now.
         done, self._waiting = _without_last_ledger(self._waiting)
         whole = bool(done)
         if not whole:
-            done, self._waiting = _without_end(self._waiting)
+            done, self._waiting = _without_end(self._waiting, self._batch // _KEPT)
         self._count = sum(map(_size, self._waiting))
-        self._confirm(done, whole=whole)
+        if done:
+            self._confirm(done, whole=whole)
 
     def end(self) -> None:
         """Confirm what waits."""
@@ -258,10 +267,10 @@ def _without_last_ledger(pieces: Sequence[Piece | Block]) -> tuple[list[Piece | 
     return before, after
 
 
-def _without_end(pieces: Sequence[Piece | Block]) -> tuple[list[Piece | Block], list[Piece | Block]]:
-    """Return all but the last pieces, which have _KEPT slots or more, and these."""
+def _without_end(pieces: Sequence[Piece | Block], slots: int) -> tuple[list[Piece | Block], list[Piece | Block]]:
+    """Return all but the last pieces, which have so many slots or more, or are all there are; and these."""
     cut, kept = len(pieces), 0
-    while kept < _KEPT:
+    while cut and kept < slots:
         cut -= 1
         kept += _size(pieces[cut])
     return [*pieces[:cut]], [*pieces[cut:]]
