@@ -1,4 +1,4 @@
-"""Ledgers of scopes from bookies' disks into a real ZooKeeper and a real etcd, and read back through what was written."""
+"""Ledgers of scopes from disks into a real ZooKeeper and a real etcd, and read back through what was written."""
 
 import itertools
 from collections.abc import Sequence
