@@ -48,6 +48,8 @@ REPORT: Final = "report.html"
 """Page for people; beside the dataset, not of it."""
 
 EARLIER: Final = "earlier"
+AGAIN: Final = "again"
+"""Folder in an inventory's: what the next collection need not read again, a dataset of its own."""
 COLLECTED: Final = "inventories"
 """Folder in a plan's: catalogs of what the store held earlier, where they were made for the plan."""
 SPILL: Final = ".spill"
@@ -206,7 +208,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
     try:
         folder.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
-        beside = ["store", EARLIER, COLLECTED] if kind == "plan" else []
+        beside = {"plan": ["store", EARLIER, COLLECTED], "inventory": [AGAIN]}.get(kind, [])
         ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
         foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
         if foreign:

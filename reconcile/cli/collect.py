@@ -3,9 +3,10 @@
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -22,6 +23,10 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result, broken_off, throttled
 from reconcile.cli.wire import collect_cluster, take_wire, wire_options
+
+if TYPE_CHECKING:
+    from recovery.collect.again import Reused
+    from recovery.collect.deep import DeepCounts
 
 _SHOWN: Final = 5
 _PROCESSES: Final = 2
@@ -50,7 +55,14 @@ _PROCESSES: Final = 2
 @click.option("--journal-dir", "journal_dirs", type=FOLDER, multiple=True, help="With or without its current/.")
 @click.option("--bookie-id", metavar="ID", help="Only where no cookie can be read. [default: the cookie's]")
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600: prove digests of type HMAC.")
-@click.option("--deep", is_flag=True, help="Confirm every location, and go through every entry log.")
+@click.option("--deep", is_flag=True, help="Compare index, entry logs and journals entry by entry; check every digest.")
+@click.option("--incremental", is_flag=True, help="Keep in --out what the next collection need not read again.")
+@click.option(
+    "--since",
+    type=FOLDER,
+    metavar="DIR",
+    help="An inventory of this bookie made with --incremental: read only what changed. Implies --incremental.",
+)
 @click.option(
     "--max-mb-s", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most N MB are read in a second."
 )
@@ -75,6 +87,8 @@ def collect(
     bookie_id: str | None,
     passwords: Path | None,
     deep: bool,  # noqa: FBT001 - click's option
+    incremental: bool,  # noqa: FBT001 - click's option
+    since: Path | None,
     max_mb_s: float | None,
     processes: int | None,
     out: Path,
@@ -101,10 +115,14 @@ def collect(
     if asked is not None and uri is not None:
         if bookie_conf or ledger_dirs or index_dirs or journal_dirs or bookie_id or deep or max_mb_s or processes:
             raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
+        if incremental or since:
+            raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
         names = tuple(name.strip() for name in bookies.split(",") if name.strip()) if bookies else None
         sys.exit(output.show(collect_cluster(uri, names, asked, passwords, (master, python), out, output)))
     if bool(bookie_conf) == bool(ledger_dirs or index_dirs or journal_dirs):
         raise click.UsageError("give either --bookie-conf, or the folders with --ledger-dir and the like")
+    if deep and (incremental or since):
+        raise click.UsageError("--deep reads everything: leave --incremental and --since out")
     if bookie_conf:
         conf = read_conf(bookie_conf)
         ledger_dirs, index_dirs, journal_dirs = conf.ledger_dirs, conf.index_dirs, conf.journal_dirs
@@ -117,6 +135,8 @@ def collect(
         passwords=read_passwords(passwords),
         max_mb_s=max_mb_s,
         deep=deep,
+        keep=incremental,
+        since=since,
         processes=processes or min(_PROCESSES, len(os.sched_getaffinity(0))),
     )
     again = f"{out} is not an inventory yet: run the same command again"
@@ -146,6 +166,10 @@ def collect(
         hides = "some of it hides entries" if found.hiding else "none of it hides an entry"
         details.append(f"places of damage: {found.damaged}, {hides}")
         details += [f"  {line}" for line in _damage(out)]
+    if found.deep is not None:
+        details += _compared(found.deep)
+    if found.reused is not None:
+        details.append(_taken_over(found.reused, found.bytes_read))
     details.append(f"the report: {out / REPORT}")
     if not found.ledgers:
         details.append(
@@ -168,10 +192,34 @@ def collect(
             "dirty": found.dirty,
             "hiding": found.hiding,
             "out": str(out),
+            **({} if found.deep is None else {"deep": asdict(found.deep)}),
+            **({} if found.reused is None else {"reused": asdict(found.reused)}),
         },
     )
     _write_page(out, verdict)
     sys.exit(output.show(result))
+
+
+def _compared(deep: "DeepCounts") -> Iterator[str]:
+    """Say what comparing everything gave."""
+    yield (
+        f"digests: {deep.digests_right} right, {deep.digests_wrong} wrong, {deep.not_checkable} not checkable, of "
+        f"{deep.ledgers_not_checkable} ledgers whose password is not known or that have none"
+    )
+    yield (
+        f"entries: {deep.in_index} in the index, {deep.in_logs} in logs ({deep.shadowed} of them older copies), "
+        f"{deep.replayed} that only replay of the journals brings"
+    )
+    yield (
+        f"{deep.dangling} are not where the index says ({deep.elsewhere} of them elsewhere in the logs), "
+        f"{deep.unindexed} are in logs and lost to the index, {deep.conflicts} differ between copies"
+    )
+
+
+def _taken_over(reused: "Reused", read: int) -> str:
+    """Say what an earlier collection spared."""
+    why = f"; {reused.reason}" if reused.reason else ""
+    return f"taken over: {reused.ledgers} ledgers, {reused.files} entry logs and journals; {read} bytes were read{why}"
 
 
 def _damage(out: Path) -> Iterator[str]:

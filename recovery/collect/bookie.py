@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.codecs import entry_log, journal
-from recovery.collect.damage import DamageLog, Noted, Unread, suspect_disk
+from recovery.collect.again import Again, Reused, Terms
+from recovery.collect.changed import MakesTaker, read_changed, read_files
+from recovery.collect.damage import DamageLog, Noted, TakesDamage, Unread, suspect_disk
 from recovery.collect.db import (
     LEDGERS,
     LOCATIONS,
@@ -59,7 +61,10 @@ class CollectOptions:
         max_mb_s: at most so many million bytes are read in a second; None: as fast as it goes.
         deep: every location is confirmed, every entry log gone through, and what index, logs and journals say of each
             entry compared, with its digest; not only where there is doubt.
-        processes: that read index files at the same time, at most.
+        processes: that read index files at the same time, at most; one where what was read is kept.
+        keep: keep what the next collection of the bookie need not read again.
+        since: folder of an earlier inventory of the bookie that did, of which what did not change is taken over; what
+            is read now is kept, too.
     """
 
     ledger_dirs: tuple[Path, ...]
@@ -70,13 +75,15 @@ class CollectOptions:
     max_mb_s: float | None = None
     deep: bool = False
     processes: int = 1
+    keep: bool = False
+    since: Path | None = None
 
     def __repr__(self) -> str:
         """Without the passwords: a value may land in a log."""
         return (
             f"CollectOptions(ledger_dirs={self.ledger_dirs}, index_dirs={self.index_dirs}, "
             f"journal_dirs={self.journal_dirs}, bookie_id={self.bookie_id!r}, max_mb_s={self.max_mb_s}, "
-            f"deep={self.deep}, processes={self.processes})"
+            f"deep={self.deep}, processes={self.processes}, keep={self.keep}, since={self.since})"
         )
 
 
@@ -96,6 +103,7 @@ class CollectSummary:
         missing: folders of the cookie that were not given.
         bytes_read: from the disks.
         deep: what comparing everything gave; None: it was not asked for.
+        reused: what was taken over from an earlier collection; None: none was named.
     """
 
     bookie: str
@@ -110,6 +118,7 @@ class CollectSummary:
     missing: tuple[str, ...]
     bytes_read: int
     deep: DeepCounts | None = None
+    reused: Reused | None = None
 
 
 def collect(
@@ -142,10 +151,11 @@ def collect(
         damage = DamageLog(writer, disks.bookie, disks.incarnation)
         for found in disks.damage:
             damage.add(found)
-        run = _Run(disks, options, meter, damage, out)
+        run = _Run(disks, options, meter, damage, out, started)
         try:
             for table in run.tables():
                 writer.append("copies", table)
+            run.keep(out)
         finally:
             run.close()
         run.suspect()
@@ -167,6 +177,7 @@ def collect(
         missing,
         meter.read,
         run.deep,
+        run.reused,
     )
 
 
@@ -191,7 +202,15 @@ def _coverage(row: Mapping[str, Any], deep: DeepCounts | None) -> dict[str, obje
 class _Run:
     """One collection: its stages in their order, and what they hand to each other."""
 
-    def __init__(self, disks: Disks, options: CollectOptions, meter: Meter, damage: DamageLog, scratch: Path) -> None:
+    def __init__(
+        self,
+        disks: Disks,
+        options: CollectOptions,
+        meter: Meter,
+        damage: DamageLog,
+        scratch: Path,
+        started: datetime,
+    ) -> None:
         self._disks = disks
         self._options = options
         self._meter = meter
@@ -210,7 +229,11 @@ class _Run:
         self._merge: Merge | None = None
         self._ledger_folders = _folders(disks, Role.LEDGER)
         self._index_folders = _folders(disks, Role.INDEX)
+        self._again = None
+        if options.keep or options.since is not None:
+            self._again = Again(_terms(disks, options), options.since, scratch, started, self._secrets)
         self._logs = {folder.path: find_logs(folder, damage) for folder in self._ledger_folders}
+        self._found: Found[Spool] | None = None
 
     def _spool(self, width: int) -> Spool:
         self._spools.append(Spool(width, self._scratch))
@@ -223,12 +246,25 @@ class _Run:
         """Give back the room that was taken on disk."""
         for spool in self._spools:
             spool.close()
+        if self._again is not None:
+            self._again.close()
+
+    @property
+    def reused(self) -> Reused | None:
+        """What was taken over; None: no earlier inventory was named."""
+        return None if self._again is None or self._options.since is None else self._again.reused
+
+    def keep(self, out: Path) -> None:
+        """Write what the next collection need not read again, if that was asked for; when `tables` has ended."""
+        if self._again is not None and self._found is not None:
+            self._again.write(out, self._found, self._doubled())
 
     def tables(self) -> Iterator[pa.Table]:
         """Read everything, and yield the rows of copies."""
         journal_groups, log_groups = self._spool(GROUP_WIDTH), self._spool(GROUP_WIDTH)
         self._read_journals(journal_groups, log_groups)
         found = Found(*(self._spool(w) for w in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
+        self._found = found
         self._read_index(found)
         self._scan_logs(log_groups)
         self._meter.begin("inventory")
@@ -258,7 +294,7 @@ class _Run:
         self._journals = find_journals(places, [f.path for f in self._ledger_folders], self._damage)
         files = [j.file for j in self._journals]
         self._meter.begin("journals", len(files), sum(f.size for f in files))
-        self._journal_facts = read_journals(self._journals, groups, applied, self._meter, self._damage)
+        self._journal_facts = read_journals(self._journals, groups, applied, self._meter, self._damage, self._again)
         self._meter.end()
 
     def _read_index(self, found: Found[Spool]) -> None:
@@ -268,15 +304,42 @@ class _Run:
         self._meter.begin("index")
         folders = [folder.path for folder in self._index_folders]
         self._sources = [IndexSource(path, is_database=False) for path in folders]
-        self._read_files(folders, found, every=every)
+        if self._again is not None:
+            for log_id, files in self._log_files(self._ledger_folders).items():
+                for file in files:
+                    self._again.see(file.path, "log", id=log_id)
+            self._again.begin_index(every=every)
+            self._read_changed_files(folders, found, self._again, every=every)
+        else:
+            self._read_files(folders, found, every=every)
         for database, logs in self._databases():
-            taker = IndexTaker(self._record_files(logs), found, every=every)
             self._sources.append(IndexSource(database.folder, is_database=True))
+            if self._again is not None:
+                maker = self._maker(logs, found, every=every)
+                self._known.append(
+                    read_changed(database, found, self._again, maker, self._meter, self._damage, self._secrets)
+                )
+                continue
+            taker = IndexTaker(self._record_files(logs), found, every=every)
             for piece in read_database(database, self._meter, self._damage, self._secrets):
                 taker.take(piece)
             taker.end()
             self._known.append(taker.known())
         self._meter.end()
+
+    def _maker(self, logs: Sequence[Folder], found: Found[Spool], *, every: bool) -> MakesTaker:
+        def make(damage: TakesDamage) -> IndexTaker:
+            passwords, scopes = self._options.passwords, self._damage.scopes
+            files = RecordFiles(self._log_files(logs), self._meter, damage, passwords, decimal_name, scopes=scopes)
+            return IndexTaker(files, found, every=every)
+
+        return make
+
+    def _read_changed_files(self, folders: Sequence[Path], found: Found[Spool], again: Again, *, every: bool) -> None:
+        maker = self._maker(self._ledger_folders, found, every=every)
+        read = read_files(folders, found, again, maker, self._meter, self._damage, self._secrets)
+        self._known.append(read.known)
+        self._index_bytes, self._index_files = read.bytes, read.files
 
     def _read_files(self, folders: Sequence[Path], found: Found[Spool], *, every: bool) -> None:
         setup = Setup(self._log_files(self._ledger_folders), self._options.passwords, every)
@@ -345,7 +408,7 @@ class _Run:
             groups.add(to_rows(found))
 
         if not self._options.deep:
-            self._scanned = scan_unlisted(files, known, self._meter, self._damage, take)
+            self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, again=self._again)
             self._meter.end()
             return
         passwords, scopes = self._options.passwords, self._damage.scopes
@@ -395,12 +458,26 @@ class _Run:
         if not len(beside.wanted.key):
             return
         passwords, scopes = self._options.passwords, self._damage.scopes
-        ledger, entry, file, position = locate(files, scan, beside.wanted, self._meter, scopes)
-        by_number = {n: [f] for n, f in enumerate(files)}
-        records = RecordFiles(by_number, self._meter, self._damage, passwords, scopes=scopes)
-        _, heads = records.fetch(ledger, entry, file, position)
-        beside.heads.add(heads[heads[:, SIZE_COLUMN] > 0])
-        beside.wanted = less(beside.wanted, to_groups(ledger, entry))
+
+        def read(places: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+            some, before = [files[n] for n in places], self._damage.count
+            ledger, entry, file, position = locate(some, scan, beside.wanted, self._meter, scopes)
+            by_number = {n: [f] for n, f in enumerate(some)}
+            records = RecordFiles(by_number, self._meter, self._damage, passwords, scopes=scopes)
+            _, heads = records.fetch(ledger, entry, file, position)
+            if self._again is not None and self._damage.count > before:
+                for found in some:
+                    self._again.taken(found.path).sound = False
+            good = heads[:, SIZE_COLUMN] > 0
+            return np.array(places, np.int64)[file[good]], heads[good], np.column_stack((ledger, entry))
+
+        if self._again is not None:
+            paths = [file.path for file in files]
+            beside.wanted = self._again.heads(paths, beside.wanted, read, beside.heads.add)
+            return
+        _, heads, stand = read(range(len(files)))
+        beside.heads.add(heads)
+        beside.wanted = less(beside.wanted, to_groups(stand[:, 0], stand[:, 1]))
 
     def row(self, started: datetime, ended: datetime) -> dict[str, Any]:
         """Return the row of BOOKIES; when `tables` has ended."""
@@ -470,6 +547,12 @@ class _Run:
                 names = (LEDGERS, LOCATIONS, SCOPED_LEDGERS, SCOPED_LOCATIONS)
                 rows = [folder.path / name for name in names] if folder.databases else []
                 return self._index_bytes.get(number, 0) + sum(map(_folder_size, rows))
+
+
+def _terms(disks: Disks, options: CollectOptions) -> Terms:
+    places = [f"{p.role} {p.number} {None if p.folder is None else p.folder.path}" for p in disks.places]
+    cookie = hashlib.sha256(disks.cookie_bytes or b"").hexdigest()
+    return Terms(disks.bookie, disks.incarnation, (cookie, *places), options.passwords)
 
 
 def _folders(disks: Disks, role: Role) -> list[Folder]:

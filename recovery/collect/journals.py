@@ -28,6 +28,7 @@ from recovery.codecs.journal import (
     MetaRecord,
     journal_id_of,
 )
+from recovery.collect.again import Again, SpecialFacts, TakesSpecial
 from recovery.collect.damage import DamageLog, Hides, Unread
 from recovery.collect.facts import explicit_lac, stamp
 from recovery.collect.folders import Place
@@ -76,6 +77,10 @@ class JournalFacts:
     lacs: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     largest: int = -1
     behind_mark: bool = False
+
+    def see_fence(self, ledger: int) -> None:
+        """Take a fence."""
+        self.fenced.add(ledger)
 
     def see_key(self, ledger: int, key: bytes) -> None:
         """Take a key, which comes later than those before."""
@@ -154,7 +159,12 @@ def _mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> LastM
 
 
 def read_journals(
-    journals: Sequence[Journal], groups: Spool, applied: Spool, meter: Meter, damage: DamageLog
+    journals: Sequence[Journal],
+    groups: Spool,
+    applied: Spool,
+    meter: Meter,
+    damage: DamageLog,
+    again: Again | None = None,
 ) -> JournalFacts:
     """Read journals whole.
 
@@ -164,15 +174,28 @@ def read_journals(
         applied: takes what stands before the mark, likewise.
         meter: counts and paces the reads.
         damage: takes what cannot be read.
+        again: takes over the journals that are as they were, and keeps what the others give.
     """
     facts = JournalFacts()
-    newest = {str(Path(one.file.path).parent): one for one in journals}
+    newest = {str(Path(one.file.path).parent): one.file.path for one in journals}
+    newest_paths = set(newest.values())
+    seen = [
+        again.see(one.file.path, "journal", mark=one.mark, newest=one.file.path in newest_paths)
+        for one in journals
+        if again is not None
+    ]
+    given = set() if again is None else again.journals(seen, groups, applied)
     for one in journals:
-        is_newest = newest[str(Path(one.file.path).parent)] is one
+        is_newest = one.file.path in newest_paths
+        if one.file.path in given:
+            meter.took(0, 1)
+            continue
+        damaged = damage.count
+        sink = _Sink(one, groups, applied, facts, again)
         try:
             with Mapped(Path(one.file.path), meter) as data:
                 data.load()
-                _read(one, data, (groups, applied), facts, damage, is_newest=is_newest)
+                _read(one, data, sink, damage, is_newest=is_newest)
                 for at, length in data.unreadable:
                     damage.add(Unread(one.file.path, Reason.UNREADABLE, _hides(one, at + length), at, length))
         except FormatError as error:
@@ -182,7 +205,14 @@ def read_journals(
             hides = _hides(one, one.file.size)
             detail = error.strerror or "cannot be read"
             damage.add(Unread(one.file.path, Reason.UNREADABLE, hides, 0, one.file.size, detail=detail))
+        finally:
+            sink.end()
+            if again is not None:
+                again.taken(one.file.path).sound = damage.count == damaged
         meter.took(0, 1)
+    if again is not None:
+        again.tell(facts)
+    facts.behind_mark = groups.count > 0
     return facts
 
 
@@ -191,55 +221,76 @@ def _hides(one: Journal, end: int) -> Hides:
     return Hides.NOTHING if one.mark < 0 or end <= one.mark else Hides.EVERYTHING
 
 
-def _read(
-    one: Journal, data: Mapped, spools: tuple[Spool, Spool], facts: JournalFacts, damage: DamageLog, *, is_newest: bool
-) -> None:
+@dataclass(slots=True)
+class _Sink:
+    """Takes what one journal says.
+
+    Attributes:
+        one: the journal.
+        groups, applied: take entries behind and before the mark.
+        facts: of all journals.
+        again: keeps what the journal says; then it says it to `facts` when all are read.
+    """
+
+    one: Journal
+    groups: Spool
+    applied: Spool
+    facts: JournalFacts
+    again: Again | None
+    said: SpecialFacts = field(default_factory=SpecialFacts)
+
+    def entries(self, part: Entries) -> None:
+        behind = (part.position >= self.one.mark) & (self.one.mark >= 0)
+        for spool, some in ((self.groups, behind), (self.applied, ~behind)):
+            rows = to_rows(to_groups(part.ledger[some], part.entry[some]))
+            spool.add(rows)
+            if self.again is not None:
+                self.again.hold(self.again.taken(self.one.file.path), rows, ahead=spool is self.groups)
+        self.facts.largest = max(self.facts.largest, int(part.ledger.max(initial=-1)))
+
+    def special(self, part: MetaRecord, damage: DamageLog) -> None:
+        self.facts.largest = max(self.facts.largest, part.ledger)
+        taker: TakesSpecial = self.facts if self.again is None else self.said
+        if isinstance(part, FenceRecord):
+            taker.see_fence(part.ledger)
+        elif isinstance(part, MasterKeyRecord):
+            taker.see_key(part.ledger, stamp(part.key))
+        elif isinstance(part, LacRecordAt):
+            try:
+                lac = explicit_lac(part.raw, damage.scopes.id(part.ledger))
+            except FormatError as error:
+                self._tell(part, error.reason, error.detail, damage)
+                return
+            taker.see_lac(part.ledger, lac, part.raw)
+        else:
+            self._tell(part, Reason.BAD_VALUE, f"special record {part.entry:#x}", damage)
+
+    def _tell(self, part: MetaRecord, reason: Reason, detail: str, damage: DamageLog) -> None:
+        damage.add(Unread(self.one.file.path, reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=detail))
+
+    def end(self) -> None:
+        if self.again is not None:
+            self.again.said(self.again.taken(self.one.file.path), self.said)
+
+
+def _read(one: Journal, data: Mapped, sink: _Sink, damage: DamageLog, *, is_newest: bool) -> None:
     if data.size < one.mark:
         detail = f"ends before the mark, {one.mark}"
         damage.add(Unread(one.file.path, Reason.TRUNCATED, Hides.EVERYTHING, data.size, detail=detail))
     for part in gathered(journal.scan_columns(data.view), damage.scopes):
         if isinstance(part, Entries):
-            behind = (part.position >= one.mark) & (one.mark >= 0)
-            for spool, some in zip(spools, (behind, ~behind), strict=True):
-                spool.add(to_rows(to_groups(part.ledger[some], part.entry[some])))
+            sink.entries(part)
             data.done(int(part.position.max(initial=0)))
-            facts.largest = max(facts.largest, int(part.ledger.max(initial=-1)))
-            facts.behind_mark |= bool(behind.any())
         elif isinstance(part, Damage):
             hides = _hides(one, part.offset + part.length)
             if not _is_torn(part, data.size, hides, is_newest=is_newest):
                 found = Unread(one.file.path, part.reason, hides, part.offset, part.length, detail=part.detail)
                 damage.add(found)
         else:
-            _take_special(part, one, facts, damage)
+            sink.special(part, damage)
 
 
 def _is_torn(part: Damage, size: int, hides: Hides, *, is_newest: bool) -> bool:
     """Whether it is the last record that a crash cut, which was not acknowledged."""
     at_end = part.reason is Reason.TRUNCATED and part.offset + part.length >= size and part.length <= _TORN
     return at_end and (is_newest or hides is Hides.NOTHING)
-
-
-def _take_special(
-    part: MetaRecord,
-    one: Journal,
-    facts: JournalFacts,
-    damage: DamageLog,
-) -> None:
-    facts.largest = max(facts.largest, part.ledger)
-    if isinstance(part, FenceRecord):
-        facts.fenced.add(part.ledger)
-    elif isinstance(part, MasterKeyRecord):
-        facts.see_key(part.ledger, stamp(part.key))
-    elif isinstance(part, LacRecordAt):
-        try:
-            lac = explicit_lac(part.raw, damage.scopes.id(part.ledger))
-        except FormatError as error:
-            damage.add(
-                Unread(one.file.path, error.reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=error.detail)
-            )
-            return
-        facts.see_lac(part.ledger, lac, part.raw)
-    else:
-        detail = f"special record {part.entry:#x}"
-        damage.add(Unread(one.file.path, Reason.BAD_VALUE, Hides.NOTHING, part.at, ledger=part.ledger, detail=detail))

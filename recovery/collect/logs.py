@@ -25,9 +25,10 @@ import numpy as np
 from recovery.codecs import entry_log
 from recovery.codecs.entry_log import log_id_of
 from recovery.codecs.framing import Entries
+from recovery.collect.again import Again, Taken
 from recovery.collect.damage import DamageLog, Hides, Unread
 from recovery.collect.folders import Folder
-from recovery.collect.holdings import Ints, to_groups
+from recovery.collect.holdings import Ints, of_rows, to_groups, to_rows
 from recovery.collect.reading import Mapped, Meter
 from recovery.collect.records import RecordFile, gathered
 from recovery.errors import Damage, FormatError, Reason
@@ -100,6 +101,7 @@ def scan_unlisted(
     take: Callable[[KeyedGroups], None],
     *,
     each: TakesRecords | None = None,
+    again: Again | None = None,
 ) -> Scanned:
     """Go through the logs that may hold what the index does not know.
 
@@ -110,24 +112,47 @@ def scan_unlisted(
         damage: takes what cannot be read.
         take: is given the groups of what was found, a ledger's in any number of pieces that may overlap.
         each: go through all of them, and give it every record.
+        again: takes over the logs that are as they were, and keeps what the others give.
     """
     scanned: list[RecordFile] = []
     largest = -1
+    given = {} if again is None else again.logs(known, lambda rows: take(of_rows(rows)))
     for file in files:
+        seen = None if again is None else again.taken(file.path)
+        if seen is not None and file.path in given:
+            largest = max(largest, seen.largest, seen.met if given[file.path] else -1)
+            if given[file.path]:
+                scanned.append(file)
+            meter.took(0, 1)
+            continue
+        damaged = damage.count
         try:
             with Mapped(Path(file.path), meter) as log:
                 listed = _listed(log, file, damage)
                 if listed is not None:
                     largest = max(largest, int(listed.max(initial=-1)))
+                    if again is not None and seen is not None:
+                        again.list(seen, listed)
                     if each is None and np.isin(listed, known).all():
                         meter.took(0, 1)
                         continue
                 log.load()
                 scanned.append(file)
-                largest = max(largest, _scan(log, file, known, damage, take, each, rotated=listed is not None))
+
+                def keep(groups: KeyedGroups, seen: Taken | None = seen) -> None:
+                    take(groups)
+                    if again is not None and seen is not None:
+                        again.hold(seen, to_rows(groups))
+
+                largest = max(largest, _scan(log, file, known, damage, keep, each, rotated=listed is not None))
+                if seen is not None:
+                    seen.read = True
         except OSError as error:
             detail = error.strerror or "cannot be read"
             damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, 0, file.size, detail=detail))
+        finally:
+            if seen is not None:
+                seen.sound = damage.count == damaged
         meter.took(0, 1)
     return Scanned(tuple(scanned), largest)
 

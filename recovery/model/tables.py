@@ -337,5 +337,52 @@ CATALOG: Final = {
     "history": CATALOG_HISTORY,
 }
 PLAN: Final = {"actions": ACTIONS, "findings": FINDINGS, "reconstruction": RECONSTRUCTION, "sides": SIDES}
-KINDS: Final = {"inventory": INVENTORY, "catalog": CATALOG, "plan": PLAN}
+
+
+def _numbers(*names: str) -> pa.Schema:
+    return pa.schema([*KEY, *(_field(name, _I64) for name in names)])
+
+
+_GROUP: Final = ("first", "last", "size", "period")
+_HEAD: Final = ("entry", "lac", "length", "size", "digest")  # digest: number of the type that verified; -1: none
+
+AGAIN: Final = {
+    "files": pa.schema(
+        [
+            _field("number", _I64),
+            _field("path", _TEXT),
+            _field("kind", _TEXT),  # log, journal, database
+            _field("id", _I64),  # of a log; of a database's file the number of the index
+            _field("mark", _I64),  # of a journal: replay starts here; -1: nowhere in it
+            _field("newest", _BOOL),  # of the journals of its folder
+            _field("listed", _BOOL),  # a log has a ledgers map
+            _field("read", _BOOL),  # it was gone through
+            _field("sound", _BOOL),  # no damage
+            _field("largest", _I64),  # ledger id of the map
+            _field("met", _I64),  # largest ledger id of a record
+            _field("inode", _I64),  # all four -1: the file was written too late to tell whether it changes again
+            _field("size", _I64),
+            _field("mtime", _I64),  # ns
+            _field("ctime", _I64),  # ns
+        ]
+    ),
+    # Of a database inode is the hash of the ledger's slots, size their number, and the times are 0.
+    "ledgers": _numbers("source", "inode", "size", "mtime", "ctime"),
+    "groups": _numbers(*_GROUP),
+    "heads": _numbers(*_HEAD),
+    "slots": _numbers("log"),  # the logs that a ledger's slots name
+    "facts": pa.schema(
+        [
+            *_numbers("source", "fenced", "limbo"),
+            _field("key", _BYTES, null=True),  # SHA-256; zero and empty keys as one zero byte, as none
+            _field("lac", _BYTES, null=True),
+        ]
+    ),
+    "held": _numbers("file", "ahead", *_GROUP),  # by logs and journals; ahead: behind the mark
+    "listed": _numbers("file"),  # in the ledgers map of a log
+    "file_heads": _numbers("file", *_HEAD),
+    "specials": pa.schema([*_numbers("file", "kind"), _field("raw", _BYTES, null=True), _field("lac", _I64)]),
+}
+"""What `recovery.collect.again` keeps beside an inventory."""
+KINDS: Final = {"inventory": INVENTORY, "catalog": CATALOG, "plan": PLAN, "again": AGAIN}
 """Tables of each kind of dataset."""

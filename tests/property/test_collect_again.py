@@ -1,0 +1,341 @@
+"""A collection that takes over what an earlier one read gives what a whole one does, whatever happened in between."""
+
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from recovery.codecs import entry, entry_log, journal
+from recovery.collect import CollectOptions, collect
+from recovery.collect import again as again_module
+from recovery.collect.bookie import CollectSummary
+from recovery.dataset import AGAIN, open_dataset
+from recovery.errors import InputError
+from recovery.model.metadata import Digest
+from recovery.testing import bookie_dir
+from recovery.testing.bookie_dir import (
+    BookieDir,
+    make_bookie,
+    record,
+    write_index,
+    write_journal,
+    write_log,
+    write_mark,
+)
+
+EXAMPLES: Final = int(os.environ.get("BKMETA_SOAK_AGAIN", "12"))
+JOURNAL: Final = 0x1000
+LATER: Final = timedelta(minutes=10)
+"""Files made now are older than a collection that begins then, so that their times are believed."""
+
+
+class World:
+    """A bookie to which things happen."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.random = Random(seed)
+        self.made: BookieDir = make_bookie(
+            root / "disks",
+            {n: range(self.random.randint(1, 9)) for n in range(1, 7)},
+            index_dirs=self.random.choice([0, 2]),
+            ledger_dirs=2,
+            dirty=self.random.random() < 0.3,
+            password=b"theirs",
+            digest=self.random.choice([Digest.CRC32C, Digest.HMAC]),
+            rotated=self.random.random() < 0.5,
+        )
+        self.folders: dict[str, Any] = {
+            "ledger_dirs": self.made.ledger_dirs,
+            "index_dirs": self.made.index_dirs,
+            "journal_dirs": self.made.journal_dirs,
+        }
+        self._ticks = itertools.count(1_500_000_000)
+        self._log, self._ledger, self._journal = 1, 100, JOURNAL
+        write_journal(self.made, self._journal, self.said())
+        write_mark(self.made, self._journal, 512)
+        self.settle()
+
+    def settle(self) -> None:
+        """Give every file that is as new as the clock allows a time of its own, as time between two changes would."""
+        for path in self.files():
+            if path.stat().st_mtime > 1_600_000_000:
+                tick = next(self._ticks)
+                os.utime(path, (tick, tick))
+
+    def files(self) -> list[Path]:
+        """Every file that may be broken."""
+        return sorted(
+            path for root in self.made.all_dirs for path in root.rglob("*") if path.is_file() and path.name != "VERSION"
+        )
+
+    def some(self, ending: str) -> list[Path]:
+        """Files of a kind, in any order."""
+        found = [path for path in self.files() if path.name.endswith(ending)]
+        self.random.shuffle(found)
+        return found
+
+    def said(self) -> list[bytes]:
+        """Records of a journal."""
+        ledger = self.random.randint(1, 9)
+        return [
+            journal.encode_master_key(ledger, entry.master_key(self.random.choice([b"theirs", b"others"]))),
+            *(record(ledger, n, Digest.HMAC, b"theirs") for n in range(self.random.randint(0, 12))),
+            *([journal.encode_fence(ledger)] if self.random.random() < 0.5 else []),
+        ]
+
+    def act(self, name: str) -> None:
+        """Let something happen."""
+        getattr(self, name)()
+        self.settle()
+
+    def write(self) -> None:
+        """Entries of a new or an old ledger in a new log."""
+        self._ledger += 1
+        ledger = self.random.choice([self._ledger, *range(1, 7)])
+        folder, number = self.random.randrange(2), self._log
+        self._log += 1
+        count = self.random.randint(1, 5)
+        rotated = self.random.random() < 0.5
+        write_log(self.made, number, [(ledger, n) for n in range(count)], folder=folder, rotated=rotated)
+        write_index(self.made, ledger, bookie_dir.locations(self.made, number, ledger, folder), password=b"theirs")
+
+    def grow(self) -> None:
+        """A log that goes on, and an index that does not know it."""
+        for log in self.some(".log")[:1]:
+            more = b"".join(len(r).to_bytes(4, "big") + r for r in [record(self.random.randint(1, 9), 50)])
+            log.write_bytes(log.read_bytes() + more)
+
+    def delete(self) -> None:
+        """A ledger that is gone from the index."""
+        for index in self.some(".idx")[:1]:
+            index.unlink()
+
+    def compact(self) -> None:
+        """A ledger's entries copied into another log, and its index switched; perhaps the old log deleted."""
+        ledger = self.random.randint(1, 6)
+        if not self.made.index(ledger).exists():
+            return
+        number, self._log = self._log, self._log + 1
+        write_log(self.made, number, [(ledger, n) for n in range(4)], password=b"theirs", digest=Digest.HMAC)
+        write_index(self.made, ledger, bookie_dir.locations(self.made, number, ledger), password=b"theirs")
+        if self.random.random() < 0.4:
+            for log in self.some(".log")[:1]:
+                log.unlink()
+
+    def roll(self) -> None:
+        """The next journal; the mark moves into it, behind all, or stays."""
+        self._journal += 1
+        write_journal(self.made, self._journal, self.said())
+        where = self.random.choice([None, (self._journal, 512), (self._journal - 1, 700)])
+        if where is not None:
+            write_mark(self.made, *where)
+        if self.random.random() < 0.3:
+            for path in self.some(".txn")[:1]:
+                path.unlink()
+
+    def restart(self) -> None:
+        """Stopped cleanly, or killed."""
+        for folder in self.made.ledger_dirs:
+            mark = folder / "current" / "DIRTY"
+            if mark.exists():
+                mark.unlink()
+            else:
+                mark.touch()
+
+    def damage(self) -> None:
+        """A byte, a stretch or an end of some file; its length may stay, and even its times are put back."""
+        for path in self.random.sample(self.files(), 1):
+            data, before = bytearray(path.read_bytes()), path.stat()
+            if not data:
+                continue
+            at = self.random.randrange(len(data))
+            match self.random.randrange(4):
+                case 0:
+                    data[at] ^= 1 << self.random.randrange(8)
+                case 1:
+                    data[at : at + 200] = bytes(len(data[at : at + 200]))
+                case 2:
+                    del data[at:]
+                case _:
+                    data[at : at + 60] = self.random.randbytes(len(data[at : at + 60]))
+            path.write_bytes(data)
+            if len(data) != before.st_size and self.random.random() < 0.5:
+                os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def swap(self) -> None:
+        """Two logs, or two index files, under each other's name; their times go with them."""
+        for one, two in itertools.pairwise(self.some(self.random.choice([".log", ".idx"]))[:2]):
+            aside = one.with_name("aside")
+            one.rename(aside)
+            two.rename(one)
+            aside.rename(two)
+
+    def misplace(self) -> None:
+        """A file of another name, one in the wrong folder, a second index of a ledger."""
+        for index in self.some(".idx")[:1]:
+            stray = self.made.all_dirs[0] / "current" / "0" / "0" / index.name
+            stray.parent.mkdir(parents=True, exist_ok=True)
+            stray.write_bytes(index.read_bytes())
+
+
+ACTIONS: Final = ("write", "grow", "delete", "compact", "roll", "restart", "damage", "swap", "misplace")
+STEPS = st.lists(st.sampled_from(ACTIONS), max_size=4)
+
+
+def run(world: World, out: Path, *, now: Callable[[], datetime] | None = None, **more: Any) -> CollectSummary:
+    """Collect a world."""
+    options = replace(CollectOptions(**world.folders), **more)
+    return collect(options, out, now=now or (lambda: datetime.now(UTC) + LATER), progress=lambda _: None)
+
+
+def told(out: Path) -> tuple[Any, list[str], dict[str, Any]]:
+    """All that an inventory says, but when it was made; damage in any order."""
+    dataset = open_dataset(out, "inventory")
+    (bookie,) = dataset.read("bookies").to_pylist()
+    del bookie["started"], bookie["ended"]
+    return dataset.read("copies"), sorted(map(repr, dataset.read("damage").to_pylist())), bookie
+
+
+def demand_same(one: Path, other: Path) -> None:
+    """Two inventories say the same."""
+    (copies, damage, bookie), (others, other_damage, other_bookie) = told(one), told(other)
+    assert damage == other_damage
+    assert bookie == other_bookie
+    assert copies.equals(others), (copies.to_pylist(), others.to_pylist())
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 1 << 32), st.lists(STEPS, min_size=1, max_size=3), st.booleans(), st.booleans())
+@example(0, [[], []], False, True)
+def test_what_is_taken_over_is_what_would_be_read(
+    seed: int, between: list[list[str]], small: bool, knows: bool
+) -> None:
+    """Any chain of collections, each from the one before: rows are those of a whole collection, byte for byte."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        if small:
+            patch.setattr(again_module, "_FEW", 4)
+        root = Path(folder)
+        world = World(root, seed)
+        passwords = (b"theirs",) if knows else ()
+        run(world, root / "0", keep=True, passwords=passwords)
+        for n, steps in enumerate(between, 1):
+            for step in steps:
+                world.act(step)
+            flipped = world.random.random() < 0.2
+            if flipped:
+                passwords = () if passwords else (b"theirs",)
+            seen = run(world, root / str(n), since=root / str(n - 1), passwords=passwords)
+            run(world, root / "whole" / str(n), passwords=passwords)
+            demand_same(root / str(n), root / "whole" / str(n))
+            assert seen.reused is not None
+            if not any(between[:n]) and not flipped:
+                assert seen.bytes_read == 0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A bookie."""
+    return World(tmp_path, 7)
+
+
+def test_a_time_as_new_as_the_collection_is_not_believed(world: World, tmp_path: Path) -> None:
+    """What was written just before it may be written again within the same tick: everything is read once more."""
+    seen = run(world, tmp_path / "a", keep=True, now=lambda: datetime.now(UTC))
+    again = run(world, tmp_path / "b", since=tmp_path / "a", now=lambda: datetime.now(UTC))
+    assert again.bytes_read == seen.bytes_read > 0
+    assert again.reused is not None
+    assert (again.reused.ledgers, again.reused.files) == (0, 0)
+    demand_same(tmp_path / "a", tmp_path / "b")
+
+
+def test_only_what_changed_is_read(world: World, tmp_path: Path) -> None:
+    """One index file more among others: that file, and the log that it names; nothing of the others."""
+    first = run(world, tmp_path / "a", keep=True)
+    write_log(world.made, 0x40, [(77, n) for n in range(3)], rotated=True)
+    write_index(world.made, 77, bookie_dir.locations(world.made, 0x40, 77))
+    new = world.made.index(77).stat().st_size + world.made.log(0x40).stat().st_size
+    again = run(world, tmp_path / "b", since=tmp_path / "a")
+    assert 0 < again.bytes_read <= 3 * new < first.bytes_read
+    assert again.reused is not None
+    assert again.reused.ledgers == first.ledgers - len(world_only_in_journals(tmp_path / "a"))
+    run(world, tmp_path / "whole")
+    demand_same(tmp_path / "b", tmp_path / "whole")
+
+
+def world_only_in_journals(out: Path) -> set[int]:
+    """Ledgers that no index knows."""
+    rows = open_dataset(out, "inventory").read("copies").to_pylist()
+    return {row["ledger"] for row in rows} - {row["ledger"] for row in rows if row["source"] == "index"}
+
+
+def test_another_bookies_inventory_is_refused(world: World, tmp_path: Path) -> None:
+    """Nothing is ever taken over from somebody else."""
+    other = make_bookie(tmp_path / "other", {1: [0]}, bookie="10.0.0.2:3181")
+    options = CollectOptions(other.ledger_dirs, other.index_dirs, other.journal_dirs, keep=True)
+    collect(options, tmp_path / "theirs", now=lambda: datetime.now(UTC), progress=lambda _: None)
+    with pytest.raises(InputError, match="name the earlier inventory of this bookie"):
+        run(world, tmp_path / "mine", since=tmp_path / "theirs")
+
+
+def test_an_inventory_without_fingerprints_is_no_reason_to_stop(world: World, tmp_path: Path) -> None:
+    """Everything is read, and the reason is said."""
+    first = run(world, tmp_path / "a")
+    seen = run(world, tmp_path / "b", since=tmp_path / "a")
+    assert seen.bytes_read == first.bytes_read
+    assert seen.reused is not None
+    assert "--incremental" in seen.reused.reason
+    assert (tmp_path / "b" / AGAIN).is_dir()
+
+
+def test_nothing_secret_is_kept(world: World, tmp_path: Path) -> None:
+    """Neither passwords nor master keys stand in any file, however they are written."""
+    run(world, tmp_path / "a", keep=True, passwords=(b"theirs",))
+    hidden = [b"theirs", entry.master_key(b"theirs"), b"others", entry.master_key(b"others")]
+    tables = open_dataset(tmp_path / "a" / AGAIN, "again")
+    everything = repr([tables.read(name).to_pylist() for name in tables.manifest["tables"]]).encode()
+    everything += b"".join(path.read_bytes() for path in (tmp_path / "a").rglob("*.json"))
+    for secret in hidden:
+        for form in (secret, repr(secret)[2:-1].encode(), secret.hex().encode()):
+            assert form not in everything
+
+
+def test_a_run_that_breaks_off_leaves_the_earlier_inventory(world: World, tmp_path: Path) -> None:
+    """Nothing is written into it: whatever happens to the new one, it is whole, and can be named again."""
+    run(world, tmp_path / "a", keep=True)
+    before = {path: path.read_bytes() for path in contents(tmp_path / "a")}
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    options = CollectOptions(**world.folders, since=tmp_path / "a")
+    with pytest.raises(KeyboardInterrupt):
+        collect(options, tmp_path / "b", now=lambda: datetime.now(UTC) + LATER, progress=stop)
+    assert {path: path.read_bytes() for path in contents(tmp_path / "a")} == before
+    assert not (tmp_path / "b" / "manifest.json").exists()
+    run(world, tmp_path / "b", since=tmp_path / "a")
+    demand_same(tmp_path / "a", tmp_path / "b")
+
+
+def contents(folder: Path) -> Iterator[Path]:
+    """Every file below a folder."""
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def test_a_log_that_was_gone_through_is_not_again(tmp_path: Path) -> None:
+    """One without a ledgers map is read once, and not while it is as it was."""
+    world = World(tmp_path, 3)
+    world.made.log(9).write_bytes(entry_log.encode([record(500, n) for n in range(40)], with_map=False))
+    world.settle()
+    run(world, tmp_path / "a", keep=True)
+    again = run(world, tmp_path / "b", since=tmp_path / "a")
+    assert again.bytes_read == 0
+    demand_same(tmp_path / "a", tmp_path / "b")
