@@ -20,6 +20,7 @@ from recovery.infer.solve import (
     STRANGE_STRIPES,
     Candidate,
     Copies,
+    Counted,
     Solution,
     cuts_of,
     laid_on,
@@ -149,10 +150,11 @@ def _solved(laid: Copies, end: int, candidates: Sequence[Candidate], lost_member
     found: list[Solution] = []
     limit = math.inf
     cuts = cuts_of(laid, end)
+    counted = Counted.of(laid, cuts)
     for candidate in candidates:
         if candidate.penalty > limit:
             break
-        solution = solve(laid, cuts, candidate, lost_member=lost_member, limit=limit)
+        solution = solve(laid, cuts, candidate, lost_member=lost_member, limit=limit, counted=counted)
         if solution is not None:
             found.append(solution)
             limit = min(limit, solution.cost + _SIMILAR)

@@ -13,8 +13,9 @@ The time that one ledger may take is bounded. The theory is in `docs/design/0006
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -60,6 +61,10 @@ _BLOCK: Final = 4096
 """Entries that are looked through at a time."""
 _CELLS: Final = 1 << 24
 """Entries times bookies that are laid out at a time."""
+_AT_ONCE: Final = 1 << 17
+"""Intervals times bookies times positions that are weighed at a time."""
+_SMALL: Final = 256
+"""Ensembles up to this size have their round counted once."""
 _TINY: Final = 1e-3
 """Less than any difference in cost: a position that a bookie fits better in the whole ledger goes first."""
 
@@ -145,7 +150,13 @@ class Solution:
 
 
 def solve(
-    copies: Copies, cuts: Ints, candidate: Candidate, *, lost_member: float, limit: float = np.inf
+    copies: Copies,
+    cuts: Ints,
+    candidate: Candidate,
+    *,
+    lost_member: float,
+    limit: float = np.inf,
+    counted: "Counted | None" = None,
 ) -> Solution | None:
     """Find the cheapest history of one shape.
 
@@ -155,6 +166,7 @@ def solve(
         candidate: the shape.
         lost_member: what a position without any bookie costs.
         limit: what is of no use if it costs more.
+        counted: what `Counted.of` gives for these copies and cuts, if it is there already.
 
     Returns:
         The history; None where it costs more, or would take more time than one ledger may take.
@@ -163,18 +175,21 @@ def solve(
     end = int(cuts[-1]) - 1
     if len(cuts) * len(copies.bookie) * (ensemble if write < ensemble else 1) > _WEIGHED:
         return None
-    weighed = _Weighed.of(copies, cuts, ensemble, write)
+    weighed = _Weighed.of(copies, Counted.of(copies, cuts) if counted is None else counted, ensemble, write)
     found = weighed.cheapest(limit - candidate.penalty)
     if found is None:
         return None
     cost, first, members = found
-    patched = _readable(copies, end, ensemble, write, first, members)
+    in_place = _in_place(copies, first, members, end, ensemble, write)
+    patched = _readable(copies, end, write, first, members, in_place)
     if patched is None:
         return None
+    before = first, members
     first, members, patches = patched
     members = _aligned(_with_newest(copies, first, members, end, write), write)
     first, low, members = _joined(first, members, ensemble, write, end)
-    in_place = _in_place(copies, first, members, end, ensemble, write)
+    if not (np.array_equal(first, before[0]) and np.array_equal(members, before[1])):
+        in_place = _in_place(copies, first, members, end, ensemble, write)
     promised = write * (end + 1)
     total = int(copies.groups.size.sum())
     # A member that shows nothing of its share is as good as nobody, and says less.
@@ -218,6 +233,37 @@ def cuts_of(copies: Copies, end: int) -> Ints:
     return np.unique(np.concatenate([np.array([0, end + 1]), places[order]]))
 
 
+class Counted(NamedTuple):
+    """Counts of copies below each cut, whatever the shape.
+
+    Attributes:
+        cuts: ascending; the last one lies behind the last entry.
+        begin: of each row, its first run; the last one is the number of runs.
+        below: (cuts, rows): the first run of each row that does not begin below the cut.
+        over: (cuts, rows): entries of the run before it that are not below the cut.
+        held: (cuts, rows): entries of each row.
+    """
+
+    cuts: Ints
+    begin: Ints
+    below: Ints
+    over: Ints
+    held: Ints
+
+    @classmethod
+    def of(cls, copies: Copies, cuts: Ints) -> "Counted":
+        """Count the copies of one ledger, every run a group of its own."""
+        key, first, _, size, _ = copies.groups
+        behind = first + size
+        begin = np.searchsorted(key, np.arange(len(copies.bookie) + 1))
+        below = np.stack(
+            [low + np.searchsorted(first[low:high], cuts) for low, high in itertools.pairwise(begin.tolist())], axis=1
+        )
+        over = np.where(below > begin[:-1], np.maximum(behind[np.maximum(below - 1, 0)] - cuts[:, None], 0), 0)
+        sums = np.append(0, np.cumsum(size))
+        return cls(cuts, begin, below, over, sums[below] - sums[begin[:-1]] - over)
+
+
 @dataclass(frozen=True, slots=True)
 class _Weighed:
     """Counts of copies below each cut, from which every interval between two cuts is weighed.
@@ -242,27 +288,18 @@ class _Weighed:
     most: Floats
 
     @classmethod
-    def of(cls, copies: Copies, cuts: Ints, ensemble: int, write: int) -> "_Weighed":
+    def of(cls, copies: Copies, counted: Counted, ensemble: int, write: int) -> "_Weighed":
         key, first, _, size, _ = copies.groups
         rows, behind = len(copies.bookie), first + size
         striped = write < ensemble
-        begin = np.searchsorted(key, np.arange(rows + 1))
-        # Of each row, how many runs begin below each cut; the last of them may reach beyond it.
-        below = np.stack(
-            [low + np.searchsorted(first[low:high], cuts) for low, high in itertools.pairwise(begin)], axis=1
-        )
-        some = below > begin[:-1]
-        last = np.maximum(below - 1, 0)
-        over = np.where(some, np.maximum(behind[last] - cuts[:, None], 0), 0)
-        sums = np.append(0, np.cumsum(size))
-        held = sums[below] - sums[begin[:-1]] - over
+        cuts, begin, below, over, held = counted
         fits = held[:, :, None]
         if striped:
             within = np.cumsum(_rank(behind[:, None], ensemble, write) - _rank(first[:, None], ensemble, write), axis=0)
             within = np.concatenate([np.zeros((1, ensemble), np.int64), within])
             fits = within[below] - within[begin[:-1]]
             at = np.nonzero(over)
-            reach = behind[last[at]][:, None]
+            reach = behind[below[at] - 1][:, None]
             fits[at] -= _rank(reach, ensemble, write) - _rank(cuts[at[0]][:, None], ensemble, write)
         due = _rank(cuts[:, None], ensemble, write) if striped else cuts[:, None]
         total = np.maximum(held[-1], 1)[:, None]
@@ -280,9 +317,7 @@ class _Weighed:
         came = np.zeros(count, np.int64)
         chosen: list[Ints] = [np.zeros(0, np.int64)] * count
         left = _ASSIGNMENTS
-        for to in range(1, count):
-            base, gain = self._weigh(to)
-            top, bound, sure = self._bounds(gain)
+        for to, base, gain, top, bound, sure in self._intervals():
             lowest = best[:to] + base - bound
             for at in np.argsort(lowest, kind="stable").tolist():
                 # Of equals, the earlier one: a newcomer holds nothing from before it came.
@@ -308,11 +343,26 @@ class _Weighed:
             at = int(came[at])
         return float(best[-1]), np.array(first[::-1]), np.stack(members[::-1])
 
-    def _weigh(self, to: int) -> tuple[Floats, Floats]:
-        """Return, of all intervals up to a cut, the cost with nobody, and what each row saves at each position."""
-        held = self.held[to] - self.held[:to]
-        fits = self.fits[to] - self.fits[:to]
-        due = (self.due[to] - self.due[:to])[:, None, :]
+    def _intervals(self) -> Iterator[tuple[int, Floats, Floats, Ints, Floats, Mask]]:
+        """Yield each cut with what `_weigh` and `_bounds` give for all intervals up to it."""
+        count = len(self.cuts)
+        step = max(1, _AT_ONCE // (count * self.fits[0].size))
+        for begin in range(1, count, step):
+            ends = np.arange(begin, min(count, begin + step))
+            low = np.concatenate([np.arange(to) for to in ends.tolist()])
+            base, gain = self._weigh(low, np.repeat(ends, ends))
+            top, bound, sure = self._bounds(gain)
+            at = 0
+            for to in ends.tolist():
+                own = slice(at, at + to)
+                yield to, base[own], gain[own], top[own], bound[own], sure[own]
+                at += to
+
+    def _weigh(self, low: Ints, high: Ints) -> tuple[Floats, Floats]:
+        """Return, of intervals between two cuts, the cost with nobody, and what each row saves at each position."""
+        held = self.held[high] - self.held[low]
+        fits = self.fits[high] - self.fits[low]
+        due = (self.due[high] - self.due[low])[:, None, :]
         alone = np.minimum(self.each * held, self.most)
         rest = np.minimum(self.each[:, None] * (held[:, :, None] - fits), self.most[:, None])
         absent = np.minimum(ABSENCE * due, ABSENCES)
@@ -357,13 +407,23 @@ def _due(first: Ints, end: int, ensemble: int, write: int) -> Ints:
 
 def _rank(below: Ints, ensemble: int, write: int) -> Ints:
     """Return how many entries below each of a column of them belong to each position."""
-    return rank(below, np.arange(ensemble), np.array(ensemble), np.array(write))
+    if ensemble > _SMALL:
+        return rank(below, np.arange(ensemble), np.array(ensemble), np.array(write))
+    rounds, rest = np.divmod(below[:, 0], ensemble)
+    counted: Ints = (rounds * write)[:, None] + _round(ensemble, write)[rest]
+    return counted
+
+
+@lru_cache(maxsize=256)
+def _round(ensemble: int, write: int) -> Ints:
+    """Return how many entries below n belong to each position, for each n < E: (E, E)."""
+    return rank(np.arange(ensemble)[:, None], np.arange(ensemble), np.array(ensemble), np.array(write))
 
 
 def _in_place(copies: Copies, first: Ints, members: Ints, end: int, ensemble: int, write: int) -> Ints:
     """Return how many entries each member holds of those that belong to it: (segments, E)."""
     bounds = np.append(first, end + 1)
-    counts = _Weighed.of(copies, bounds, ensemble, write).fits
+    counts = _Weighed.of(copies, Counted.of(copies, bounds), ensemble, write).fits
     found = np.diff(counts, axis=0)
     position = np.zeros(ensemble, np.int64) if write == ensemble else np.arange(ensemble)
     of = np.arange(len(first))[:, None]
@@ -372,20 +432,20 @@ def _in_place(copies: Copies, first: Ints, members: Ints, end: int, ensemble: in
 
 def readable(copies: Copies, end: int, write: int, first: Ints, members: Ints) -> bool:
     """Say whether all that somebody holds is readable through segments; copies as for `solve`."""
-    found = _readable(copies, end, members.shape[1], write, first, members)
+    in_place = _in_place(copies, first, members, end, members.shape[1], write)
+    found = _readable(copies, end, write, first, members, in_place)
     return found is not None and np.array_equal(found[1], members)
 
 
 def _readable(
-    copies: Copies, end: int, ensemble: int, write: int, first: Ints, members: Ints
+    copies: Copies, end: int, write: int, first: Ints, members: Ints, in_place: Ints
 ) -> tuple[Ints, Ints, int] | None:
     """Give segments of their own to entries that somebody holds and no member of their write set.
 
     Returns:
         first entries, members, and how many segments were added; None where these are too many.
     """
-    due = _due(first, end, ensemble, write)
-    short = due != _in_place(copies, first, members, end, ensemble, write)
+    short = _due(first, end, members.shape[1], write) != in_place
     # A write set is W members in a row: with one among them that has all its share, nothing is unreadable.
     none: Mask = np.logical_and.reduce([np.roll(short, -i, axis=1) for i in range(write)])
     lacking: Mask = np.asarray(none.any(axis=1))
@@ -480,7 +540,8 @@ def _with_newest(copies: Copies, first: Ints, members: Ints, end: int, write: in
     spare = np.flatnonzero(copies.copied)
     if not len(spare):
         return members
-    fits = np.diff(_Weighed.of(copies, np.append(first, end + 1), ensemble, write).fits, axis=0)
+    counted = Counted.of(copies, np.append(first, end + 1))
+    fits = np.diff(_Weighed.of(copies, counted, ensemble, write).fits, axis=0)
     due = _due(first, end, ensemble, write)
     members = members.copy()
     for at in range(len(first)):
@@ -530,9 +591,3 @@ def _joined(first: Ints, members: Ints, ensemble: int, write: int, end: int) -> 
     if len(low):
         low[0] = 0
     return first, low, members
-
-
-def best(solutions: Sequence[Solution]) -> tuple[Solution, list[Solution]]:
-    """Return the cheapest solution, the earliest of equals, and all others by cost."""
-    ordered = sorted(solutions, key=lambda solution: solution.cost)
-    return ordered[0], ordered[1:]

@@ -98,7 +98,8 @@ class Tally:
         unseen: restored ledgers whose acknowledged end nobody scanned has, and that say so.
         gone: restored ledgers whose acknowledged end is on no bookie any more, and no LAC shows it.
         resurrected: restored ledgers that were deleted, with nothing on any scanned bookie that shows it.
-        blended: restored ledgers that are two under one id, with nothing in the inventory that shows it.
+        blended: restored ledgers that are two under one id, with nothing in the inventory that shows it: of one of them
+            nothing is served, or all headers that were read may be of one ledger.
         odd: restored ledgers whose true record has a length that is not the sum of their entries, or of which no header
             that was read says it.
         strays: copies of restored ledgers on bookies that no segment names.
@@ -223,8 +224,16 @@ class _Judge:
                     self._violation(guarantee, row["ledger"], row, what)
         return self.tally
 
+    def _lives(self, ledger: int) -> set[int]:
+        """Return the lives that wrote what is served of a ledger."""
+        return {copy.life for held in self.inventory.served.get(ledger, {}).values() for copy in held.values()}
+
     def _truth(self, ledger: int) -> Record:
+        """Return the record of the life that wrote what is served; of the last one where several did, or none."""
         world = self.world
+        before = world.forgotten.get(ledger)
+        if before is not None and self._lives(ledger) == {before.life}:
+            return before
         record = world.records.get(ledger) or world.deleted.get(ledger) or world.forgotten.get(ledger)
         if record is None:
             raise AssertionError(f"ledger {ledger} never was")
@@ -281,9 +290,9 @@ class _Judge:
             yield from self._cut(row, served, true)
         else:
             yield from self._opened(row, served, true)
-        yield from self._one_life(row, served)
+        yield from self._one_life(row)
         yield from self._grades(row, true)
-        blended = len({copy.life for held in served.values() for copy in held.values()}) > 1
+        blended = len(self._lives(ledger)) > 1
         if row["state"] == State.CLOSED and ledger in self.world.records and not blended:
             yield from self._alternatives(row, true)
         if self.name in UNTOUCHED:
@@ -364,9 +373,11 @@ class _Judge:
         shelves = [bookie.shelves[ledger] for bookie in self.world.bookies.values() if ledger in bookie.shelves]
         return any(end < entry <= _must(true) for shelf in shelves for entry in (*shelf.index, *shelf.fresh))
 
-    def _one_life(self, row: Row, served: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[str, str]]:
-        ledger = row["ledger"]
-        lives = {copy.life for held in served.values() for copy in held.values()}
+    def _one_life(self, row: Row) -> Iterator[tuple[str, str]]:
+        ledger, world = row["ledger"], self.world
+        lives = self._lives(ledger)
+        if ledger in world.forgotten and lives == {world.forgotten[ledger].life}:
+            self.tally.blended += 1
         if len(lives) > 1:
             if shown := self._two_lives(ledger):
                 yield "law7", f"two ledgers under one id are restored as one: {shown}"
