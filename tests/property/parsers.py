@@ -72,6 +72,8 @@ NAMED: Final = (RecoveryError, BackendError, ReconcileError)
 _LOGS: Final = 3
 _SEED_BYTES: Final = 6000
 """What is kept of a larger file: enough for some records of every kind."""
+_RECORD_BYTES: Final = 2000
+"""The same of files of records, which come one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,8 +526,8 @@ def _mark(raw: bytes) -> None:
 PARSERS: Final = {
     "entry": Parser(_entry, _records),
     "explicit LAC": Parser(entry.decode_lac_record, _lacs),
-    "entry log": Parser(_log, _files(entry_logs, _LOGS), 4),
-    "journal": Parser(lambda raw: _all(journal.scan_columns(raw)), _files(journals, _LOGS), 4),
+    "entry log": Parser(_log, _files(entry_logs, _LOGS, _RECORD_BYTES), 4),
+    "journal": Parser(lambda raw: _all(journal.scan_columns(raw)), _files(journals, _LOGS, _RECORD_BYTES), 4),
     "lastMark": Parser(journal.decode_last_mark, _files(last_marks)),
     "index file": Parser(_index, _files(index_files, 2, 2048)),
     "ledgers row": Parser(_ledgers_row, lambda: _rows("ledgers")),
