@@ -34,6 +34,7 @@ class Ledger:
     password: bytes | None = b""
     custom: Mapping[str, bytes] = field(default_factory=dict)
     reason: str | None = None
+    scope: int = 0
 
     def row(self) -> dict[str, Any]:
         """Return it as a row of RECONSTRUCTION."""
@@ -41,8 +42,8 @@ class Ledger:
         holders = sorted({member for _, members in self.segments for member in members})
         key = None if self.password is None else hashlib.sha256(master_key(self.password)).digest()
         return {
-            "bucket": LedgerId(0, self.ledger).bucket,
-            "scope": 0,
+            "bucket": LedgerId(self.scope, self.ledger).bucket,
+            "scope": self.scope,
             "ledger": self.ledger,
             "class": "undecided" if self.reason else "clean",
             "outcome": "held" if self.reason else "restored",
