@@ -189,6 +189,24 @@ def test_small_steps_find_what_large_ones_find(tmp_path: Path, monkeypatch: pyte
     assert look(bookie, tmp_path / "parts").tables[0].equals(whole)
 
 
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_second_collection_finds_the_same(tmp_path: Path, storage: Storage) -> None:
+    """What is taken over from the first has its scopes; what changed since is read."""
+    bookie = made(tmp_path, MIXED, storage)
+    first = look(bookie, tmp_path / "1", keep=True)
+    again = look(bookie, tmp_path / "2", since=tmp_path / "1" / "inventory", keep=True)
+    assert again.tables[0].equals(first.tables[0])
+    assert again.bookie["max_ids"] == first.bookie["max_ids"]
+    if storage == "interleaved":
+        (path,) = bookie.ledger_dirs[1].glob("current/00000000/00000007/00000000/00003039.idx")
+        path.write_bytes(path.read_bytes()[: 1024 + 8])
+    else:
+        write_database(bookie.ledger_dirs[1] / "current/locations-scoped", [(bytes(7) + b"\7" + bytes(16), bytes(8))])
+    whole, parts = look(bookie, tmp_path / "3"), look(bookie, tmp_path / "4", since=tmp_path / "2" / "inventory")
+    assert whole.tables[0].equals(parts.tables[0])
+    assert whole.tables[0].equals(first.tables[0]) is (storage == "db")
+
+
 @pytest.mark.parametrize("name", ["ledgers-scoped", "locations-scoped"])
 def test_one_database_of_scopes_without_the_other_hides_everything(tmp_path: Path, name: str) -> None:
     """A Db bookie that has one of them had both."""
