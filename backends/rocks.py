@@ -1,7 +1,7 @@
 """RocksDB folders read without touching them: a private folder of links to the files is opened instead.
 
 Even a read-only opening creates a file in the folder, so the folder that is opened is ours: it holds a symbolic link
-to every file but ``LOCK`` and ``LOG*``. What a running process flushes or compacts away between the linking and the
+to every file but ``LOCK``, ``LOG*`` and what is the library's own. What a running process flushes or compacts away between the linking and the
 opening makes the opening fail; then fresh links are made. Once open, every table file is held open, and what happens
 to the folder does not matter any more.
 
@@ -22,6 +22,9 @@ from backends.errors import CorruptStoreError, NoSuchStoreError, UnavailableErro
 
 _CURRENT: Final = "CURRENT"
 """The file that names the manifest; without it there is no database."""
+_CONFIG: Final = "rocksdict-config.json"
+"""Written by the library even when it only reads: through a link it would be written into the original folder."""
+_NOT_LINKED: Final = frozenset({"LOCK", _CONFIG})
 _BATCH: Final = 131_072
 _ATTEMPTS: Final = 8
 """Sets of links that are tried; a compaction seldom ends twice within the milliseconds that one takes."""
@@ -139,7 +142,7 @@ def _open_links(folder: Path, private: Path) -> RocksReader:
 
 def _linked(folder: Path) -> list[Path]:
     try:
-        return [file for file in folder.iterdir() if file.name != "LOCK" and not file.name.startswith("LOG")]
+        return [file for file in folder.iterdir() if file.name not in _NOT_LINKED and not file.name.startswith("LOG")]
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoSuchStoreError(str(folder), "no such folder") from error
     except OSError as error:
@@ -164,4 +167,4 @@ def _raise_unless_log_damage(error: Exception, folder: Path, links: Path) -> Non
     if not text.startswith("Corruption"):
         raise UnavailableError(str(folder), text) from error
     with suppress(OSError):
-        (links / "rocksdict-config.json").unlink()
+        (links / _CONFIG).unlink()

@@ -176,3 +176,20 @@ def test_any_spoilt_file_is_a_named_error(tmp_path: Path, name: str) -> None:
     file.write_bytes(b"\xff" * file.stat().st_size)
     with pytest.raises(BackendError), open_read_only(tmp_path / "db") as reader:
         list(reader.items())
+
+
+def test_a_folder_that_the_library_itself_wrote_is_not_touched(tmp_path: Path) -> None:
+    """The library writes a file of its own even when it only reads; it is written elsewhere."""
+    folder = tmp_path / "db"
+    with_rows(folder)
+    before = {file.name: (file.stat().st_mtime_ns, file.stat().st_ctime_ns) for file in folder.iterdir()}
+    with open_read_only(folder) as reader:
+        assert reader.get(b"key") == b"value"
+    assert {file.name: (file.stat().st_mtime_ns, file.stat().st_ctime_ns) for file in folder.iterdir()} == before
+
+
+def with_rows(folder: Path) -> None:
+    """Write a database of one row."""
+    db = rocksdict.Rdict(str(folder), rocksdict.Options(raw_mode=True))
+    db[b"key"] = b"value"
+    db.close()
