@@ -71,6 +71,8 @@ ALIGNMENT: Final = 512
 _LEAST_ID: Final = -0x10000
 """Ids of special records, known or not, are not below."""
 _MAGIC: Final = b"BKLG"
+_BARE: Final = 1
+"""The version without a header."""
 _HEADERS: Final = {2: 8, 3: 8, 4: 8, 5: 512, 6: 512}
 _PADDED: Final = 5
 _PADDING: Final = -256
@@ -153,7 +155,7 @@ def header_of(journal: bytes | memoryview) -> tuple[int, int]:
         FormatError: the magic, with a version that is not known.
     """
     if len(journal) < _START.size or journal[: len(_MAGIC)] != _MAGIC:
-        return 1, 0
+        return _BARE, 0
     (version,) = _SIZE.unpack_from(journal, len(_MAGIC))
     if version not in _HEADERS:
         raise FormatError(Reason.BAD_VERSION, "journal", len(_MAGIC), f"version {version}")
@@ -340,11 +342,11 @@ def encode(records: Iterable[bytes], version: int = 6, *, alignment: int = ALIGN
     """Return a journal of one batch: the bodies of entries and special records, with padding where the version has it.
 
     Raises:
-        ValueError: versions 2 to 6 are written.
+        ValueError: another version than 1 to 6.
     """
-    if version not in _HEADERS:
+    if version not in (_BARE, *_HEADERS):
         raise ValueError(f"journal version {version}")
-    out = bytearray(_START.pack(_MAGIC, version).ljust(_HEADERS[version], b"\0"))
+    out = bytearray(_START.pack(_MAGIC, version).ljust(_HEADERS[version], b"\0") if version != _BARE else b"")
     for record in records:
         out += _SIZE.pack(len(record)) + record
     left = -len(out) % alignment
