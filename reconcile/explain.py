@@ -17,7 +17,7 @@ from reconcile.evidence import HASH_DIGITS, Field, Knowledge, Shapes, alternativ
 from reconcile.grid import Segment, grid
 from reconcile.plan import FROM_BOOKIES, LEAVE, reads_as
 from reconcile.reasons import REASONS
-from reconcile.rules import diff, referenced, sides
+from reconcile.rules import beyond, diff, referenced, reused, sides
 from reconcile.rules.findings import Run
 from reconcile.threeway import Range
 from recovery.codecs import ledger_metadata
@@ -375,14 +375,19 @@ def _against(
     live: Stored | None,
     coverage: Mapping[str, Any],
 ) -> Iterator[str]:
-    """Say where upper layers, bookies and the store disagree."""
+    """Say where upper layers, bookies and the store disagree, beside their records."""
+    run, seen = Run("explain", datetime(1970, 1, 1, tzinfo=UTC)), not coverage["may_exist_elsewhere"]
+    stored = tables.CATALOG_LEDGERS.empty_table() if live is None else live.row
+    yield from _in_words(beyond.findings(copies, stored, run, seen=seen))
+    shown = pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
+    yield from _in_words(reused.findings(copies, stored, shown, run))
     if rows is None:
         return
-    shown = pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
-    stored = tables.CATALOG_LEDGERS.empty_table() if live is None else live.row
-    run = Run("explain", datetime(1970, 1, 1, tzinfo=UTC))
-    found = referenced.findings(rows, shown, copies, stored, run, seen=not coverage["may_exist_elsewhere"])
-    for one in found.to_pylist():
+    yield from _in_words(referenced.findings(rows, shown, copies, stored, run, seen=seen))
+
+
+def _in_words(findings: pa.Table) -> Iterator[str]:
+    for one in findings.to_pylist():
         said = "; ".join(f"{e['side']} {e['field']} {e['value']}" for e in one["evidence"] if e["value"] != "nothing")
         yield f"{one['category']} ({one['severity']}): {said}"
 

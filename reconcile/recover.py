@@ -461,7 +461,7 @@ def _finish(
         **{name: sums[f"verdict {name}"] for name in ("clean", "skipped", "undecided")},
         "with_findings": sum(v for k, v in _named(sums, "verdict").items() if k in set(diff.Category)),
         "findings": sum(_named(sums, "finding").values()),
-        "left_alone": sums["left"],
+        "left_alone": sums["left"] + actions["op"].to_pylist().count(plan.LEAVE),
         "actions": sum(p.rows for p in parts["actions"]),
         "ids_above_short_generator": sums["above_short"],
         "ids_not_raised_past": sums["above_raise"] - sums["above_short"],
@@ -499,7 +499,7 @@ def _system_writes(
     """Return what a cluster needs besides ledgers, as far as the store does not have it already."""
     nodes: dict[str, Mapping[str, Any]] = {}
     if request.live is not None:
-        for row in request.live.read("nodes", columns=["path", "children_created"]).to_pylist():
+        for row in request.live.read("nodes", columns=["path", "raw", "children_created"]).to_pylist():
             nodes[row["path"]] = row
     where = store.places(request.layout)
     writes = [
@@ -521,4 +521,10 @@ def _system_writes(
         ]
     # LAYOUT and instance id are always named: that binds the plan to a store that has these, or none.
     bound = ("layout", "instance_id")
-    return writes + [write for write in wanted if write.kind in bound or write.key not in nodes]
+    writes += [write for write in wanted if write.kind in bound or write.key not in nodes]
+    # Another cookie in the store is replaced only where a person names it.
+    return writes + [
+        replace(write, op=plan.LEAVE)
+        for write in wanted
+        if write.kind == "cookie" and nodes.get(write.key, {}).get("raw", write.value) != write.value
+    ]

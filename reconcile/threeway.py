@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from reconcile import plan
 from reconcile.plan import Passwords
+from reconcile.rules import beyond, nodes, referenced, reused, sides
 from reconcile.rules import findings as table
-from reconcile.rules import nodes, referenced, sides
 from reconcile.rules.diff import SEVERITIES, Category
 from reconcile.rules.findings import Run, Said
 from reconcile.rules.sides import Compared, Relation
@@ -300,7 +300,8 @@ def found(
     """Return the findings that the comparison of the three sides gives, and that with what upper layers know."""
     seen = evidence.everywhere and evidence.looked_at
     parts = [
-        tables.FINDINGS.empty_table(),
+        beyond.findings(copies, one.stored, run, seen=seen),
+        reused.findings(copies, one.stored, one.shown, run),
         *(
             []
             if references is None

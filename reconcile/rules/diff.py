@@ -78,7 +78,7 @@ class Category(StrEnum):
 SEVERITIES: Final[dict[Category, str]] = {
     Category.HELD: "warning",
     Category.METADATA_UNPARSABLE: "critical",
-    Category.ENTRIES_BEYOND_LAST_ENTRY: "warning",
+    Category.ENTRIES_BEYOND_LAST_ENTRY: "critical",
     Category.ENTRIES_MISSING: "critical",
     Category.QUORUM_DIFFERS: "critical",
     Category.NOT_ON_BOOKIES: "critical",
@@ -223,13 +223,6 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
     return pa.concat_tables(
         [
             said(Category.METADATA_UNPARSABLE, catalog, pc.is_valid(catalog["error"]), "raw", catalog["error"], None),
-            said(
-                Category.ENTRIES_BEYOND_LAST_ENTRY,
-                theirs,
-                pc.and_(known, pc.less(*both_last)),
-                "last_entry",
-                *both_last,
-            ),
             said(Category.ENTRIES_MISSING, theirs, pc.and_(known, pc.greater(*both_last)), "last_entry", *both_last),
             said(
                 Category.QUORUM_DIFFERS,

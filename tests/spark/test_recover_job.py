@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from reconcile import plans, recover, references, report
-from reconcile.plan import LEAVE
-from reconcile.plan import Passwords
+from reconcile.plan import LEAVE, Passwords
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare, sort_by_key

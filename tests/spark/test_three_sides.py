@@ -20,6 +20,7 @@ from backends.protocols import Write
 from reconcile import apply as engine
 from reconcile import plans, recover, report
 from reconcile.cli.explain import _kept
+from reconcile.cli.recover import _recovered
 from reconcile.evidence import Knowledge
 from reconcile.explain import explain
 from reconcile.plan import LEAVE, Passwords
@@ -168,6 +169,7 @@ def test_deleted_ledgers_stay_deleted_and_a_choice_brings_one_back_byte_for_byte
         assert facts["deleted by session"].startswith("0x")
         assert facts["deleted at"].startswith("2026-11-21 07:18")
         assert finding["suggested"]
+    assert _recovered(plan.manifest, tmp_path / "plan", no_root="").exit_code == 3
     page = report.plan_page(plan, inventories, verdict="a verdict", made=now())
     assert page.count("DELETED_OUTSIDE") == len(DELETED) + 1
     assert "deleted by session" in page
@@ -364,7 +366,7 @@ def test_an_explanation_is_what_the_plan_decides(
     recovered: Recover,
     tmp_path: Path,
 ) -> None:
-    """From the same evidence each ledger has the same outcome, reason, fields, grades and other readings, without it."""
+    """Each ledger has from the same evidence the same outcome, reason, fields, grades and readings, without it."""
     snapshots: tuple[Dataset, ...] = ()
     changes: dict[str, Any] = {}
     knowledge: dict[str, Any] = {"expected": tuple(one["id"] for one in operator(CASE)["bookies"])}

@@ -191,7 +191,6 @@ def test_the_diff_proposes_only_what_the_store_lacks() -> None:
     ("ours", "theirs", "category"),
     [
         (row(1), row(1), None),
-        (row(1), row(1, last_entry=8), "ENTRIES_BEYOND_LAST_ENTRY"),
         (row(1), row(1, last_entry=10), "ENTRIES_MISSING"),
         (row(1), row(1, state="OPEN", last_entry=None), None),
         (row(1, grades={**GRADES, "ensemble_size": "observed"}), row(1, ensemble_size=4), "QUORUM_DIFFERS"),
@@ -243,13 +242,13 @@ def test_a_hold_in_the_store_is_found_until_it_is_resolved() -> None:
 
 def test_findings_have_ids_that_outlive_a_run_and_hold_no_secrets() -> None:
     """The same disagreement has the same id in every run; evidence names both sides."""
-    ours, theirs = reconstruction(row(1), held(2, ["b0:1"])), stored(row(1, last_entry=8))
+    ours, theirs = reconstruction(row(1), held(2, ["b0:1"])), stored(row(1, last_entry=10))
     matched = diff.match(ours, theirs)
     missing = ours.take(pa.array(matched.missing))
     found, now = diff.disagreements(ours, theirs, matched), datetime.now(UTC)
     tables_of = [plan.findings(found, missing, run=run, at=now) for run in ("a", "b")]
     first, second = (t.to_pylist() for t in tables_of)
     assert [f["id"] for f in first] == [f["id"] for f in second]
-    assert {f["category"] for f in first} == {"ENTRIES_BEYOND_LAST_ENTRY", "HELD"}
+    assert {f["category"] for f in first} == {"ENTRIES_MISSING", "HELD"}
     evidence = next(f for f in first if f["ledger"] == 1)["evidence"]
-    assert {(e["side"], e["value"]) for e in evidence} == {("store", "8"), ("bookies", "9")}
+    assert {(e["side"], e["value"]) for e in evidence} == {("store", "10"), ("bookies", "9")}
