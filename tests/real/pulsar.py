@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,10 +50,19 @@ def write_topics(zookeeper: str, root: str, folder: Path) -> Mapping[str, Any]:
         root: its ledgers root.
         folder: for settings of the JVM.
     """
+    return _ledgers(zookeeper, root, folder)
+
+
+def read_topics(zookeeper: str, root: str, folder: Path, topics: Sequence[str]) -> Mapping[str, list[str]]:
+    """Open topics as a broker does that starts anew, and return all entries of each."""
+    return _ledgers(zookeeper, root, folder, *topics)
+
+
+def _ledgers(zookeeper: str, root: str, folder: Path, *topics: str) -> Mapping[str, Any]:
     source, library = _TOPICS / "Ledgers.java", _library(_TOPICS / "pom.xml")
-    command = ["java", "-Xmx512m", *options(folder), "-cp", f"{library}/*", str(source), zookeeper, root]
+    command = ["java", "-Xmx512m", *options(folder), "-cp", f"{library}/*", str(source), zookeeper, root, *topics]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode:
-        raise ClusterError(f"Pulsar's topics were not written: {done.stderr[-4000:]}")
+    if done.returncode or not done.stdout:
+        raise ClusterError(f"Pulsar's program failed: {done.stdout[-1000:]}{done.stderr[-4000:]}")
     found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

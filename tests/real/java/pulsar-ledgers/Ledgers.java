@@ -11,11 +11,13 @@ import java.util.concurrent.TimeUnit;
 import org.apache.bookkeeper.client.BookKeeper;
 import org.apache.bookkeeper.client.LedgerHandle;
 import org.apache.bookkeeper.conf.ClientConfiguration;
+import org.apache.bookkeeper.mledger.Entry;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
 import org.apache.bookkeeper.mledger.ManagedLedgerFactoryConfig;
 import org.apache.bookkeeper.mledger.Position;
+import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.bookkeeper.mledger.impl.ManagedLedgerFactoryImpl;
 import org.apache.bookkeeper.mledger.impl.ManagedLedgerImpl;
 import org.apache.bookkeeper.mledger.proto.MLDataFormats.CompressionType;
@@ -26,7 +28,8 @@ import org.apache.pulsar.metadata.api.extended.MetadataStoreExtended;
 
 /**
  * Topics as Pulsar's brokers keep them: one for each way in which their records are compressed, with a subscription;
- * one that was ended, one trimmed, one deleted; and a schema. Prints what is true of them as one JSON object.
+ * one that was ended, one trimmed, one deleted; and a schema. Prints what is true of them as one JSON object. Where topics
+ * are named behind the servers and the ledgers root, these are read instead, and their entries printed.
  */
 public final class Ledgers {
     private static final String NAMESPACE = "public/default/persistent/";
@@ -144,8 +147,31 @@ public final class Ledgers {
         truth.put("unreferenced", ledger.getId());
     }
 
+    /** Opens topics as a broker does that starts anew, and reads all that they have. */
+    private Map<String, Object> read(List<String> names) throws Exception {
+        ManagedLedgerFactoryImpl factory = new ManagedLedgerFactoryImpl(store, client);
+        for (String name : names) {
+            List<String> found = new ArrayList<>();
+            ManagedLedger topic = factory.open(name, config());
+            ManagedCursor cursor = topic.newNonDurableCursor(PositionFactory.EARLIEST);
+            while (cursor.hasMoreEntries()) {
+                for (Entry entry : cursor.readEntries(100)) {
+                    found.add(new String(entry.getData(), StandardCharsets.UTF_8));
+                    entry.release();
+                }
+            }
+            truth.put(name, found);
+        }
+        return truth;
+    }
+
     public static void main(String[] args) throws Exception {
         Ledgers made = new Ledgers(args[0], args[1]);
+        if (args.length > 2) {
+            System.out.println(new ObjectMapper().writeValueAsString(made.read(List.of(args).subList(2, args.length))));
+            System.out.flush();
+            Runtime.getRuntime().halt(0);
+        }
         for (CompressionType kind : CompressionType.values()) {
             made.topics(kind);
         }
