@@ -1,6 +1,7 @@
 """What disks, crashes and foreign writers do to bytes, done to real ones; and what a parser may make of the result.
 
-An input has a number, and is made of it and of the parser's name alone: a failure names it, and it can be made again.
+Inputs are made a hundred at a time, of the number of the first and of the parser's name alone: a failure names them, and
+they can be made again.
 
     bound                of one input
     errors               those that have a name, and those that the parser's own docstring names
@@ -111,10 +112,10 @@ def fuzz(name: str, count: int, first: int = 0) -> Tried:
     Args:
         name: of `PARSERS`.
         count: of inputs.
-        first: their first number.
+        first: the number of the first, a multiple of a hundred.
 
     Raises:
-        AssertionError: a bound was not kept; the input is named by its number.
+        AssertionError: a bound was not kept; the input is named by its bytes, and its hundred by the first number.
     """
     parser = PARSERS[name]
     seeds = list(parser.seeds())
@@ -122,19 +123,19 @@ def fuzz(name: str, count: int, first: int = 0) -> Tried:
         raise AssertionError(f"{name}: no real bytes to begin from")
     for seed in seeds:
         attempt(name, seed)
-    size = _TOGETHER if parser.together else 1
     before, begun, slowest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time(), 0.0
     with _cpu_bound() as renew:
-        for number in range(first, first + count, size):
-            numbers = range(number, min(number + size, first + count))
-            raws = [changed(Random(f"{name} {one}"), seeds) for one in numbers]
-            renew()
-            since = time.process_time()
-            try:
-                _take(name, parser, raws)
-            except (AssertionError, _TooLongError) as error:
-                raise AssertionError(f"inputs {numbers.start} to {numbers.stop - 1}: {error}") from error
-            slowest = max(slowest, time.process_time() - since)
+        for number in range(first, first + count, _TOGETHER):
+            random = Random(f"{name} {number}")
+            raws = [changed(random, seeds) for _ in range(min(_TOGETHER, first + count - number))]
+            for some in [raws] if parser.together else ([raw] for raw in raws):
+                renew()
+                since = time.process_time()
+                try:
+                    _take(name, parser, some)
+                except (AssertionError, _TooLongError) as error:
+                    raise AssertionError(f"inputs from {number} on: {error}") from error
+                slowest = max(slowest, time.process_time() - since)
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     if more >= MORE_MIB:
         raise AssertionError(f"{name}: {more:.0f} MiB more")
