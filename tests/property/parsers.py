@@ -62,6 +62,7 @@ from recovery.errors import InputError, RecoveryError
 from recovery.infer.references import SCHEMA
 from recovery.model import groups, ids
 from recovery.model.metadata import Digest
+from recovery.testing.bookie_dir_scoped import Held
 from tests.golden.bookie_files import cookies, entry_logs, index_files, journals, last_marks
 from tests.golden.cases import NAMES, case_dir
 from tests.plan_folder import Ledger, write_plan
@@ -189,6 +190,44 @@ def _ledgers_row(raw: bytes) -> None:
 def _locations(raws: list[bytes]) -> None:
     rows = [_row(raw) for raw in raws]
     ledger_db.decode_locations([key for key, _ in rows], [value for _, value in rows])
+
+
+def _scoped_logs() -> list[bytes]:
+    held = [Held(ids.LedgerId(scope, 5), digest=digest) for scope in (0, 7, -7) for digest in Digest]
+    return [entry_log.encode([one.record(number) for number in range(3) for one in held], with_map=True)]
+
+
+def _scoped_journals() -> list[bytes]:
+    bodies = [
+        body
+        for scope in (0, 7, -7)
+        for body in (
+            journal.encode_master_key(5, bytes(range(20)), scope=scope),
+            *(Held(ids.LedgerId(scope, 5)).record(number) for number in range(3)),
+            journal.encode_fence(5, scope=scope),
+            journal.encode_lac(5, Held(ids.LedgerId(scope, 5)).lac_record(1), scope=scope),
+        )
+    ]
+    return [journal.encode(bodies) + bytes(512)]
+
+
+def _scoped_rows() -> tuple[bytes, bytes]:
+    """Return rows of scopes as `_rows` does: one of ledgers, one of locations."""
+    pairs = (
+        ledger_db.encode_ledgers_row(ledger_db.LedgerRow(-5, fenced=True, master_key=bytes(20), scope=7)),
+        ledger_db.encode_location(-5, 3, 1028, scope=7),
+    )
+    ledgers, locations = (len(key).to_bytes(2, "big") + key + value for key, value in pairs)
+    return ledgers, locations
+
+
+def _scoped_ledgers_row(raw: bytes) -> None:
+    ledger_db.decode_scoped_ledgers_row(*_row(raw))
+
+
+def _scoped_locations(raws: list[bytes]) -> None:
+    rows = [_row(raw) for raw in raws]
+    ledger_db.decode_locations([key for key, _ in rows], [value for _, value in rows], scoped=True)
 
 
 def _cached_maps() -> list[bytes]:
@@ -526,12 +565,24 @@ def _mark(raw: bytes) -> None:
 PARSERS: Final = {
     "entry": Parser(_entry, _records),
     "explicit LAC": Parser(entry.decode_lac_record, _lacs),
-    "entry log": Parser(_log, _files(entry_logs, _LOGS, _RECORD_BYTES), 4),
-    "journal": Parser(lambda raw: _all(journal.scan_columns(raw)), _files(journals, _LOGS, _RECORD_BYTES), 4),
+    "entry log": Parser(_log, lambda: [*_files(entry_logs, _LOGS, _RECORD_BYTES)(), *_scoped_logs()], 4),
+    "journal": Parser(
+        lambda raw: _all(journal.scan_columns(raw)),
+        lambda: [*_files(journals, _LOGS, _RECORD_BYTES)(), *_scoped_journals()],
+        4,
+    ),
     "lastMark": Parser(journal.decode_last_mark, _files(last_marks)),
     "index file": Parser(_index, _files(index_files, 2, 2048)),
     "ledgers row": Parser(_ledgers_row, lambda: _rows("ledgers")),
     "locations row": Parser(lambda raw: _locations([raw]), lambda: _rows("locations"), 2, together=_locations),
+    "ledgers row of scopes": Parser(_scoped_ledgers_row, lambda: [_scoped_rows()[0]]),
+    "locations row of scopes": Parser(
+        lambda raw: _scoped_locations([raw]), lambda: [_scoped_rows()[1]], 2, together=_scoped_locations
+    ),
+    "index path": Parser(
+        _as_text(index_file.scoped_ledger_of),
+        _texts(index_file.path_of(5), index_file.path_of(-5, 7), index_file.path_of(5, -7)),
+    ),
     "any file of a bookie": Parser(_bookie_file, _bookie_files, 20),
     "cached map": Parser(lambda raw: ledger_db.decode_cached_map(*_row(raw)), _cached_maps),
     "cookie": Parser(cookie.decode, _files(cookies, 1)),
