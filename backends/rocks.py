@@ -1,13 +1,14 @@
 """RocksDB folders read without touching them: a private folder of links to the files is opened instead.
 
 Even a read-only opening creates a file in the folder, so the folder that is opened is ours: it holds a symbolic link
-to every file but ``LOCK``, ``LOG*`` and what is the library's own. What a running process flushes or compacts away between the linking and the
-opening makes the opening fail; then fresh links are made. Once open, every table file is held open, and what happens
-to the folder does not matter any more.
+to every file but ``LOCK``, ``LOG*`` and what is the library's own. What a running process flushes or compacts away
+between the linking and the opening makes the opening fail; then fresh links are made. Once open, every table file is
+held open, and what happens to the folder does not matter any more.
 
 Only what is in the files is seen: the write-ahead log is, the memory of a running process is not.
 """
 
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +26,8 @@ _CURRENT: Final = "CURRENT"
 _CONFIG: Final = "rocksdict-config.json"
 """Written by the library even when it only reads: through a link it would be written into the original folder."""
 _NOT_LINKED: Final = frozenset({"LOCK", _CONFIG})
+_PRIVATE: Final = "bkmeta-rocks-"
+_PRIVATE_PATH: Final = re.compile(rf"/\S*{_PRIVATE}[^/\s]+/[^/\s]+")
 _BATCH: Final = 131_072
 _ATTEMPTS: Final = 8
 """Sets of links that are tried; a compaction seldom ends twice within the milliseconds that one takes."""
@@ -55,7 +58,7 @@ class RocksReader:
         try:
             value: bytes | None = self._db.get(key)
         except Exception as error:  # rocksdict raises nothing narrower
-            raise CorruptStoreError(str(self.folder), str(error)) from error
+            raise CorruptStoreError(str(self.folder), _said(error, self.folder)) from error
         return value
 
     def items(self, batch: int = _BATCH) -> Iterator[tuple[list[bytes], list[bytes]]]:
@@ -88,7 +91,7 @@ class RocksReader:
                     at.next()
             at.status()
         except Exception as error:  # rocksdict raises nothing narrower
-            raise CorruptStoreError(str(self.folder), str(error)) from error
+            raise CorruptStoreError(str(self.folder), _said(error, self.folder)) from error
         if at.valid():
             raise CorruptStoreError(str(self.folder), "the iteration ended before the last key")
 
@@ -110,7 +113,7 @@ def open_read_only(folder: Path) -> Iterator[RocksReader]:
         wait=wait_exponential(multiplier=0.01, max=1),
         reraise=True,
     )
-    with tempfile.TemporaryDirectory(prefix="bkmeta-rocks-", ignore_cleanup_errors=True) as private:
+    with tempfile.TemporaryDirectory(prefix=_PRIVATE, ignore_cleanup_errors=True) as private:
         try:
             reader = retrying(_open_links, folder, Path(private))
         except _VanishedError as error:
@@ -133,11 +136,16 @@ def _open_links(folder: Path, private: Path) -> RocksReader:
         return RocksReader(_open(links, rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records()), folder, None)
     except Exception as error:  # noqa: BLE001  # rocksdict raises nothing narrower
         _raise_unless_log_damage(error, folder, links)
-        damage = str(error)
+        damage = _said(error, folder)
     try:
         return RocksReader(_open(links, rocksdict.DBRecoveryMode.skip_any_corrupted_record()), folder, damage)
     except Exception as error:
-        raise CorruptStoreError(str(folder), str(error)) from error
+        raise CorruptStoreError(str(folder), _said(error, folder)) from error
+
+
+def _said(error: Exception, folder: Path) -> str:
+    """Return what the library said, of the folder itself instead of the links to it."""
+    return _PRIVATE_PATH.sub(lambda _: str(folder), str(error))
 
 
 def _linked(folder: Path) -> list[Path]:
@@ -159,7 +167,7 @@ def _open(links: Path, mode: rocksdict.DBRecoveryMode) -> rocksdict.Rdict:
 
 def _raise_unless_log_damage(error: Exception, folder: Path, links: Path) -> None:
     """Tell by the message what went wrong; the library has one exception for everything."""
-    text = str(error)
+    text = _said(error, folder)
     if "No such file" in text:
         if {link.name for link in links.iterdir() if link.is_symlink()} == {f.name for f in _linked(folder)}:
             raise CorruptStoreError(str(folder), text) from error  # nothing changed: it was missing before

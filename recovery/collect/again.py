@@ -228,11 +228,13 @@ class Again:
 
     def _open(self, since: Path) -> Dataset | None:
         inventory = open_dataset(since, "inventory")
-        for name, ours in (("bookie", self._terms.bookie), ("incarnation", self._terms.incarnation)):
-            theirs = inventory.manifest["binding"].get(name)
-            if theirs != ours:
-                problem = f"is an inventory of {name} {theirs}; these folders are of {name} {ours}"
-                raise InputError(str(since), problem, "name the earlier inventory of this bookie, or leave --since out")
+        theirs = inventory.manifest["binding"]
+        if theirs["bookie"] != self._terms.bookie:
+            problem = f"is an inventory of bookie {theirs['bookie']}; these folders are of {self._terms.bookie}"
+            raise InputError(str(since), problem, "name the earlier inventory of this bookie, or leave --since out")
+        if theirs["incarnation"] != self._terms.incarnation:
+            self.reused.reason = "the bookie was formatted anew since, or its databases lost their identity"
+            return None
         if not (since / AGAIN).exists():
             self.reused.reason = "the earlier inventory was not made with --incremental"
             return None
