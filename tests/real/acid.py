@@ -1,23 +1,28 @@
 """The acid test: metadata are lost, something brings them back, and the real Java client reads every entry.
 
-`judge` compares a cluster with its truth (`truth.json` of a case, or `History.truth`), and reads all that the truth
-says must be readable. `recover` uses the program as its user does; `restore_truth`, and `sabotage` after it, exist to
-test the judge itself.
+`lose` loses them: all, those of ledgers, or those of some ledgers. `recover` uses the program as its user does. `judge`
+compares a cluster with its truth (`truth.json` of a case, or `History.truth`), lets its bookies collect garbage, and
+reads all that the truth says must be readable. `restore_truth`, and `sabotage` after it, test the judge itself.
 """
 
 import base64
+import io
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
+from reconcile.cli.main import main
 from recovery.dataset import open_dataset
 from tests.real.cluster import Cluster, ClusterError, bookies_of, encoded
+from tests.real.kept import Kept, Place, kept, less
 
-PROGRAM: Final = Path(sys.executable).with_name("bkmeta")
+COLLECTING: Final = {"gcWaitTime": "1000", "gcOverreplicatedLedgerWaitTime": "1000", "flushInterval": "500"}
+"""Of bookies that look for garbage, and for copies too many, every second."""
 FIELDS: Final = ("E", "W", "A", "state", "last", "length", "digest", "password", "custom", "ctime")
 SEGMENT_FIELDS: Final = ("segments_exact", "segments_equivalent", "segments_readable")
 GRADED: Final = {
@@ -31,6 +36,16 @@ GRADED: Final = {
     "segments_equivalent": "segments",
 }
 """Judged fields that a reconstruction grades, and its names for them. (Even a verified password may stay unwritten.)"""
+
+
+class Loss(StrEnum):
+    """What of the store is lost."""
+
+    ALL = "all"
+    LEDGERS = "ledgers"
+    """The records of all ledgers."""
+    SOME = "some"
+    """Those of a third of them."""
 
 
 @dataclass(slots=True)
@@ -88,6 +103,10 @@ class Judgement:
     """By bookie id: equal to the truth."""
     bookies_failed: dict[int, str] = field(default_factory=dict)
     """Bookies that refused to start, and why."""
+    collected: dict[Place, tuple[Kept, Kept]] = field(default_factory=dict)
+    """Of ledgers that were not deleted on purpose, where bookies have less than they had: that, and what is left."""
+    changed: set[int] = field(default_factory=set)
+    """Ledgers whose records were not lost and are others now."""
     new_ledger: int | None = None
     """The id that the next client gets; None if it gets none."""
     problems: list[str] = field(default_factory=list)
@@ -134,22 +153,29 @@ def _end(row: Mapping[str, Any]) -> int:
     return int(row["last"]) if row["state"] == "CLOSED" else int(row["writer"]["acked_last"])
 
 
-def _read(cluster: Cluster, row: Mapping[str, Any], *, recovery: bool) -> Any:
+def _password(row: Mapping[str, Any]) -> str:
     # A History keeps every password as the JVM wants it; a case keeps its record's, and the writer's as text.
-    password = row["password"] if row["password"] is not None else encoded(row["writer"]["password"].encode())
-    return cluster("read", ledger=row["ledger"], digest=row["writer"]["digest"], password=password, recovery=recovery)
+    known: str | None = row["password"]
+    return encoded(row["writer"]["password"].encode()) if known is None else known
+
+
+def _read(cluster: Cluster, row: Mapping[str, Any], *, recovery: bool) -> Any:
+    known = {"digest": row["writer"]["digest"], "password": _password(row)}
+    return cluster("read", ledger=row["ledger"], recovery=recovery, **known)
 
 
 def _compare(judgement: Judgement, true: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     def mark(name: str, *, equal: bool) -> None:
         judgement.fields[name][true["ledger"]] = equal
 
+    # A record of format 1 has neither digest nor password, and its ledger has both.
+    wanted = {**true, "digest": true["digest"] or true["writer"]["digest"], "password": _password(true)}
     for name in FIELDS:
         if name in ("last", "length") and true["state"] != "CLOSED":
             continue
         if name == "ctime" and not true["ctime_stored"]:
             continue
-        mark(name, equal=true[name] == found[name])
+        mark(name, equal=wanted[name] == found[name])
     sets = [(_write_set(true, entry), _write_set(found, entry)) for entry in range(_end(true) + 1)]
     mark("segments_exact", equal=true["segments"] == found["segments"])
     mark("segments_equivalent", equal=all(a == b for a, b in sets))
@@ -157,7 +183,13 @@ def _compare(judgement: Judgement, true: Mapping[str, Any], found: Mapping[str, 
 
 
 def _judge_ledger(
-    judgement: Judgement, cluster: Cluster, true: Mapping[str, Any], found: Mapping[str, Any] | None, lost: set[int]
+    judgement: Judgement,
+    cluster: Cluster,
+    true: Mapping[str, Any],
+    found: Mapping[str, Any] | None,
+    lost: set[int],
+    *,
+    compared: bool,
 ) -> None:
     ledgers, entries = judgement.ledgers, judgement.entries
     ledger, end, acknowledged = true["ledger"], _end(true), true["writer"]["acked_last"]
@@ -181,7 +213,7 @@ def _judge_ledger(
         found = true
     elif "error" in found:
         ledgers.unparseable += 1
-    else:
+    elif compared:
         _compare(judgement, true, found)
     answer = _read(cluster, true, recovery=found.get("state") != "CLOSED")
     ledgers.open_errors += "open_error" in answer
@@ -208,10 +240,32 @@ def _judge_ledger(
         )
 
 
-def judge(cluster: Cluster, truth: Mapping[str, Any]) -> Judgement:
+def lose(cluster: Cluster, truth: Mapping[str, Any], loss: Loss, seed: int = 1) -> set[int]:
+    """Lose what of the store is to be lost, and return the ledgers whose records are gone."""
+    root, rows = truth["root"], truth["ledgers"]
+    lost = {row["ledger"]: row["path"] for row in rows}
+    gone = [root]
+    if loss is Loss.LEDGERS:
+        gone = sorted({"/".join(path.split("/")[: root.count("/") + 2]) for path in lost.values()})
+    elif loss is Loss.SOME:
+        lost = {ledger: lost[ledger] for ledger in Random(seed).sample(sorted(lost), max(1, len(lost) // 3))}
+        gone = list(lost.values())
+    cluster("zk_wipe", paths=gone)
+    return set(lost)
+
+
+def judge(
+    cluster: Cluster, truth: Mapping[str, Any], lost: set[int] | None = None, *, collecting: bool = False
+) -> Judgement:
     """Start the bookies that will start, compare every record with the truth, and read everything.
 
     A hold is judged by what it is for: the true record is put in its place, and then every entry must be readable.
+
+    Args:
+        cluster: with a store that metadata came back to.
+        truth: of it.
+        lost: ledgers whose records were lost; None: of all.
+        collecting: bookies end two passes of garbage collection before anything is read.
     """
     judgement = Judgement(fields={name: {} for name in FIELDS + SEGMENT_FIELDS})
     root = truth["root"]
@@ -224,23 +278,33 @@ def judge(cluster: Cluster, truth: Mapping[str, Any]) -> Judgement:
     judgement.cookies = {path.rsplit("/", 1)[1]: path in now and now[path]["data"] == was[path] for path in cookies}
     found: dict[int, dict[str, Any]] = {}
     # Without a layout, a bookie or a client would make one, and hide that there was none.
+    bookies = bookies_of(truth)
     if f"{root}/LAYOUT" in now:
-        for bookie in bookies_of(truth):
+        before = kept(cluster.home, bookies) if collecting else {}
+        for bookie in bookies:
+            props = dict(bookie.props) | (COLLECTING if collecting else {})
             try:
-                cluster.start(bookie)
+                cluster.start(replace(bookie, props=props))
             except ClusterError as error:
                 judgement.bookies_failed[bookie.n] = str(error)
         found = cluster.ledgers()
+        if collecting:
+            judgement.new_ledger = cluster.collect_garbage(len(bookies) - len(judgement.bookies_failed))
+            judgement.collected = less(before, kept(cluster.home, bookies))
     baseline = truth.get("baseline", {})
     true_rows = {row["ledger"]: row for row in truth["ledgers"]}
+    judgement.collected = {place: pair for place, pair in judgement.collected.items() if place[1] in true_rows}
     for ledger, row in true_rows.items():
-        lost = set(baseline.get(str(ledger), {}).get("unreadable", ()))
-        _judge_ledger(judgement, cluster, row, found.get(ledger), lost)
+        unreadable = set(baseline.get(str(ledger), {}).get("unreadable", ()))
+        was_lost = lost is None or ledger in lost
+        if not was_lost and found[ledger]["raw"] != row["raw"]:
+            judgement.changed.add(ledger)
+        _judge_ledger(judgement, cluster, row, found.get(ledger), unreadable, compared=was_lost)
     deleted = {row["ledger"] for row in truth["deleted"]}
     judgement.invented = sorted(found.keys() - true_rows.keys() - deleted)
     judgement.resurrected = sorted(ledger for ledger in found.keys() & deleted if not is_hold(found[ledger]))
     judgement.held_deleted = sorted(ledger for ledger in found.keys() & deleted if is_hold(found[ledger]))
-    if found and len(judgement.bookies_failed) < len(bookies_of(truth)):
+    if found and judgement.new_ledger is None and len(judgement.bookies_failed) < len(bookies):
         judgement.new_ledger = cluster("new_ledger")
     return judgement
 
@@ -327,12 +391,16 @@ def run(*arguments: str | Path, codes: Sequence[int] = (0,)) -> str:
     Raises:
         AssertionError: another exit code; the message holds everything printed.
     """
-    done = subprocess.run(
-        [PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    if done.returncode not in codes:
-        raise AssertionError(f"bkmeta {' '.join(map(str, arguments))}: exit code {done.returncode}\n{done.stdout}")
-    return done.stdout
+    words, printed = [str(argument) for argument in arguments], io.StringIO()
+    code: object = None
+    with redirect_stdout(printed), redirect_stderr(printed):
+        try:
+            main(words)
+        except SystemExit as ended:
+            code = ended.code
+    if code not in codes:
+        raise AssertionError(f"bkmeta {' '.join(words)}: exit code {code}\n{printed.getvalue()}")
+    return printed.getvalue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,14 +421,29 @@ def _disks(home: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-def recover(cluster: Cluster, truth: Mapping[str, Any], passwords: Sequence[bytes], work: Path) -> Recovered:
-    """Bring metadata back as an operator would who has the disks, the passwords and an empty ZooKeeper."""
+def recover(
+    cluster: Cluster,
+    truth: Mapping[str, Any],
+    passwords: Sequence[bytes],
+    work: Path,
+    snapshot: Path | None = None,
+) -> Recovered:
+    """Bring metadata back as an operator would who has the disks, the passwords and a ZooKeeper that lost them.
+
+    Args:
+        cluster: with that ZooKeeper; its bookies are stopped.
+        truth: names the bookies and their folders, the root and its layout; nothing else of it is used.
+        passwords: candidates.
+        work: a new folder.
+        snapshot: a copy of what the ZooKeeper's folder was.
+    """
     work.mkdir()
     bookies = bookies_of(truth)
     secrets = passwords_file(passwords, work / "passwords")
     expected = work / "bookies"
     expected.write_text("".join(f"{bookie.id}\n" for bookie in bookies))
-    store = ("--metadata", f"zk+hierarchical://{cluster.zookeeper}{truth['root']}")
+    store = ("--metadata", f"zk+{truth.get('manager', 'hierarchical').lower()}://{cluster.zookeeper}{truth['root']}")
+    earlier = ("--snapshot", f"zkfiles://{snapshot}?root={truth['root']}") if snapshot else ()
     before = _disks(cluster.home)
     named: list[str | Path] = []
     for bookie in bookies:
@@ -371,7 +454,8 @@ def recover(cluster: Cluster, truth: Mapping[str, Any], passwords: Sequence[byte
         named += ["--inventory", inventory]
     plan = work / "plan"
     # 3: something is held, which the judge looks at
-    run("recover", *named, *store, "--passwords", secrets, "--expect-bookies", expected, "--out", plan, codes=(0, 3))
+    known = ("--passwords", secrets, "--expect-bookies", expected, "--master", "local[2]")
+    run("recover", *named, *store, *earlier, *known, "--out", plan, codes=(0, 3))
     digest = json.loads((plan / "manifest.json").read_text())["hash"]
     run("apply", plan, *store, "--confirm", digest)
     rows = open_dataset(plan, "plan").read("reconstruction").to_pylist()

@@ -1,4 +1,7 @@
-"""A whole restore while bookies run and collect garbage every second, by the commands: nothing is lost."""
+"""A whole restore while bookies run and collect garbage every second, by the commands: nothing is deleted.
+
+What bookies have is counted in their files, of each storage: index files, rows of RocksDB, records in entry logs.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ from backends.zookeeper import ZooKeeperStore
 from tests.command import Done, run
 from tests.real import jars
 from tests.real.cluster import JVM, Bookie, Cluster, encoded
+from tests.real.kept import Kept, Place, kept, less
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -92,14 +96,24 @@ class Running:
             assert held is not None, key
             self.store.write([Write(key, None, held.version)])
 
-    def index_files(self) -> dict[tuple[int, int], int]:
-        """Return the size of every index file, by bookie and ledger."""
-        found = {}
-        for n in (0, 1):
-            current = self.cluster.home / self.bookies[n].ledgers[0] / "current"
-            for path in current.glob("*/*/*.idx"):
-                found[n, int(path.stem, 16)] = path.stat().st_size
-        return {place: size for place, size in found.items() if place[1] in self.ledgers}
+    def kept(self) -> dict[Place, Kept]:
+        """Return what every bookie has of every ledger on its disk."""
+        return kept(self.cluster.home, self.bookies)
+
+    def placed(self) -> set[Place]:
+        """Return which bookies were given which ledgers."""
+        return {
+            (member, ledger)
+            for ledger, row in self.lost.items()
+            for _, members in row["segments"]
+            for member in members
+        }
+
+    def collected(self) -> int:
+        """Wait until every bookie has ended two passes, seen by a ledger that goes from its disk; return that."""
+        control = self.cluster.collect_garbage(len(self.bookies))
+        assert not [place for place, has in self.kept().items() if place[1] == control and has.index]
+        return control
 
     def some_passes(self) -> None:
         """Wait until every bookie has failed two passes, as far as their number tells."""
@@ -165,8 +179,8 @@ def test_a_restore_beside_bookies_that_run(there: Running, tmp_path: Path, capsy
         return ["--inventory", str(out)]
 
     confirmed("freeze", *store)
-    before = there.index_files()
-    assert len(before) > LEDGERS // 2
+    before = there.kept()
+    assert {place for place, has in before.items() if has.index and has.logs} == there.placed()
     there.lose()
     there.some_passes()
 
@@ -180,7 +194,7 @@ def test_a_restore_beside_bookies_that_run(there: Running, tmp_path: Path, capsy
     assert "--accept-unseen 1" in bkmeta(*apply, codes=(5,)).result["verdict"]
     bkmeta(*apply, "--accept-unseen", "1")
     there.some_passes()
-    assert there.index_files() == before
+    assert less(before, there.kept()) == {}
 
     inventories += collected(3)
     second = bkmeta("recover", *inventories, *store, *expected, "--out", "plan-2").result
@@ -188,19 +202,12 @@ def test_a_restore_beside_bookies_that_run(there: Running, tmp_path: Path, capsy
     applied = bkmeta("apply", "plan-2", *store, "--confirm", second["hash"]).result
     assert applied["counts"]["replace ledger"]["written"] == first["counts"]["held"]
     there.some_passes()
-    assert there.index_files() == before
+    assert less(before, there.kept()) == {}
 
     confirmed("thaw", *store, *inventories)
-    control = there._ledger((3, 3, 3))
-    there.restart()
-    held = there.store.get(there.cluster.ledgers()[control]["path"])
-    assert held is not None
+    control = there.collected()
     assert control > max(there.ledgers)
-    there.store.write([Write(there.cluster.ledgers()[control]["path"], None, held.version)])
-    there.ledgers.append(control)
-    until(lambda: control not in {ledger for _, ledger in there.index_files()}, "passes that end")
-    there.ledgers.remove(control)
-    assert there.index_files() == before
+    assert less(before, there.kept()) == {}
 
     disabled = f"{ROOT}/underreplication/disable"
     there.store.write([Write(disabled, None, 0)])

@@ -278,6 +278,22 @@ public final class Driver {
         return true;
     }
 
+    /** Deletes a ledger that all bookies which run have, and waits until each has collected it; all is on disks before. */
+    private boolean pass(long ledger) throws Exception {
+        for (int n : bookies.keySet()) {
+            LedgerStorage storage = ((BookieImpl) server(n).getBookie()).getLedgerStorage();
+            storage.flush();
+            if (!storage.ledgerExists(ledger)) {
+                throw new IOException("bookie " + n + " does not know the ledger");
+            }
+        }
+        client().deleteLedger(ledger);
+        for (int n : bookies.keySet()) {
+            collect(n, ledger);
+        }
+        return true;
+    }
+
     private static void await(String what, Callable<Boolean> done) throws Exception {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
         while (!done.call()) {
@@ -668,6 +684,8 @@ public final class Driver {
                 return true;
             case "collect":
                 return collect(a.get("n").asInt(), a.get("ledger").asLong());
+            case "pass":
+                return pass(a.get("ledger").asLong());
             case "read":
                 return read(a);
             case "ledgers":
