@@ -32,12 +32,15 @@ from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.search import Tail
 from recovery.model.metadata import State
-from recovery.testing import histories
+from recovery.testing import histories, nasty
 from recovery.testing.histories import CLASSES, PASSWORD, SCANS, Inventory, profile_of
+from recovery.testing.nasty import NASTY
 from recovery.testing.protocol import Record, World
 
 PASSWORDS: Final = (b"", PASSWORD)
 SURE: Final = ("observed", "verified")
+NASTY_LEDGERS: Final = 100
+"""Ledgers that share a cluster in the histories of `nasty`."""
 _ORDERS: Final = 4
 """Orders of answers in which a ledger that is left open is recovered."""
 UNTOUCHED: Final = ("clean",)
@@ -164,7 +167,7 @@ def run(
 ) -> Tally:
     """Judge so many histories of a class, in clusters of the size that the class has; see `judge`."""
     tally, left = Tally(), count
-    size = profile_of(name).ledgers
+    size = NASTY_LEDGERS if name in NASTY else profile_of(name).ledgers
     while left > 0:
         many = min(left, size)
         tally.add(judge(name, seed, many, tail=tail, told=told, reconstruct=reconstruct))
@@ -191,7 +194,7 @@ def judge(
         told: a snapshot says how many ledgers have which quorums.
         reconstruct: what is judged.
     """
-    world, view = histories.make(name, seed, ledgers)
+    world, view = (nasty if name in NASTY else histories).make(name, seed, ledgers)
     inventory = histories.inventory(world, view)
     quorums = Counter((record.ensemble, record.write, record.ack) for record in world.records.values())
     rows = reconstruct(inventory, tail=tail, quorums=quorums if told else None).to_pylist()
@@ -433,11 +436,14 @@ class _Judge:
         return ""
 
     def _grades(self, row: Row, true: Record) -> Iterator[tuple[str, str]]:
+        before = self.world.forgotten.get(row["ledger"])
+        # Of two ledgers whose entries stand together, what the copies show is true of one of them.
+        truths = [true, before] if before is not None and before.life in self._lives(row["ledger"]) else [true]
         for name in JUDGED:
             grade = row["grades"][name]
             if grade == "unknown":
                 continue
-            right = _right(name, row, true)
+            right = any(_right(name, row, truth) for truth in truths)
             counted = self.tally.grades.setdefault((name, grade), [0, 0])
             counted[0] += 1
             counted[1] += right
@@ -664,7 +670,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "classes",
         nargs="*",
         metavar="CLASS[/SCAN]",
-        help=f"of {', '.join(CLASSES)}; with a /SCAN of {', '.join(SCANS)}",
+        help=f"of {', '.join(CLASSES)}; with a /SCAN of {', '.join(SCANS)}; or of {', '.join(NASTY)}",
     )
     parser.add_argument("--count", type=int, default=1000, help="histories of each class")
     parser.add_argument("--seed", type=int, default=0, help="of the first cluster")
@@ -674,7 +680,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tail", type=Tail, choices=list(Tail), default=Tail.INCLUSIVE, help="the policy")
     parser.add_argument("--told", action="store_true", help="a snapshot says how many ledgers have which quorums")
     given = parser.parse_args(arguments)
-    known = {*CLASSES, *(f"{name}/{scan}" for name in CLASSES for scan in SCANS)}
+    known = {*CLASSES, *NASTY, *(f"{name}/{scan}" for name in CLASSES for scan in SCANS)}
     if unknown := sorted(set(given.classes) - known):
         parser.error(f"no such class: {', '.join(unknown)}")
     tallies: dict[str, Tally] = {}
