@@ -4,6 +4,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,10 +12,11 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+import rocksdict
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from recovery.codecs import entry, entry_log, journal
+from recovery.codecs import entry, entry_log, journal, ledger_db
 from recovery.collect import CollectOptions, collect
 from recovery.collect import again as again_module
 from recovery.collect.bookie import CollectSummary
@@ -31,6 +33,7 @@ from recovery.testing.bookie_dir import (
     write_log,
     write_mark,
 )
+from tests.unit.test_collect_db import add_to_db, make_db, row, write_database
 
 EXAMPLES: Final = int(os.environ.get("BKMETA_SOAK_AGAIN", "12"))
 JOURNAL: Final = 0x1000
@@ -53,6 +56,10 @@ class World:
             digest=self.random.choice([Digest.CRC32C, Digest.HMAC]),
             rotated=self.random.random() < 0.5,
         )
+        self.begin()
+
+    def begin(self) -> None:
+        """Name the folders, and write the first journal."""
         self.folders: dict[str, Any] = {
             "ledger_dirs": self.made.ledger_dirs,
             "index_dirs": self.made.index_dirs,
@@ -187,6 +194,54 @@ class World:
             stray.write_bytes(index.read_bytes())
 
 
+class DbWorld(World):
+    """A bookie with Db storage, two folders, to which things happen."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.random = Random(seed)
+        self.made = make_db(root / "disks", {n: range(self.random.randint(1, 9)) for n in range(2, 10)})
+        self._number = 1
+        self.begin()
+
+    def write(self) -> None:
+        """Entries of new and old ledgers in a new log, and their rows."""
+        folder, number = self.random.randrange(2), self._number
+        self._number += 1
+        ledgers = [2 * n + folder for n in self.random.sample(range(1, 12), 2)]
+        add_to_db(self.made, folder, number, {n: range(self.random.randint(1, 12)) for n in ledgers})
+
+    def compact(self) -> None:
+        """Entries that are in another log now; perhaps the old log is gone."""
+        self.write()
+        if self.random.random() < 0.4:
+            for log in self.some(".log")[:1]:
+                if log.parent.name == "current":
+                    log.unlink()
+
+    def delete(self) -> None:
+        """A ledger's rows, or some of them, deleted."""
+        folder = self.random.randrange(2)
+        ledger = 2 * self.random.randint(1, 5) + folder
+        index = self.made.ledger_dirs[folder] / "current"
+        for name, keys in (
+            ("locations", [ledger_db.encode_location(ledger, n, 1)[0] for n in range(self.random.randint(1, 12))]),
+            ("ledgers", [row(ledger)[0]] if self.random.random() < 0.7 else []),
+        ):
+            if not keys or not (index / name / "CURRENT").exists():
+                continue
+            with suppress(Exception):  # a broken database says what it likes
+                db = rocksdict.Rdict(str(index / name), rocksdict.Options(raw_mode=True))
+                for key in keys:
+                    del db[key]
+                db.close()
+
+    def misplace(self) -> None:
+        """A fence, and a row in the wrong folder."""
+        folder = self.random.randrange(2)
+        with suppress(Exception):
+            write_database(self.made.ledger_dirs[folder] / "current" / "ledgers", [row(4, fenced=True)])
+
+
 ACTIONS: Final = ("write", "grow", "delete", "compact", "roll", "restart", "damage", "swap", "misplace")
 STEPS = st.lists(st.sampled_from(ACTIONS), max_size=4)
 
@@ -220,11 +275,28 @@ def test_what_is_taken_over_is_what_would_be_read(
     seed: int, between: list[list[str]], small: bool, knows: bool
 ) -> None:
     """Any chain of collections, each from the one before: rows are those of a whole collection, byte for byte."""
+    demand_chain(World, seed, between, small=small, knows=knows)
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 1 << 32), st.lists(STEPS, min_size=1, max_size=3), st.booleans())
+@example(0, [[], ["write"], ["delete"], []], True)
+def test_what_is_taken_over_of_databases_is_what_would_be_read(
+    seed: int, between: list[list[str]], small: bool
+) -> None:
+    """The same of a bookie with Db storage."""
+    demand_chain(DbWorld, seed, between, small=small, knows=False)
+
+
+def demand_chain(
+    make: Callable[[Path, int], World], seed: int, between: list[list[str]], *, small: bool, knows: bool
+) -> None:
+    """Collect from one inventory to the next while things happen, and compare each with a whole collection."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         if small:
             patch.setattr(again_module, "_FEW", 4)
         root = Path(folder)
-        world = World(root, seed)
+        world = make(root, seed)
         passwords = (b"theirs",) if knows else ()
         run(world, root / "0", keep=True, passwords=passwords)
         for n, steps in enumerate(between, 1):
