@@ -1,7 +1,7 @@
 """What disks, crashes and foreign writers do to bytes, done to real ones; and what a parser may make of the result.
 
-Inputs are made a hundred at a time, of the number of the first and of the name of the parser alone: a failure names them,
-and they can be made again.
+Inputs are made a hundred at a time, of the number of the first and of the parser's name: a failure names them, and
+they can be made again.
 
     bound                of one input
     errors               those that have a name, and those that the parser's own docstring names
