@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.rules import findings as table
-from reconcile.rules.diff import Category
+from reconcile.rules.diff import HOLD_MARK, Category
 from reconcile.rules.findings import Run, Said
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import ledger_metadata
@@ -23,10 +23,8 @@ _DIGITS: Final = 12
 _UNKNOWN: Final = ("which of the two ledgers is wanted under this id",)
 
 
-_HISTORIES: Final = pa.array(
-    [str(one) for one in (Refusal.TWO_KEYS, Refusal.TWO_HISTORIES, Refusal.LENGTHS_DIFFER, Refusal.DIGESTS_DIFFER)]
-)
-"""Reasons for a hold that say that bookies show two ledgers."""
+_HISTORIES: Final = pa.array([str(one) for one in (Refusal.TWO_KEYS, Refusal.LENGTHS_DIFFER, Refusal.DIGESTS_DIFFER)])
+"""Reasons for a hold that show two ledgers; others only allow for them."""
 
 
 def findings(copies: pa.Table, stored: pa.Table, rows: pa.Table, run: Run) -> pa.Table:
@@ -74,9 +72,11 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
     other = other.filter(pc.fill_null(pc.not_equal(other["key"], other["password_hash"]), fill_value=False))
     rows: dict[int, tuple[set[str], set[str]]] = {}
     for one in other.to_pylist():
+        known = ledger_metadata.decode(stored["raw"][one["at"]].as_py())
+        if any(key == HOLD_MARK for key, _ in known.custom):
+            continue  # which has a password of its own
         # A data-integrity copy stores the password itself where its key belongs.
-        password = ledger_metadata.decode(stored["raw"][one["at"]].as_py()).password
-        if password is None or one["key"] != hashlib.sha256(password).digest():
+        if known.password is None or one["key"] != hashlib.sha256(known.password).digest():
             bookies, found = rows.setdefault(one["at"], (set(), set()))
             bookies.add(one["bookie"])
             found.add(one["key"].hex()[:_DIGITS])

@@ -150,7 +150,7 @@ def test_an_earlier_catalog_counts_for_shapes_and_quorums(
         for done in (alone, helped)
     ]
     assert [(one["value"], one["grade"]) for one in quorums] == [("2", "assumed"), ("1", "snapshot")]
-    assert "earlier catalogs" in quorums[1]["evidence"]
+    assert "earlier record" in quorums[1]["evidence"]
     assert helped.result["stored"] is None
 
 
