@@ -86,12 +86,12 @@ def reconstruct(
     refusal = _refused_by_facts(known, blind)
     bears = [prior.bears(shape.ensemble, shape.write) for shape in prior.hypotheses]
     explained = explain(known, prior.hypotheses, refusal == 0, bears, blind.elsewhere)
-    _refuse(refusal, (explained.path == UNDECIDED) & known.leftover, Refusal.DELETED_SOMEWHERE)
     # Nothing will settle these: they are not searched one by one.
     if blind.elsewhere > max(bears, default=0):
         _refuse(refusal, ~striped_somewhere(known.held), Refusal.SOURCE_INCOMPLETE)
     doubt = _Doubts(blind, _may_be_lost(bookies, options), options.tail)
     explained = _fitted(known, explained, prior, blind, bears, refusal)
+    _refuse(refusal, (explained.path == UNDECIDED) & known.leftover, Refusal.DELETED_SOMEWHERE)
     explained = _searched(known, explained, prior, doubt, refusal)
     _refuse_leftovers(known, explained, refusal)
     segments, assumed = fill(known, explained.segments)

@@ -270,6 +270,39 @@ def test_a_stored_lac_verifies_an_hmac() -> None:
         assert (found["digest"], found["grades"]["digest"], found["lac_low"]) == ("HMAC", grade, 18)
 
 
+def test_who_was_replaced_is_told_from_who_deleted() -> None:
+    """Logs of a bookie without the ledger: no deletion only where a copy was made for its position, and no other."""
+    a, b, own = striped(30)
+    copied = [header(1, lac=29), header(29, lac=29)]
+    copy = row("d:3181", range(1, 30), headers=copied)
+    left = own | {"source": "log", "headers": [header(1, lac=0), header(29)]}
+    found = recover([a, b, copy, left])
+    assert (found["outcome"], found["segments"][0]["members"]) == ("restored", ["a:3181", "b:3181", "d:3181"])
+    maybe = {
+        "a copy that may have been made for another position": [a, b, row("d:3181", range(30), headers=copied), left],
+        "a copy in logs: the bookie came back": [a, b, copy, left | {"headers": copied}],
+        "it came when another one had gone that heard of nothing since": [
+            *(r | {"headers": [header(r["last"], lac=-1)]} for r in (a, b)), copy, left,
+        ],
+        "all copies are alike": [
+            *full(2), row("c:3181", range(20), headers=[header(19, lac=19)]), row("d:3181", range(20), source="log"),
+        ],
+    }  # fmt: skip
+    for case, rows in maybe.items():
+        assert recover(rows)["reason"] == Refusal.DELETED_SOMEWHERE, case
+
+
+def test_what_a_stray_holds_must_stand_elsewhere_too() -> None:
+    """A bookie in no segment was replaced before anything was answered, or has another ledger under the same id."""
+    both = [header(0), header(19)]
+    other = row("d:3181", [0], headers=[header(0)])
+    assert recover([*full(headers=both), other])["outcome"] == "restored"
+    assert recover([*full(), other])["reason"] == Refusal.TWO_HISTORIES
+    assert recover([*full(headers=both), other | {"headers": [header(0, length=9)]}])["reason"] == (
+        Refusal.LENGTHS_DIFFER
+    )
+
+
 def _changed(rows: list[Row], at: int = 0, **columns: object) -> list[Row]:
     return [r | columns if n == at else r for n, r in enumerate(rows)]
 
