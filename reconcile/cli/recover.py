@@ -381,6 +381,11 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
             "so many ledgers were deleted that they are held, not left deleted: name a capture of before as --snapshot "
             "(bkmeta capture --at), if that was the catastrophe"
         )
+    if manifest["mass_let_go"]:
+        details.append(
+            "so many ledgers were let go of by their owners that they are held, not left deleted: give the owners' "
+            "records of before as --references, if that was the catastrophe"
+        )
     sides = ", ".join(f"{name} {count}" for name, count in sorted(manifest["sides"].items()))
     details.append(f"looked at: {counts['looked_at']} ledgers: {sides}")
     if counts["held_in_store"]:
@@ -399,6 +404,8 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
             f"references name {said['referenced']} ledgers that are there, and {said['referenced_not_found']} that are "
             f"not; {said['unreferenced']} ledgers on bookies are in no reference"
         )
+        if said["unreadable"] or said["gaps"]:
+            details.append(f"{said['unreadable'] + said['gaps']} records of references were not read: {out}/findings")
     names = ("hash", "reasons", "prior", "sides", "found", "mass_deletion", "references")
     facts = {name: manifest[name] for name in names}
     return Result("recover", verdict, code, counts, coverage, details, following, {"plan": str(out), **facts})
