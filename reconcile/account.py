@@ -149,7 +149,7 @@ def account_for(paths: list[Path], progress: Callable[[int, int, str], None] = l
         progress: is told of files done, 0, and the folder.
 
     Raises:
-        InputError: one is missing, or cannot be listed.
+        InputError: one is missing.
     """
     found = Account()
     for path in paths:
@@ -167,11 +167,8 @@ def account_for(paths: list[Path], progress: Callable[[int, int, str], None] = l
 
 
 def _below(top: Path) -> Iterator[File]:
-    def refuse(error: OSError) -> None:
-        name = error.filename if isinstance(error.filename, str) else str(top)
-        raise InputError(name, f"cannot be listed ({error.strerror})", "mend the rights or the disk") from error
-
-    for place, folders, names in walk(top, onerror=refuse):
+    refused: list[OSError] = []
+    for place, folders, names in walk(top, onerror=refused.append):
         folder = Path(place)
         folders.sort()
         yield from (
@@ -183,6 +180,8 @@ def _below(top: Path) -> Iterator[File]:
             yield from _database(folder, names)
         else:
             yield from (_file(folder / name) for name in sorted(names))
+    for error in refused:
+        yield File(Path(str(error.filename)), UNKNOWN, why=f"it cannot be listed ({error.strerror})")
 
 
 def _file(path: Path) -> File:

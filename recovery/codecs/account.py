@@ -33,6 +33,8 @@ _MARK: Final = 16
 _I32: Final = 4
 _PADDING: Final = struct.pack(">i", -256)
 _PADDING_FRONT: Final = 8
+_COOKIE_LARGEST: Final = 1 << 20
+"""Far more than the names of all folders take."""
 _LAST_ID: Final = re.compile(rb"[0-9a-fA-F]{1,8}\n?")
 _STATUS: Final = re.compile(rb"[0-9]+,(READ_WRITE|READ_ONLY),[0-9]+(,(true|false))?\n?")
 _OLD_LAYOUT: Final = re.compile(rb"[12]\n?")
@@ -134,6 +136,9 @@ def of_index(data: memoryview) -> Iterator[Stretch]:
 
 def _slots(low: int, slots: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[Stretch]:
     """Group slots by what they are; a place that no log has is not explained."""
+    if not slots.any():  # a hole of a sparse file, mostly
+        yield Stretch(low, len(slots) * index_file.SLOT, "slots", "empty", len(slots))
+        return
     log, position = slots >> 32, slots & 0xFFFFFFFF
     right = (log >= 0) & (position >= entry_log.HEADER_SIZE + SIZE_FIELD) & (position <= entry_log.MAX_LOG_ID)
     kind = np.where(slots == 0, 0, np.where(right, 1, 2))
@@ -171,7 +176,9 @@ def of_dirty(_data: memoryview) -> Iterator[Stretch]:
 
 def of_cookie(data: memoryview) -> Iterator[Stretch]:
     """Account for a cookie: the line of each field, of any layout."""
-    raw = bytes(data)
+    raw = bytes(data[: _COOKIE_LARGEST + 1])
+    if len(raw) > _COOKIE_LARGEST:
+        return
     if _OLD_LAYOUT.fullmatch(raw):
         yield Stretch(0, len(raw), "cookie", "layout version")
         return

@@ -1,7 +1,10 @@
 """What each byte of a bookie's file is: all of a whole file, and of a broken one all but what is broken."""
 
+import errno
+import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -201,6 +204,38 @@ def test_links_are_told_and_not_followed(tmp_path: Path) -> None:
     assert (found.files[UNKNOWN], found.odd_files) == (2, 2)
     with pytest.raises(InputError, match="cannot be read"):
         account_for([tmp_path / "nothing"])
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops nothing: what is beside it is accounted for."""
+    for name in ("closed", "open"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.log").write_bytes(LOG)
+
+    listed = os.scandir
+
+    def refuse(path: str) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found = account_for([tmp_path])
+    assert [(file.path.name, file.why) for file in found.odd] == [("closed", "it cannot be listed (Permission denied)")]
+    assert found.bytes.total() == len(LOG)
+
+
+def test_a_sparse_index_is_read_through_its_holes(tmp_path: Path) -> None:
+    """A hole of 128 MiB: every slot counted, as one region."""
+    path = tmp_path / "7.idx"
+    with path.open("wb") as file:
+        file.write(INDEX[:1024])
+        file.truncate(1024 + (8 << 24) - 8)
+        file.seek(0, os.SEEK_END)
+        file.write(struct.pack(">q", 1 << 32 | 1028))
+    [found] = account_for([path]).named
+    assert found.is_whole
+    assert found.regions[1].parts == {"empty": ((1 << 24) - 1, (8 << 24) - 8), "places": (1, 8)}
 
 
 def test_inspect_accounts_for_files_and_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
