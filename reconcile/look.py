@@ -308,7 +308,8 @@ def _span(ledgers: Ints, scope: int) -> list[str]:
     """Return ids as ranges, the first few and how many more there are."""
     if not len(ledgers):
         return []
-    starts = np.flatnonzero(np.append(True, ledgers[1:] != ledgers[:-1] + 1))
+    ledgers = np.sort(ledgers.view(np.uint64))
+    starts = np.flatnonzero(np.append(True, ledgers[1:] != ledgers[:-1] + np.uint64(1)))
     ends = np.append(starts[1:], len(ledgers)) - 1
     pairs = list(zip(ledgers[starts[:LISTED]].tolist(), ledgers[ends[:LISTED]].tolist(), strict=True))
     shown = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]

@@ -331,10 +331,11 @@ def test_single_entries_of_bookies_by_name() -> None:
             found.clear()
             bookie.each(np.array([2, 3]), np.array([0, 0]), found.__setitem__)
             assert found == {0: None}
-            assert bookie.problems == ("1 entries: EIO",)
+            assert list(bookie.problems) == ["1 entries: EIO"]
             scoped = bookie.find(LedgerId(7, 1), np.arange(3))
             assert (len(scoped.index.entry), len(scoped.journal.entry), scoped.sure) == (0, 0, False)
-            assert bookie.problems == ("3 entries: a read cannot name a scope", "1 entries: EIO")
+            told = list(bookie.problems)
+            assert told == ["3 entries: a read cannot name a scope", "1 entries: EIO"]
             assert not bookie.complete
             assert cluster.get("nobody") is None
             assert "ALIAS_UNRESOLVED" in cluster.unresolved["nobody"]
