@@ -11,11 +11,15 @@ import pytest
 import rocksdict
 
 from reconcile.account import ROCKSDB, UNKNOWN, File, account_for
+from reconcile.look import Kind, look
 from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db
 from recovery.codecs.entry import EntryHeader
 from recovery.errors import InputError
+from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
+from recovery.testing.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.command import run
+from tests.unit.test_collect_db import write_database
 
 RECORDS = [entry.encode(EntryHeader(7, n, n - 1, 5 * n + 5), b"hello", Digest.CRC32C) for n in range(5)]
 SCOPED = [entry.encode(EntryHeader(7, n, n - 1, 5 * n + 5, scope=9), b"hello", Digest.CRC32C) for n in range(5)]
@@ -28,6 +32,13 @@ JOURNAL = journal.encode(
 INDEX = index_file.encode(
     index_file.IndexHeader(1, KEY, fenced=True, explicit_lac=LAC), np.array([0, 1 << 32 | 1028, 0, 2 << 32 | 1028])
 )
+
+HELD = [
+    Held(LedgerId(0, 5), range(5), fenced=True),
+    Held(LedgerId(0, 6), range(3)),
+    *(Held(LedgerId(7, n), (0, 2, 4), ahead=(6,), lac=3, lac_ahead=4, fenced_ahead=True) for n in (4, 5)),
+    Held(LedgerId(-1, -1), range(9), digest=Digest.HMAC, password=b"secret"),
+]
 
 
 def _account(folder: Path, name: str, content: bytes) -> File:
@@ -130,6 +141,24 @@ def test_a_scoped_entry_in_a_log_of_version_1_is_left_over(tmp_path: Path) -> No
     content = entry_log.encode(SCOPED, with_map=False)
     found = _account(tmp_path, "0.log", content[:4] + struct.pack(">i", 1) + content[8:])
     assert found.unexplained == 5 * 54
+
+
+@pytest.mark.parametrize("storage", ["interleaved", "db"])
+@pytest.mark.parametrize("rotated", [False, True])
+def test_a_bookie_with_scopes_is_explained(tmp_path: Path, storage: Storage, *, rotated: bool) -> None:
+    """Four-level index folders, databases, records and maps of scopes, as another writer than the codecs makes them."""
+    make_scoped_bookie(tmp_path, HELD, storage, put=write_database, folders=2, rotated=rotated, dirty=True)
+    for config in tmp_path.rglob("rocksdict-config.json"):
+        config.unlink()  # the library's, which no bookie has
+    found = account_for([tmp_path])
+    assert [file.path for file in found.odd] == []
+    assert found.parts[Kind.JOURNAL]["explicit LACs"]
+    assert bool(found.parts[Kind.LOG]["ledgers maps"]) == rotated
+    for path in tmp_path.rglob("*"):
+        if path.name.endswith(("-scoped", ".log", ".txn")) and (path.is_dir() or path.parent.name == "current"):
+            seen = look(path)
+            assert seen.damaged == 0
+            assert any("scope 7:" in line for line in seen.ranges)
 
 
 def test_a_log_in_many_pieces_keeps_what_is_not_explained(tmp_path: Path) -> None:
