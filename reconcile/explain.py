@@ -32,6 +32,7 @@ from recovery.spark import bucket_ranges
 SMALL: Final = 10_000
 """Rows that recover looks through in one piece; the same here, so that the same is counted."""
 _MASK: Final = (1 << 64) - 1
+_UNKNOWN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LISTED: Final = 12
 """Ranges of a copy, headers, and pieces of damage that are given one by one."""
 
@@ -376,7 +377,7 @@ def _against(
     coverage: Mapping[str, Any],
 ) -> Iterator[str]:
     """Say where upper layers, bookies and the store disagree, beside their records."""
-    run, seen = Run("explain", datetime(1970, 1, 1, tzinfo=UTC)), not coverage["may_exist_elsewhere"]
+    run, seen = Run("explain", _UNKNOWN_TIME), not coverage["may_exist_elsewhere"]
     stored = tables.CATALOG_LEDGERS.empty_table() if live is None else live.row
     yield from _in_words(beyond.findings(copies, stored, run, seen=seen))
     shown = pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
@@ -446,18 +447,24 @@ def _damage(inventories: Iterable[Dataset], ledger: LedgerId) -> Iterator[str]:
 
 
 def _timeline(row: Mapping[str, Any] | None, stored: Sequence[Stored]) -> Iterator[str]:
-    """Say what happened in which order: the store's times, then the changes of ensembles by entry."""
+    """Say what happened in which order: by the stores' times, then the changes of ensembles by entry."""
+    timed: list[tuple[datetime, str]] = []
     for one in stored:
         for record in one.row.to_pylist():
             for name, what in (("created_at", "its record was created"), ("changed_at", "its record was last changed")):
                 if record[name] is not None:
-                    yield f"{record[name].isoformat(timespec='seconds')}: {what} ({one.source})"
+                    timed.append((record[name], f"{_when(record[name])}: {what} ({one.source})"))
         for change in one.history.sort_by("txn").to_pylist():
-            when = change["at"].isoformat(timespec="seconds") if change["at"] else "at an unknown time"
             session = "" if change["session"] is None else f", session {change['session'] & _MASK:#x}"
-            reads = _reads(change["after"])
-            yield f"{when}: {change['op']} in transaction {change['txn']}{session}{reads} ({one.source})"
+            what = f"{change['op']} in transaction {change['txn']}{session}{_reads(change['after'])}"
+            timed.append((change["at"] or _UNKNOWN_TIME, f"{_when(change['at'])}: {what} ({one.source})"))
+    # What several stores remember of one moment stays in the order of its transactions.
+    yield from (text for _, text in sorted(timed, key=lambda one: one[0]))
     yield from changes(row)
+
+
+def _when(at: datetime | None) -> str:
+    return at.isoformat(timespec="seconds") if at else "at an unknown time"
 
 
 def _reads(raw: bytes | None) -> str:

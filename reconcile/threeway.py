@@ -324,12 +324,17 @@ def found(
     if evidence.everywhere and evidence.looked_at:
         at = one.compared.where(Relation.EARLIER_ONLY)
         rows = _take(one.earlier, one.compared.earlier[at])
-        kept = pc.fill_null(
-            pc.and_(pc.equal(rows["state"], "CLOSED"), pc.greater_equal(rows["last_entry"], 0)), fill_value=False
-        )
-        rows = rows.filter(kept)
-        said = [Said("earlier", "last_entry", rows["last_entry"], before), Said("bookies", "last_entry", "nothing")]
-        parts.append(table.of_ledgers(Category.ONLY_IN_EARLIER, rows, said, run, subject="last_entry"))
+        closed = pc.equal(rows["state"], "CLOSED")
+        rows = rows.filter(pc.invert(pc.fill_null(pc.and_(closed, pc.less(rows["last_entry"], 0)), fill_value=False)))
+        lost = pc.fill_null(pc.greater_equal(rows["last_entry"], 0), fill_value=False)
+        said = [
+            Said("earlier", "state", rows["state"], before),
+            Said("earlier", "last_entry", rows["last_entry"], before),
+            Said("bookies", "last_entry", "nothing"),
+        ]
+        # What was open may have had no entry yet.
+        grave = pc.if_else(lost, SEVERITIES[Category.ONLY_IN_EARLIER], "warning")
+        parts.append(table.of_ledgers(Category.ONLY_IN_EARLIER, rows, said, run, subject="last_entry", severity=grave))
     keys = _take(one.compared.sides, np.flatnonzero(one.collided))
     presence = [
         Said(side, "record", pc.cast(keys[name], pa.string()), source)

@@ -123,7 +123,14 @@ def explain(
             references=None if known is None else known.rows,
         )
         found = run(named, opened, stored, made, knowledge, has_store=uri is not None)
-    sys.exit(output.show(_result(found, inventories, uri, plan)))
+    given = [word for path in inventories for word in ("--inventory", path)]
+    given += [word for name in snapshots for word in ("--snapshot", name)]
+    given += [word for name in references for word in ("--references", name)]
+    given += ["--passwords", str(passwords)] if passwords else []
+    given += ["--expect-bookies", str(expect_bookies)] if expect_bookies else []
+    given += ["--default-quorum", "/".join(map(str, default_quorum))] if default_quorum else []
+    given += ["--tail", tail] if tail != TAILS[0] else []
+    sys.exit(output.show(_result(found, given, uri, plan)))
 
 
 def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "tuple[Stored, str | None]":
@@ -204,7 +211,7 @@ def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
     )
 
 
-def _result(found: "Explanation", inventories: Sequence[str], uri: str | None, plan: Path | None) -> Result:
+def _result(found: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> Result:
     return Result(
         "explain",
         found.verdict,
@@ -218,7 +225,7 @@ def _result(found: "Explanation", inventories: Sequence[str], uri: str | None, p
         },
         coverage=found.coverage,
         details=list(_details(found)),
-        following=_next(found, inventories, uri, plan),
+        following=_next(found, given, uri, plan),
         facts={
             "ledger": str(found.ledger),
             "qualified_name": found.ledger.qualified_name,
@@ -304,12 +311,11 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterator[str]:
         yield "nothing says which bookies the cluster has: others may hold this ledger"
 
 
-def _next(found: "Explanation", inventories: Sequence[str], uri: str | None, plan: Path | None) -> str:
+def _next(found: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> str:
     if found.actions and plan is not None:
         return quoted("bkmeta", "plan", "show", plan)
     if found.standing == "undecided":
         return "give the inventories that are missing with --inventory, and --expect-bookies"
     if found.outcome and plan is None and not found.stored:
-        given = [word for path in inventories for word in ("--inventory", path)]
         return quoted("bkmeta", "recover", *given, "--metadata", uri or "URI", "--out", "plan")
     return ""

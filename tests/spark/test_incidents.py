@@ -252,7 +252,10 @@ def test_a_ledger_that_was_closed_empty_comes_back_byte_for_byte(recovered: Reco
     held = rows_of(recovered("alone")).keys()
     ghosts = {100_000 + n: raw for n, raw in enumerate(records()[ledger] for ledger in empty)}
     assert ghosts
-    past = captured(tmp_path / "past", {**records(), **ghosts})
+    full = next(one for raw in records().values() if (one := ledger_metadata.decode(raw)).last_entry not in (None, -1))
+    still_open = replace(full, state=md.State.OPEN, last_entry=None, length=None)
+    gone = {200_000: ledger_metadata.encode(full), 200_001: ledger_metadata.encode(still_open)}
+    past = captured(tmp_path / "past", {**records(), **ghosts, **gone})
     plan = recovered("plan", snapshots=(past,))
     rows = rows_of(plan)
     assert rows.keys() >= ghosts.keys() - held
@@ -262,6 +265,10 @@ def test_a_ledger_that_was_closed_empty_comes_back_byte_for_byte(recovered: Reco
         assert set(rows[ledger]["grades"].values()) == {"snapshot"}
         assert rows[ledger]["raw"] == raw
     assert plan.manifest["sides"]["earlier_only"] >= len(ghosts)
+    # What had entries is not restored without them, and not passed over in silence.
+    lost = {ledger: row["severity"] for ledger, row in found(plan, "ONLY_IN_EARLIER").items()}
+    assert lost == {200_000: "critical", 200_001: "warning"}
+    assert not rows.keys() & gone.keys()
     written(plan, target, tmp_path / "journal")
     for ledger, raw in ghosts.items():
         kept = target.get(key_of(ledger))
