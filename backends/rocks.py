@@ -28,7 +28,10 @@ _CONFIG: Final = "rocksdict-config.json"
 _NOT_LINKED: Final = frozenset({"LOCK", _CONFIG})
 _PRIVATE: Final = "bkmeta-rocks-"
 _PRIVATE_PATH: Final = re.compile(rf"/\S*{_PRIVATE}[^/\s]+/[^/\s]+")
-_BATCH: Final = 131_072
+_BATCH: Final = 32_768
+"""Larger ones do not stay in the processor's cache."""
+_CUTS: Final = 4
+"""Keys that are guessed for each share: the more, the more alike shares are."""
 _ATTEMPTS: Final = 8
 """Sets of links that are tried; a compaction seldom ends twice within the milliseconds that one takes."""
 
@@ -61,15 +64,22 @@ class RocksReader:
             raise CorruptStoreError(str(self.folder), _said(error, self.folder)) from error
         return value
 
-    def items(self, batch: int = _BATCH) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    def items(
+        self, batch: int = _BATCH, *, low: bytes | None = None, high: bytes | None = None
+    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield keys and their values, ascending by key, at most `batch` at a time.
+
+        Args:
+            batch: how many.
+            low: the first key; None: no bound.
+            high: behind the last key; None: no bound.
 
         Raises:
             CorruptStoreError: a table file cannot be read from here on; the keys so far were right.
         """
         # Two iterators over one frozen view: a third faster than pairs that must be taken apart.
-        keys: Iterator[Any] = self._db.keys()
-        values: Iterator[Any] = self._db.values()
+        keys: Iterator[Any] = self._db.keys(from_key=low, read_opt=_below(high))
+        values: Iterator[Any] = self._db.values(from_key=low, read_opt=_below(high))
         last: bytes | None = None
         while names := list(islice(keys, batch)):
             held = list(islice(values, batch))
@@ -77,23 +87,57 @@ class RocksReader:
                 raise CorruptStoreError(str(self.folder), "keys and values end at different places")
             yield names, held
             last = names[-1]
-        self._demand_end(last)
+        self._demand_end(last, low, high)
 
-    def _demand_end(self, last: bytes | None) -> None:
+    def _demand_end(self, last: bytes | None, low: bytes | None, high: bytes | None) -> None:
         """The library's iterators end silently at a broken block; ask what lies behind the last key."""
-        at = self._db.iter()
+        at = self._db.iter(_below(high))
         try:
-            if last is None:
-                at.seek_to_first()
-            else:
+            if last is not None:
                 at.seek(last)
                 if at.valid():
                     at.next()
+            elif low is not None:
+                at.seek(low)
+            else:
+                at.seek_to_first()
             at.status()
         except Exception as error:  # rocksdict raises nothing narrower
             raise CorruptStoreError(str(self.folder), _said(error, self.folder)) from error
         if at.valid():
             raise CorruptStoreError(str(self.folder), "the iteration ended before the last key")
+
+    def shares(self, keys: int, most: int, prefix: int) -> list[bytes]:
+        """Return the first bytes of the keys at which to cut, so that shares have about so many keys each.
+
+        What is only in the write-ahead log is not counted, but lies in a share as everything does.
+
+        Args:
+            keys: in a share.
+            most: shares.
+            prefix: bytes of a key that are not cut apart; taken as a number, keys are thought to be spread evenly over
+                those of one table file.
+        """
+        files = [file for file in self._db.live_files() if file["num_entries"]]
+        total = sum(file["num_entries"] for file in files)
+        shares = min(total // keys, most)
+        if shares <= 1:
+            return []
+        points: list[int] = []
+        for file in files:
+            first, last = (int.from_bytes(file[end][:prefix].ljust(prefix, b"\0")) for end in ("start_key", "end_key"))
+            many = -(-file["num_entries"] * shares * _CUTS // total)
+            points += [first + (last - first) * n // many for n in range(many)]
+        points.sort()
+        cuts = {points[len(points) * n // shares] for n in range(1, shares)} - {points[0]}
+        return [cut.to_bytes(prefix) for cut in sorted(cuts)]
+
+
+def _below(high: bytes | None) -> rocksdict.ReadOptions:
+    options = rocksdict.ReadOptions()
+    if high is not None:
+        options.set_iterate_upper_bound(high)
+    return options
 
 
 @contextmanager

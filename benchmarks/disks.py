@@ -29,18 +29,18 @@ def _demand(cost: Cost, what: str, many: int) -> Cost:
     return cost
 
 
-def shares(folder: Path, ledgers: int) -> Cost:
-    """Read the index files of a folder with two processes, each its share."""
-    commands = [python(STAGES, "index", folder, n, _PROCESSES) for n in range(_PROCESSES)]
+def shares(stage: str, folder: Path, what: str, many: int) -> Cost:
+    """Read a folder with two processes, each its share."""
+    commands = [python(STAGES, stage, folder, n, _PROCESSES) for n in range(_PROCESSES)]
     with ThreadPoolExecutor(_PROCESSES) as pool:
         costs = list(pool.map(run, commands))
     whole = Cost(
         max(cost.seconds for cost in costs),
         sum(cost.cpu_s for cost in costs),
         {"": max(cost.peaks[""] for cost in costs)},
-        {"ledgers": sum(cost.said["ledgers"] for cost in costs)},
+        {what: sum(cost.said[what] for cost in costs)},
     )
-    return _demand(whole, "ledgers", ledgers)
+    return _demand(whole, what, many)
 
 
 def cat(folder: Path) -> Cost:
@@ -54,7 +54,7 @@ def small(place: "Place") -> Iterator[dict[str, Contestant]]:
     """Small index files."""
     current = kept(place.home, bookie_folder.write, place.ledgers) / bookie_folder.LEDGERS / "current"
     yield {
-        "index files": lambda: shares(current, place.ledgers),
+        "index files": lambda: shares("index", current, "ledgers", place.ledgers),
         "find | xargs -P2 cat": lambda: cat(current),
     }
 
@@ -65,7 +65,7 @@ def large(place: "Place") -> Iterator[dict[str, Contestant]]:
     folder = kept(place.home, large_index.write, place.ledgers)
     files = max(1, place.ledgers // large_index.SHARE)
     yield {
-        "large index files": lambda: shares(folder, files),
+        "large index files": lambda: shares("index", folder, "ledgers", files),
         "find | xargs -P2 cat": lambda: cat(folder),
     }
 
@@ -111,6 +111,6 @@ def all_locations(place: "Place") -> Iterator[dict[str, Contestant]]:
     named.symlink_to(folder)
     keys = floor().said["keys"]
     yield {
-        "locations": lambda: _demand(run(python(STAGES, "locations", named)), "keys", keys),
+        "locations": lambda: shares("locations", named, "keys", keys),
         "C, one thread": floor,
     }

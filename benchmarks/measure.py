@@ -1,7 +1,7 @@
 """What a run costs: of a command that ends, or of a program that stays and is told when to run.
 
-A run that prints a JSON object with `seconds` as its last line has timed itself, and left the start of its interpreter
-or virtual machine apart. CPU and memory are always the whole process's.
+A run that prints a JSON object with `seconds`, or `cpu_s`, as its last line has timed itself, and left the start of its
+interpreter or virtual machine apart. Memory is always the whole process's.
 
     file in /proc/PID   read for
     stat                parent, and CPU in ticks: fields 4 and 14 to 17
@@ -86,7 +86,8 @@ def run(command: Sequence[str], *, codes: Sequence[int] = (0,)) -> Cost:
     if found["code"] not in codes:
         raise RunFailedError(f"{command[0]} ended with {found['code']}:\n{(done.stdout + done.stderr)[-_SHOWN:]}")
     said = _said(done.stdout)
-    return Cost(said.get("seconds", found["seconds"]), found["cpu_s"], {"": found["peak"]}, said)
+    seconds, cpu_s = (said.get(name, found[name]) for name in ("seconds", "cpu_s"))
+    return Cost(seconds, cpu_s, {"": found["peak"]}, said)
 
 
 def _said(output: str) -> dict[str, Any]:

@@ -265,7 +265,7 @@ ROWS: Final = (
     Row(
         "locations",
         1.1,
-        "a hundred locations a ledger in RocksDB into groups, one process, against RocksDB's C API going through them",
+        "a hundred locations a ledger in RocksDB into groups, two processes, against RocksDB's C API",
         200_000,
         disks.all_locations,
     ),

@@ -200,6 +200,10 @@ def encode_location(ledger: int, entry: int, location: int, *, scope: int = 0) -
     return location_key(ledger, entry, scope), _I64.pack(location)
 
 
+def _all_of_size(strings: Sequence[bytes], size: int) -> bool:
+    return list(map(len, strings)).count(size) == len(strings)
+
+
 def decode_locations(keys: Sequence[bytes], values: Sequence[bytes], *, scoped: bool = False) -> Locations:
     """Return rows of the `locations` database; rows whose location is 0 hold no entry and are left out.
 
@@ -211,7 +215,7 @@ def decode_locations(keys: Sequence[bytes], values: Sequence[bytes], *, scoped: 
     size = (_SCOPED_LOCATION_KEY if scoped else _LOCATION_KEY).size
     rows = np.arange(len(keys))
     damage: list[Damage] = []
-    if set(map(len, keys)) - {size} or set(map(len, values)) - {_I64.size}:
+    if not (_all_of_size(keys, size) and _all_of_size(values, _I64.size)):
         whole = []
         for row, (key, value) in enumerate(zip(keys, values, strict=True)):
             if len(key) == size and len(value) == _I64.size:

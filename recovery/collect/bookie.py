@@ -24,7 +24,8 @@ from recovery.collect.db import (
     SCOPED_LEDGERS,
     SCOPED_LOCATIONS,
     Database,
-    read_database,
+    ranges_of,
+    read_ledgers,
     read_locations,
 )
 from recovery.collect.deep import Deep, DeepCounts, numbered
@@ -36,7 +37,7 @@ from recovery.collect.interleaved import IndexReader, Pages, find_files, first_l
 from recovery.collect.journals import Journal, JournalFacts, find_journals, read_journals
 from recovery.collect.logs import Scanned, decimal_name, find_logs, scan_unlisted
 from recovery.collect.merge import Beside, IndexSource, Merge
-from recovery.collect.processes import Setup, take_all
+from recovery.collect.processes import Setup, Unit, take_all, units_of
 from recovery.collect.reading import Meter, Progress
 from recovery.collect.records import HEAD_WIDTH, SIZE_COLUMN, RecordFile, RecordFiles, locate
 from recovery.collect.spool import Spool
@@ -310,21 +311,14 @@ class _Run:
                     self._again.see(file.path, "log", id=log_id)
             self._again.begin_index(every=every)
             self._read_changed_files(folders, found, self._again, every=every)
-        else:
-            self._read_files(folders, found, every=every)
-        for database, logs in self._databases():
-            self._sources.append(IndexSource(database.folder, is_database=True))
-            if self._again is not None:
+            for database, logs in self._databases():
+                self._sources.append(IndexSource(database.folder, is_database=True))
                 maker = self._maker(logs, found, every=every)
                 self._known.append(
                     read_changed(database, found, self._again, maker, self._meter, self._damage, self._secrets)
                 )
-                continue
-            taker = IndexTaker(self._record_files(logs), found, every=every)
-            for piece in read_database(database, self._meter, self._damage, self._secrets):
-                taker.take(piece)
-            taker.end()
-            self._known.append(taker.known())
+        else:
+            self._read_all(folders, found, every=every)
         self._meter.end()
 
     def _maker(self, logs: Sequence[Folder], found: Found[Spool], *, every: bool) -> MakesTaker:
@@ -341,10 +335,18 @@ class _Run:
         self._known.append(read.known)
         self._index_bytes, self._index_files = read.bytes, read.files
 
-    def _read_files(self, folders: Sequence[Path], found: Found[Spool], *, every: bool) -> None:
-        setup = Setup(self._log_files(self._ledger_folders), self._options.passwords, every)
-        pages, known, told = Pages(), [np.empty(0, np.int64)], set[Unread]()
-        for unit in take_all(first_level(folders, self._damage), setup, self._meter, self._options.processes):
+    def _read_all(self, folders: Sequence[Path], found: Found[Spool], *, every: bool) -> None:
+        setups = [Setup(self._log_files(self._ledger_folders), self._options.passwords, every)]
+        units = units_of(0, first_level(folders, self._damage))
+        for database, logs in self._databases():
+            self._sources.append(IndexSource(database.folder, is_database=True))
+            for facts in read_ledgers(database, self._meter, self._damage, self._secrets):
+                found.facts.add(facts)
+            units += [Unit(len(setups), part) for part in ranges_of(database, self._damage)]
+            setups.append(Setup(self._log_files(logs), self._options.passwords, every))
+        pages, told = Pages(), set[Unread]()
+        known: list[list[Ints]] = [[np.empty(0, np.int64)] for _ in setups]
+        for unit in take_all(units, setups, self._meter, self._options.processes):
             taken = unit.named_by(self._secrets.scopes)
             found.groups.add(taken.found.groups.all())
             found.heads.add(taken.found.heads.all())
@@ -353,19 +355,19 @@ class _Run:
             for number, many in zip(*np.unique(facts[:, SOURCE], return_counts=True), strict=True):
                 self._index_files[int(number)] = self._index_files.get(int(number), 0) + int(many)
             found.dangling.add(taken.found.dangling.all())
-            known.append(taken.known)
+            known[taken.setup].append(taken.known)
             pages.absorb(taken.pages)
             for number, size in taken.folders.items():
                 self._index_bytes[number] = self._index_bytes.get(number, 0) + size
             for one in taken.damage:
-                # What is wrong with an entry log is seen once in every unit.
+                # What is wrong with an entry log, or a database, is seen once in every unit.
                 if one.ledger is None and one in told:
                     continue
                 self._damage.add(one)
                 if one.ledger is None:
                     told.add(one)
         pages.tell_cut(self._damage)
-        self._known.append(np.unique(np.concatenate(known)))
+        self._known += [np.unique(np.concatenate(parts)) for parts in known]
 
     def _databases(self) -> Iterator[tuple[Database, Sequence[Folder]]]:
         """Yield the databases, with the ledger folders that their locations may lie in, the likeliest first."""

@@ -1,6 +1,6 @@
-"""Index files taken by several processes, some subfolders of the first level at a time.
+"""Indexes taken by several processes, in units: some subfolders of the first level, or a range of a database.
 
-Every process does whole what `index` describes, for its ledgers: a ledger's files are all below one such subfolder.
+Every process does whole what `index` describes, for its ledgers: all that an index says of one is in one unit.
 This process works, too, and the others start only once there is more to do than starting them costs.
 """
 
@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
@@ -20,9 +20,10 @@ from typing import Final
 import numpy as np
 
 from recovery.collect.damage import Noted, Unread
+from recovery.collect.db import Range, read_range
 from recovery.collect.facts import FACT_WIDTH, KEY, LAC, LEDGER, NONE, Interned
 from recovery.collect.holdings import GROUP_WIDTH, Ints
-from recovery.collect.index import Found, IndexTaker
+from recovery.collect.index import Block, Found, IndexTaker, Piece
 from recovery.collect.interleaved import IndexReader, Level, Pages, find_files
 from recovery.collect.logs import decimal_name
 from recovery.collect.reading import Meter, Progress
@@ -38,7 +39,7 @@ _WORTH_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What is the same for all units.
+    """What is the same for all units of an index.
 
     Attributes:
         logs: the entry logs by id.
@@ -75,6 +76,7 @@ class Taken:
     """What one unit gave.
 
     Attributes:
+        setup: the number of its `Setup`.
         found: rows; the numbers of keys and LACs in its facts are those of `secrets`.
         known: ledgers with at least one confirmed entry.
         damage: what could not be taken.
@@ -84,6 +86,7 @@ class Taken:
         read, files: bytes and files in all, of another process; 0: counted already.
     """
 
+    setup: int
     found: Found[_Kept]
     known: Ints
     damage: tuple[Unread, ...]
@@ -121,36 +124,54 @@ def _named(key: int, ours: Ints) -> int:
     return int(translated(np.array([key]), ours)[0])
 
 
-def take_all(levels: Sequence[Level], setup: Setup, meter: Meter, processes: int) -> Iterator[Taken]:
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one process takes at a time.
+
+    Attributes:
+        setup: the number of its `Setup`.
+        part: subfolders of the first level, or a range of a database.
+    """
+
+    setup: int
+    part: Sequence[Level] | Range
+
+
+def units_of(setup: int, levels: Sequence[Level]) -> list[Unit]:
+    """Deal subfolders of the first level into units."""
+    return [Unit(setup, levels[n::_UNITS]) for n in range(min(_UNITS, len(levels)))]
+
+
+def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, processes: int) -> Iterator[Taken]:
     """Yield what every unit gave, in no order.
 
     Args:
-        levels: the subfolders.
-        setup: what is the same for all of them.
+        units: what is to be taken.
+        setups: that units name by number.
         meter: counts and paces; its rate is shared among the processes.
         processes: at most so many, this one included.
 
     Raises:
         ProcessLostError: another process was killed.
     """
-    todo = deque(levels[n::_UNITS] for n in range(min(_UNITS, len(levels))))
+    todo = deque(units)
     begun = meter.clock()
     while todo and (processes == 1 or meter.clock() - begun < _WORTH_S):
-        yield _take(todo.popleft(), setup, meter)
+        yield _take(todo.popleft(), setups, meter)
     if not todo:
         return
     rate = meter.rate
     meter.rate = None if rate is None else rate / processes
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    pool = ProcessPoolExecutor(processes - 1, context, _begin, (setup, meter.rate, stop))
+    pool = ProcessPoolExecutor(processes - 1, context, _begin, (setups, meter.rate, stop))
     running: set[Future[Taken]] = set()
     try:
         while todo or running:
             while todo and len(running) < processes - 1:
                 running.add(pool.submit(_take_elsewhere, todo.popleft()))
             if todo:
-                yield _take(todo.popleft(), setup, meter)
+                yield _take(todo.popleft(), setups, meter)
             done, running = wait(running, 0 if todo else None, FIRST_COMPLETED)
             for one in done:
                 taken = one.result()
@@ -164,16 +185,22 @@ def take_all(levels: Sequence[Level], setup: Setup, meter: Meter, processes: int
         meter.rate = rate
 
 
-def _take(unit: Sequence[Level], setup: Setup, meter: Meter) -> Taken:
+def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
+    setup = setups[unit.setup]
     damage, secrets = Noted(), Interned()
     found = Found(*(_Kept(width) for width in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
     scopes = secrets.scopes
     logs = RecordFiles(setup.logs, meter, damage, setup.passwords, decimal_name, scopes=scopes)
     taker, reader = IndexTaker(logs, found, every=setup.every), IndexReader(meter, damage, secrets)
-    for piece in reader.read(find_files(unit, damage, scopes)):
+    pieces: Iterator[Piece | Block] = (
+        read_range(unit.part, meter, damage, scopes)
+        if isinstance(unit.part, Range)
+        else reader.read(find_files(unit.part, damage, scopes))
+    )
+    for piece in pieces:
         taker.take(piece)
     taker.end()
-    return Taken(found, taker.known(), tuple(damage.found), secrets, reader.pages, reader.bytes, 0, 0)
+    return Taken(unit.setup, found, taker.known(), tuple(damage.found), secrets, reader.pages, reader.bytes, 0, 0)
 
 
 class _StoppedError(Exception):
@@ -184,14 +211,14 @@ class _StoppedError(Exception):
 class _Elsewhere:
     """What another process keeps from one unit to the next."""
 
-    setup: Setup
+    setups: Sequence[Setup]
     meter: Meter
 
 
 _elsewhere: list[_Elsewhere] = []
 
 
-def _begin(setup: Setup, rate: float | None, stop: Event) -> None:
+def _begin(setups: Sequence[Setup], rate: float | None, stop: Event) -> None:
     """Make another process ready; it ends with the one that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -207,11 +234,11 @@ def _begin(setup: Setup, rate: float | None, stop: Event) -> None:
         if stop.is_set():
             raise _StoppedError
 
-    _elsewhere.append(_Elsewhere(setup, Meter(rate, check)))
+    _elsewhere.append(_Elsewhere(setups, Meter(rate, check)))
 
 
-def _take_elsewhere(unit: Sequence[Level]) -> Taken:
+def _take_elsewhere(unit: Unit) -> Taken:
     (here,) = _elsewhere
     read, files = here.meter.read, here.meter.files
-    taken = _take(unit, here.setup, here.meter)
+    taken = _take(unit, here.setups, here.meter)
     return replace(taken, read=here.meter.read - read, files=here.meter.files - files)

@@ -1,4 +1,4 @@
-"""Several processes that read the index files of one real bookie."""
+"""Several processes that read the index of one real bookie: its files, or ranges of its databases."""
 
 import shutil
 from dataclasses import replace
@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import rocksdict
 
+from backends.rocks import open_read_only
 from recovery.collect import CollectOptions, collect
 from recovery.collect.folders import survey
 from recovery.dataset import Dataset, open_dataset
@@ -56,3 +58,25 @@ def test_more_processes_give_the_same_inventory(case: str, tmp_path: Path) -> No
         (ours,), (theirs,) = (d.read("bookies").to_pylist() for d in (several, alone))
         assert ours["dirs"] == theirs["dirs"]
         assert (ours["complete"], ours["entries"]) == (theirs["complete"], theirs["entries"])
+
+
+@pytest.mark.parametrize("case", ["c03-clean-db", "c09-mixed-db-sorted"])
+def test_ranges_of_databases_give_the_same_inventory(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a database is read as a whole or in ranges, by one process or by three: the same copies and damage."""
+    root = tmp_path / "case"
+    shutil.copytree(case_dir(case), root)
+    for folder in root.rglob("locations"):
+        database = rocksdict.Rdict(str(folder), rocksdict.Options(raw_mode=True))
+        database.flush()
+        database.close()
+    asked = options(case, 0, root)
+    whole = taken(asked, tmp_path / "whole")
+    monkeypatch.setattr("recovery.collect.db._RANGE_KEYS", 20)
+    with open_read_only(next(root.rglob("locations"))) as reader:
+        assert reader.shares(20, 2, 8)
+    for processes in (1, 3):
+        parts = taken(replace(asked, processes=processes), tmp_path / f"by-{processes}")
+        for table in ("copies", "damage"):
+            assert rows(parts, table) == rows(whole, table)

@@ -1,9 +1,11 @@
 """RocksDB folders that are open elsewhere, broken or not there."""
 
+import shutil
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,59 @@ def test_a_broken_block_is_not_the_end(tmp_path: Path) -> None:
         assert next(batches)[0][0] == b"%08d" % 0
         with pytest.raises(CorruptStoreError):
             list(batches)
+
+
+def read_shares(folder: Path, keys: int) -> Iterator[list[bytes]]:
+    """The keys of each share; a share that cannot be read gives none."""
+    with open_read_only(folder) as reader:
+        for low, high in pairwise([None, *reader.shares(keys, 10, 8), None]):
+            try:
+                yield [key for names, _ in reader.items(1000, low=low, high=high) for key in names]
+            except CorruptStoreError:
+                yield []
+
+
+def test_shares_are_alike_and_hold_every_row(tmp_path: Path) -> None:
+    """Every row is in one share, in order, what only the log has too; keys that are spread evenly make shares alike."""
+    db = rocksdict.Rdict(str(tmp_path / "db"), rocksdict.Options(raw_mode=True))
+    every = []
+    for part in range(3):
+        for n in range(0, ROWS, 10):
+            every.append((3 * n + part).to_bytes(8))
+            db[every[-1]] = b"value"
+        if part < 2:
+            db.flush()
+    db.close()
+    every.append(b"\xff" * 20)
+    db = rocksdict.Rdict(str(tmp_path / "db"), rocksdict.Options(raw_mode=True))
+    db[every[-1]] = b"unlike the others"
+    shutil.copytree(tmp_path / "db", tmp_path / "killed")
+    db.close()
+    shares = list(read_shares(tmp_path / "killed", 1000))
+    assert [key for share in shares for key in share] == sorted(every)
+    assert len(shares) == 10
+    assert max(map(len, shares)) <= 3 * min(map(len, shares))
+
+
+def test_a_broken_block_costs_its_share(tmp_path: Path) -> None:
+    """What can be read of a database with a broken block is read: its other shares. It fails where the block is."""
+    write_rows(tmp_path / "db", flush=True)
+    [table] = (tmp_path / "db").glob("*.sst")
+    spoil(table, table.stat().st_size // 2)
+    shares = list(read_shares(tmp_path / "db", 5000))
+    assert 0 < sum(not share for share in shares) <= len(shares) // 2
+    found = [key for share in shares for key in share]
+    assert found == sorted({*found})
+    assert {*found} < {b"%08d" % n for n in range(ROWS)}
+
+
+def test_few_rows_are_one_share(tmp_path: Path) -> None:
+    """A database that is not worth parting, or holds nothing, has no cuts."""
+    write_rows(tmp_path / "db", flush=True)
+    rocksdict.Rdict(str(tmp_path / "empty"), rocksdict.Options(raw_mode=True)).close()
+    for name in ("db", "empty"):
+        with open_read_only(tmp_path / name) as reader:
+            assert reader.shares(ROWS, 10, 8) == []
 
 
 def test_the_very_first_block_may_be_broken(tmp_path: Path) -> None:
