@@ -23,10 +23,12 @@ from reconcile.errors import GuardRefusedError
 from recovery.codecs.keys import ledgers_of
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
+    COOKIES,
     ETCD_LEDGERS,
     FIRST_LONG_ID,
     INSTANCE_ID,
     LAYOUT,
+    REGISTRATIONS,
     SCOPED,
     Layout,
     is_special,
@@ -313,6 +315,36 @@ def demand_restored(
             f"restore or hold them{accept}",
         )
     return {"listed": listing.ledgers, "held": held.num_rows, "absent": absent.num_rows}
+
+
+def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset], *, accept: int = 0) -> int:
+    """Refuse a thaw of bookies of which nobody knows what they hold; return how many these are.
+
+    They are those that run, or have a cookie and so can start, and that no inventory is of.
+
+    Args:
+        store: only read.
+        root: of the ledgers.
+        inventories: of bookies.
+        accept: how many bookies somebody lets delete what has no record.
+
+    Raises:
+        GuardRefusedError: there are others than were accepted.
+    """
+    folders = (*REGISTRATIONS, COOKIES)
+    present = {
+        name for folder in folders for name in store.children(root + folder) or () if f"{folder}/{name}" not in folders
+    }
+    unseen = sorted(present - {bookie for bookie, _ in instances(inventories)})
+    if len(unseen) != accept:
+        more = ", …" if len(unseen) > _EXAMPLES else ""
+        problem = f"has {len(unseen)} bookies that no inventory is of ({', '.join(unseen[:_EXAMPLES])}{more}): "
+        problem += "what only they hold would be deleted"
+        remedy = f"collect them and restore or hold that, or accept that it goes: --accept-unseen {len(unseen)}"
+        if not unseen:
+            problem, remedy = "has no bookie that no inventory is of", "leave out --accept-unseen"
+        raise GuardRefusedError(root, problem, remedy)
+    return len(unseen)
 
 
 @dataclass(frozen=True, slots=True)

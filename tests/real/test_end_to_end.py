@@ -130,7 +130,7 @@ def test_bookies_delete_nothing_that_a_record_names(run: Run) -> None:
 
 @STORAGES
 def test_only_what_is_in_doubt_is_held(run: Run) -> None:
-    """Held, with reason: ledgers whose ensemble changed, whose bookies were all killed, or that were written out of order.
+    """Held, with reason: ledgers whose ensemble changed, whose bookies were all killed, or written out of order.
 
     Killed bookies have no index of them. Where lengths fall from an entry to the next, two ledgers may have had one id.
     """

@@ -4,7 +4,7 @@ What bookies have is counted in their files, of each storage: index files, rows 
 """
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import pytest
 
 from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
-from tests.command import Done, run
+from tests.command import run
 from tests.real import jars
 from tests.real.cluster import JVM, Bookie, Cluster, encoded
 from tests.real.kept import Kept, Place, kept, less
@@ -27,6 +27,8 @@ SHAPES: Final = ((3, 2, 2), (3, 3, 2), (2, 2, 2))
 """Of ledgers on the first three bookies."""
 SINGLE: Final = (4, 1, 1)
 """Of ledgers on all: each entry stands on one bookie, so what any of them deletes cannot be read."""
+PLACED: Final = ((0, 1, 3), (0, 2, 3), (1, 2, 3), (3, 1, 0), (0, 1, 2), (3,))
+"""Bookies, by number, of ledgers with every entry on all of theirs."""
 LEDGERS: Final = 20
 ENTRIES: Final = 12
 PROPS: Final = {"gcWaitTime": "1000", "flushInterval": "500", "gcOverreplicatedLedgerWaitTime": "1000"}
@@ -53,7 +55,7 @@ def placed(row: dict[str, Any]) -> list[Any]:
 class Running:
     """Four bookies that run all the time, and what they were given."""
 
-    def __init__(self, work: Path) -> None:
+    def __init__(self, work: Path, *, placed: bool) -> None:
         self.work = work
         self.cluster = Cluster(work / "home")
         self.log = work / "home.log"
@@ -65,9 +67,13 @@ class Running:
         ]
         for bookie in self.bookies[:-1]:
             self.cluster.start(bookie)
-        self.ledgers = [self._ledger(SHAPES[n % len(SHAPES)]) for n in range(3 * LEDGERS // 4)]
-        self.cluster.start(self.bookies[-1])
-        self.ledgers += [self._ledger(SINGLE) for _ in range(LEDGERS - len(self.ledgers))]
+        if placed:
+            self.cluster.start(self.bookies[-1])
+            self.ledgers = [self._ledger((len(on), len(on), len(on)), on) for on in PLACED]
+        else:
+            self.ledgers = [self._ledger(SHAPES[n % len(SHAPES)]) for n in range(3 * LEDGERS // 4)]
+            self.cluster.start(self.bookies[-1])
+            self.ledgers += [self._ledger(SINGLE) for _ in range(LEDGERS - len(self.ledgers))]
         self.restart()
         self.store = ZooKeeperStore(self.cluster.zookeeper, auth=AUTH)
         self.uri = f"zk+hierarchical://{self.cluster.zookeeper}{ROOT}"
@@ -75,8 +81,10 @@ class Running:
         self.keys = {ledger: str(rows[ledger]["path"]) for ledger in self.ledgers}
         self.lost = {ledger: rows[ledger] for ledger in self.ledgers}
 
-    def _ledger(self, shape: tuple[int, int, int]) -> int:
-        known = {"digest": "CRC32C", "password": encoded(b""), "custom": {}}
+    def _ledger(self, shape: tuple[int, int, int], on: Sequence[int] = ()) -> int:
+        known: dict[str, Any] = {"digest": "CRC32C", "password": encoded(b""), "custom": {}}
+        if on:
+            known["members"] = [self.bookies[n].id for n in on]
         ledger: int = self.cluster("create", E=shape[0], W=shape[1], A=shape[2], **known)
         self.cluster("add", ledger=ledger, sizes=[100 + n for n in range(ENTRIES)], ids=None)
         self.cluster("close", ledger=ledger)
@@ -137,17 +145,48 @@ class Running:
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+def there(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """A cluster that runs."""
     monkeypatch.setenv("BKMETA_ZK_AUTH", ":".join(AUTH))
     monkeypatch.delenv("BKMETA_ZK_BOOKIE_AUTH", raising=False)
     monkeypatch.chdir(tmp_path)
-    made = Running(tmp_path)
+    made = Running(tmp_path, placed=bool(getattr(request, "param", False)))
     try:
         yield made
     finally:
         made.store.close()
         made.cluster.__exit__(None, None, None)
+
+
+class Commands:
+    """The program, as it is typed beside such a cluster."""
+
+    def __init__(self, there: Running, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.there = there
+        self.folder = folder
+        self.capsys = capsys
+        names = folder / "bookies.txt"
+        names.write_text("\n".join(bookie.id for bookie in there.bookies))
+        self.store = ("--metadata", there.uri)
+        self.expected = ("--expect-bookies", names, "--master", "local[2]")
+
+    def __call__(self, *words: Any, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
+        """Run a command, and return the object that it prints."""
+        done = run(self.capsys, *words, "--json")
+        assert done.code in codes, done.out + done.err
+        return done.result
+
+    def confirmed(self, *words: Any) -> dict[str, Any]:
+        """Run a command, and once more with the hash that it asks for."""
+        return self(*words, "--confirm", self(*words, codes=(5,))["hash"])
+
+    def collected(self, n: int) -> list[str]:
+        """Collect a bookie; return how its inventory is named to other commands."""
+        bookie, out = self.there.bookies[n], self.folder / f"inventory-{n}"
+        disks = {"--ledger-dir": bookie.ledgers[0], "--journal-dir": bookie.journals[0]}
+        folders = [word for option, name in disks.items() for word in (option, self.there.cluster.home / name)]
+        self("collect", *folders, "--out", out, codes=(0, 4))
+        return ["--inventory", str(out)]
 
 
 @pytest.mark.timeout(900)
@@ -156,55 +195,32 @@ def test_a_restore_beside_bookies_that_run(there: Running, tmp_path: Path, capsy
 
     Then the real auditor marks nothing, bookies restart with their cookies, ids are new, and every entry is read.
     """
-    store = ("--metadata", there.uri)
-
-    def bkmeta(*words: Any, codes: tuple[int, ...] = (0,)) -> Done:
-        done = run(capsys, *words, "--json")
-        assert done.code in codes, done.out + done.err
-        return done
-
-    def confirmed(*words: Any) -> Done:
-        offered = bkmeta(*words, codes=(5,)).result
-        return bkmeta(*words, "--confirm", offered["hash"])
-
-    def collected(n: int) -> list[str]:
-        home, out = there.cluster.home, tmp_path / f"inventory-{n}"
-        folders = [
-            "--ledger-dir",
-            home / there.bookies[n].ledgers[0],
-            "--journal-dir",
-            home / there.bookies[n].journals[0],
-        ]
-        bkmeta("collect", *folders, "--out", out, codes=(0, 4))
-        return ["--inventory", str(out)]
-
-    confirmed("freeze", *store)
+    bkmeta = Commands(there, tmp_path, capsys)
+    store, expected = bkmeta.store, (*bkmeta.expected, "--default-quorum", "3/2/2")
+    bkmeta.confirmed("freeze", *store)
     before = there.kept()
     assert {place for place, has in before.items() if has.index and has.logs} == there.placed()
     there.lose()
     there.some_passes()
 
-    names = tmp_path / "bookies.txt"
-    names.write_text("\n".join(bookie.id for bookie in there.bookies))
-    expected = ("--expect-bookies", names, "--default-quorum", "3/2/2", "--master", "local[2]")
-    inventories = [word for n in range(3) for word in collected(n)]
-    first = bkmeta("recover", *inventories, *store, *expected, "--out", "plan-1", codes=(3, 4)).result
+    inventories = [word for n in range(3) for word in bkmeta.collected(n)]
+    first = bkmeta("recover", *inventories, *store, *expected, "--out", "plan-1", codes=(3, 4))
     assert first["counts"]["held"] > 0
     apply = ("apply", "plan-1", *store, "--confirm", first["hash"])
-    assert "--accept-unseen 1" in bkmeta(*apply, codes=(5,)).result["verdict"]
+    assert "--accept-unseen 1" in bkmeta(*apply, codes=(5,))["verdict"]
     bkmeta(*apply, "--accept-unseen", "1")
     there.some_passes()
     assert less(before, there.kept()) == {}
 
-    inventories += collected(3)
-    second = bkmeta("recover", *inventories, *store, *expected, "--out", "plan-2").result
+    inventories += bkmeta.collected(3)
+    second = bkmeta("recover", *inventories, *store, *expected, "--out", "plan-2")
     assert second["counts"]["released"] == first["counts"]["held"]
-    applied = bkmeta("apply", "plan-2", *store, "--confirm", second["hash"]).result
+    applied = bkmeta("apply", "plan-2", *store, "--confirm", second["hash"])
     assert applied["counts"]["replace ledger"]["written"] == first["counts"]["held"]
     there.some_passes()
     assert less(before, there.kept()) == {}
 
-    confirmed("thaw", *store, *inventories)
+    bkmeta.confirmed("thaw", *store, *inventories)
     control = there.collected()
     assert control > max(there.ledgers)
     assert less(before, there.kept()) == {}
@@ -231,3 +247,51 @@ def test_a_restore_beside_bookies_that_run(there: Running, tmp_path: Path, capsy
     now = there.cluster.ledgers()
     for ledger, row in there.lost.items():
         assert placed(now[ledger]) == placed(row)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("there", [True], indirect=True, ids=["every entry on all"])
+def test_a_bookie_that_nobody_looked_at_keeps_what_is_held(
+    there: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """E = W, one bookie without an inventory: such ledgers are held, by the bookies that were seen, and thaw refuses.
+
+    Accepted, it costs the ledger that only the unseen bookie has, and nothing else: no bookie deletes of a ledger that
+    is not closed. With its inventory the holds become records, and every entry is read.
+    """
+    bkmeta = Commands(there, tmp_path, capsys)
+    unseen, alone = there.bookies[-1].id, there.ledgers[PLACED.index((3,))]
+    bkmeta.confirmed("freeze", *bkmeta.store)
+    before = there.kept()
+    assert {place for place, has in before.items() if has.index and has.logs} == there.placed()
+    there.lose()
+    inventories = [word for n in range(3) for word in bkmeta.collected(n)]
+    first = bkmeta("recover", *inventories, *bkmeta.store, *bkmeta.expected, "--out", "plan-1", codes=(3,))
+    assert first["reasons"] == {"source_incomplete": len(PLACED) - 1}
+    bkmeta("apply", "plan-1", *bkmeta.store, "--confirm", first["hash"], "--accept-unseen", "1")
+    there.some_passes()
+    assert less(before, there.kept()) == {}
+
+    thaw = ("thaw", *bkmeta.store, *inventories)
+    refused = run(capsys, *thaw)
+    assert refused.code == 5
+    assert unseen in refused.err
+    assert "--accept-unseen 1" in refused.err
+    there.some_passes()
+    assert less(before, there.kept()) == {}
+
+    bkmeta.confirmed(*thaw, "--accept-unseen", "1")
+    records = there.cluster.ledgers()
+    named = {(name, ledger) for ledger in records for name in records[ledger]["segments"][0][1]}
+    assert named == {place for place in there.placed() if place[0] != unseen}
+    there.collected()
+    assert less(before, there.kept()).keys() == {(unseen, alone)}
+    inventories += bkmeta.collected(3)
+    second = bkmeta("recover", *inventories, *bkmeta.store, *bkmeta.expected, "--out", "plan-2", codes=(0, 3))
+    assert second["counts"]["released"] == len(PLACED) - 1
+    bkmeta("apply", "plan-2", *bkmeta.store, "--confirm", second["hash"], "--accept-unfrozen")
+    there.collected()
+    assert less(before, there.kept()).keys() == {(unseen, alone)}
+    there.restart()
+    for ledger in set(there.ledgers) - {alone}:
+        assert there.readable(ledger) == [100 + n for n in range(ENTRIES)]
