@@ -203,8 +203,7 @@ def changes(row: Mapping[str, Any] | None) -> Iterator[str]:
             yield f"entry {segment['first']}{span}: {'; '.join(replaced)}"
         before = segment
     if row is not None and row["outcome"] == "restored":
-        yield (
-            "open: no last entry is written"
-            if row["last_entry"] is None
-            else f"entry {row['last_entry']}: the last one"
-        )
+        if row["last_entry"] is None:
+            yield "open: no last entry is written"
+        else:
+            yield f"entry {row['last_entry']}: the last one" if row["last_entry"] >= 0 else "closed without an entry"

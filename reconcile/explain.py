@@ -625,7 +625,8 @@ def _verdict(
         shape = f"{row['ensemble_size']}/{row['write_quorum']}/{row['ack_quorum']}"
         entries = "" if row["last_entry"] is None else f" {row['last_entry'] + 1} entries,"
         shows = f"{row['state']},{entries} {shape}"
-        parts.append(f"bookies show {shows}" if in_store else f"comes back from bookies: {shows}")
+        back = "comes back from bookies" if row["raw"] is None else "comes back on an earlier record's word"
+        parts.append(f"bookies show {shows}" if in_store else f"{back}: {shows}")
     elif row is not None:
         alone = "bookies alone would not settle it" if in_store else str(row["outcome"])
         parts.append(f"{alone} ({row['reason']}): {found.reason}" if row["reason"] else alone)

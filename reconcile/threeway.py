@@ -231,8 +231,11 @@ def compared(rows: pa.Table, known: Tables) -> Range:
     """Join all sides of some ledgers; `rows` is RECONSTRUCTION of them."""
     earlier, seen = sides.newest(known.earlier)
     found = sides.compare(rows, known.stored, earlier, seen, known.history, has_earlier=bool(known.earlier))
-    at = sides.unite([found.sides, known.collided]).rows[1]
-    return Range(rows, rows, known.stored, earlier, known.history, found, at != sides.ABSENT)
+    collided = np.zeros(found.sides.num_rows, np.bool_)
+    if known.collided.num_rows:
+        ours, theirs = sides.unite([found.sides, known.collided]).rows
+        collided[ours[(ours != sides.ABSENT) & (theirs != sides.ABSENT)]] = True
+    return Range(rows, rows, known.stored, earlier, known.history, found, collided)
 
 
 def settled(evidence: Evidence, one: Range, known: Tables, issued: int = 0) -> Range:

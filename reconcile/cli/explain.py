@@ -106,11 +106,11 @@ def explain(
     opened = open_inventories(inventories)
     with ExitStack() as stack:
         stored, named_layout = [], layout
-        for number, name in enumerate([*([uri] if uri is not None else []), *snapshots]):
+        for name in [*([uri] if uri is not None else []), *snapshots]:
             one, of = _stored(name, named, output, stack)
             stored.append(one)
-            # A plan is made for the layout of the store that it repairs.
-            named_layout = named_layout or (of if uri is not None and not number else None)
+            # The store that is repaired is the first, where there is one.
+            named_layout = named_layout or of
         made = open_dataset(plan, "plan") if plan else None
         named_layout = named_layout or (str(made.manifest["binding"].get("layout") or "") if made else None)
         known = read_references(references, output)

@@ -38,6 +38,8 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.
     """
     keys = list(tables.KEY_COLUMNS)
     closed = stored.filter(pc.fill_null(pc.equal(stored["state"], "CLOSED"), False))  # noqa: FBT003 - Arrow's signature
+    if not closed.num_rows or not copies.num_rows:
+        return tables.FINDINGS.empty_table()
     ends = copies.group_by(keys).aggregate([("last", "max")])
     ours, theirs = sides.unite([ends, closed]).rows
     both = (ours != sides.ABSENT) & (theirs != sides.ABSENT)
