@@ -213,17 +213,19 @@ def _holders(copies: Copies) -> tuple[int, int]:
 def _end(laid: Copies, solution: Solution, end: int, told: int, prior: Prior, doubt: Doubt) -> int | None:
     """Return the last entry that stays; None where that cannot be said.
 
-    An entry that nobody holds ends the ledger if neither it nor any behind it can have been acknowledged.
+    An entry that nobody holds ends the ledger if neither it nor any behind it can have been acknowledged. A bookie gets
+    its entries in order: one that lacks some of its share and holds later ones has lost them, and maybe others.
     """
     least = prior.fewest_acked(solution.ensemble, solution.write)
     low = max(told + 1, end + 1 - TAIL)
     if low > end:
         return end
     holds = laid_on(laid, low, end + 1)
-    entries = np.arange(low, end + 1)
-    copies, unseen = _counted(holds, solution, entries)
+    holes = np.flatnonzero(~holds.any(axis=0))
+    if not len(holes) and doubt.policy is not Tail.ACKNOWLEDGED:
+        return end
+    copies, unseen = _counted(holds, solution, np.arange(low, end + 1), _lossy(laid, solution, end))
     may_be_acked = copies + unseen + doubt.blind >= least
-    holes = np.flatnonzero(holds.sum(axis=0) == 0)
     if len(holes):
         if low + int(holes[0]) == 0:
             return -1
@@ -237,13 +239,29 @@ def _end(laid: Copies, solution: Solution, end: int, told: int, prior: Prior, do
     return end
 
 
-def _counted(holds: Mask, solution: Solution, entries: Ints) -> tuple[Ints, Ints]:
-    """Return how many bookies hold each entry, and how many of its write set nothing shows."""
+def _counted(holds: Mask, solution: Solution, entries: Ints, lossy: Mask) -> tuple[Ints, Ints]:
+    """Return how many bookies hold each entry, and how many of its write set nothing shows, or may have lost it."""
     segment = np.searchsorted(solution.first, entries, "right") - 1
     unseen = np.zeros(len(entries), np.int64)
     for i in range(solution.write):
-        unseen += solution.members[segment, (entries + i) % solution.ensemble] == NOBODY
+        who = solution.members[segment, (entries + i) % solution.ensemble]
+        unseen += (who == NOBODY) | (lossy[who] & ~holds[who, np.arange(len(entries))])
     return holds.sum(axis=0), unseen
+
+
+def _lossy(laid: Copies, solution: Solution, end: int) -> Mask:
+    """Say which rows lack an entry of their share and hold a later one of it."""
+    low = max(0, end + 1 - TAIL)
+    holds = laid_on(laid, low, end + 1)
+    bounds = np.append(solution.first, end + 1)
+    found = np.zeros(len(laid.bookie), np.bool_)
+    for members, begin, behind in zip(solution.members, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        entries = np.arange(max(begin, low), behind)
+        for position in np.flatnonzero(members != NOBODY).tolist():
+            own = entries[(position - entries) % solution.ensemble < solution.write]
+            held = holds[members[position], own - low]
+            found[members[position]] |= bool((np.diff(held.astype(np.int8)) > 0).any() or (held.any() and not held[0]))
+    return found
 
 
 def _unsettled(

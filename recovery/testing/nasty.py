@@ -307,7 +307,7 @@ def _late(stage: Stage) -> View:
 
 
 def _lost(stage: Stage) -> View:
-    """Every copy of some entries is gone: of the first, of some in the middle, of the last, of whole stripes."""
+    """Every copy of some entries is gone, or those of one bookie: the first, some in the middle, the last, stripes."""
     rng, world = stage.rng, stage.world
     for _ in range(8):
         writer = stage.open(stage.shape())
@@ -318,12 +318,12 @@ def _lost(stage: Stage) -> View:
         last = max(writer.next - 1, 0)
         low = rng.choice((0, rng.randint(0, last), last, max(0, last - 2)))
         some = set(range(low, low + rng.choice((1, 1, 2, 5)))) if rng.random() < 0.7 else set(range(low, last + 1, 3))
-        for bookie in world.bookies.values():
-            shelf = bookie.shelves.get(writer.ledger)
-            if shelf is not None and rng.random() < 0.95:
-                for entry in some:
-                    shelf.index.pop(entry, None)
-                    shelf.fresh.pop(entry, None)
+        holders = [bookie for bookie in world.bookies.values() if writer.ledger in bookie.shelves]
+        for bookie in holders if rng.random() < 0.8 else rng.sample(holders, min(1, len(holders))):
+            shelf = bookie.shelves[writer.ledger]
+            for entry in some:
+                shelf.index.pop(entry, None)
+                shelf.fresh.pop(entry, None)
     return View()
 
 

@@ -303,6 +303,14 @@ def test_what_a_stray_holds_must_stand_elsewhere_too() -> None:
     )
 
 
+def test_what_bookies_lost_may_have_been_acknowledged() -> None:
+    """A gap ends a ledger only if its members lack nothing before what they hold: half of a 4/2 one looks like 2/2."""
+    held = [[0, 1, 4, 5, 8, 9], [0, 3, 4, 7, 8, 11]]
+    rows = [row(bookie, own, headers=[header(own[-1], lac=7)]) for bookie, own in zip(NAMES, held, strict=False)]
+    told = Prior.build(ShapeCounts(), {(2, 2, 2): 10, (4, 2, 1): 5})
+    assert recover(rows, prior=told)["reason"] == Refusal.RAGGED_TAIL
+
+
 def _changed(rows: list[Row], at: int = 0, **columns: object) -> list[Row]:
     return [r | columns if n == at else r for n, r in enumerate(rows)]
 
