@@ -429,6 +429,20 @@ def _file_system(path: str) -> tuple[Any, str]:
     return pafs.LocalFileSystem(), str(Path(path).resolve())
 
 
+def _demand_shape(manifest: Mapping[str, Any], kind: str) -> None:
+    """Raise TypeError or KeyError where a manifest lacks what every reader of its kind counts on."""
+    fields: dict[str, type] = {"binding": dict, "coverage": dict}
+    if kind == "plan":
+        fields |= {"hash": str, "counts": dict, "reasons": dict}
+    wrong = [name for name, shape in fields.items() if not isinstance(manifest[name], shape)]
+    for part in (part for parts in manifest["tables"].values() for part in parts):
+        numbers = (part["rows"], part["bytes"], part["first_bucket"] or 0, part["last_bucket"] or 0)
+        if not (isinstance(part["file"], str) and all(isinstance(number, int) for number in numbers)):
+            wrong.append(str(part["file"]))
+    if wrong:
+        raise TypeError(f"of another shape: {', '.join(wrong)}")
+
+
 def open_dataset(path: str | Path, kind: str) -> Dataset:
     """Open a dataset: read its manifest, and see that every file is there with its size.
 
@@ -453,6 +467,7 @@ def open_dataset(path: str | Path, kind: str) -> Dataset:
         found = str(manifest["kind"])
         dataset = Dataset(where, manifest)
         parts = [p for name in manifest["tables"] for p in dataset.parts(name)]
+        _demand_shape(manifest, found)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise DatasetError(f"{where}/{MANIFEST}", "is not a manifest of ours", f"name a bkmeta {kind}") from error
     if major != tables.SCHEMA_VERSION[0]:

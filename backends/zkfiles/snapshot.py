@@ -531,7 +531,7 @@ def _frame(snapshot: Snapshot, reader: Reader) -> None:
             add_row(at)
             add_hash(hash(path))
             at = behind
-    except struct.error:
+    except (struct.error, IndexError):
         problem = "the file ends in a node"
     reader.at = at
     rows.append(at)

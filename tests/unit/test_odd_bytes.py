@@ -11,13 +11,16 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
+from backends.zkfiles import snapshot
 from reconcile import audit, freeze, references, rehearse, settings, undo
 from reconcile.cli.undo import tell
 from reconcile.errors import JournalError
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import DatasetError, FormatError, InputError
 from recovery.model import groups
+from tests.plan_folder import Ledger, write_plan
 
+DATA = Path(__file__).parents[1] / "golden" / "data"
 NESTED = b"[" * 200_000
 """JSON deeper than Python's reader goes."""
 ENDLESS = b'{"schema_version": [1e999], "kind": "plan", "tables": {}, "n": 1e999}'
@@ -68,6 +71,36 @@ def test_json_that_is_not_ours_is_refused_by_name(tmp_path: Path, raw: bytes) ->
     if raw not in (b"{}", ENDLESS):
         with pytest.raises(ValueError, match=r"answered|Expecting|decode"):
             settings.answered("/api", raw)
+
+
+@pytest.mark.parametrize("field", ["binding", "coverage", "hash", "counts", "reasons", "tables"])
+@pytest.mark.parametrize("value", [None, 7, "text", ["list"]])
+def test_a_manifest_that_lacks_what_readers_need_is_refused(tmp_path: Path, field: str, value: object) -> None:
+    """A field that is gone or of another shape is told when the dataset is opened, not where it is first used."""
+    write_plan(tmp_path / "plan", [Ledger(5, [(0, ["b1", "b2", "b3"])])])
+    path = tmp_path / "plan" / MANIFEST
+    whole = json.loads(path.read_bytes())
+    if field == "hash" and isinstance(value, str):
+        return
+    path.write_text(json.dumps({**whole, field: value}))
+    with pytest.raises(DatasetError, match="not a manifest of ours"):
+        open_dataset(tmp_path / "plan", "plan")
+    del whole[field]
+    path.write_text(json.dumps(whole))
+    with pytest.raises(DatasetError, match="not a manifest of ours"):
+        open_dataset(tmp_path / "plan", "plan")
+
+
+def test_a_snapshot_of_zookeeper_that_ends_before_its_last_slash_is_cut(tmp_path: Path) -> None:
+    """Cut behind the length of the name that ends the nodes: the same as cut anywhere else."""
+    image = (DATA / "zookeeper" / "v39-plain" / "version-2" / "snapshot.28").read_bytes()
+    end = image.index(b"\0\0\0\x01/")
+    damage = []
+    for cut in (end, end + 4):
+        (tmp_path / "snapshot.28").write_bytes(image[:cut])
+        damage.append(snapshot.read(tmp_path / "snapshot.28").damage)
+    assert damage[0] == damage[1]
+    assert damage[0] is not None
 
 
 def test_a_line_of_a_journal_that_says_nothing_is_refused(tmp_path: Path) -> None:
