@@ -129,7 +129,7 @@ def decided(case: Case, prior: Prior, copies: pa.Table, sides: Tables, issued: i
         rows = plan.wait_without_place(rows, case.layout)
     claimed = rows if case.members_known else _without_members(rows)
     one = threeway.settled(case.evidence, threeway.compared(claimed, sides), sides, issued)
-    seen = case.members_known and case.evidence.everywhere and case.evidence.looked_at
+    seen = case.evidence.everywhere and case.evidence.looked_at
     return replace(one, shown=rows, empty=threeway.empty(one, sides) if seen else None)
 
 

@@ -270,7 +270,9 @@ def _decided(
     evidence = threeway.Evidence(
         live=threeway.Earlier.of(live.catalog) if live is not None and live.catalog is not None else None,
         earlier=threeway.newest_first([one.catalog for one in earlier if one.catalog is not None]),
-        everywhere=not coverage["not_scanned"] and not coverage["not_complete"],
+        everywhere=bool(
+            coverage["members_known_from"] and not coverage["not_scanned"] and not coverage["not_complete"]
+        ),
         looked_at=True,
     )
     options = Options(
@@ -378,13 +380,14 @@ def _against(
 ) -> Iterator[str]:
     """Say where upper layers, bookies and the store disagree, beside their records."""
     run, seen = Run("explain", _UNKNOWN_TIME), not coverage["may_exist_elsewhere"]
+    looked_at = bool(coverage["bookies_looked_at"])
     stored = tables.CATALOG_LEDGERS.empty_table() if live is None else live.row
     yield from _in_words(beyond.findings(copies, stored, run, seen=seen))
     shown = pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
     yield from _in_words(reused.findings(copies, stored, shown, run))
     if rows is None:
         return
-    yield from _in_words(referenced.findings(rows, shown, copies, stored, run, seen=seen))
+    yield from _in_words(referenced.findings(rows, shown, copies, stored, run, looked_at=looked_at, seen=seen))
 
 
 def _in_words(findings: pa.Table) -> Iterator[str]:

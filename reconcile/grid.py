@@ -49,7 +49,9 @@ def grid(copies: pa.Table, segments: Sequence[Segment]) -> Iterator[str]:
         return
     members = {member for _, names, _, _ in segments for member in names}
     names = sorted(rows.keys() | members)
-    edges = np.unique(np.linspace(0, end, min(COLUMNS, end) + 1).astype(np.int64))
+    # Whole numbers: as floats, edges of entries above 2^53 would miss the end.
+    count = min(COLUMNS, end)
+    edges = np.array([end * n // count for n in range(count + 1)], np.int64)
     width = max(len(name) for name in names)
     marks = [" "] * (len(edges) - 1)
     for first, *_ in segments:

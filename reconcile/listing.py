@@ -37,7 +37,7 @@ from recovery.codecs.store import (
     placeless,
 )
 from recovery.dataset import Dataset
-from recovery.model.groups import KeyedGroups, from_arrow, lay_out, next_entry, within
+from recovery.model.groups import expand, from_arrow
 from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import State
 from recovery.spark import bucket_ranges
@@ -58,7 +58,6 @@ _TREES: Final[dict[Layout, tuple[tuple[int, ...], ...]]] = {
 """Lengths of the names of the inner nodes, level by level."""
 _KEYS: Final = pa.schema([pa.field("scope", pa.int64()), pa.field("ledger", pa.int64())])
 _EXAMPLES: Final = 5
-_ENTRIES_AT_ONCE: Final = 1 << 22
 _LEAF: Final = len("L0000")
 _MAX: Final = (1 << 63) - 1
 _NOTHING: Final = np.zeros(0, np.int64)
@@ -419,50 +418,28 @@ def _left_out(copies: pa.Table, closed: pa.Table) -> Iterator[LeftOut]:
 
 
 def _of_ledger(copies: pa.Table, record: Mapping[str, Any]) -> Iterator[LeftOut]:
-    """Compare the entries of each bookie that a record does not name with those of the bookies that it does.
-
-    Some millions of entries at a time: a ledger may have thousands of millions, in a few groups.
-    """
-    names = pc.unique(copies["bookie"]).to_pylist()
-    groups = {name: from_arrow(copies.filter(pc.equal(copies["bookie"], name))["groups"]) for name in names}
-    named = {member for segment in record["segments"] for member in segment["members"]}
-    for bookie in sorted(set(names) - named):
-        mine = groups[bookie]
-        lacking = 0
-        first = None
-        low = next_entry(mine, 0)
-        while low is not None:
-            high = min(low + _ENTRIES_AT_ONCE - 1, _MAX)
-            held = _entries(mine, low, high)
-            others = {name: _entries(groups[name], low, high) for name in named & groups.keys()}
-            found = held[_lacking(held, others, record)]
-            lacking += len(found)
-            first = int(found[0]) if first is None and len(found) else first
-            low = next_entry(mine, high + 1) if high < _MAX else None
-        if first is not None:
-            yield LeftOut(LedgerId(record["scope"], record["ledger"]), bookie, lacking, first)
-
-
-def _entries(groups: KeyedGroups, low: int, high: int) -> npt.NDArray[np.int64]:
-    """Return the entries of a bookie in a stretch, ascending, each once."""
-    _, entries = lay_out(within(groups, low, high))
-    return np.unique(entries)
-
-
-def _lacking(
-    entries: npt.NDArray[np.int64], holds: Mapping[str, npt.NDArray[np.int64]], record: Mapping[str, Any]
-) -> npt.NDArray[np.bool_]:
-    """Say which entries are not on all the bookies that a record names for them."""
+    """Compare the entries of each bookie that a record does not name with those of the bookies that it does."""
+    holds: dict[str, npt.NDArray[np.int64]] = {}
+    for bookie in pc.unique(copies["bookie"]).to_pylist():
+        rows = copies.filter(pc.equal(copies["bookie"], bookie))
+        _, entries = expand(from_arrow(rows["groups"]))
+        holds[bookie] = np.unique(entries)
     firsts = np.array([segment["first"] for segment in record["segments"]], np.int64)
-    lacking = entries > (record["last_entry"] if record["last_entry"] is not None else -1)
-    of_entry = np.searchsorted(firsts, entries, side="right") - 1
-    for number, segment in enumerate(record["segments"]):
-        inside = np.flatnonzero(of_entry == number)
-        for position, member in enumerate(segment["members"]):
-            there = np.isin(entries[inside], holds.get(member, _NOTHING))
-            turn = (position - entries[inside]) % record["ensemble_size"] < record["write_quorum"]
-            lacking[inside[turn & ~there]] = True
-    return lacking
+    ensembles = [segment["members"] for segment in record["segments"]]
+    named = {member for members in ensembles for member in members}
+    for bookie in sorted(set(holds) - named):
+        entries = holds[bookie]
+        lacking = entries > (record["last_entry"] if record["last_entry"] is not None else -1)
+        of_entry = np.searchsorted(firsts, entries, side="right") - 1
+        for number, members in enumerate(ensembles):
+            inside = np.flatnonzero(of_entry == number)
+            for position, member in enumerate(members):
+                there = np.isin(entries[inside], holds.get(member, _NOTHING))
+                turn = (position - entries[inside]) % record["ensemble_size"] < record["write_quorum"]
+                lacking[inside[turn & ~there]] = True
+        if lacking.any():
+            ledger = LedgerId(record["scope"], record["ledger"])
+            yield LeftOut(ledger, bookie, int(lacking.sum()), int(entries[lacking][0]))
 
 
 def demand_named(

@@ -303,7 +303,9 @@ def recover(
     evidence = threeway.Evidence(
         live=threeway.Earlier.of(request.live) if request.live else None,
         earlier=threeway.newest_first(request.snapshots),
-        everywhere=not coverage["not_scanned"] and not coverage["not_complete"],
+        everywhere=bool(
+            coverage["members_known_from"] and not coverage["not_scanned"] and not coverage["not_complete"]
+        ),
         looked_at=bool(request.inventories),
     )
     unscanned = tuple(coverage["not_scanned"])

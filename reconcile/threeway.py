@@ -305,14 +305,12 @@ def found(
     parts = [
         beyond.findings(copies, one.stored, run, seen=seen),
         reused.findings(copies, one.stored, one.shown, run),
-        *(
-            []
-            if references is None
-            else [referenced.findings(references, one.shown, copies, one.stored, run, seen=seen)]
-        ),
         _deleted(evidence, one, copies, run),
         _stale_marks(evidence, one, buckets, run),
     ]
+    if references is not None:
+        how = {"looked_at": evidence.looked_at, "seen": seen}
+        parts.append(referenced.findings(references, one.shown, copies, one.stored, run, **how))
     store = evidence.live.source if evidence.live else ""
     before = ", ".join(side.source for side in evidence.earlier)
     for relation, category in ((Relation.REUSED, Category.ID_REUSE), (Relation.WENT_BACK, Category.STORE_WENT_BACK)):

@@ -44,6 +44,7 @@ LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlon
 TAILS: Final = ("inclusive", "acknowledged", "open")
 """`recovery.infer.search.Tail`, likewise."""
 _SHOWN: Final = 10
+_FEW: Final = 3
 _TYPED: Final = 8
 _FROM_SNAPSHOT: Final = "from-snapshot"
 
@@ -404,6 +405,11 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
             f"references name {said['referenced']} ledgers that are there, and {said['referenced_not_found']} that are "
             f"not; {said['unreferenced']} ledgers on bookies are in no reference"
         )
+        if said["some_unreferenced"]:
+            alone = [
+                f"{one['ledger']} (near {', '.join(one['neighbours']) or 'none'})" for one in said["some_unreferenced"]
+            ]
+            details.append(f"not referenced, owner not known: {_some(alone[:_FEW])}; all: {out}/sides")
         if said["unreadable"] or said["gaps"]:
             details.append(f"{said['unreadable'] + said['gaps']} records of references were not read: {out}/findings")
     names = ("hash", "reasons", "prior", "sides", "found", "mass_deletion", "references")

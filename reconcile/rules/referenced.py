@@ -41,7 +41,14 @@ def named(keys: pa.Table, references: pa.Table | None) -> pa.Table:
 
 
 def findings(
-    references: pa.Table, rows: pa.Table, copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool
+    references: pa.Table,
+    rows: pa.Table,
+    copies: pa.Table,
+    stored: pa.Table,
+    run: Run,
+    *,
+    looked_at: bool,
+    seen: bool,
 ) -> pa.Table:
     """Return the findings of a bucket range.
 
@@ -51,14 +58,16 @@ def findings(
         copies: COPIES of the same ledgers.
         stored: CATALOG_LEDGERS of the store.
         run: this one.
-        seen: every bookie was looked at, completely.
+        looked_at: at least one bookie was; else nothing is said of what none has.
+        seen: every bookie was, completely.
     """
     keys = ["bucket", "scope", "ledger"]
     ends = copies.group_by(keys).aggregate([("last", "max")])
     said, held, now, ended = sides.unite([references, rows, stored, ends]).rows
     mine = said != sides.ABSENT
     one = _Joined(references, rows, stored, ends, said[mine], held[mine], now[mine], ended[mine])
-    return pa.concat_tables([_differing(one, run, seen=seen), _in_vain(one, run, seen=seen), _deleted(one, run)])
+    found = [_differing(one, run, seen=seen), _deleted(one, run)]
+    return pa.concat_tables([*found, *([_in_vain(one, run, seen=seen)] if looked_at else [])])
 
 
 def unreadable(records: Sequence[tuple[str, str]], gaps: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends.protocols import Versioned
@@ -88,6 +88,7 @@ def test_a_grid_without_a_record_shows_what_is_held() -> None:
     ),
     st.lists(st.tuples(st.integers(1, 1 << 60), st.integers(1, 3)), max_size=3),
 )
+@example({"b1": [(9007199254740943, 0, 50, 51)]}, [(9_007_199_254_740_992, 1)])
 def test_any_groups_have_a_grid(held: dict[str, list[tuple[int, int, int, int]]], cuts: list[tuple[int, int]]) -> None:
     """However large the entries and however odd the record, the grid is drawn, with as many cells in each row."""
     groups = {
