@@ -58,7 +58,7 @@ from recovery.codecs import (
 )
 from recovery.collect.conf import read_conf
 from recovery.dataset import MANIFEST, open_dataset
-from recovery.errors import InputError, RecoveryError
+from recovery.errors import DatasetError, InputError, RecoveryError
 from recovery.infer.references import SCHEMA
 from recovery.model import groups, ids
 from recovery.model.metadata import Digest
@@ -508,6 +508,25 @@ def _manifest(raw: bytes) -> None:
     plans.overview(open_dataset(copy, "plan"), shown=9)
 
 
+def _tables() -> list[bytes]:
+    return [path.read_bytes() for path in sorted((_plan() / "reconstruction").iterdir())]
+
+
+def _table(raw: bytes) -> None:
+    """Read a table whose file has the size that its manifest says, and other bytes."""
+    copy = _scratch() / "table"
+    if not copy.exists():
+        shutil.copytree(_plan(), copy)
+    made = open_dataset(copy, "plan")
+    [part] = made.parts("reconstruction")
+    (copy / part.file).write_bytes(raw[: part.bytes].ljust(part.bytes, b"\0"))
+    with suppress(DatasetError):
+        made.read("reconstruction").validate(full=True)
+    with suppress(DatasetError):
+        _all(table.to_pylist() for table in made.batches("reconstruction"))
+    made.bounds("reconstruction", "ledger")
+
+
 def _bound(raw: bytes) -> bytes:
     """Return lines as a journal whose every hash is right, so that what stands in them is read."""
     previous, lines = "", []
@@ -630,6 +649,7 @@ PARSERS: Final = {
     "aliases": Parser(_as_file(read_aliases), _texts("# aliases\na b1:3181\nb b2:3181\n"), 4),
     "references, JSON lines": Parser(_as_file(references.read), _references, 20),
     "references, Parquet": Parser(_as_file(references.read), _parquet, 20),
+    "table of a dataset": Parser(_table, _tables, 80),
     "manifest": Parser(_manifest, _manifests, 80),
     "settings that a bookie answers": Parser(
         lambda raw: settings.settings_of("", settings.answered("", raw)), _http_answers, refuses=(ValueError,)
