@@ -61,10 +61,14 @@ _BLOCK: Final = 4096
 """Entries that are looked through at a time."""
 _CELLS: Final = 1 << 24
 """Entries times bookies that are laid out at a time."""
-_AT_ONCE: Final = 1 << 17
-"""Intervals times bookies times positions that are weighed at a time."""
+_AT_ONCE: Final = 1 << 15
+"""Intervals times bookies times positions that are weighed at a time: columns that stay beside the processor."""
+_FIRST: Final = 8
+"""Cuts that are weighed first: most shapes cost too much there already."""
 _SMALL: Final = 256
 """Ensembles up to this size have their round counted once."""
+_IN_PAIRS: Final = 8
+"""Numbers side by side that NumPy adds up in pairs; fewer one after the other."""
 _TINY: Final = 1e-3
 """Less than any difference in cost: a position that a bookie fits better in the whole ledger goes first."""
 
@@ -270,9 +274,9 @@ class _Weighed:
 
     Attributes:
         cuts: ascending; the last one lies behind the last entry.
-        held: (cuts, rows): entries of each row.
-        fits: (cuts, rows, E): entries of each row that belong to each position; (cuts, rows, 1) where W = E.
-        due: (cuts, positions as in fits): entries that belong to each position.
+        held: (rows, cuts): entries of each row.
+        fits: (rows, E, cuts): entries of each row that belong to each position; (rows, 1, cuts) where W = E.
+        due: (positions as in fits, cuts): entries that belong to each position.
         taste: (rows, positions): how well a row fits a position in the whole ledger, far below any cost.
         each, most: (rows): what a copy that is not explained costs, and at most.
     """
@@ -289,25 +293,19 @@ class _Weighed:
 
     @classmethod
     def of(cls, copies: Copies, counted: Counted, ensemble: int, write: int) -> "_Weighed":
-        key, first, _, size, _ = copies.groups
-        rows, behind = len(copies.bookie), first + size
-        striped = write < ensemble
-        cuts, begin, below, over, held = counted
-        fits = held[:, :, None]
-        if striped:
-            within = np.cumsum(_rank(behind[:, None], ensemble, write) - _rank(first[:, None], ensemble, write), axis=0)
-            within = np.concatenate([np.zeros((1, ensemble), np.int64), within])
-            fits = within[below] - within[begin[:-1]]
-            at = np.nonzero(over)
-            reach = behind[below[at] - 1][:, None]
-            fits[at] -= _rank(reach, ensemble, write) - _rank(cuts[at[0]][:, None], ensemble, write)
-        due = _rank(cuts[:, None], ensemble, write) if striped else cuts[:, None]
-        total = np.maximum(held[-1], 1)[:, None]
+        rows, striped = len(copies.bookie), write < ensemble
+        fits = _fits(copies, counted, ensemble, write)
+        due = _rank(counted.cuts[:, None], ensemble, write) if striped else counted.cuts[:, None]
+        total = np.maximum(counted.held[-1], 1)[:, None]
         # What was copied while the ledger was open has a lower LAC, and shows by its width alone.
-        wide = striped & (np.bincount(key, size > write, minlength=rows)[:rows] > 0)
+        wide = striped & (np.bincount(copies.groups.key, copies.groups.size > write, minlength=rows)[:rows] > 0)
         marked = copies.copied | (wide & copies.copied.any())
         each, most = np.where(marked, COPIED_EXTRA, EXTRA), np.where(marked, COPIED_EXTRAS, EXTRAS)
-        return cls(cuts, ensemble, write, held, fits, due, _TINY * fits[-1] / total, each, most)
+        # The cuts go last: what is done to one interval is done to as many as lie side by side.
+        held, due = (np.ascontiguousarray(column.T) for column in (counted.held, due))
+        taste = _TINY * fits[-1] / total
+        fits = np.ascontiguousarray(np.moveaxis(fits, 0, 2))
+        return cls(counted.cuts, ensemble, write, held, fits, due, taste, each, most)
 
     def cheapest(self, limit: float) -> tuple[float, Ints, Ints] | None:
         """Return cost, first entries and members of the cheapest segments; None where it costs or takes too much."""
@@ -315,78 +313,98 @@ class _Weighed:
         best = np.full(count, np.inf)
         best[0] = 0.0
         came = np.zeros(count, np.int64)
-        chosen: list[Ints] = [np.zeros(0, np.int64)] * count
+        # Members where they were assigned, else what each row saves, of which members come at the end.
+        chosen: list[tuple[Ints | None, Floats]] = [(None, np.zeros((0, 0)))] * count
         left = _ASSIGNMENTS
-        for to, base, gain, top, bound, sure in self._intervals():
+        for to, base, gain, bound, sure in self._intervals():
             lowest = best[:to] + base - bound
-            for at in np.argsort(lowest, kind="stable").tolist():
-                # Of equals, the earlier one: a newcomer holds nothing from before it came.
+            # Of equals, the earlier one: a newcomer holds nothing from before it came.
+            least = int(lowest.argmin())
+            for at in [least] if sure[least] else np.argsort(lowest, kind="stable").tolist():
                 if lowest[at] >= best[to]:
                     break
                 if sure[at]:
-                    cost, who = float(lowest[at]), top[at]
+                    cost, who = float(lowest[at]), None
                 else:
                     left -= 1
                     if left < 0:
                         return None
-                    value, who = self._assign(gain[at])
+                    value, who = self._assign(gain[:, :, at])
                     cost = float(best[at] + base[at] - value)
                 if cost < best[to]:
-                    best[to], came[to], chosen[to] = cost, at, who
+                    best[to], came[to], chosen[to] = cost, at, (who, gain[:, :, at].copy())
             if best[to] > limit:
                 # More entries never cost less.
                 return None
         at, first, members = count - 1, [], []
         while at > 0:
             first.append(int(self.cuts[came[at]]))
-            members.append(chosen[at])
+            who, saves = chosen[at]
+            members.append(self._best(saves) if who is None else who)
             at = int(came[at])
         return float(best[-1]), np.array(first[::-1]), np.stack(members[::-1])
 
-    def _intervals(self) -> Iterator[tuple[int, Floats, Floats, Ints, Floats, Mask]]:
-        """Yield each cut with what `_weigh` and `_bounds` give for all intervals up to it."""
-        count = len(self.cuts)
-        step = max(1, _AT_ONCE // (count * self.fits[0].size))
-        for begin in range(1, count, step):
-            ends = np.arange(begin, min(count, begin + step))
-            low = np.concatenate([np.arange(to) for to in ends.tolist()])
-            base, gain = self._weigh(low, np.repeat(ends, ends))
-            top, bound, sure = self._bounds(gain)
-            at = 0
-            for to in ends.tolist():
-                own = slice(at, at + to)
-                yield to, base[own], gain[own], top[own], bound[own], sure[own]
-                at += to
+    def _intervals(self) -> Iterator[tuple[int, Floats, Floats, Floats, Mask]]:
+        """Yield each cut with what `_weigh` and `_bound` give for all intervals up to it.
 
-    def _weigh(self, low: Ints, high: Ints) -> tuple[Floats, Floats]:
-        """Return, of intervals between two cuts, the cost with nobody, and what each row saves at each position."""
-        held = self.held[high] - self.held[low]
-        fits = self.fits[high] - self.fits[low]
-        due = (self.due[high] - self.due[low])[:, None, :]
-        alone = np.minimum(self.each * held, self.most)
-        rest = np.minimum(self.each[:, None] * (held[:, :, None] - fits), self.most[:, None])
+        Few first: most shapes cost too much after a few.
+        """
+        count, cells = len(self.cuts), self.fits[:, :, 0].size
+        begin, step = 1, _FIRST
+        while begin < count:
+            stop = min(count, begin + step)
+            base, gain = self._weigh(begin, stop)
+            bound, sure = self._bound(gain)
+            for at in range(stop - begin):
+                to = begin + at
+                yield to, base[at, :to], gain[:, :, at, :to], bound[at, :to], sure[at, :to]
+            begin, step = stop, max(1, min(2 * step, _AT_ONCE // (cells * stop)))
+
+    def _weigh(self, begin: int, stop: int) -> tuple[Floats, Floats]:
+        """Return, of intervals up to some cuts, the cost with nobody, and what each row saves at each position.
+
+        Returns:
+            (ends, begins), (rows, positions, ends, begins); where the end is not behind the begin it says nothing.
+        """
+        ends, begins = slice(begin, stop), slice(0, stop - 1)
+        held = self.held[:, ends, None] - self.held[:, None, begins]
+        fits = self.fits[:, :, ends, None] - self.fits[:, :, None, begins]
+        due = self.due[:, ends, None] - self.due[:, None, begins]
+        each, most = self.each[:, None, None], self.most[:, None, None]
+        alone = np.minimum(each * held, most)
+        gain = np.minimum(ABSENCE * due, ABSENCES) - np.minimum(ABSENCE * (due - fits), ABSENCES)
+        gain += alone[:, None]
+        gain -= np.minimum(each[:, None] * (held[:, None] - fits), most[:, None])
+        gain += self.taste[:, :, None, None]
+        gain[fits <= 0] = 0.0
+        positions = self.ensemble if len(self.due) == 1 else 1
         absent = np.minimum(ABSENCE * due, ABSENCES)
-        gain = absent - np.minimum(ABSENCE * (due - fits), ABSENCES) + alone[:, :, None] - rest
-        gain = np.where(fits > 0, gain + self.taste, 0.0)
-        positions = self.ensemble if self.fits.shape[2] == 1 else 1
-        base = SEGMENT + alone.sum(axis=1) + positions * absent[:, 0, :].sum(axis=1)
-        return base, gain
+        return SEGMENT + _sum(alone) + positions * _sum(absent), gain
 
-    def _bounds(self, gain: Floats) -> tuple[Ints, Floats, Mask]:
-        """Return of each interval members, what they save at most, and whether these members can be."""
-        intervals, _, positions = gain.shape
-        if positions == 1:
+    def _bound(self, gain: Floats) -> tuple[Floats, Mask]:
+        """Return what the best rows for each position save together, and whether these are not one for two of them."""
+        if gain.shape[1] == 1:
             # All positions hold the same: the best rows, in any order.
-            order = np.argsort(-gain[:, :, 0], axis=1, kind="stable")[:, : self.ensemble]
-            value = np.take_along_axis(gain[:, :, 0], order, axis=1)
-            members = np.full((intervals, self.ensemble), NOBODY)
-            members[:, : order.shape[1]] = np.where(value > 0, order, NOBODY)
-            return members, value.sum(axis=1), np.ones(intervals, np.bool_)
-        top = gain.argmax(axis=1)
-        value = np.take_along_axis(gain, top[:, None, :], axis=1)[:, 0, :]
-        members = np.where(value > 0, top, NOBODY)
-        apart = np.sort(np.where(members == NOBODY, -2 - np.arange(positions), members), axis=1)
-        return members, value.sum(axis=1), (apart[:, 1:] != apart[:, :-1]).all(axis=1)
+            value = np.sort(-gain[:, 0], axis=0)[: self.ensemble]
+            return -_sum(value), np.ones(value.shape[1:], np.bool_)
+        value, top = gain[0].copy(), np.zeros(gain.shape[1:], np.int64)
+        for row in range(1, len(gain)):
+            better = gain[row] > value
+            top[better] = row
+            np.maximum(value, gain[row], out=value)
+        # Nobody is as good at one place as at the other.
+        apart = np.sort(np.where(value > 0, top, -1 - np.arange(gain.shape[1])[:, None, None]), axis=0)
+        return _sum(value), (apart[1:] != apart[:-1]).all(axis=0)
+
+    def _best(self, gain: Floats) -> Ints:
+        """Return the best row of each position of one interval, or NOBODY: (rows, positions)."""
+        members = np.full(self.ensemble, NOBODY)
+        if gain.shape[1] == 1:
+            order = np.argsort(-gain[:, 0], kind="stable")[: self.ensemble]
+            members[: len(order)] = np.where(gain[order, 0] > 0, order, NOBODY)
+            return members
+        top = gain.argmax(axis=0)
+        return np.where(gain[top, np.arange(self.ensemble)] > 0, top, NOBODY)
 
     def _assign(self, gain: Floats) -> tuple[float, Ints]:
         row, position = linear_sum_assignment(gain, maximize=True)
@@ -394,6 +412,29 @@ class _Weighed:
         members = np.full(self.ensemble, NOBODY)
         members[position] = np.where(value > 0, row, NOBODY)
         return float(value.sum()), members
+
+
+def _sum(columns: Floats) -> Floats:
+    """Add up along the first axis, many in pairs: what comes to the same stays equal, whatever it is beside."""
+    few = len(columns) < _IN_PAIRS
+    added: Floats = columns.sum(axis=0) if few else np.moveaxis(columns, 0, -1).copy().sum(axis=-1)
+    return added
+
+
+def _fits(copies: Copies, counted: Counted, ensemble: int, write: int) -> Ints:
+    """Return how many entries below each cut each row has of each position: (cuts, rows, E); of one where W = E."""
+    if write == ensemble:
+        return counted.held[:, :, None]
+    _, first, _, size, _ = copies.groups
+    behind = first + size
+    cuts, begin, below, over, _ = counted
+    within = np.cumsum(_rank(behind[:, None], ensemble, write) - _rank(first[:, None], ensemble, write), axis=0)
+    within = np.concatenate([np.zeros((1, ensemble), np.int64), within])
+    fits: Ints = within[below] - within[begin[:-1]]
+    at = np.nonzero(over)
+    reach = behind[below[at] - 1][:, None]
+    fits[at] -= _rank(reach, ensemble, write) - _rank(cuts[at[0]][:, None], ensemble, write)
+    return fits
 
 
 def _due(first: Ints, end: int, ensemble: int, write: int) -> Ints:
@@ -423,8 +464,7 @@ def _round(ensemble: int, write: int) -> Ints:
 def _in_place(copies: Copies, first: Ints, members: Ints, end: int, ensemble: int, write: int) -> Ints:
     """Return how many entries each member holds of those that belong to it: (segments, E)."""
     bounds = np.append(first, end + 1)
-    counts = _Weighed.of(copies, Counted.of(copies, bounds), ensemble, write).fits
-    found = np.diff(counts, axis=0)
+    found = np.diff(_fits(copies, Counted.of(copies, bounds), ensemble, write), axis=0)
     position = np.zeros(ensemble, np.int64) if write == ensemble else np.arange(ensemble)
     of = np.arange(len(first))[:, None]
     return np.where(members == NOBODY, 0, found[of, np.maximum(members, 0), position[None, :]])
@@ -541,7 +581,7 @@ def _with_newest(copies: Copies, first: Ints, members: Ints, end: int, write: in
     if not len(spare):
         return members
     counted = Counted.of(copies, np.append(first, end + 1))
-    fits = np.diff(_Weighed.of(copies, counted, ensemble, write).fits, axis=0)
+    fits = np.diff(_fits(copies, counted, ensemble, write), axis=0)
     due = _due(first, end, ensemble, write)
     members = members.copy()
     for at in range(len(first)):
