@@ -22,7 +22,7 @@ from backends.rocks import RocksReader, open_read_only
 from recovery.codecs import ledger_db
 from recovery.codecs.ledger_db import LedgerRow, StorageFlags
 from recovery.collect.damage import Hides, TakesDamage, Unread
-from recovery.collect.facts import FACT_WIDTH, NONE, Interned
+from recovery.collect.facts import FACT_WIDTH, LEDGER, NONE, Interned
 from recovery.collect.holdings import Ints, starts_of
 from recovery.collect.index import Piece
 from recovery.collect.reading import Meter
@@ -90,8 +90,7 @@ def read_ledgers(database: Database, meter: Meter, damage: TakesDamage, secrets:
     """Yield rows of facts: what the databases of ledgers of one folder say."""
     for name in (LEDGERS, SCOPED_LEDGERS) if has_scopes(database.folder) else (LEDGERS,):
         for rows in _read(database.folder / name, meter, damage):
-            facts = _facts(rows, database, name, damage, secrets)
-            yield np.array(facts, np.int64).reshape(-1, FACT_WIDTH)
+            yield _facts(rows, database, name, damage, secrets)
 
 
 def has_scopes(folder: Path) -> bool:
@@ -123,10 +122,11 @@ def _tell_passed_over(reader: RocksReader, damage: TakesDamage) -> None:
 
 def _facts(
     rows: tuple[list[bytes], list[bytes]], database: Database, name: str, damage: TakesDamage, secrets: Interned
-) -> list[tuple[int, ...]]:
+) -> Ints:
     file = str(database.folder / name)
     decode = ledger_db.decode_scoped_ledgers_row if name == SCOPED_LEDGERS else ledger_db.decode_ledgers_row
     facts: list[tuple[int, ...]] = []
+    scopes: list[int] = []
     for key, value in zip(*rows, strict=True):
         try:
             row = decode(key, value)
@@ -137,16 +137,18 @@ def _facts(
             # A rebuild enters every ledger of every journal into every folder: in a foreign one it says nothing.
             if not (row.rebuilt and database.is_foreign(row.ledger)):
                 facts.append(_fact(row, database, secrets))
+                scopes.append(row.scope)
         elif isinstance(row, StorageFlags) and row.needs_integrity_check:
             detail = "the bookie's own flags say that entries may be missing (NEEDS_INTEGRITY_CHECK)"
             damage.add(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
-    return facts
+    found = np.array(facts, np.int64).reshape(-1, FACT_WIDTH)
+    found[:, LEDGER] = secrets.scopes.keys(np.array(scopes, np.int64), found[:, LEDGER])
+    return found
 
 
 def _fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[int, ...]:
     lac = NONE if row.explicit_lac is None else secrets.lac(row.explicit_lac)
-    ledger = secrets.scopes.key(row.scope, row.ledger)
-    return ledger, database.source, int(row.fenced), int(row.limbo or False), secrets.key(row.master_key), lac
+    return row.ledger, database.source, int(row.fenced), int(row.limbo or False), secrets.key(row.master_key), lac
 
 
 def read_locations(database: Database, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[Piece]:
