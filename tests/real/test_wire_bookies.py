@@ -24,6 +24,7 @@ from tests.certificates import authority, signed
 from tests.command import run
 from tests.plan_folder import of_truth, write_plan
 from tests.real.cluster import Bookie, Cluster, encoded
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
@@ -97,9 +98,11 @@ class Running:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Hold the whole JVM as SIGSTOP does."""
+        """Hold the whole JVM as SIGSTOP does, from when all its threads have noticed."""
+        threads = Path(f"/proc/{self.cluster._jvm.pid}/task")
         os.kill(self.cluster._jvm.pid, signal.SIGSTOP)
         try:
+            until(lambda: all(") T " in t.joinpath("stat").read_text() for t in threads.iterdir()), "all threads stop")
             yield
         finally:
             os.kill(self.cluster._jvm.pid, signal.SIGCONT)
