@@ -40,11 +40,14 @@ import numpy as np
 from recovery.codecs import entry
 from recovery.codecs.framing import (
     DOUBTED,
+    FEW,
     RECORD,
     SIZE_FIELD,
     Entries,
     Key,
+    Met,
     Run,
+    ahead,
     chain,
     chain_scoped,
     gap,
@@ -238,22 +241,22 @@ def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[K
         known: ledgers that this bookie has. Behind damage, a record without a CRC to confirm it is only taken if its
             ledger is among them, or was met before in this log, or stands in the log's map.
     """
-    for part in _walk(memoryview(log), start, set(known)):
+    for part in _walk(memoryview(log), start, Met(known)):
         if isinstance(part, Damage):
             yield part
         else:
-            yield from map(EntryAt, *part.columns())
+            yield from map(EntryAt, *(part.lists() if isinstance(part, Entries) else part.columns()))
 
 
 def scan_columns(
     log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[Key] = ()
 ) -> Iterator[Entries | Damage]:
     """Yield what `scan` yields, entries as arrays of bounded length."""
-    for part in _walk(memoryview(log), start, set(known)):
-        yield part if isinstance(part, Damage) else part.arrays()
+    for part in _walk(memoryview(log), start, Met(known)):
+        yield part.arrays() if isinstance(part, Run) else part
 
 
-def _walk(log: memoryview, at: int, known: set[Key]) -> Iterator[Run | Damage]:
+def _walk(log: memoryview, at: int, known: Met) -> Iterator[Run | Entries | Damage]:
     version = _version(log)
     scoped, sure = version is None or version >= SCOPED_VERSION, version is not None
     widths = _map_widths(version)
@@ -268,7 +271,17 @@ def _walk(log: memoryview, at: int, known: set[Key]) -> Iterator[Run | Damage]:
     run = Run.empty()
     while True:
         begin = at
+        counted = len(run.size)
         at = chain(log, at, run)
+        if len(run.size) - counted == FEW and not run.full():
+            if (more := ahead(log, at)) is not None:
+                # So many follow that nobody doubts these.
+                known.update(run.keys())
+                known.later(more.ledger)
+                yield run
+                yield more
+                run, at = Run.empty(), more.end()
+            continue
         if scoped:
             at = chain_scoped(log, at, run, known, successor, sure=sure)
         if run.full():

@@ -18,7 +18,7 @@ Source: bookie-storage §3.3, §3.5, §6.3; scoped-ids.
 """
 
 import struct
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,11 +32,20 @@ SIZE_FIELD: Final = 4
 IDS: Final = 16
 """The least that a body holds: two ids."""
 RECORD: Final = struct.Struct(">iqq")
+_SIZE: Final = struct.Struct(">i")
+_FIELDS: Final = ((np.dtype(">i4"), 0), (np.dtype(">i8"), 4), (np.dtype(">i8"), 12))
+"""Size, ledger and entry in RECORD."""
 SCOPED_IDS: Final = 25
 """Flags, scope and two ids."""
 _SCOPED_RECORD: Final = struct.Struct(">iBqqq")
 RUN: Final = 65_536
 """Entries that are gathered before they are given out."""
+FEW: Final = 256
+"""Entries one by one before it is worth looking ahead."""
+_ALIKE: Final = 16
+"""Records of one size before a stretch of them is thought of."""
+_MET: Final = 1 << 20
+"""Ledgers that are held as they come."""
 _ENTRY: Final = struct.Struct(">iqqqq")
 _SCOPED_ENTRY: Final = struct.Struct(">iBqqqqq")
 
@@ -77,6 +86,14 @@ class Entries(NamedTuple):
     def columns(self) -> Sequence[npt.NDArray[np.int64]]:
         """Return ledger, entry, position and size, and scope where some are of another than 0."""
         return self[:-1] if self.scope is None else (*self[:-1], self.scope)
+
+    def lists(self) -> Sequence[Sequence[int]]:
+        """Return the columns as `Run` has them."""
+        return [column.tolist() for column in self.columns()]
+
+    def end(self) -> int:
+        """Return the position behind the last entry."""
+        return int(self.position[-1] + self.size[-1])
 
 
 class Run(NamedTuple):
@@ -141,12 +158,112 @@ def key_of(scope: int, ledger: int) -> Key:
     return (scope, ledger) if scope else ledger
 
 
+class Met:
+    """Ledgers that were met. They become a set only when somebody asks, which without damage nobody does."""
+
+    __slots__ = ("_fresh", "_keys", "_many")
+
+    def __init__(self, known: Iterable[Key]) -> None:
+        self._keys = set(known)
+        self._fresh: list[npt.NDArray[np.int64]] = []
+        self._many = 0
+
+    def __contains__(self, key: object) -> bool:
+        self._settle()
+        return key in self._keys
+
+    def add(self, key: Key) -> None:
+        """Take a ledger."""
+        self._keys.add(key)
+
+    def update(self, keys: Iterable[Key]) -> None:
+        """Take ledgers."""
+        self._keys.update(keys)
+
+    def later(self, ledgers: npt.NDArray[np.int64]) -> None:
+        """Take ledgers of scope 0, doubles among them."""
+        self._fresh.append(ledgers)
+        self._many += len(ledgers)
+        if self._many > _MET:
+            self._settle()
+
+    def _settle(self) -> None:
+        for ledgers in self._fresh:
+            self._keys.update(ledgers.tolist())
+        self._fresh, self._many = [], 0
+
+
+def ahead(data: memoryview, at: int) -> Entries | None:
+    """Return the entries that `chain` would find from `at` on, some RUN at most, without the last DOUBTED.
+
+    None: there are few.
+    """
+    starts = _starts(data, at)
+    if len(starts) < FEW:
+        return None
+    size, ledger, number = (
+        # Every byte may begin a number.
+        np.ndarray((len(data) - kind.itemsize + 1,), kind, data, 0, (1,))[starts + offset].astype(np.int64)
+        for kind, offset in _FIELDS
+    )
+    usual = (ledger >= 0) & (number >= 0) & (number < _USUAL_IDS)
+    many = (len(usual) if usual.all() else int(usual.argmin())) - DOUBTED
+    if many < FEW:
+        return None
+    return Entries(ledger[:many], number[:many], starts[:many] + SIZE_FIELD, size[:many])
+
+
+def _starts(data: memoryview, at: int) -> npt.NDArray[np.int64]:
+    """Return where the records begin that follow each other by their sizes, up to RUN of them."""
+    found: list[npt.NDArray[np.int64]] = []
+    unpack, end, least = _SIZE.unpack_from, len(data), entry.HEADER_SIZE
+    last, count = end - RECORD.size, 0
+    while count < RUN and at <= last:
+        alike = _alike(data, at, RUN - count)
+        if len(alike):
+            found.append(alike)
+            count += len(alike)
+            at = 2 * int(alike[-1]) - int(alike[-2])
+            continue
+        some: list[int] = []
+        for _ in range(min(FEW, RUN - count)):
+            if at > last:
+                break
+            (size,) = unpack(data, at)
+            behind = at + SIZE_FIELD + size
+            if size < least or behind > end:
+                break
+            some.append(at)
+            at = behind
+        found.append(np.array(some, np.int64))
+        count += len(some)
+        if len(some) < FEW:
+            break
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _alike(data: memoryview, at: int, most: int) -> npt.NDArray[np.int64]:
+    """Return where the records begin that have the size of the one at `at`; none where it is not worth it."""
+    (size,) = _SIZE.unpack_from(data, at)
+    step = SIZE_FIELD + size
+    many = min((len(data) - at) // step, most) if size >= entry.HEADER_SIZE else 0
+    width, alike = _ALIKE, 0
+    while many >= _ALIKE:
+        same = np.ndarray((min(width, many),), ">i4", data, at, (step,)) == size
+        alike = len(same) if same.all() else int(same.argmin())
+        if alike < width or width >= many:
+            break
+        width *= _ALIKE
+    starts: npt.NDArray[np.int64] = at + np.arange(alike if alike >= _ALIKE else 0) * step
+    return starts
+
+
 def chain(data: memoryview, at: int, run: Run) -> int:
-    """Add the entries that follow each other from `at` on, until there are RUN; return where something else stands."""
+    """Add the entries that follow each other from `at` on, FEW and RUN in all at most; return the position behind."""
     ledgers, entries, positions, sizes = (column.append for column in run[:-1])
     unpack, end, least, usual = RECORD.unpack_from, len(data), entry.HEADER_SIZE, _USUAL_IDS
     last = end - RECORD.size
-    for _ in range(RUN - len(run.size)):
+    for _ in range(min(FEW, RUN - len(run.size))):
         if at > last:
             break
         size, ledger, number = unpack(data, at)
@@ -163,7 +280,7 @@ def chain(data: memoryview, at: int, run: Run) -> int:
     return at
 
 
-def chain_scoped(data: memoryview, at: int, run: Run, known: set[Key], successor: Successor, *, sure: bool) -> int:
+def chain_scoped(data: memoryview, at: int, run: Run, known: Met, successor: Successor, *, sure: bool) -> int:
     """Add the entries of ledgers of scopes that follow each other from `at` on, as `chain` does.
 
     Args:

@@ -40,14 +40,17 @@ from typing import Final
 from recovery.codecs import entry
 from recovery.codecs.framing import (
     DOUBTED,
+    FEW,
     IDS,
     RECORD,
     SCOPED_IDS,
     SIZE_FIELD,
     Entries,
     Key,
+    Met,
     Run,
     Successor,
+    ahead,
     chain,
     chain_scoped,
     gap,
@@ -185,9 +188,9 @@ def scan(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[
     Raises:
         FormatError: as `header_of`.
     """
-    for part in _walk(memoryview(journal), {*known}):
-        if isinstance(part, Run):
-            ledger, number, position, size, *scope = part.columns()
+    for part in _walk(memoryview(journal), Met(known)):
+        if isinstance(part, Run | Entries):
+            ledger, number, position, size, *scope = part.lists() if isinstance(part, Entries) else part.columns()
             yield from map(JournalEntry, position, size, ledger, number, *scope)
         else:
             yield part
@@ -195,11 +198,11 @@ def scan(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[
 
 def scan_columns(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[Entries | MetaRecord | Damage]:
     """Yield what `scan` yields, entries as arrays of bounded length."""
-    for part in _walk(memoryview(journal), {*known}):
+    for part in _walk(memoryview(journal), Met(known)):
         yield part.arrays() if isinstance(part, Run) else part
 
 
-def _walk(journal: memoryview, known: set[Key]) -> Iterator[Run | MetaRecord | Damage]:
+def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecord | Damage]:
     version, at = header_of(journal)
     padded = version >= _PADDED
 
@@ -208,7 +211,17 @@ def _walk(journal: memoryview, known: set[Key]) -> Iterator[Run | MetaRecord | D
 
     run = Run.empty()
     while True:
+        counted = len(run.size)
         at = chain(journal, at, run)
+        if len(run.size) - counted == FEW and not run.full():
+            if (more := ahead(journal, at)) is not None:
+                # So many follow that nobody doubts these.
+                known.update(run.keys())
+                known.later(more.ledger)
+                yield run
+                yield more
+                run, at = Run.empty(), more.end()
+            continue
         if run.full():
             # Keep the last ones: whether they can be believed shows in what follows.
             done, run = run.split(-DOUBTED)
@@ -311,7 +324,7 @@ def _successor(journal: memoryview, at: int, known: Container[Key], *, padded: b
 
 
 def _broken(
-    journal: memoryview, at: int, run: Run, known: set[Key], successor: Successor
+    journal: memoryview, at: int, run: Run, known: Met, successor: Successor
 ) -> tuple[Run, Damage | None, int | None]:
     """Return the entries that can be believed, what is wrong at `at` or before, and where the next record stands."""
     if at < len(journal) and (wrong := overrun(journal, at, run, known, successor, scoped=True)) is not None:

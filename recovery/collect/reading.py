@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Final, Self
 
 _WINDOW: Final = 8 << 20
-"""Bytes read ahead at a time: what won in measurements."""
+"""Bytes that the disk is asked for ahead."""
+_PIECE: Final = 2 << 20
+"""Bytes read at a time: what stays in the processor's cache."""
 _BLOCK: Final = 4096
 """Smallest stretch given up around a bad sector."""
 _STEPS: Final = 200
@@ -116,7 +118,7 @@ class Mapped:
         self.view = memoryview(self._map or b"")
         self.unreadable: list[tuple[int, int]] = []
         self._let_go = 0
-        self._scratch = memoryview(bytearray(min(_WINDOW, self.size)))
+        self._scratch = memoryview(bytearray(min(_PIECE, self.size)))
 
     def __enter__(self) -> Self:
         return self
@@ -134,6 +136,8 @@ class Mapped:
         at = 0
         try:
             while at < self.size:
+                if at % _WINDOW < _PIECE:
+                    os.posix_fadvise(self._fd, at, 2 * _WINDOW, os.POSIX_FADV_WILLNEED)
                 at += self._read(self._scratch, at)
         except OSError:
             self._patch()

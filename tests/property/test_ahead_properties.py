@@ -1,0 +1,103 @@
+"""Records taken many at a time are those that are found one by one, whatever the bytes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from unittest.mock import patch
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from recovery.codecs import entry_log, journal
+from recovery.codecs.entry_log import EntryAt
+from recovery.codecs.framing import Entries, ahead
+from recovery.codecs.journal import JournalEntry
+from recovery.errors import Damage
+from recovery.testing.bookie_dir import record
+from tests.property.mangling import mangled
+
+UNUSUAL = 1 << 48
+"""Entry ids that are taken only where their ledger was met; how many at a time decides when it was."""
+
+Scan = Callable[[bytes], Iterator[object]]
+
+
+def entry_of(ledger: int, number: int, more: int) -> bytes:
+    """An entry with its digest, of a size that grows with `more`; most end in a payload that no CRC covers."""
+    return record(ledger, number) + bytes(more)
+
+
+STRETCHES = st.lists(
+    st.one_of(
+        st.tuples(st.just(None), st.integers(1, 80)),
+        st.tuples(st.integers(0, 9), st.integers(1, 20)),
+    ),
+    min_size=1,
+    max_size=5,
+)
+"""Stretches of records: how much larger than the least each is, None: all differ; how many there are."""
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> list[bytes]:
+    """Records of few ledgers, mostly alike, with ledgers maps and fences between."""
+    found: list[bytes] = []
+    for more, many in draw(STRETCHES):
+        ledgers = draw(st.integers(1, 4))
+        found += [entry_of(n % ledgers, len(found) + n, n % 7 if more is None else more) for n in range(many)]
+        if draw(st.booleans()):
+            found.append(journal.encode_fence(1))
+    return found
+
+
+def flat(scan: Scan, raw: bytes, *, one_by_one: bool) -> list[object]:
+    """All that a scan yields, with records looked at in twos and fours already where many are taken at a time."""
+    with ExitStack() as changed:
+        for name in ("framing", "entry_log", "journal"):
+            changed.enter_context(patch(f"recovery.codecs.{name}.FEW", 1 << 30 if one_by_one else 4))
+        changed.enter_context(patch("recovery.codecs.framing._ALIKE", 2))
+        return list(scan(raw))
+
+
+@pytest.mark.parametrize(
+    ("encode", "scan"),
+    [
+        (lambda records: entry_log.encode(records, with_map=True), entry_log.scan),
+        (lambda records: journal.encode(records, 6), journal.scan),
+        (lambda records: journal.encode(records, 3), journal.scan),
+    ],
+    ids=["log", "journal-6", "journal-3"],
+)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_many_at_a_time_are_one_by_one(encode: Callable[[list[bytes]], bytes], scan: Scan, data: st.DataObject) -> None:
+    """Whole or mangled, a log or a journal: the same records, the same special records, the same damage."""
+    whole = encode(data.draw(bodies()))
+    raw = data.draw(st.one_of(st.just(whole), mangled(whole)))
+    slowly, quickly = (flat(scan, raw, one_by_one=one) for one in (True, False))
+    assume(not any(isinstance(one, EntryAt | JournalEntry) and one.entry >= UNUSUAL for one in [*slowly, *quickly]))
+    assert quickly == slowly
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=400), st.integers(0, 40))
+def test_looking_ahead_takes_any_bytes(raw: bytes, at: int) -> None:
+    """Any bytes at any place: entries that lie inside and follow each other, or nothing."""
+    with patch("recovery.codecs.framing.FEW", 1), patch("recovery.codecs.framing.DOUBTED", 0):
+        found = ahead(memoryview(raw), at)
+    assert found is None or found.end() <= len(raw)
+
+
+@pytest.mark.parametrize("sizes", [[40], [40, 41], [*range(40, 90)], [40] * 300 + [50] * 300])
+def test_a_long_stretch_is_looked_ahead(sizes: list[int]) -> None:
+    """At its real size, in a log of records alike or not: nearly all entries come in arrays, and all are right."""
+    many = 3000
+    records = [entry_of(7, n, sizes[n % len(sizes)]) for n in range(many)]
+    raw = entry_log.encode(records, with_map=True)
+    parts = list(entry_log.scan_columns(raw))
+    assert not any(isinstance(part, Damage) for part in parts)
+    entries = [part for part in parts if isinstance(part, Entries)]
+    assert max(len(part.ledger) for part in entries) > many // 2
+    assert [number for part in entries for number in part.entry.tolist()] == [*range(many)]
+    places = [(at, size) for part in entries for at, size in zip(part.position, part.size, strict=True)]
+    assert [raw[at : at + size] for at, size in places] == records
