@@ -229,10 +229,10 @@ class Again:
     def _open(self, since: Path) -> Dataset | None:
         inventory = open_dataset(since, "inventory")
         theirs = inventory.manifest["binding"]
-        if theirs["bookie"] != self._terms.bookie:
-            problem = f"is an inventory of bookie {theirs['bookie']}; these folders are of {self._terms.bookie}"
+        if theirs.get("bookie") != self._terms.bookie:
+            problem = f"is an inventory of bookie {theirs.get('bookie')}; these folders are of {self._terms.bookie}"
             raise InputError(str(since), problem, "name the earlier inventory of this bookie, or leave --since out")
-        if theirs["incarnation"] != self._terms.incarnation:
+        if theirs.get("incarnation") != self._terms.incarnation:
             self.reused.reason = "the bookie was formatted anew since, or its databases lost their identity"
             return None
         if not (since / AGAIN).exists():
