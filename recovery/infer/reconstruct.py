@@ -111,7 +111,7 @@ def reconstruct(
             assumed=assumed,
             ack=ack,
             ack_source=source,
-            certain_end=(blind.bookies < enough) & _shown_whole(known, explained),
+            certain_end=(blind.bookies < enough) & _shown_whole(explained),
             opened=opened,
             verified=known.verified | _verified_by_lac(known, keys, opened & (refusal == 0)),
         ),
@@ -278,11 +278,13 @@ def _opened(known: Facts, keys: dict[bytes, bytes]) -> Mask:
     return found
 
 
-def _shown_whole(known: Facts, explained: Explained) -> Mask:
-    """Say where every member is seen and lacks nothing, or a LAC meets the end: nobody lost what was above it."""
-    seen = (explained.path == CLEAN) & (explained.shape >= 0) & (explained.shape < explained.observed)
-    shown: Mask = seen | (known.explicit == explained.end)
-    return shown
+def _shown_whole(explained: Explained) -> Mask:
+    """Say where every member is seen and lacks nothing: nobody lost what was above the end.
+
+    Where the shape is not seen, those who came after may have lost all, and a LAC is a lower bound only.
+    """
+    seen: Mask = (explained.path == CLEAN) & (explained.shape >= 0) & (explained.shape < explained.observed)
+    return seen
 
 
 def _states(

@@ -646,7 +646,8 @@ class _Taken:
 
     def take(self, ledger: int, shelf: Shelf, hidden: Collection[int], *, named: bool, logged: bool) -> None:
         """Take what a bookie has of one ledger."""
-        record = self._of(ledger, shelf)
+        known = self._known_records(ledger)
+        record = next((record for record in known if record.key == shelf.key), known[0])
         index = _without(shelf.index, hidden)
         journal = {entry: copy for entry, copy in shelf.fresh.items() if entry not in shelf.index}
         log = {e: copy for e, copy in shelf.left.items() if e not in shelf.index and e not in shelf.fresh}
@@ -660,7 +661,7 @@ class _Taken:
             ledgers.extend([ledger] * len(held))
             entries.extend(held)
             if held:
-                self._heads[source] += _heads(ledger, held, record, every=source is not Source.INDEX)
+                self._heads[source] += _heads(ledger, held, known, every=source is not Source.INDEX)
         if listed:
             self._rows[Source.INDEX].append(ledger)
         if journal or (not listed and not log and shelf.said):
@@ -673,12 +674,11 @@ class _Taken:
         key = self._keys.setdefault(shelf.key, len(self._keys)) if shelf.keyed or shelf.listed else -1
         self._known[ledger] = (self._complete and not named, shelf.fence_stored, key, explicit, raw)
 
-    def _of(self, ledger: int, shelf: Shelf) -> Record:
-        """Return the record of the life that the bookie knows."""
+    def _known_records(self, ledger: int) -> list[Record]:
+        """Return the records that an id has and had, the present one first."""
         world = self._world
         some = (world.records.get(ledger), world.deleted.get(ledger), world.forgotten.get(ledger))
-        known = [record for record in some if record is not None]
-        return next((record for record in known if record.key == shelf.key), known[0])
+        return [record for record in some if record is not None]
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows."""
@@ -712,15 +712,23 @@ def _without(held: dict[int, Copy], hidden: Collection[int]) -> dict[int, Copy]:
     return {entry: copy for entry, copy in held.items() if entry not in hidden} if hidden else held
 
 
-def _heads(ledger: int, held: Mapping[int, Copy], record: Record, *, every: bool) -> Iterator[tuple[int, ...]]:
+def _heads(
+    ledger: int, held: Mapping[int, Copy], records: Sequence[Record], *, every: bool
+) -> Iterator[tuple[int, ...]]:
     """Yield the headers that are read: of the first entry and the last; of one more where that tells no digest."""
-    told = record.digest in (Digest.CRC32, Digest.CRC32C) or (record.digest is Digest.HMAC and not record.password)
+    by_life = {record.life: record for record in reversed(records)}
     first, last = min(held), max(held)
-    for entry in dict.fromkeys((last, last - 1, first) if every or not told else (last, first)):
+
+    def told(copy: Copy) -> bool:
+        record = by_life.get(copy.life, records[0])
+        return record.digest in (Digest.CRC32, Digest.CRC32C) or (record.digest is Digest.HMAC and not record.password)
+
+    for entry in dict.fromkeys((last, last - 1, first) if every or not told(held[last]) else (last, first)):
         copy = held.get(entry)
         if copy is not None:
-            size = copy.size + _HEADER_SIZE + DIGEST_SIZES[record.digest]
-            yield ledger, entry, copy.lac, copy.length, size, DIGESTS.index(record.digest) if told else -1
+            digest = by_life.get(copy.life, records[0]).digest
+            size = copy.size + _HEADER_SIZE + DIGEST_SIZES[digest]
+            yield ledger, entry, copy.lac, copy.length, size, DIGESTS.index(digest) if told(copy) else -1
 
 
 def _bookie_row(bookie: Bookie, taken: _Taken, *, complete: bool, damaged: int) -> dict[str, Any]:

@@ -19,6 +19,8 @@ COUNT: Final = int(os.environ.get("BKMETA_SOAK_NASTY", "120"))
 ONCE_WRONG: Final = (
     # A copy made in place of another bookie: who deleted the ledger looked like who was replaced.
     ("mixed", 2000, 500, Tail.ACKNOWLEDGED, False),
+    # Who wrote the second half lost all: a LAC at the end of the first half is a lower bound only.
+    ("mixed", 13, 500, Tail.INCLUSIVE, False),
     # Two bookies of a 4/2 ledger lost all: what the others lack in the middle says that they may not have had it all.
     ("deferred-lost", 7000, 100, Tail.INCLUSIVE, True),
     # The first entries are of a later ledger of the id, on the same bookies: the stripes are those of the one before.

@@ -152,13 +152,19 @@ def test_a_takeover_is_dated_as_far_as_it_shows() -> None:
 
 
 def test_a_lac_at_the_end_proves_the_end() -> None:
-    """An explicit LAC at the last entry that completely scanned bookies hold makes the end observed, else not."""
-    rows = [*full(2), row(NAMES[2], range(20), explicit_lac=19)]
+    """An explicit LAC at the last entry that all members of a seen shape hold makes the end observed, else not.
+
+    Whoever came after full copies may have lost all that was above.
+    """
+    rows = striped(30)
+    rows[0]["explicit_lac"] = 29
     assert recover(rows)["grades"]["last_entry"] == "observed"
     assert recover(rows)["alternatives"] == []
     assert recover(rows)["grades"]["state"] == "assumed"
-    rows[0]["complete"] = False
-    found = recover(rows)
+    found = recover([*full(2), row(NAMES[2], range(20), explicit_lac=19)])
+    assert (found["outcome"], found["grades"]["last_entry"], found["acked_high"]) == ("restored", "inferred", None)
+    rows[0]["complete"] = rows[1]["complete"] = False
+    found = recover(rows, prior=Prior.build(ShapeCounts()))
     assert (found["outcome"], found["grades"]["last_entry"], found["acked_high"]) == ("restored", "inferred", None)
 
 
