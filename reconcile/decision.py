@@ -26,10 +26,13 @@ from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.metadata import State
+from recovery.spark import bucket_ranges
 
 PRIOR_ROWS: Final = 4_000_000
 """Rows that the prior is counted on; larger clusters are sampled by buckets, which are a hash of the id."""
 
+_SMALL: Final = 10_000
+"""Rows that are looked through in one piece."""
 _QUORUMS: Final = ("ensemble_size", "write_quorum", "ack_quorum")
 
 
@@ -72,9 +75,15 @@ class Case:
         return pa.concat_tables([schema.empty_table(), *(one.read(name, **how) for one in self.inventories)])
 
 
-def sampled(ranges: Sequence[range], rows: int) -> Sequence[range]:
-    """Return the ranges that the prior is counted on."""
-    return ranges if rows <= PRIOR_ROWS else ranges[:: -(-rows // PRIOR_ROWS)]
+def ranges(case: Case) -> Sequence[range]:
+    """Return the bucket ranges that the work is cut into."""
+    rows = case.rows()
+    return bucket_ranges(rows, at_least=2 if rows > _SMALL else 1)
+
+
+def sampled(parts: Sequence[range], rows: int) -> Sequence[range]:
+    """Return the bucket ranges that the prior is counted on."""
+    return parts if rows <= PRIOR_ROWS else parts[:: -(-rows // PRIOR_ROWS)]
 
 
 def counted(case: Case, buckets: range, references: pa.Table | None) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """One ledger, from every side that was given: who holds what, what follows from it, what the store and a plan say."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -10,59 +9,24 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backends.protocols import Versioned
-from reconcile import decision, threeway
-from reconcile.decision import Case
-from reconcile.evidence import HASH_DIGITS, Field, Knowledge, Shapes, alternatives, changes, fields
+from reconcile.evidence import HASH_DIGITS, Field, Knowledge, alternatives, changes, fields
 from reconcile.grid import Segment, grid
-from reconcile.plan import FROM_BOOKIES, LEAVE, reads_as
+from reconcile.plan import LEAVE, reads_as
 from reconcile.reasons import REASONS
 from reconcile.rules import beyond, diff, referenced, reused, sides
 from reconcile.rules.findings import Run
-from reconcile.threeway import Range
+from reconcile.single import Stored, decided, is_of, of_ledger, only
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
-from recovery.infer.reconstruct import Options
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata, State
-from recovery.spark import bucket_ranges
 
-SMALL: Final = 10_000
-"""Rows that recover looks through in one piece; the same here, so that the same is counted."""
 _MASK: Final = (1 << 64) - 1
 _UNKNOWN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LISTED: Final = 12
 """Ranges of a copy, headers, and pieces of damage that are given one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What a store or a catalog has of the ledger.
-
-    Attributes:
-        source: its address.
-        row: CATALOG_LEDGERS, one row or none.
-        history: CATALOG_HISTORY of the ledger.
-        txn: the transaction that the source was read at; None: not known.
-        members: bookies that have a cookie there.
-        complete: whether all of the source was read.
-        catalog: all that it has; None: only this ledger was asked for.
-    """
-
-    source: str
-    row: pa.Table
-    history: pa.Table
-    txn: int | None
-    members: tuple[str, ...]
-    complete: bool
-    catalog: Dataset | None = None
-
-    @property
-    def at(self) -> float:
-        """When it was read, in seconds since 1970; what is read now is newer than any capture."""
-        return math.inf if self.catalog is None else threeway.Earlier.of(self.catalog).at
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +131,8 @@ def explain(
     live, earlier = (stored[0], stored[1:]) if has_store else (None, stored)
     # As recover takes them: the newest first.
     earlier = sorted(earlier, key=lambda one: (-one.at, -(one.txn or 0)))
-    row, origin, shapes, other = _decided(
-        ledger, inventories, live, earlier, copies, bookies, plan, knowledge, coverage
-    )
-    referenced = _of_ledger(knowledge.references, ledger)
+    known = decided(ledger, inventories, live, earlier, copies, bookies, plan, knowledge, coverage)
+    row, named = known.row, of_ledger(knowledge.references, ledger)
     record = _record(live.row) if live else None
     disagreements = _disagreements(row, live, looked_at=bool(inventories))
     actions, findings = _planned(plan, ledger)
@@ -181,18 +143,18 @@ def explain(
         verdict="",
         standing=Standing.OPEN,
         outcome=row["outcome"] if row else "",
-        origin=origin,
+        origin=known.origin,
         reason=_why(row)[0],
         settles=_why(row)[1],
         copies=shown,
-        fields=tuple(fields(row, copies, knowledge, shapes)),
+        fields=tuple(fields(row, copies, knowledge, known.shapes)),
         sides=tuple(_sides(ledger, copies, live, earlier, plan)),
         timeline=tuple(_timeline(row, stored)),
-        references=tuple(_references(referenced, ledger, plan)),
-        alternatives=(*alternatives(row), *other),
+        references=tuple(_references(named, ledger, plan)),
+        alternatives=(*alternatives(row), *known.instead),
         grid=tuple(grid(copies, segments)),
         stored=_shown(live, record),
-        disagreements=(*disagreements, *_against(referenced, row, copies, live, coverage), *findings),
+        disagreements=(*disagreements, *_against(named, row, copies, live, coverage), *findings),
         actions=actions,
         damage=tuple(_damage(inventories, ledger)),
         coverage=coverage,
@@ -200,16 +162,6 @@ def explain(
     elsewhere = any(one.row.num_rows for one in stored if one is not live)
     verdict, standing = _verdict(explained, row, live, record, elsewhere=elsewhere)
     return replace(explained, verdict=verdict, standing=standing)
-
-
-def only(dataset: Dataset, table: str, ledger: LedgerId) -> pa.Table:
-    """Return one ledger's rows of a table; only its bucket is read."""
-    rows = dataset.read(table, buckets=range(ledger.bucket, ledger.bucket + 1))
-    return rows.filter(_is(rows, ledger))
-
-
-def _is(rows: pa.Table, ledger: LedgerId) -> Any:  # noqa: ANN401 - an Arrow column
-    return pc.and_(pc.equal(rows["scope"], ledger.scope), pc.equal(rows["ledger"], ledger.ledger))
 
 
 # What is known, and from whom
@@ -246,101 +198,6 @@ def _coverage(
         "plan": None if plan is None else plan.path,
         "may_exist_elsewhere": bool(not scanned or not known_from or not_scanned or not_complete or gaps),
     }
-
-
-def _decided(
-    ledger: LedgerId,
-    inventories: Sequence[Dataset],
-    live: Stored | None,
-    earlier: Sequence[Stored],
-    copies: pa.Table,
-    bookies: pa.Table,
-    plan: Dataset | None,
-    knowledge: Knowledge,
-    coverage: Mapping[str, Any],
-) -> tuple[Mapping[str, Any] | None, str, Shapes, tuple[str, ...]]:
-    """Return the row of RECONSTRUCTION, the plan's if it has one, where it is from, its prior, and other readings."""
-    if plan is not None:
-        rows = only(plan, "reconstruction", ledger).to_pylist()
-        if rows:
-            return rows[0], f"from the plan {plan.path}", plan.manifest.get("prior", ()), ()
-    if not inventories:
-        return None, "", (), ()
-    whole = [one for one in (live, *earlier) if one is not None and one.catalog is not None]
-    evidence = threeway.Evidence(
-        live=threeway.Earlier.of(live.catalog) if live is not None and live.catalog is not None else None,
-        earlier=threeway.newest_first([one.catalog for one in earlier if one.catalog is not None]),
-        everywhere=bool(
-            coverage["members_known_from"] and not coverage["not_scanned"] and not coverage["not_complete"]
-        ),
-        looked_at=True,
-    )
-    options = Options(
-        passwords=knowledge.passwords, unscanned_bookies=tuple(coverage["not_scanned"]), tail=knowledge.tail
-    )
-    case = Case(
-        tuple(inventories),
-        bookies,
-        evidence,
-        options,
-        knowledge.layout,
-        knowledge.default_quorum,
-        members_known=bool(coverage["members_known_from"]),
-    )
-    rows_ = case.rows()
-    ranges = bucket_ranges(rows_, at_least=2 if rows_ > SMALL else 1)
-    sampled = decision.sampled(ranges, rows_)
-    counted = [decision.counted(case, part, _of_range(knowledge.references, part)) for part in sampled]
-    case, prior = decision.prepared(case, counted)
-    known = threeway.Tables(
-        live.row if live is not None else tables.CATALOG_LEDGERS.empty_table(),
-        tuple((one.row, one.txn) for one in earlier),
-        pa.concat_tables(
-            [tables.CATALOG_HISTORY.empty_table(), *(s.history for s in (live, *earlier) if s is not None)]
-        ),
-        _collided(ledger, [*inventories, *(one.catalog for one in whole if one.catalog is not None)]),
-        _of_ledger(knowledge.references, ledger),
-    )
-    issued = case.evidence.issued(knowledge.layout) if knowledge.layout is not None else 0
-    one = decision.decided(case, prior, copies, known, issued)
-    found = one.outcomes().to_pylist()
-    if not found:
-        return None, "", (), ()
-    where = "all their ledgers" if len(sampled) == len(ranges) else f"{len(sampled)} of {len(ranges)} bucket ranges"
-    said = f"made now; shapes counted on {where}"
-    alone = [s.source for s in (live, *earlier) if s is not None and s.catalog is None]
-    if alone:
-        said += f"; of {', '.join(alone)} only this ledger was read: a capture of it may tell recover more"
-    shapes = [asdict(shape) for shape in prior.hypotheses]
-    return found[0], said, shapes, tuple(_instead(one, found[0]))
-
-
-def _instead(one: Range, row: Mapping[str, Any]) -> Iterator[str]:
-    """Say what bookies show of a ledger that something else speaks against."""
-    for shown in one.shown.to_pylist():
-        if row["outcome"] != "restored" and shown["state"] is not None:
-            end = "left open" if shown["last_entry"] is None else f"{shown['last_entry'] + 1} entries"
-            yield f"{FROM_BOOKIES}: reads as {shown['state']}, {end}; chosen by plan edit --choose"
-
-
-def _collided(ledger: LedgerId, datasets: Sequence[Dataset]) -> pa.Table:
-    """Return the key of the ledger if one of another scope has the same lower half; reads nothing where none has."""
-    found = tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS))
-    if threeway.has_scopes(datasets):
-        half = LedgerId(0, ledger.ledger).bucket
-        found = threeway.collisions(datasets, range(half, half + 1))
-    return found.filter(_is(found, ledger))
-
-
-def _of_range(references: pa.Table | None, buckets: range) -> pa.Table | None:
-    if references is None:
-        return None
-    bucket = references["bucket"]
-    return references.filter(pc.and_(pc.greater_equal(bucket, buckets.start), pc.less(bucket, buckets.stop)))
-
-
-def _of_ledger(references: pa.Table | None, ledger: LedgerId) -> pa.Table | None:
-    return None if references is None else references.filter(_is(references, ledger))
 
 
 def _why(row: Mapping[str, Any] | None) -> tuple[str, str]:
@@ -439,7 +296,7 @@ def _header(header: Mapping[str, Any]) -> str:
 def _damage(inventories: Iterable[Dataset], ledger: LedgerId) -> Iterator[str]:
     for inventory in inventories:
         rows = inventory.read("damage")
-        mine = pc.fill_null(_is(rows, ledger), False)  # noqa: FBT003 - Arrow's signature
+        mine = pc.fill_null(is_of(rows, ledger), False)  # noqa: FBT003 - Arrow's signature
         for row in rows.filter(mine).slice(0, LISTED).to_pylist():
             hides = ", may hide entries" if row["hides_entries"] else ""
             where = row["file"] + ("" if row["offset"] is None else f" at byte {row['offset']}")
@@ -565,7 +422,7 @@ def _planned(plan: Dataset | None, ledger: LedgerId) -> tuple[tuple[str, ...], t
             for other in action["alternatives"]
         ]
     findings = plan.read("findings")
-    mine = pc.fill_null(_is(findings, ledger), False)  # noqa: FBT003 - Arrow's signature
+    mine = pc.fill_null(is_of(findings, ledger), False)  # noqa: FBT003 - Arrow's signature
     said = [
         f"{f['category']} ({f['severity']}) in the plan: "
         + "; ".join(f"{e['side']} {e['field']} {e['value']}" for e in f["evidence"])
@@ -640,44 +497,3 @@ def _verdict(
         lacking = all(one.startswith(diff.Category.NOT_ON_BOOKIES) for one in found.disagreements)
         standing = absent if lacking else Standing.OPEN
     return f"{name}: {'; '.join(parts)}", standing
-
-
-def stored_row(held: Versioned, ledger: LedgerId) -> pa.Table:
-    """Return a record that was read from a store as a row of CATALOG_LEDGERS."""
-    raw = pa.array([held.value], pa.binary())
-    parsed = ledger_metadata.decode_columns(raw)
-    own: dict[str, Any] = {
-        "bucket": pa.array([ledger.bucket], pa.int16()),
-        "scope": pa.array([ledger.scope]),
-        "ledger": pa.array([ledger.ledger]),
-        "raw": raw,
-        "version": pa.array([held.version]),
-        "created_at": _time(held.created_ms),
-        "changed_at": _time(held.changed_ms),
-    }
-    columns = [
-        own[f.name] if f.name in own else parsed[f.name] if f.name in parsed.schema.names else pa.nulls(1, f.type)
-        for f in tables.CATALOG_LEDGERS
-    ]
-    return pa.table(columns, schema=tables.CATALOG_LEDGERS)
-
-
-def history_rows(changes: Iterable[pa.RecordBatch], key: str, ledger: LedgerId) -> pa.Table:
-    """Return what happened to one key of a store as rows of CATALOG_HISTORY."""
-    found = [tables.CATALOG_HISTORY.empty_table()]
-    for batch in changes:
-        rows = batch.filter(pc.equal(batch["key"], key))
-        count = rows.num_rows
-        own = {
-            "bucket": pa.array([ledger.bucket] * count, pa.int16()),
-            "scope": pa.array([ledger.scope] * count, pa.int64()),
-            "ledger": pa.array([ledger.ledger] * count, pa.int64()),
-            "at": rows["at_ms"].cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
-        }
-        columns = {f.name: own[f.name] if f.name in own else rows[f.name] for f in tables.CATALOG_HISTORY}
-        found.append(pa.table(columns, schema=tables.CATALOG_HISTORY))
-    return pa.concat_tables(found)
-
-
-def _time(milliseconds: int | None) -> pa.Array:
-    return pa.array([milliseconds], pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))

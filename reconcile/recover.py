@@ -38,7 +38,7 @@ from recovery.infer.reconstruct import Options
 from recovery.infer.references import SCHEMA
 from recovery.infer.search import Tail
 from recovery.model import tables
-from recovery.spark import bucket_ranges, over_buckets
+from recovery.spark import over_buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -321,7 +321,7 @@ def recover(
     )
     job = _Job(request, str(out.absolute()), case, None, at.isoformat(timespec="seconds"), at)
     rows = case.rows()
-    ranges = bucket_ranges(rows, at_least=2 if rows > 10_000 else 1)
+    ranges = decision.ranges(case)
     if request.references is not None:
         write_part(out, SPILL, _REFERENCES.removesuffix(".parquet"), [request.references.rows], secret=True)
     evidence = _with_collisions(job, spark, ranges, lambda done, of: progress(done, of, "scopes"))

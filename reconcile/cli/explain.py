@@ -31,7 +31,8 @@ from reconcile.cli.recover import LAYOUTS, TAILS
 
 if TYPE_CHECKING:
     from reconcile.evidence import Field
-    from reconcile.explain import Copy, Explanation, Stored
+    from reconcile.explain import Copy, Explanation
+    from reconcile.single import Stored
     from recovery.dataset import Dataset
     from recovery.model.ids import LedgerId
 
@@ -158,7 +159,7 @@ def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "
 def _live(uri: str, ledger: "LedgerId") -> "tuple[Stored, str | None]":
     """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
     from backends.protocols import ScannableStore
-    from reconcile.explain import Stored, history_rows, stored_row
+    from reconcile.single import Stored, history_rows, stored_row
     from reconcile.stores import open_store
     from recovery.codecs import store
     from recovery.errors import InputError
@@ -195,7 +196,7 @@ def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
     """Read the ledger's record, its history, and who has a cookie, from a catalog."""
     import pyarrow.compute as pc
 
-    from reconcile.explain import Stored, only
+    from reconcile.single import Stored, only
 
     nodes = catalog.read("nodes", columns=["path", "kind"])
     cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()

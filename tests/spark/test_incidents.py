@@ -15,8 +15,9 @@ import pytest
 from reconcile import apply as engine
 from reconcile import plans, recover
 from reconcile.evidence import Knowledge
-from reconcile.explain import Stored, explain, only
+from reconcile.explain import explain
 from reconcile.plan import LEAVE, Passwords
+from reconcile.single import Stored, only
 from recovery.capture import capture
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout

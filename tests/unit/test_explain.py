@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from backends.protocols import Versioned
 from reconcile.evidence import Knowledge
-from reconcile.explain import Explanation, Standing, Stored, explain, stored_row
+from reconcile.explain import Explanation, Standing, explain
 from reconcile.grid import Segment, grid
 from reconcile.reasons import REASONS
 from reconcile.rules.diff import HOLD_MARK
+from reconcile.single import Stored, stored_row
 from recovery.capture import capture
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout

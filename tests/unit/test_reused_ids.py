@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.protocols import Versioned
-from reconcile.explain import stored_row
 from reconcile.rules import beyond, reused
 from reconcile.rules.diff import HOLD_MARK
 from reconcile.rules.findings import Run
+from reconcile.single import stored_row
 from recovery.codecs import ledger_metadata
 from recovery.codecs.entry import master_key
 from recovery.model import metadata as md
