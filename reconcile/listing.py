@@ -37,7 +37,7 @@ from recovery.codecs.store import (
     placeless,
 )
 from recovery.dataset import Dataset
-from recovery.model.groups import expand, from_arrow
+from recovery.model.groups import KeyedGroups, from_arrow, next_entry, within
 from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import State
 from recovery.spark import bucket_ranges
@@ -58,9 +58,10 @@ _TREES: Final[dict[Layout, tuple[tuple[int, ...], ...]]] = {
 """Lengths of the names of the inner nodes, level by level."""
 _KEYS: Final = pa.schema([pa.field("scope", pa.int64()), pa.field("ledger", pa.int64())])
 _EXAMPLES: Final = 5
+_ENTRIES_AT_ONCE: Final = 1 << 20
+_FEW_RUNS: Final = 64
 _LEAF: Final = len("L0000")
 _MAX: Final = (1 << 63) - 1
-_NOTHING: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,28 +419,61 @@ def _left_out(copies: pa.Table, closed: pa.Table) -> Iterator[LeftOut]:
 
 
 def _of_ledger(copies: pa.Table, record: Mapping[str, Any]) -> Iterator[LeftOut]:
-    """Compare the entries of each bookie that a record does not name with those of the bookies that it does."""
-    holds: dict[str, npt.NDArray[np.int64]] = {}
-    for bookie in pc.unique(copies["bookie"]).to_pylist():
-        rows = copies.filter(pc.equal(copies["bookie"], bookie))
-        _, entries = expand(from_arrow(rows["groups"]))
-        holds[bookie] = np.unique(entries)
-    firsts = np.array([segment["first"] for segment in record["segments"]], np.int64)
-    ensembles = [segment["members"] for segment in record["segments"]]
-    named = {member for members in ensembles for member in members}
-    for bookie in sorted(set(holds) - named):
-        entries = holds[bookie]
-        lacking = entries > (record["last_entry"] if record["last_entry"] is not None else -1)
-        of_entry = np.searchsorted(firsts, entries, side="right") - 1
-        for number, members in enumerate(ensembles):
-            inside = np.flatnonzero(of_entry == number)
-            for position, member in enumerate(members):
-                there = np.isin(entries[inside], holds.get(member, _NOTHING))
-                turn = (position - entries[inside]) % record["ensemble_size"] < record["write_quorum"]
-                lacking[inside[turn & ~there]] = True
-        if lacking.any():
-            ledger = LedgerId(record["scope"], record["ledger"])
-            yield LeftOut(ledger, bookie, int(lacking.sum()), int(entries[lacking][0]))
+    """Compare the entries of each bookie that a record does not name with those of the bookies that it does.
+
+    A million entries at a time: a ledger may have thousands of millions, in a few groups.
+    """
+    names = pc.unique(copies["bookie"]).to_pylist()
+    groups = {name: from_arrow(copies.filter(pc.equal(copies["bookie"], name))["groups"]) for name in names}
+    named = {member for segment in record["segments"] for member in segment["members"]}
+    for bookie in sorted(set(names) - named):
+        mine = groups[bookie]
+        lacking = 0
+        first = None
+        low, end = next_entry(mine, 0), int((mine.last + (mine.size - 1)).max(initial=-1))
+        while low is not None:
+            high = min(low + _ENTRIES_AT_ONCE - 1, end)
+            found = np.flatnonzero(_held(mine, low, high) & ~_everywhere(groups, record, low, high))
+            lacking += len(found)
+            first = low + int(found[0]) if first is None and len(found) else first
+            low = next_entry(mine, high + 1) if high < end else None
+        if first is not None:
+            yield LeftOut(LedgerId(record["scope"], record["ledger"]), bookie, lacking, first)
+
+
+def _held(groups: KeyedGroups, low: int, high: int) -> npt.NDArray[np.bool_]:
+    """Say of each entry from `low` to `high` whether a bookie has it."""
+    runs = within(groups, low, high)
+    begin, end = runs.first - low, runs.first - low + runs.size
+    entries = high - low + 1
+    if len(begin) > _FEW_RUNS:
+        depth = np.bincount(begin, minlength=entries + 1) - np.bincount(end, minlength=entries + 1)
+        return np.cumsum(depth[:entries]) > 0
+    held = np.zeros(entries, np.bool_)
+    for one, other in zip(begin.tolist(), end.tolist(), strict=True):
+        held[one:other] = True
+    return held
+
+
+def _everywhere(
+    groups: Mapping[str, KeyedGroups], record: Mapping[str, Any], low: int, high: int
+) -> npt.NDArray[np.bool_]:
+    """Say of each entry from `low` to `high` whether all bookies have it that a record names for it."""
+    last = record["last_entry"] if record["last_entry"] is not None else -1
+    found = np.zeros(high - low + 1, np.bool_)
+    firsts = [segment["first"] for segment in record["segments"]]
+    for segment, upto in zip(record["segments"], [*(first - 1 for first in firsts[1:]), last], strict=True):
+        begin, end = max(segment["first"], low), min(upto, last, high)
+        if begin > end:
+            continue
+        there = np.ones(end - begin + 1, np.bool_)
+        size = len(segment["members"])
+        for position, member in enumerate(segment["members"]):
+            turn = (position - np.arange(begin, begin + size)) % size < record["write_quorum"]
+            held = _held(groups[member], begin, end) if member in groups else False
+            there &= held | ~np.tile(turn, -(-len(there) // size))[: len(there)]
+        found[begin - low : end - low + 1] = there
+    return found
 
 
 def demand_named(

@@ -161,9 +161,36 @@ def to_runs(groups: KeyedGroups) -> KeyedRuns:
     return KeyedRuns(np.repeat(groups.key, runs), first, np.repeat(groups.size, runs))
 
 
+def within(groups: KeyedGroups, low: int, high: int) -> KeyedRuns:
+    """Return the runs of the entries from `low` to `high`, both included; only runs that reach there are laid out."""
+    step = np.maximum(groups.period, 1)
+    begin = np.maximum(-((groups.first + (groups.size - 1) - low) // step), 0)
+    end = np.minimum((groups.last - groups.first) // step, (high - groups.first) // step)
+    some = begin <= end
+    first = groups.first[some] + begin[some] * groups.period[some]
+    last = groups.first[some] + end[some] * groups.period[some]
+    runs = to_runs(KeyedGroups(groups.key[some], first, last, groups.size[some], groups.period[some]))
+    bound = np.maximum(runs.first, low)
+    return KeyedRuns(runs.key, bound, np.minimum(runs.first + (runs.size - 1), high) - bound + 1)
+
+
 def expand(groups: KeyedGroups) -> tuple[Ints, Ints]:
     """Return (key, entry) of every entry; as long as `count` says: ask it first where the groups are not ours."""
-    runs = to_runs(groups)
+    return lay_out(to_runs(groups))
+
+
+def next_entry(groups: KeyedGroups, low: int) -> int | None:
+    """Return the first entry that is not below `low`; None where there is none."""
+    later = groups.last + (groups.size - 1) >= low
+    first, size, step = groups.first[later], groups.size[later], np.maximum(groups.period[later], 1)
+    if not len(first):
+        return None
+    run = np.maximum(-((first + (size - 1) - low) // step), 0)
+    return int(np.maximum(first + run * groups.period[later], low).min())
+
+
+def lay_out(runs: KeyedRuns) -> tuple[Ints, Ints]:
+    """Return (key, entry) of every entry of runs."""
     return np.repeat(runs.key, runs.size), np.repeat(runs.first, runs.size) + _numbered(runs.size)
 
 

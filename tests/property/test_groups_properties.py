@@ -93,6 +93,21 @@ def test_groups_come_apart_into_their_entries(lists: list[set[int]]) -> None:
     assert rows(KeyedGroups(runs.key[again.begin], *again[1:])) == rows(of)
 
 
+@given(LISTS, st.data())
+def test_a_stretch_has_the_entries_that_are_in_it(lists: list[set[int]], data: st.DataObject) -> None:
+    """From any entry to any other, and what comes next after any: as the sets have it."""
+    of = held(lists)
+    some = sorted({0, *(entry for entries in lists for entry in entries), TOP})
+    low = data.draw(st.sampled_from(some))
+    high = min(TOP, low + data.draw(st.sampled_from([0, 1, 5, 50, TOP])))
+    key, entries = groups.lay_out(groups.within(of, low, high))
+    found = set(zip(key.tolist(), entries.tolist(), strict=True))
+    assert found == {(n, entry) for n, entries in enumerate(lists) for entry in entries if low <= entry <= high}
+    assert len(key) == len(found)
+    left = [entry for entry in some if entry >= low and any(entry in entries for entries in lists)]
+    assert groups.next_entry(of, low) == min(left, default=None)
+
+
 @given(LISTS)
 def test_entries_that_come_twice_count_once(lists: list[set[int]]) -> None:
     """Duplicates in ascending ids change nothing."""
