@@ -13,6 +13,7 @@ from benchmarks.pairs import Result, beside, growth, in_turns, table
 from benchmarks.rows import ROWS, Place, Row
 
 _GROWTH: Final = (10_000, 100_000, 1_000_000, 5_000_000)
+_LEDGERS: Final = 100_000
 _FEWEST: Final = 5
 """Rounds that a figure needs."""
 
@@ -27,7 +28,9 @@ def _parsed() -> argparse.Namespace:
     )
     names = [row.name for row in ROWS]
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(names)}; all if none is named")
-    parser.add_argument("--ledgers", type=int, default=100_000, metavar="N", help="default 100,000")
+    parser.add_argument(
+        "--ledgers", type=int, metavar="N", help=f"default {_LEDGERS:,}; with --growth, the largest size that is run"
+    )
     parser.add_argument("--rounds", type=int, default=_FEWEST, metavar="N", help=f"that count; {_FEWEST} at least")
     sizes = ", ".join(f"{size:,}" for size in _GROWTH) + " where that is feasible"
     parser.add_argument(
@@ -38,7 +41,7 @@ def _parsed() -> argparse.Namespace:
     unknown = sorted({*found.rows} - {*names})
     if unknown:
         parser.error(f"no row is called {', '.join(unknown)}; there are {', '.join(names)}")
-    if found.ledgers < 1 or found.rounds < (1 if found.growth else _FEWEST):
+    if (found.ledgers is not None and found.ledgers < 1) or found.rounds < (1 if found.growth else _FEWEST):
         parser.error(f"--ledgers must be at least 1, --rounds at least {_FEWEST}")
     return found
 
@@ -73,7 +76,8 @@ def main() -> None:
     for row in ROWS:
         if given.rows and row.name not in given.rows:
             continue
-        sizes = [size for size in _GROWTH if size <= row.largest] if given.growth else [given.ledgers]
+        most = min(row.largest, given.ledgers or row.largest)
+        sizes = [size for size in _GROWTH if size <= most] if given.growth else [given.ledgers or _LEDGERS]
         results = [_measured(row, given.data, size, given.rounds, alone=given.growth) for size in sizes]
         if given.growth:
             print(f"\n{row.name}, growth")

@@ -81,6 +81,9 @@ def pasts(kind: str, wanted: int) -> Pasts:
     profile = replace(profile, shapes=((ENSEMBLE, WRITE, WRITE),), lengths=_LENGTHS, bookies=len(BOOKIES))
     if kind == "holes":
         profile = replace(profile, holes=1.0)
+    if kind == "rereplicated":
+        # One kind at a time: ensembles change only where a bookie dies under a writer.
+        profile = replace(profile, changes=(0,))
     world, view = histories.make(kind, _SEED, min(_PASTS, max(_FEWEST, 4 * wanted)), profile)
     found = histories.inventory(world, view)
     known = facts.read(found.copies, found.bookies)

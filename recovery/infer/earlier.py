@@ -59,6 +59,8 @@ def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table) -> pa.Table:
     Returns:
         RECONSTRUCTION; `raw` where an earlier record is the base.
     """
+    if not known.count:
+        return rows
     mine, theirs = _matched(known, earlier)
     if not len(mine):
         return rows
