@@ -62,9 +62,11 @@ def findings(copies: pa.Table, stored: pa.Table, rows: pa.Table, run: Run) -> pa
 
 def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
     """Return the findings of records that some bookie holds another ledger under the id of."""
+    if not stored.num_rows:
+        return tables.FINDINGS.empty_table()
     keys = list(tables.KEY_COLUMNS)
     seen = copies.filter(pc.is_valid(copies["key"])).group_by([*keys, "key", "bookie"]).aggregate([])
-    if not seen.num_rows or not stored.num_rows:
+    if not seen.num_rows:
         return tables.FINDINGS.empty_table()
     # A ledger may have several keys: each is compared with the one record.
     record = stored.select([*keys, "password_hash"]).append_column("at", pa.array(np.arange(stored.num_rows)))
