@@ -16,6 +16,7 @@ from recovery.model import tables
 from tests.plan_folder import Ledger
 from tests.real import jars
 from tests.real.cluster import JVM, Bookie, Cluster, encoded
+from tests.real.kept import Kept, Place, kept, less
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -80,6 +81,7 @@ class Held:
         self.store = ZooKeeperStore(self.cluster.zookeeper)
         self.rows = self.cluster.ledgers()
         self.true = {ledger: self.record(ledger) for ledger in (*self.held, self.normal)}
+        self.before = self.kept()
 
     def _ledger(self, write: int, digest: str, *, close: bool = True) -> int:
         known = {"digest": digest, "password": encoded(PASSWORD), "custom": {}}
@@ -118,10 +120,11 @@ class Held:
             self.replace(row["ledger"], row["value"])
         self.holds = {ledger: self.record(ledger) for ledger in self.held}
 
-    def index_files(self, n: int) -> set[int]:
-        """Return the ledgers that an interleaved or sorted bookie has an index of on its disk."""
-        current = self.cluster.home / self.bookies[n].ledgers[0] / "current"
-        return {int(path.stem, 16) for path in current.glob("*/*/*.idx")}
+    def kept(self) -> dict[Place, Kept]:
+        """Return what the holders have of the ledgers that are held, and of one that is not, on their disks."""
+        mine = {*self.held, self.normal}
+        found = kept(self.cluster.home, self.bookies[:SPARE])
+        return {place: has for place, has in found.items() if place[1] in mine}
 
     def read(self, ledger: int, password: bytes = PASSWORD, *, recovery: bool = False) -> Any:
         """Open and read as a client does."""
@@ -133,24 +136,9 @@ class Held:
         nodes = self.cluster.nodes(f"{ROOT}/underreplication/ledgers")
         return {int(path.rpartition("/urL")[2]) for path in nodes if "/urL" in path}
 
-    def passes(self) -> None:
-        """Wait until garbage was collected twice, told by a ledger without a record that goes."""
-        for _ in range(2):
-            ledger = self._ledger(len(HOLDERS), "CRC32C")
-            for n in (0, 1):
-                if self.is_up[n]:
-                    self.restart(n)
-            path = self.cluster.ledgers()[ledger]["path"]
-            self.store.write([Write(path, None, self._version(path))])
-            up = [n for n in (0, 1) if self.is_up[n]]
-            until(lambda ledger=ledger, up=up: not any(ledger in self.index_files(n) for n in up), "a pass")  # type: ignore[misc]  # mypy cannot infer a default's type
-
-    def _version(self, path: str) -> int:
-        held = self.store.get(path)
-        assert held is not None
-        return held.version
-
-    is_up = (True, True)
+    def passes(self, running: int = SPARE) -> None:
+        """Wait until so many bookies have ended two passes of garbage collection, each with what goes on its disk."""
+        self.cluster.collect_garbage(running)
 
 
 @pytest.fixture(scope="module")
@@ -167,9 +155,13 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
 
 @pytest.mark.timeout(600)
 def test_garbage_collection_keeps_what_is_held(there: Held) -> None:
-    """Passes and over-replicated checks every second, verified against the store or not: no index of a hold goes."""
+    """Passes and over-replicated checks every second, verified against the store or not: no byte of a hold goes."""
+    placed = {
+        (name, ledger) for ledger in there.held for _, members in there.rows[ledger]["segments"] for name in members
+    }
+    assert placed < {place for place, has in there.before.items() if has.index and has.logs}
     there.passes()
-    assert {*there.held, there.normal} <= there.index_files(0) & there.index_files(1)
+    assert less(there.before, there.kept()) == {}
     assert {ledger: there.record(ledger) for ledger in there.held} == there.holds
 
 
@@ -201,15 +193,15 @@ def test_autorecovery_leaves_holds_alone_when_a_holder_is_lost(there: Held) -> N
             "the ledger without a hold is copied",
         )
         until(lambda: set(there.held) <= there.marked() | {there.striped}, "holds that lost a holder are marked")
-        there.passes()
+        there.passes(len(HOLDERS))  # one is gone, one is new
         assert auditor.poll() is None
         assert {ledger: there.record(ledger) for ledger in there.held} == there.holds
     finally:
         auditor.kill()
         auditor.wait()
     there.cluster.start(there.bookies[3])
-    there.passes()
-    assert set(there.held) <= there.index_files(0) & there.index_files(1)
+    there.passes(len(HOLDERS) + 1)
+    assert {ledger for _, ledger in less(there.before, there.kept())} <= {there.normal}
 
 
 @pytest.mark.timeout(600)
