@@ -38,8 +38,8 @@ _HEAD: Final = np.dtype([("version", ">i4"), ("groups", ">i4")])
 _GROUP: Final = np.dtype([("first", ">i8"), ("last", ">i8"), ("size", ">i4"), ("period", ">i4")])
 _I32: Final = (1 << 31) - 1
 _I64: Final = (1 << 63) - 1
-_MAX_RUNS: Final = 1 << 20
-"""Runs that foreign bytes may make us lay out one by one: 8 MiB an array, and some twenty arrays at a time."""
+_MAX_RUNS: Final = 1 << 19
+"""Runs that foreign bytes may make us lay out one by one: 4 MiB an array, and some twenty arrays at a time."""
 
 
 class Runs(NamedTuple):
