@@ -9,7 +9,8 @@ depends neither on how many entries there are nor on how many one ledger has. A 
     WHAT     kind << 48 | scoped << 40 | verdict << 32 | number of the file; of the index: the log id that it names
     PLACE    position << 31 | size; of the index: size 0
     LENGTH   the cumulative length in the entry's header
-    CONTENT  CRC32C of the payload, so that copies can be told apart
+    CONTENT  CRC32C of the payload, so that copies can be told apart; if its begin is not known, of what is behind the
+             widest digest, and << 32 of everything behind the header
 
 Legitimate, and only counted: several copies with the same payload (compaction, recovery and re-replication write an
 entry again, with another LAC and so another digest), entries that stand in a journal behind the mark and nowhere else.
@@ -39,7 +40,7 @@ from recovery.collect.records import DIGESTS, RecordFile, gathered
 from recovery.collect.scopes import Scopes
 from recovery.collect.spool import SHARES, Spool
 from recovery.errors import FormatError, Reason
-from recovery.model.ids import BUCKETS
+from recovery.model.ids import BUCKETS, signed
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
 _WIDTH: Final = 7
@@ -192,7 +193,8 @@ class Deep:
         else:
             found = entry_codec.find_digest(record, self._passwords)
             if found is None:
-                return scoped, length, google_crc32c.value(bytes(record[front + max(DIGEST_SIZES.values()) :]))
+                behind = google_crc32c.value(bytes(record[front + max(DIGEST_SIZES.values()) :]))
+                return scoped, length, signed(google_crc32c.value(bytes(record[front:])) << 32 | behind)
             digest = found[0]
             if len(self._types) >= _TYPES_HELD:
                 self._types.clear()
@@ -234,7 +236,9 @@ class Deep:
         np.add.at(types, (ledgers[sound], share.verdict[sound] - 1), 1)
         proven = types.any(axis=1)
         # A width of 4 or 8 bytes is that of a CRC, which needs no password: it would agree.
-        wrong = record & ~sound & (proven | np.isin(share.widths(record & ~sound), _CRC_WIDTHS))[ledgers]
+        widths = share.widths(record & ~sound)
+        wrong = record & ~sound & (proven | np.isin(widths, _CRC_WIDTHS))[ledgers]
+        share.bare |= (widths == 0)[ledgers]
         unsure = record & ~sound & ~wrong
         self._counts.digests_right += int(sound.sum())
         self._counts.digests_wrong += int(wrong.sum())
@@ -321,6 +325,7 @@ class _Share:
         ledger_number: number of the ledger, ascending.
         matched: a slot whose entry is there; a record that a slot names.
         doubted: the digest is wrong.
+        bare: the ledger has no digests.
     """
 
     def __init__(self, rows: Ints, log_ids: Ints) -> None:
@@ -336,6 +341,7 @@ class _Share:
         fresh[1:] |= self.entry[1:] != self.entry[:-1]
         self.pair = np.cumsum(fresh) - 1
         self.doubted = np.zeros(len(rows), np.bool_)
+        self.bare = np.zeros(len(rows), np.bool_)
         self.matched = self._match(log_ids)
 
     def _match(self, log_ids: Ints) -> Mask:
@@ -378,7 +384,8 @@ class _Share:
         """Return the pairs that have two copies, neither known to be damaged, with different payloads."""
         rows = np.flatnonzero((self.kind != _INDEX) & ~self.doubted)
         payload = (self.place[rows] & _SIZE) - self._front[rows] - _WIDTHS[self.verdict[rows]]
-        sign = (self._content[rows] << _LOG_SHIFT) ^ (payload * _MIX) ^ (self._length[rows] * (_MIX | 2))
+        content = np.where(self.bare[rows] & (self.verdict[rows] == 0), self._content[rows] >> 32, self._content[rows])
+        sign = (content << _LOG_SHIFT) ^ (payload * _MIX) ^ (self._length[rows] * (_MIX | 2))
         found = np.zeros(int(self.pair[-1]) + 1, np.bool_)
         starts = starts_of(self.pair[rows])
         if len(starts):
