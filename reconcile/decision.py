@@ -21,6 +21,7 @@ from reconcile import plan, threeway
 from reconcile.threeway import Evidence, Range, Tables
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset
+from recovery.infer.facts import COLUMNS
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.refusal import Refusal
@@ -58,9 +59,10 @@ class Case:
     default_quorum: tuple[int, int, int] | None
     members_known: bool
 
-    def copies(self, buckets: range) -> pa.Table:
+    def copies(self, buckets: range, columns: Sequence[str] = tables.COPIES.names) -> pa.Table:
         """Return what bookies hold."""
-        return self._all("copies", tables.COPIES, buckets=buckets)
+        schema = pa.schema([tables.COPIES.field(name) for name in columns])
+        return self._all("copies", schema, buckets=buckets, columns=list(columns))
 
     def damage(self) -> pa.Table:
         """Return the damage of all disks."""
@@ -88,7 +90,7 @@ def sampled(parts: Sequence[range], rows: int) -> Sequence[range]:
 
 def counted(case: Case, buckets: range, references: pa.Table | None) -> dict[str, Any]:
     """Return what a range says of all the others, as JSON values."""
-    copies = case.copies(buckets)
+    copies = case.copies(buckets, COLUMNS)
     quorums: Counter[str] = Counter()
     for catalog in case.evidence.datasets:
         for shape, count in _quorums(catalog, buckets):

@@ -30,10 +30,11 @@ MAX_GROUPS: Final = 5_000_000
 NO_LAC: Final = -2
 """Below every last add confirmed: nothing was seen."""
 
-_COLUMNS: Final = [
+COLUMNS: Final = [
     "bucket", "scope", "ledger", "bookie", "incarnation", "source", "groups", "complete", "limbo", "key_kind", "key",
     "explicit_lac", "lac_record", "headers",
 ]  # fmt: skip
+"""What is read of COPIES."""
 _ENTRY_HEADER: Final = 32
 _SCOPED_MORE: Final = 9
 """Bytes by which what stands in front of a digest is longer where a ledger is of a scope."""
@@ -198,7 +199,7 @@ def read(
         same_keys: keys (SHA-256, as in COPIES) that stand for another one.
         unscanned: bookies that no inventory is of.
     """
-    copies = copies.select(_COLUMNS)
+    copies = copies.select(COLUMNS)
     (of_bookie, listed), names = _bookie_codes([copies["bookie"], bookies["bookie"]], unscanned)
     clean_stop = np.zeros(len(names), np.bool_)
     clean_stop[listed] = ~_mask(pc.fill_null(bookies["dirty"], True))  # noqa: FBT003 - Arrow's signature
