@@ -1,10 +1,10 @@
 """The disk of one bookie with interleaved storage: an index file a ledger, and one entry log.
 
     ledgers/current/H/L/ID.idx   header, and one page of slots: 9,216 bytes
-    ledgers/current/0.log        the last entry of each ledger that the bookie holds, and a ledgers map
+    ledgers/current/0.log        the first entry of each ledger that the bookie holds, then the last of each; a map
     journal/current              no journal: the bookie was stopped cleanly
 
-All slots of a ledger but the last name the same place, which is inside the log. E = 3, W = 2; the bookie is at another
+All other slots name the same place, which is inside the log. E = 3, W = 2; the bookie is at another
 position for every ledger, and in one of a hundred it was replaced half-way. 10 to 1,000 entries, log-normal.
 """
 
@@ -43,17 +43,19 @@ def write(folder: Path, ledgers: int) -> None:
     entries = np.clip(random.lognormal(4.6, 1.1, ledgers), 10, 1000).astype(np.int64)
     current = folder / LEDGERS / "current"
     header = IndexHeader(1, entry.master_key(PASSWORD), fenced=False, explicit_lac=None)
-    records = []
+    ends: tuple[list[bytes], list[bytes]] = ([], [])
     made: set[str] = set()
     for ledger, total in enumerate(entries.tolist()):
         kept = total // 2 if ledger % _CHANGED == 0 else total
         own = np.flatnonzero(holds(np.arange(kept), _one(ledger), _one(ENSEMBLE), _one(WRITE)))
-        last = int(own[-1])
-        # Where the entry's bytes begin: behind the log's header, all records before, and the size of its own.
-        position = entry_log.HEADER_SIZE + ledger * (SIZE_FIELD + _RECORD) + SIZE_FIELD
         slots = np.zeros(_PAGE, np.int64)
         slots[own] = entry_log.location(0, entry_log.HEADER_SIZE + SIZE_FIELD)
-        slots[last] = entry_log.location(0, position)
+        for records, number, before in zip(ends, own[[0, -1]].tolist(), (ledger, ledgers + ledger), strict=True):
+            # Where the entry's bytes begin: behind the log's header, all records before, and the size of its own.
+            position = entry_log.HEADER_SIZE + before * (SIZE_FIELD + _RECORD) + SIZE_FIELD
+            slots[number] = entry_log.location(0, position)
+            front = EntryHeader(ledger, number, number - 1, (number + 1) * PAYLOAD)
+            records.append(entry.encode(front, bytes(PAYLOAD), Digest.CRC32C))
         path = index_file.path_of(ledger)
         parent = path.rpartition("/")[0]
         if parent not in made:
@@ -63,9 +65,7 @@ def write(folder: Path, ledgers: int) -> None:
         file = os.open(current / path, os.O_WRONLY | os.O_CREAT, 0o644)
         os.write(file, index_file.encode(header, slots))
         os.close(file)
-        front = EntryHeader(ledger, last, last - 1, (last + 1) * PAYLOAD)
-        records.append(entry.encode(front, bytes(PAYLOAD), Digest.CRC32C))
-    (current / "0.log").write_bytes(entry_log.encode(records, with_map=True))
+    (current / "0.log").write_bytes(entry_log.encode([*ends[0], *ends[1]], with_map=True))
     (current / "lastId").write_bytes(b"0\n")
 
 

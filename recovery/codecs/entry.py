@@ -60,7 +60,12 @@ VERSION_2: Final = 0xA0
 """What these bits of the first byte are in version 2."""
 _HEADER: Final = struct.Struct(">qqqq")
 _SCOPED_HEADER: Final = struct.Struct(">Bqqqqq")
+_PROVEN: Final = struct.Struct(">qqqqQ")
 _LAC: Final = struct.Struct(">qq")
+_CRC32_END: Final = HEADER_SIZE + DIGEST_SIZES[Digest.CRC32]
+_CRC32C_END: Final = HEADER_SIZE + DIGEST_SIZES[Digest.CRC32C]
+_U32_BITS: Final = 32
+_U32_MAX: Final = (1 << _U32_BITS) - 1
 _SCOPED_LAC: Final = struct.Struct(">Bqqq")
 _LEDGER: Final = struct.Struct(">q")
 _SCOPED_LEDGER: Final = struct.Struct(">Bqq")
@@ -240,6 +245,23 @@ def find_digest(record: bytes | memoryview, passwords: Iterable[bytes] = ()) -> 
         if digest_agrees(record, Digest.HMAC, password):
             return Digest.HMAC, password
     return None
+
+
+def find_proven(record: bytes | memoryview) -> tuple[EntryHeader, Digest] | None:
+    """Return the header of an entry of scope 0, and the type of its digest, if that is a CRC that agrees.
+
+    The same as `decode_header` and `find_digest` say, in a fraction of the time; None: ask them.
+    """
+    if len(record) < _CRC32_END:
+        return None
+    ledger, number, lac, length, stored = _PROVEN.unpack_from(record)
+    if ledger < 0 or number < 0 or lac < NO_ENTRY or length < 0:
+        return None
+    header = EntryHeader(ledger, number, lac, length)
+    if stored <= _U32_MAX and stored == zlib.crc32(record[_CRC32_END:], zlib.crc32(record[:HEADER_SIZE])):
+        return header, Digest.CRC32
+    covered = b"".join((record[:HEADER_SIZE], record[_CRC32C_END:]))
+    return (header, Digest.CRC32C) if stored >> _U32_BITS == google_crc32c.value(covered) else None
 
 
 def master_key(password: bytes) -> bytes:

@@ -43,6 +43,7 @@ _CHUNK: Final = 1 << 18
 """Entries gathered before they are grouped."""
 
 DIGESTS: Final = tuple(Digest)
+_NUMBER_OF: Final = {digest: number for number, digest in enumerate(DIGESTS)}
 HEAD_WIDTH: Final = 6
 """Columns of a header row: ledger, entry, LAC, length, size, index in DIGESTS (-1: none verified)."""
 SIZE_COLUMN: Final = 4
@@ -166,17 +167,33 @@ class RecordFiles:
         """
         found = np.zeros(len(file), np.bool_)
         heads = np.zeros((len(file), HEAD_WIDTH), np.int64)
+        keys, entries = ledger.tolist(), entry.tolist()
         for source, rows in self._by_file(file, position):
             todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
+            read: dict[int, tuple[int, ...]] = {}
             for row, record in self._entries(source, todo, position[todo]):
-                if not entry_codec.is_of(record, self._scopes.id(int(ledger[row])), int(entry[row])):
-                    continue
-                found[row] = True
-                heads[row] = head_of(record, self._passwords)
-                heads[row, 0] = ledger[row] if heads[row, SIZE_COLUMN] else 0
+                head = self._head(record, keys[row], entries[row])
+                if head is not None:
+                    read[row] = head
+            if read:
+                at = np.fromiter(read, np.int64, len(read))
+                found[at] = True
+                heads[at] = np.array([*read.values()], np.int64)
             if source.misnamed and found[todo].any():
                 self._tell_misnamed(source)
         return found, heads
+
+    def _head(self, record: memoryview, key: int, number: int) -> tuple[int, ...] | None:
+        """Return the header row of a record, all zero where it cannot be read; None if it is another's."""
+        if key >= 0 and (proven := entry_codec.find_proven(record)) is not None:
+            head, digest = proven
+            if (head.ledger, head.entry) != (key, number):
+                return None
+            return key, number, head.lac, head.length, len(record), _NUMBER_OF[digest]
+        if not entry_codec.is_of(record, self._scopes.id(key), number):
+            return None
+        row = head_of(record, self._passwords)
+        return (key, *row[1:]) if row[SIZE_COLUMN] else row
 
     def _by_file(self, file: Ints, position: Ints) -> Iterator[tuple[RecordFile, Ints]]:
         """Yield each file with the rows that name it, ascending by position."""

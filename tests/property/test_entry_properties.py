@@ -80,3 +80,18 @@ def test_any_bytes_can_be_asked_for_their_digest(raw: bytes, digest: Digest) -> 
     assert entry.key_kind(raw) in ("empty", "zero", "set")
     found = entry.find_digest(raw, [b"secret"])
     assert found is None or entry.digest_agrees(raw, found[0], found[1] or b"")
+
+
+@given(st.one_of(records(), records().flatmap(mangled), st.binary(max_size=64)))
+def test_what_is_proven_is_what_the_codec_says(raw: bytes) -> None:
+    """Whole, mangled or any bytes: header and digest type at once are those one by one; without a CRC, none."""
+    proven = entry.find_proven(raw)
+    try:
+        header, found = entry.decode_header(raw), entry.find_digest(raw)
+    except FormatError:
+        assert proven is None
+        return
+    if proven is not None:
+        assert (proven[0], (proven[1], None)) == (header, found)
+    elif len(raw) >= entry.HEADER_SIZE + 8 and not header.scope:
+        assert found is None or found[0] is Digest.HMAC
