@@ -86,6 +86,7 @@ SLOTS = st.lists(
 ).map(lambda parts: np.concatenate([np.empty(0, np.bool_), *parts]))
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(SLOTS, max_size=3), st.integers(0, 1 << 62), st.lists(st.integers(0, 3000), max_size=5))
 def test_patterns_give_the_groups_of_all_slots(ledgers: list[Mask], first: int, cuts: list[int]) -> None:
     """However the slots of ledgers are cut into blocks: few patterns, taken as such, give the groups of all entries."""
