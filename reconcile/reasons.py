@@ -12,7 +12,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.SOURCE_INCOMPLETE: (
         "copies are missing, and a bookie that may have them was not looked at, or not completely",
-        "the complete inventory of every bookie",
+        "the complete inventory of every bookie; or an earlier catalog, or --default-quorum if all were written so",
     ),
     Refusal.NOT_FROM_ZERO: (
         "no bookie holds entry 0, and nothing shows that it was ever acknowledged",
@@ -48,7 +48,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.TWO_KEYS: ("two master keys: two histories under one id", "a person who chooses the history"),
     Refusal.TWO_HISTORIES: (
-        "a bookie holds entries that no history of one ledger leaves there: maybe of another one under the same id",
+        "entries or their lengths are not those of one ledger's history: maybe of another one under the same id",
         "an earlier catalog; or a person who compares the entries",
     ),
     Refusal.TWO_INCARNATIONS: (

@@ -1,9 +1,13 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.netty.channel.Channel;
+import io.netty.channel.EventLoop;
+import io.netty.channel.group.ChannelGroup;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
@@ -15,6 +19,7 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Enumeration;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -268,6 +273,35 @@ public final class Driver {
 
     private BookieServer server(int n) {
         return bookies.get(n).getBookieService().getServer();
+    }
+
+    /** Lets a bookie take nothing from here on: its threads wait until they are told to, and nothing comes between. */
+    private static void mute(BookieServer server) throws Exception {
+        Set<EventLoop> loops = new HashSet<>();
+        for (Channel channel : (ChannelGroup) field(field(server, "nettyServer"), "allChannels")) {
+            loops.add(channel.eventLoop());
+        }
+        CountDownLatch waiting = new CountDownLatch(loops.size());
+        CountDownLatch told = new CountDownLatch(1);
+        for (EventLoop loop : loops) {
+            loop.execute(() -> {
+                waiting.countDown();
+                try {
+                    told.await();
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                }
+            });
+        }
+        waiting.await();
+        server.suspendProcessing();
+        told.countDown();
+    }
+
+    private static Object field(Object of, String name) throws ReflectiveOperationException {
+        Field field = of.getClass().getDeclaredField(name);
+        field.setAccessible(true);
+        return field.get(of);
     }
 
     /** Collects garbage at once, and waits until a ledger is gone. */
@@ -665,7 +699,7 @@ public final class Driver {
                 return told(a);
             case "mute":
                 muted.add(a.get("n").asInt());
-                server(a.get("n").asInt()).suspendProcessing();
+                mute(server(a.get("n").asInt()));
                 return true;
             case "instead":
                 Placement.INSTEAD.put(BookieId.parse(a.get("old").asText()), BookieId.parse(a.get("new").asText()));
