@@ -41,7 +41,8 @@ def write(folder: Path, ledgers: int) -> None:
     parts: dict[str, list[Part]] = {"actions": [write_part(folder, "actions", "buckets", [actions], secret=True)]}
     for name in ("findings", "reconstruction"):
         parts[name] = [write_part(folder, name, "buckets", [tables.PLAN[name].empty_table()], secret=True)]
-    write_manifest(folder, "plan", parts, binding={}, coverage={}, secret=True)
+    extra = {"hash": plan.plan_hash({}, plan.bucket_hashes(actions)), "counts": {}, "reasons": {}}
+    write_manifest(folder, "plan", parts, binding={}, coverage={}, secret=True, extra=extra)
     with (folder / RECORDS).open("wb") as sink:
         for key, value in _writes(actions):
             sink.write(_SIZE.pack(len(key)) + key + _SIZE.pack(len(value)) + value)

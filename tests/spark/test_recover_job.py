@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from reconcile import plans, recover, references, report
+from reconcile import decision, plans, recover, references, report
 from reconcile.plan import LEAVE, Passwords
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
@@ -118,7 +118,7 @@ def test_how_the_work_is_cut_changes_nothing_but_holds_random_passwords(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One task or seven: the same rows, and the same writes but for the passwords of holds."""
-    monkeypatch.setattr(recover, "bucket_ranges", lambda _rows, **_: bucket_ranges(0, at_least=7))
+    monkeypatch.setattr(decision, "bucket_ranges", lambda _rows, **_: bucket_ranges(0, at_least=7))
     other = make(request_of(inventories), tmp_path / "p", spark)
     assert len(other.parts("reconstruction")) == 7
     assert other.read("reconstruction").equals(plan.read("reconstruction"))

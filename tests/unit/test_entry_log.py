@@ -29,7 +29,7 @@ SECOND = slice(1073, 1122)
         (b"", Reason.EMPTY),
         (LOG[:19], Reason.TRUNCATED),
         (b"BKLE" + LOG[4:], Reason.BAD_MAGIC),
-        (LOG[:7] + b"\2" + LOG[8:], Reason.BAD_VERSION),
+        (LOG[:7] + b"\3" + LOG[8:], Reason.BAD_VERSION),
         (LOG[:4] + b"\xff" + LOG[5:], Reason.BAD_VERSION),
     ],
 )
