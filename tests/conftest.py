@@ -1,5 +1,7 @@
 """What tests in several folders share."""
 
+import os
+
 from hypothesis import settings
 
 from tests.etcd_server import etcd_server
@@ -8,5 +10,7 @@ from tests.zookeeper_server import zookeeper_server
 __all__ = ["etcd_server", "zookeeper_server"]
 
 # How long an example takes says more about what else the machine does than about the code.
-settings.register_profile("bkmeta", deadline=None)
+# The same examples each time: what changes from run to run is for scripts/soak, where someone looks into what it finds.
+SOAKED = any(name.startswith("BKMETA_SOAK_") for name in os.environ)
+settings.register_profile("bkmeta", deadline=None, derandomize=not SOAKED)
 settings.load_profile("bkmeta")

@@ -6,6 +6,7 @@ what                    works on                 fails at
 `MemoryLine`            the store in memory      the same, where a store has no connection
 """
 
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -145,6 +146,7 @@ class Proxy:
         self._is_down = False
         self._closed = threading.Event()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._muted: set[socket.socket] = set()
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.cuts = 0
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
@@ -223,22 +225,26 @@ class Proxy:
                 self._order = None
                 if order.seen is None:
                     return
-                # The answer must not overtake the cut, nor a new connection the request.
+                # The answer must not overtake the cut, nor a new connection the request, which may come in pieces.
                 with self._settling:
-                    client.shutdown(socket.SHUT_WR)
+                    self._muted.add(client)
                     server.sendall(data)
-                    self._await(order.seen)
+                    self._await(order.seen, client, server)
                 return
             server.sendall(data)
             before = (before + data)[-_CHUNK:]
 
-    def _await(self, seen: Callable[[], bool]) -> None:
+    def _await(self, seen: Callable[[], bool], client: socket.socket, server: socket.socket) -> None:
         for _ in range(int(_SEEN_S / _POLL_S)):
             if seen() or self._closed.wait(_POLL_S):
                 return
+            if select.select([client], [], [], 0)[0] and (more := client.recv(_CHUNK)):
+                server.sendall(more)
 
     def _answers(self, client: socket.socket, server: socket.socket, limit: int | None) -> None:
         while data := server.recv(_CHUNK):
+            if client in self._muted:
+                continue
             allowed = data if limit is None else data[:limit]
             size = self._piece or len(data)
             for at in range(0, len(allowed), size):

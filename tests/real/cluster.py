@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
+
 from tests.real import jars
 
 JVM: Final = (
@@ -140,11 +142,17 @@ class Cluster:
         ledgers: list[int] = []
         for _ in range(2):
             shape = {"E": running, "W": running, "A": running}
-            ledgers.append(self("create", **shape, digest="CRC32C", password="", custom={}))
-            self("add", ledger=ledgers[-1], sizes=[10], ids=None)
+            ledgers.append(self._small(shape))
             self("close", ledger=ledgers[-1])
             self("pass", ledger=ledgers[-1])
         return ledgers[0]
+
+    @retry(retry=retry_if_exception_type(ClusterError), stop=stop_after_attempt(5), wait=wait_fixed(1), reraise=True)
+    def _small(self, shape: Mapping[str, int]) -> int:
+        """Return a new ledger with an entry; another one where auto-recovery has closed it first."""
+        ledger: int = self("create", **shape, digest="CRC32C", password="", custom={})
+        self("add", ledger=ledger, sizes=[10], ids=None)
+        return ledger
 
     def nodes(self, path: str) -> dict[str, dict[str, Any]]:
         """Return the subtree of ZooKeeper below a path, by path; empty if it is absent."""
