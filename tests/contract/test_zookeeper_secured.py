@@ -118,7 +118,7 @@ def test_who_one_is_by_sasl(secured: tuple[ZooKeeperServer, str, Path], monkeypa
             list(other.get_acls(keys))
         other.close()
     with pytest.raises(AccessDeniedError, match="refused") as refused:
-        ZooKeeperReader(server.hosts, sasl=("bob", "wrong"), patience_s=20)
+        ZooKeeperReader(server.hosts, sasl=("bob", "wrong"), patience_s=120)
     assert "wrong" not in str(refused.value)
 
 
