@@ -98,8 +98,8 @@ def copies(made: Ledgers) -> pa.Table:
         "g_period": pa.array(held.period[whole]),
         "g_count": pa.array(np.bincount(held.key, minlength=rows).astype(np.int64)),
         "complete": _same(True, pa.bool_(), rows),  # noqa: FBT003 - a column's value
-        "fenced": _same(False, pa.bool_(), rows),  # noqa: FBT003
-        "limbo": _same(False, pa.bool_(), rows),  # noqa: FBT003
+        "fenced": _same(False, pa.bool_(), rows),  # noqa: FBT003 - as above
+        "limbo": _same(False, pa.bool_(), rows),  # noqa: FBT003 - as above
         "key_kind": _same("set", pa.string(), rows),
         "key": _same(_KEY, pa.binary(), rows),
         "explicit_lac": pa.nulls(rows, pa.int64()),

@@ -296,7 +296,7 @@ def _header(header: Mapping[str, Any]) -> str:
 def _damage(inventories: Iterable[Dataset], ledger: LedgerId) -> Iterator[str]:
     for inventory in inventories:
         rows = inventory.read("damage")
-        mine = pc.fill_null(is_of(rows, ledger), False)  # noqa: FBT003 - Arrow's signature
+        mine = pc.fill_null(is_of(rows, ledger), fill_value=False)
         for row in rows.filter(mine).slice(0, LISTED).to_pylist():
             hides = ", may hide entries" if row["hides_entries"] else ""
             where = row["file"] + ("" if row["offset"] is None else f" at byte {row['offset']}")
@@ -422,7 +422,7 @@ def _planned(plan: Dataset | None, ledger: LedgerId) -> tuple[tuple[str, ...], t
             for other in action["alternatives"]
         ]
     findings = plan.read("findings")
-    mine = pc.fill_null(is_of(findings, ledger), False)  # noqa: FBT003 - Arrow's signature
+    mine = pc.fill_null(is_of(findings, ledger), fill_value=False)
     said = [
         f"{f['category']} ({f['severity']}) in the plan: "
         + "; ".join(f"{e['side']} {e['field']} {e['value']}" for e in f["evidence"])

@@ -395,7 +395,9 @@ def left_out(store: MetadataStore, root: str, layout: Layout, inventories: Seque
         known = ids.append_column("row", pa.array(np.arange(ids.num_rows)))
         for name in columns:
             known = known.append_column(name, records[name])
-        yield from _left_out(copies, known.filter(pc.fill_null(pc.equal(known["state"], str(State.CLOSED)), False)))  # noqa: FBT003 - Arrow's signature
+        yield from _left_out(
+            copies, known.filter(pc.fill_null(pc.equal(known["state"], str(State.CLOSED)), fill_value=False))
+        )
 
 
 def _left_out(copies: pa.Table, closed: pa.Table) -> Iterator[LeftOut]:

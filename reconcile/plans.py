@@ -236,7 +236,7 @@ def differences(one: Dataset, other: Dataset) -> Iterator[Difference]:
             side.select(["key", "id"]).append_column("at", pa.array(np.arange(side.num_rows))) for side in sides
         ]
         both = numbered[0].join(numbered[1], "key", join_type="full outer", right_suffix="_2")
-        same = pc.fill_null(pc.equal(both["id"], both["id_2"]), False)  # noqa: FBT003 - Arrow's signature
+        same = pc.fill_null(pc.equal(both["id"], both["id_2"]), fill_value=False)
         for row in both.filter(pc.invert(same)).sort_by("key").to_pylist():
             left, right = (
                 None if at is None else side.slice(at, 1).to_pylist()[0]

@@ -200,7 +200,7 @@ class _Job:
 
 def _referenced(references: pa.Table, rows: pa.Table, stored: pa.Table) -> dict[str, Any]:
     """Count what references name, what they do not, and what they name in vain; and list some of the latter two."""
-    wanted = references.filter(pc.invert(pc.fill_null(references["deleted"], False)))  # noqa: FBT003 - Arrow's signature
+    wanted = references.filter(pc.invert(pc.fill_null(references["deleted"], fill_value=False)))
     said, shown, now = unite([references, rows, stored]).rows
     ours, held, now_too = unite([wanted, rows, stored]).rows
     unreferenced = np.sort(shown[(shown != ABSENT) & (said == ABSENT)])

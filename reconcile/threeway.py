@@ -268,7 +268,7 @@ def empty(one: Range, known: Tables) -> pa.Table:
     records = records.filter(pc.fill_null(pc.equal(records["last_entry"], NO_ENTRY), fill_value=False))
     if known.references is not None:
         against = pc.or_(
-            pc.fill_null(known.references["deleted"], False),  # noqa: FBT003 - Arrow's signature
+            pc.fill_null(known.references["deleted"], fill_value=False),
             pc.greater_equal(pc.fill_null(known.references["last_entry"], NO_ENTRY), 0),
         )
         ours, other = sides.unite([records, known.references.filter(against)]).rows

@@ -37,14 +37,14 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.
         seen: every bookie was looked at, completely.
     """
     keys = list(tables.KEY_COLUMNS)
-    closed = stored.filter(pc.fill_null(pc.equal(stored["state"], "CLOSED"), False))  # noqa: FBT003 - Arrow's signature
+    closed = stored.filter(pc.fill_null(pc.equal(stored["state"], "CLOSED"), fill_value=False))
     if not closed.num_rows or not copies.num_rows:
         return tables.FINDINGS.empty_table()
     ends = copies.group_by(keys).aggregate([("last", "max")])
     ours, theirs = sides.unite([ends, closed]).rows
     both = (ours != sides.ABSENT) & (theirs != sides.ABSENT)
     ends, closed = ends.take(pa.array(ours[both])), closed.take(pa.array(theirs[both]))
-    beyond = pc.fill_null(pc.greater(ends["last_max"], closed["last_entry"]), False)  # noqa: FBT003 - as above
+    beyond = pc.fill_null(pc.greater(ends["last_max"], closed["last_entry"]), fill_value=False)
     closed = closed.filter(beyond)
     if not closed.num_rows:
         return tables.FINDINGS.empty_table()

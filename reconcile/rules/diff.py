@@ -199,7 +199,7 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
     """
     ours = reconstruction.take(matched.held_rows)
     theirs = catalog.take(matched.stored_rows)
-    closed = pc.fill_null(pc.equal(theirs["state"], "CLOSED"), False)  # noqa: FBT003 - Arrow's signature
+    closed = pc.fill_null(pc.equal(theirs["state"], "CLOSED"), fill_value=False)
     known = pc.and_(pc.fill_null(pc.equal(ours["outcome"], "restored"), fill_value=False), closed)
     grade = pc.struct_field(ours["grades"].combine_chunks(), "ensemble_size")
     striped = pc.is_in(grade, _OBSERVED)
@@ -217,7 +217,7 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
         for name, column in (("stored", stored), ("held", held)):
             text = pa.nulls(table.num_rows, pa.string()) if column is None else pc.cast(column, pa.string())
             table = table.append_column(name, pc.fill_null(text, "nothing"))
-        return table.filter(pc.fill_null(when, False))  # noqa: FBT003 - Arrow's signature
+        return table.filter(pc.fill_null(when, fill_value=False))
 
     both_last = (theirs["last_entry"], ours["last_entry"])
     return pa.concat_tables(

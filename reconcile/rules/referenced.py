@@ -91,13 +91,13 @@ class _Joined:
         of, held, now, ended = at
         self.rows = references.take(pa.array(of))
         self.on, self.in_store = held != sides.ABSENT, now != sides.ABSENT
-        self.deleted = pc.fill_null(self.rows["deleted"], False).to_numpy()  # noqa: FBT003 - Arrow's signature
+        self.deleted = pc.fill_null(self.rows["deleted"], fill_value=False).to_numpy()
         self.last, self.length = _numbers(self.rows["last_entry"]), _numbers(self.rows["length"])
         self.end = _taken(ends["last_max"], ended)
         self.lac = _taken(rows["lac_low"], held)
         self.shown = _taken(rows["last_entry"], held)
         self.shown_length = _taken(rows["length"], held)
-        closed = pc.fill_null(pc.equal(stored["state"], "CLOSED"), False)  # noqa: FBT003 - Arrow's signature
+        closed = pc.fill_null(pc.equal(stored["state"], "CLOSED"), fill_value=False)
         self.closed = np.append(closed.to_numpy(), False)[now]
         self.record = _taken(stored["last_entry"], now)
         self.record_length = _taken(stored["length"], now)

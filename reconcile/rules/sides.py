@@ -288,7 +288,7 @@ def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:
         # Arrow compares no lists: their rows as Python values, only where a record changed.
         pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
         return np.fromiter((a == b for a, b in pairs), np.bool_, len(one))
-    equal = pc.fill_null(pc.equal(one, other), False)  # noqa: FBT003 - Arrow's signature
+    equal = pc.fill_null(pc.equal(one, other), fill_value=False)
     both = pc.and_(pc.is_null(one), pc.is_null(other))
     found: Mask = pc.or_(equal, both).to_numpy()
     return found

@@ -236,7 +236,7 @@ def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecor
             at = behind
             continue
         part: MetaRecord | Damage | None
-        part, behind = _meta(journal, at, known)
+        part, behind = _meta(journal, at, known, chained=True)
         if part is None and take_unusual(journal, at, run, known, successor):
             at = run.end()
             continue
@@ -278,7 +278,9 @@ def between(journal: bytes | memoryview, start: int, stop: int) -> Iterator[tupl
         start = behind
 
 
-def _meta(journal: memoryview, at: int, known: Container[Key]) -> tuple[MetaRecord | Damage | None, int | None]:
+def _meta(
+    journal: memoryview, at: int, known: Container[Key], *, chained: bool
+) -> tuple[MetaRecord | Damage | None, int | None]:
     """Return the special record at `at` and the position behind it, or None for both."""
     if at + RECORD.size > len(journal):
         return None, None
@@ -294,6 +296,9 @@ def _meta(journal: memoryview, at: int, known: Container[Key]) -> tuple[MetaReco
     if number == FENCE_ID and size == ids:
         return FenceRecord(body, ledger, scope), behind
     if number not in (MASTER_KEY_ID, FENCE_ID, LAC_ID):
+        # Behind damage, bytes that only look like one would hide the records inside them.
+        if not chained and number != _FORCE_ID and key not in known:
+            return None, None
         return UnknownRecord(body, ledger, number, scope), behind
     front = ids + _SIZE.size
     inner = int(_SIZE.unpack_from(journal, body + ids)[0]) if size >= front else -1
@@ -315,7 +320,7 @@ def _successor(journal: memoryview, at: int, known: Container[Key], *, padded: b
     """Return the position behind what surely stands at `at`; reserved zeros reach to the end."""
     if is_entry(journal, at, scoped=True):
         return at + SIZE_FIELD + int(_SIZE.unpack_from(journal, at)[0])
-    part, behind = _meta(journal, at, known)
+    part, behind = _meta(journal, at, known, chained=False)
     if part is not None:
         return None if isinstance(part, Damage) else behind
     if padded and (behind := _padding_end(journal, at)) is not None:

@@ -69,7 +69,9 @@ def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table) -> pa.Table:
     ours, before = rows.take(pa.array(mine)), earlier.take(pa.array(theirs))
     same = _same(ours, before)
     closed = pc.equal(before["state"], str(State.CLOSED)).to_numpy()
-    agrees = same & closed & pc.fill_null(pc.equal(ours["last_entry"], before["last_entry"]), False).to_numpy()  # noqa: FBT003 - Arrow's signature
+    agrees = (
+        same & closed & pc.fill_null(pc.equal(ours["last_entry"], before["last_entry"]), fill_value=False).to_numpy()
+    )
     agrees &= ~_other_key(ours, before)
     taken = _as_it_was(ours.filter(pa.array(agrees)), before.filter(pa.array(agrees)))
     rest = np.flatnonzero(~agrees)

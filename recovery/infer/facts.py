@@ -202,7 +202,7 @@ def read(
     copies = copies.select(COLUMNS)
     (of_bookie, listed), names = _bookie_codes([copies["bookie"], bookies["bookie"]], unscanned)
     clean_stop = np.zeros(len(names), np.bool_)
-    clean_stop[listed] = ~_mask(pc.fill_null(bookies["dirty"], True))  # noqa: FBT003 - Arrow's signature
+    clean_stop[listed] = ~_mask(pc.fill_null(bookies["dirty"], fill_value=True))
     bucket, scope, ledger = (_ints(copies[name]) for name in ("bucket", "scope", "ledger"))
     order = np.lexsort((of_bookie, ledger, scope, bucket))
     if not np.array_equal(order, np.arange(len(order))):

@@ -25,7 +25,7 @@ def _fuzz(folder: Path, count: int, name: str) -> None:
 
     with atheris.instrument_imports(include=["backends", "recovery", "reconcile"]):
         from tests.property.fuzzing import attempt  # noqa: PLC0415 - what is loaded before is not instrumented
-        from tests.property.parsers import PARSERS  # noqa: PLC0415
+        from tests.property.parsers import PARSERS  # noqa: PLC0415 - as above
 
     corpus = folder / hashlib.sha256(name.encode()).hexdigest()[:8]
     corpus.mkdir(parents=True, exist_ok=True)

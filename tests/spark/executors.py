@@ -26,8 +26,8 @@ _found: dict[str, Any] = {}
 def _look(_: range) -> dict[str, Any]:
     """Say where a task runs, and from which files it has what it imported."""
     import importlib  # noqa: PLC0415 - this function goes to executors by itself
-    import sys  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
+    import sys  # noqa: PLC0415 - as above
+    from pathlib import Path  # noqa: PLC0415 - as above
 
     ours = [importlib.import_module(name).__file__ for name in ("recovery.infer.reconstruct", "reconcile.recover")]
     files = [getattr(module, "__file__", None) or "." for module in list(sys.modules.values())]

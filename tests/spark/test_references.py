@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backends.memory import MemoryStore
+from backends.protocols import ScannableStore
+from backends.registry import OpenStore
 from reconcile import apply as engine
 from reconcile import plans, recover
 from reconcile.plan import LEAVE, Passwords
@@ -170,16 +172,19 @@ def test_what_topics_let_go_of_stays_deleted_unless_somebody_chooses_it(recovere
 def test_topics_that_are_all_gone_are_the_catastrophe_itself(recovered: Recover) -> None:
     """Somebody removed Pulsar's records, too: its history lets go of everything, and everything is held."""
     with open_store(f"zkfiles://{pulsar_dir()}/zookeeper") as opened:
-        keys = {key: raw for batch in opened.store.scan("/managed-ledgers")  # type: ignore[attr-defined]
-                for key, raw in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)}  # fmt: skip
+        assert isinstance(opened.store, ScannableStore)
+        batches = list(opened.store.scan("/managed-ledgers"))
+    keys = {
+        key: raw
+        for batch in batches
+        for key, raw in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
+    }
     emptied = ScannableMemory()
     for key, raw in keys.items():
         emptied.put(key, raw)
     for key in sorted(keys, key=len, reverse=True):
         if key != "/managed-ledgers":
             emptied.put(key, None)
-    from backends.registry import OpenStore  # noqa: PLC0415
-
     references = of_store(OpenStore(emptied, ROOT, None, "memory://"))
     plan = recovered("plan", references)
     assert plan.manifest["mass_let_go"]

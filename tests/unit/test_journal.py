@@ -159,3 +159,16 @@ def test_many_records_are_read_in_runs() -> None:
     body = record(5, 0)
     raw = journal.encode([body] * (65_536 + 2))
     assert sum(1 for _ in journal.scan(raw + raw[512:])) == 2 * (65_536 + 2)
+
+
+def test_behind_damage_ids_and_a_first_lac_are_no_special_record() -> None:
+    """Entry 0 of ledger 1 begins as a record of an unknown kind would, five bytes late; that one ends with the file."""
+    first = entry.encode(EntryHeader(1, 0, -1, 0), b"", Digest.CRC32C, b"pw")
+    payload = bytes([112]) * (9 + 256 - 2 * len(first) - 4)
+    raw = bytearray(journal.encode([first, record(0, 0, payload=payload)], 4))
+    whole = list(journal.scan(bytes(raw)))
+    assert len(whole) == 2
+    raw[8:12] = bytes(4)
+    damage, kept = journal.scan(bytes(raw))
+    assert isinstance(damage, Damage)
+    assert kept == whole[1]
