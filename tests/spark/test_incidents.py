@@ -27,6 +27,7 @@ from recovery.model import metadata as md
 from recovery.model.ids import LedgerId
 from recovery.spark import session
 from recovery.testing.bookie_dir import make_bookie
+from tests.findings import found, said
 from tests.golden.cases import operator, truth
 from tests.golden.test_collect_golden import options
 from tests.scannable import ScannableMemory
@@ -114,17 +115,6 @@ def recovered(spark: "SparkSession", inventories: tuple[Dataset, ...], tmp_path:
         return plan
 
     return made
-
-
-def found(plan: Dataset, category: str) -> dict[Any, dict[str, Any]]:
-    """Findings of a category by ledger, or by subject."""
-    rows = [row for row in plan.read("findings").to_pylist() if row["category"] == category]
-    return {row["subject"] if row["ledger"] is None else row["ledger"]: row for row in rows}
-
-
-def said(finding: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """The evidence of a finding by side and field."""
-    return {(one["side"], one["field"]): one["value"] for one in finding["evidence"]}
 
 
 def rows_of(plan: Dataset) -> dict[int, dict[str, Any]]:

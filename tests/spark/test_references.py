@@ -26,6 +26,7 @@ from recovery.collect import CollectOptions, collect
 from recovery.dataset import Dataset, open_dataset, prepare
 from recovery.model.ids import LedgerId
 from recovery.spark import session
+from tests.findings import found, said
 from tests.golden.cases import pulsar_dir
 from tests.golden.test_managed_ledger_golden import truth
 from tests.scannable import ScannableMemory
@@ -104,17 +105,6 @@ def recovered(spark: "SparkSession", inventories: tuple[Dataset, ...], tmp_path:
         return open_dataset(tmp_path / name, "plan")
 
     return made
-
-
-def found(plan: Dataset, category: str) -> dict[Any, dict[str, Any]]:
-    """Findings of a category by ledger, or by subject."""
-    rows = [row for row in plan.read("findings").to_pylist() if row["category"] == category]
-    return {row["subject"] if row["ledger"] is None else row["ledger"]: row for row in rows}
-
-
-def said(finding: dict[str, Any]) -> dict[tuple[str, str], str]:
-    """The evidence of a finding by side and field."""
-    return {(one["side"], one["field"]): one["value"] for one in finding["evidence"]}
 
 
 def test_every_ledger_of_a_topic_is_matched_and_what_nothing_names_stands_apart(recovered: Recover) -> None:

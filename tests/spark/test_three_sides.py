@@ -35,6 +35,7 @@ from recovery.infer.search import Tail
 from recovery.model.ids import LedgerId
 from recovery.spark import session
 from recovery.testing import simulator
+from tests.findings import found
 from tests.golden.cases import case_dir, operator, truth
 from tests.golden.test_collect_golden import options
 from tests.scannable import ScannableMemory
@@ -123,14 +124,6 @@ def recovered(spark: "SparkSession", tmp_path: Path) -> Recover:
         return open_dataset(tmp_path / name, "plan")
 
     return made
-
-
-def found(plan: Dataset, category: str) -> dict[Any, dict[str, Any]]:
-    """Findings of a category by ledger, or by subject."""
-    rows = [row for row in plan.read("findings").to_pylist() if row["category"] == category]
-    by = {row["subject"] if row["ledger"] is None else row["ledger"]: row for row in rows}
-    assert len(by) == len(rows)
-    return by
 
 
 def adds_up(plan: Dataset) -> None:
