@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from recovery.codecs.framing import Entries, Key
 from recovery.codecs.journal import MetaRecord
@@ -21,14 +22,16 @@ from recovery.errors import Damage
 from recovery.model.ids import BUCKETS, LedgerId, buckets
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Names = npt.NDArray[np.bytes_]
 
 _NONE: Final = -1
 _BUCKET_BITS: Final = BUCKETS.bit_length() - 1
 _NAME: Final = "S16"
 """Both halves, big-endian: in the order of unsigned ids. All are of that length, so zeros at the end are no matter."""
-_FRESH: Final = 1 << 12
-"""Ledgers that are kept apart, so that the many are moved seldom."""
+_BYTES: Final = pa.binary(16)
+_GROWTH: Final = 4
+"""Times that a sorted part is larger than the next one at least, so that the many are moved seldom."""
 
 Part = TypeVar("Part", bound=Entries | MetaRecord | Damage)
 
@@ -38,7 +41,7 @@ class _Sorted(NamedTuple):
     keys: Ints
 
     def find(self, names: Names, keys: Ints) -> None:
-        """Fill in the keys of names that are here."""
+        """Fill in the keys of names that are here; names ascend."""
         at = np.searchsorted(self.names, names)
         here = at < len(self.names)
         here[here] = self.names[at[here]] == names[here]
@@ -49,17 +52,13 @@ class _Sorted(NamedTuple):
         return _Sorted(np.insert(self.names, at, other.names), np.insert(self.keys, at, other.keys))
 
 
-def _empty() -> _Sorted:
-    return _Sorted(np.empty(0, _NAME), np.empty(0, np.int64))
-
-
 class Scopes:
-    """The ledgers of scopes that were met, and their keys."""
+    """The ledgers of scopes that were met, and their keys: up to 56 bytes each, and as many while they are moved."""
 
     def __init__(self) -> None:
         self._rows = np.empty((0, 2), np.int64)
         self._count = 0
-        self._old, self._fresh = _empty(), _empty()
+        self._parts: list[_Sorted] = []
 
     def keys(self, scope: Ints | None, ledger: Ints) -> Ints:
         """Return the keys of ledgers; None: all are of scope 0."""
@@ -69,25 +68,33 @@ class Scopes:
         found[of] = self._keys(np.column_stack((scope[of], ledger[of])))
         return found
 
+    def know(self, scope: Ints, ledger: Ints) -> Mask:
+        """Return which ledgers of scopes were met."""
+        names, _, where = _distinct(np.column_stack((scope, ledger)))
+        return np.asarray(self._find(names) != _NONE)[where]
+
     def key(self, scope: int, ledger: int) -> int:
         """Return the key of a ledger."""
         return int(self.keys(np.array([scope]), np.array([ledger]))[0]) if scope else ledger
 
     def _keys(self, ids: Ints) -> Ints:
-        packed = np.frombuffer(ids.astype(">i8").tobytes(), _NAME)
-        names, first, where = np.unique(packed, return_index=True, return_inverse=True)
-        keys = np.full(len(names), _NONE)
-        self._old.find(names, keys)
-        self._fresh.find(names, keys)
+        names, rows, where = _distinct(ids)
+        keys = self._find(names)
         new = np.flatnonzero(keys == _NONE)
         if len(new):
-            rows = ids[first[new]]
-            keys[new] = self._add(rows)
-            self._fresh = self._fresh.with_more(_Sorted(names[new], keys[new]))
-            if len(self._fresh.keys) > _FRESH:
-                self._old, self._fresh = self._old.with_more(self._fresh), _empty()
+            keys[new] = self._add(rows[new])
+            more = _Sorted(names[new], keys[new])
+            while self._parts and len(self._parts[-1].keys) < _GROWTH * len(more.keys):
+                more = self._parts.pop().with_more(more)
+            self._parts.append(more)
         found: Ints = keys[where]
         return found
+
+    def _find(self, names: Names) -> Ints:
+        keys = np.full(len(names), _NONE)
+        for part in self._parts:
+            part.find(names, keys)
+        return keys
 
     def _add(self, rows: Ints) -> Ints:
         end = self._count + len(rows)
@@ -130,9 +137,10 @@ class Scopes:
     def known(self, key: Ints) -> list[Key]:
         """Return what codecs know the ledgers of keys by."""
         found: list[Key] = key.tolist()
-        for at in np.flatnonzero(key < _NONE).tolist():
-            ledger = self.id(int(key[at]))
-            found[at] = (ledger.scope, ledger.ledger)
+        of = np.flatnonzero(key < _NONE)
+        scope, ledger = self.ids(key[of])
+        for at, known in zip(of.tolist(), zip(scope.tolist(), ledger.tolist(), strict=True), strict=True):
+            found[at] = known
         return found
 
     def known_as(self, known: Iterable[Key]) -> Ints:
@@ -161,6 +169,18 @@ class Scopes:
                 yield part
             else:
                 yield replace(part, ledger=self.key(part.scope, part.ledger), scope=0)
+
+
+def _distinct(ids: Ints) -> tuple[Names, Ints, Ints]:
+    """Return the names of ids once each and ascending, their ids, and which one each is."""
+    raw = pa.py_buffer(ids.astype(">i8").tobytes())
+    coded = pa.Array.from_buffers(_BYTES, len(ids), [None, raw]).dictionary_encode()
+    names = np.frombuffer(coded.dictionary.buffers()[1] or b"", _NAME, len(coded.dictionary))
+    order = np.argsort(names)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    names = names[order]
+    return names, np.frombuffer(names, ">i8").astype(np.int64).reshape(-1, 2), place[coded.indices.to_numpy()]
 
 
 def translated(key: Ints, ours: Ints) -> Ints:

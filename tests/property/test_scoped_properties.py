@@ -374,6 +374,23 @@ def test_keys_stand_for_their_ledgers(pieces: list[list[LedgerId]], others: list
     assert [scopes.id(key) for key in ours] == others
 
 
+def test_many_ledgers_keep_their_keys() -> None:
+    """More than 2^20 scopes, met in pieces of very different sizes and asked for again in another order."""
+    scopes, random = Scopes(), np.random.default_rng(7)
+    ids = random.integers(-(1 << 63), (1 << 63) - 1, ((1 << 20) + 9_999, 2))
+    ids[::3, 0] = -1
+    ids[1::3, 1] = ids[1, 1]
+    cuts = [*range(0, 3_000, 3), 10_000, 10_001, 400_000, 400_100, 1_000_000, len(ids)]
+    keys = [scopes.keys(piece[:, 0], piece[:, 1]) for piece in map(ids.__getitem__, map(slice, cuts, cuts[1:]))]
+    every = np.concatenate(keys)
+    assert len(np.unique(every)) == len(ids)
+    assert np.array_equal(np.column_stack(scopes.ids(every)), ids)
+    order = random.permutation(len(ids))[: 1 << 16]
+    assert scopes.keys(ids[order, 0], ids[order, 1]).tolist() == every[order].tolist()
+    assert scopes.know(ids[order, 0], ids[order, 1]).all()
+    assert not scopes.know(ids[order, 0], ids[order, 1] ^ 1).any()
+
+
 def test_keys_take_the_place_of_ids() -> None:
     """Of what codecs found; what is of scope 0 is not touched."""
     scopes = Scopes()

@@ -185,7 +185,6 @@ def test_small_steps_find_what_large_ones_find(tmp_path: Path, monkeypatch: pyte
     whole = look(bookie, tmp_path / "whole").tables[0]
     monkeypatch.setattr("recovery.collect.merge._FEW", 0)
     monkeypatch.setattr("recovery.collect.spool._HELD_BYTES", 1)
-    monkeypatch.setattr("recovery.collect.scopes._FRESH", 1)
     assert look(bookie, tmp_path / "parts").tables[0].equals(whole)
 
 
