@@ -48,6 +48,9 @@ def joined(parts: Sequence[KeyedGroups]) -> KeyedGroups:
     return KeyedGroups(*(np.concatenate(column) for column in columns))
 
 
+NO_GROUPS: Final = joined([])
+
+
 def starts_of(values: Ints) -> Ints:
     """Return where an element differs from the one before; the first does."""
     return np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.empty(0, np.int64)
@@ -84,7 +87,7 @@ class Grouper:
             more = last - first - (few - 1) * period
             if more:
                 self._open = self._open._replace(first=self._open.first + more)
-        return joined(found)
+        return joined(found) if found else NO_GROUPS
 
     def _goes_on(self, key: int, first: int, size: int, period: int) -> bool:
         """Whether a run is the next one of the open group, which has three or more."""

@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from recovery.collect.facts import FACT_WIDTH
 from recovery.collect.holdings import Grouper, Ints, Mask, patterns_of, runs_of, starts_of, to_groups, to_rows
@@ -26,6 +27,8 @@ _BATCH: Final = 1 << 19
 """Slots that are confirmed at a time: enough ledgers that reads ascend through each log."""
 _KEPT: Final = 8
 """The part of a batch that waits for the next piece of a ledger larger than one, so that no end is judged by a few."""
+Slots = npt.NDArray[np.int64]
+"""Locations as they lie in an index file: their bytes are swapped only for who asks for them."""
 _LOG_SHIFT: Final = 32
 _POSITION: Final = (1 << _LOG_SHIFT) - 1
 
@@ -63,13 +66,13 @@ class Block:
     Attributes:
         ledger: whose they are.
         first: the entry of the first.
-        slots: the location of each; 0: empty.
+        slots: the location of each, in the byte order of the file; 0: empty.
         groups: the entries of those that are not empty, as `Grouper.feed_groups` takes them.
     """
 
     ledger: int
     first: int
-    slots: Ints
+    slots: Slots
     groups: KeyedGroups
 
     def rows(self) -> Piece:
@@ -82,15 +85,16 @@ class Block:
         return int(self.slots[at]) if 0 <= at < len(self.slots) else 0
 
 
-def piece_of(ledger: int, first: int, slots: Ints) -> Piece:
+def piece_of(ledger: int, first: int, slots: Slots) -> Piece:
     """Return neighbouring slots of one ledger, the first of them of entry `first`; 0: empty."""
-    filled = np.flatnonzero(slots)
-    return Piece(np.full(len(filled), ledger), filled + first, slots[filled], np.empty((0, FACT_WIDTH), np.int64))
+    filled = np.flatnonzero(slots.view(np.int64))
+    location = slots[filled].astype(np.int64)
+    return Piece(np.full(len(filled), ledger), filled + first, location, np.empty((0, FACT_WIDTH), np.int64))
 
 
-def block_of(ledger: int, first: int, slots: Ints) -> Piece | Block:
+def block_of(ledger: int, first: int, slots: Slots) -> Piece | Block:
     """Return the same as a block, where few patterns tell which are empty."""
-    groups = patterns_of(slots != 0, ledger, first)
+    groups = patterns_of(slots.view(np.int64) != 0, ledger, first)
     return piece_of(ledger, first, slots) if groups is None else Block(ledger, first, slots, groups)
 
 
@@ -139,10 +143,10 @@ class IndexTaker:
         """Take a piece."""
         if isinstance(piece, Piece):
             self._found.facts.add(piece.facts)
-        elif self._every or not self._all_inside(piece):
-            piece = piece.rows()
         if not len(piece.groups.key if isinstance(piece, Block) else piece.ledger):
             return
+        if isinstance(piece, Block) and (self._every or not self._all_inside(piece)):
+            piece = piece.rows()
         self._waiting.append(piece)
         self._count += _size(piece)
         if self._count < self._batch:
@@ -168,8 +172,13 @@ class IndexTaker:
         return np.unique(np.concatenate(self._known))
 
     def _all_inside(self, block: Block) -> bool:
-        inside = self._logs.inside(block.slots >> _LOG_SHIFT, block.slots & _POSITION)
-        return bool(np.count_nonzero(inside) == np.count_nonzero(block.slots))
+        slots = block.slots.astype(np.int64)
+        # Mostly all are of one log, and its first and last tell. Less one, an empty one is above all of them.
+        unsigned = slots.view(np.uint64)
+        ends = np.array([(unsigned - np.uint64(1)).min() + np.uint64(1), unsigned.max()]).view(np.int64)
+        if ends[0] >> _LOG_SHIFT != ends[1] >> _LOG_SHIFT:
+            ends = slots[slots != 0]
+        return bool(self._logs.inside(ends >> _LOG_SHIFT, ends & _POSITION).all())
 
     def _confirm(self, pieces: Sequence[Piece | Block], *, whole: bool) -> None:
         """Confirm slots; `whole`: the last ledger has no more."""

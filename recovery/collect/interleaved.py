@@ -386,15 +386,17 @@ class IndexReader:
         none = np.empty(0, np.int64)
         yield Piece(none, none, none, np.array([fact], np.int64))
         read = 0
-        buffer = self._buffer()
         for start, end in _data(fd, _HEAD, size - (size - _HEAD) % 8):
             for at in range(start, end, _BLOCK):
-                got = os.preadv(fd, [memoryview(buffer)[: min(_BLOCK, end - at)]], at)
+                slots = np.empty(min(_BLOCK, end - at) // 8, ">i8")
+                got = os.preadv(fd, [slots.view(np.uint8).data], at)
                 self._meter.took(got)
                 read += got
-                slots = np.frombuffer(buffer, ">i8", got // 8).astype(np.int64)
-                yield block_of(file.ledger, (at - _HEAD) // 8, slots)
-        self._buffers.append(buffer)
+                yield block_of(file.ledger, (at - _HEAD) // 8, slots[: got // 8])
+                if got < slots.nbytes:
+                    raise OSError(errno.ENODATA, "became shorter while it was read")
+                if got < slots.nbytes:
+                    raise OSError(errno.ENODATA, "became shorter while it was read")
         self.bytes[file.folder] = self.bytes.get(file.folder, 0) + read
         self._meter.took(0, 1)
 

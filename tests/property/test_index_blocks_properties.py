@@ -57,7 +57,7 @@ class Ledger(NamedTuple):
 
     def pieces(self, ledger: int) -> list[Piece | Block]:
         """Return them."""
-        blocks = [block_of(ledger, low, self.slots[low:high]) for low, high in pairwise(self.edges)]
+        blocks = [block_of(ledger, low, self.slots[low:high].astype(">i8")) for low, high in pairwise(self.edges)]
         return [block if whole else block.rows() for block, whole in zip(blocks, self.as_block, strict=True)]
 
 
