@@ -1,14 +1,25 @@
 """Inventories of a cluster that has lived: the made-up ledgers, some of them with a past from the simulated protocol.
 
-    share        past          from `recovery.testing.histories`
-    1 of 100     changed       one to three ensemble changes, adds under way, bookies that keep what they got
-    1 of 100     rereplicated  bookies died; auto-recovery copied what they had, batch by batch, with the copier's LAC
-    1 of 1,000   damaged       single entries lost, or all that a bookie had; a third of them named as damage
+    share        past          from `recovery.testing.histories`, all E = 3, W = 2
+    1 of 100     changed       class `changes`: one to three ensemble changes, half under pending adds, and bookies that
+                               keep what they got
+    1 of 100     rereplicated  class `rereplicated`, those that were copied: bookies die, some under their writers;
+                               auto-recovery copies what they had, batch by batch, with the copier's LAC; some come back
+    1 of 1,000   damaged       class `holes`: single entries lost, or all that a bookie had; a third named as damage
 
-and the change of one ledger in a hundred that all made-up ledgers have. A few hundred pasts of each kind are simulated,
-with as many entries as the made-up ledgers have; each stands for many ledgers, on other bookies each time.
+and the change of one ledger in a hundred that all made-up ledgers have. Thousands of pasts are simulated, with as many
+entries as the made-up ledgers have; at a million ledgers each stands for four, on other bookies each time.
+
+The whole solver is needed by
+
+    share        of            because
+    17 of 100    changed       adds under way left a bookie with a part of what came after it, which tiles nothing
+    65 of 100    rereplicated  they changed bookies, too (those died under their writers): copies of several ensembles;
+                               the other 35 have one ensemble, and `recovery.infer.replicas` fits them column-wise
+    66 of 100    damaged       an entry is short of its copies, which nothing column-wise proves; the rest are held
 """
 
+import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -25,8 +36,10 @@ from recovery.model import tables
 from recovery.model.ids import buckets
 from recovery.testing import histories
 
-_PASTS: Final = 500
-"""Ledgers that are simulated of each kind; fewer where they would stand for few."""
+_CLUSTER: Final = 500
+"""Ledgers that share a cluster, and its bookies' fates; fewer where few are wanted."""
+_PASTS: Final = 2500
+"""Ledgers that are simulated of each kind at most, a cluster after the other: so each stands for four of a million."""
 _FEWEST: Final = 60
 _SEED: Final = 1
 _LENGTHS: Final = tuple(max(12, int(np.exp(6.5 + 1.5 * NormalDist().inv_cdf((n + 0.5) / 40)))) for n in range(40))
@@ -71,7 +84,7 @@ class Pasts:
 
 
 def pasts(kind: str, wanted: int) -> Pasts:
-    """Simulate ledgers of a class, and take those to which it happened.
+    """Simulate clusters of a class, and take the ledgers to which it happened.
 
     Args:
         kind: the class.
@@ -81,10 +94,25 @@ def pasts(kind: str, wanted: int) -> Pasts:
     profile = replace(profile, shapes=((ENSEMBLE, WRITE, WRITE),), lengths=_LENGTHS, bookies=len(BOOKIES))
     if kind == "holes":
         profile = replace(profile, holes=1.0)
-    if kind == "rereplicated":
-        # One kind at a time: ensembles change only where a bookie dies under a writer.
-        profile = replace(profile, changes=(0,))
-    world, view = histories.make(kind, _SEED, min(_PASTS, max(_FEWEST, 4 * wanted)), profile)
+    parts: list[pa.Table] = []
+    found, together = 0, min(_CLUSTER, max(_FEWEST, 4 * wanted))
+    for seed in itertools.count(_SEED):
+        rows, happened = _happened(kind, seed, together, profile)
+        # Ids count from 0 in each cluster.
+        ids = pc.add(rows["ledger"], seed * together)
+        parts.append(rows.set_column(rows.schema.get_field_index("ledger"), tables.COPIES.field("ledger"), ids))
+        found += happened
+        if found >= min(_PASTS, wanted):
+            break
+    rows = pa.concat_tables(parts).combine_chunks().sort_by("ledger")
+    _, begin, count = np.unique(rows["ledger"].to_numpy(), return_index=True, return_counts=True)
+    bookie = pc.index_in(rows["bookie"], pa.array(BOOKIES)).to_numpy().astype(np.int64)
+    return Pasts(rows, begin, count, bookie)
+
+
+def _happened(kind: str, seed: int, ledgers: int, profile: histories.Profile) -> tuple[pa.Table, int]:
+    """Return COPIES of the ledgers of one cluster to which it happened, and how many they are."""
+    world, view = histories.make(kind, seed, ledgers, profile)
     found = histories.inventory(world, view)
     known = facts.read(found.copies, found.bookies)
     happened = {
@@ -92,11 +120,7 @@ def pasts(kind: str, wanted: int) -> Pasts:
         "rereplicated": known.copied,
         "holes": np.ones(known.count, np.bool_),
     }[kind]
-    mine = pc.is_in(found.copies["ledger"], pa.array(known.ledger[happened]))
-    rows = found.copies.filter(mine).combine_chunks().sort_by("ledger")
-    _, begin, count = np.unique(rows["ledger"].to_numpy(), return_index=True, return_counts=True)
-    bookie = pc.index_in(rows["bookie"], pa.array(BOOKIES)).to_numpy().astype(np.int64)
-    return Pasts(rows, begin, count, bookie)
+    return found.copies.filter(pc.is_in(found.copies["ledger"], pa.array(known.ledger[happened]))), int(happened.sum())
 
 
 def write(folder: Path, ledgers: int) -> None:
