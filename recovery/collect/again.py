@@ -24,7 +24,6 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from recovery.collect.damage import TakesDamage, Unread
 from recovery.collect.facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned
 from recovery.collect.holdings import (
     GROUP_WIDTH,
@@ -63,6 +62,11 @@ _LOG_SHIFT: Final = 32
 _SOURCE, _FILE, _ENTRY_LOG = 1, 1, 2
 _TIMES: Final = slice(4, 6)
 _SPECIAL_WIDTH: Final = 5
+FINGERPRINT_WIDTH: Final = 6
+"""Columns: ledger, number of the index, and of a file inode, size, time of content and of status; of a database the
+sum of its slots' hashes, their count, and zeros."""
+LOG_WIDTH: Final = 2
+"""Columns: ledger, id of a log that a slot of it names."""
 _FENCE_SEEN, _KEY_SEEN, _LAC_SEEN = range(3)
 
 
@@ -423,26 +427,11 @@ class Again:
         elif self._earlier is not None and not self._binding["index_sound"]:
             self.reused.reason = "the index was damaged when the earlier inventory was made"
 
-    def fingerprints(self, rows: Ints) -> None:
-        """Take those of index files: ledger, source, inode, size, time of content and of status."""
-        self._spools["ledgers"].add(rows)
-
-    def noticing(self, pieces: Iterable[Piece | Block], source: int | None = None) -> Iterator[Piece | Block]:
-        """Yield pieces of an index, and keep which logs their slots name.
-
-        Args:
-            pieces: of the index.
-            source: number of a database, whose slots are hashed, too.
-        """
-        for piece in pieces:
-            rows = piece.rows()
-            log = rows.location >> _LOG_SHIFT
-            fresh = np.flatnonzero(np.append(True, (rows.ledger[1:] != rows.ledger[:-1]) | (log[1:] != log[:-1])))
-            if len(rows.ledger):
-                self._spools["slots"].add(np.column_stack((rows.ledger[fresh], log[fresh])))
-            if source is not None:
-                self._spools["ledgers"].add(_hashes(rows, source))
-            yield piece
+    def compare(self, fingerprints: Ints, logs: Ints | None = None) -> None:
+        """Take fingerprints of ledgers, and which logs their slots name."""
+        self._spools["ledgers"].add(fingerprints)
+        if logs is not None:
+            self._spools["slots"].add(logs)
 
     def is_unchanged(self, files: Iterable[Taken]) -> bool:
         """Whether files of a database are those that there were, and nothing of it has to be read again."""
@@ -526,10 +515,6 @@ class Again:
         for column, name, number in ((KEY, "key", self._secrets.stamped), (LAC, "lac", self._secrets.lac)):
             facts[:, column] = [NONE if raw is None else number(raw) for raw in rows[name].to_pylist()]
         return facts
-
-    def watching(self, damage: TakesDamage) -> "Watch":
-        """Return what hands damage of an index on, and remembers what must be read again for it."""
-        return Watch(damage, self)
 
     def harm(self, ledger: int | None) -> None:
         """Keep nothing of a ledger; None: of any index."""
@@ -746,19 +731,6 @@ ReadsHeads = Callable[[Sequence[int]], tuple[Ints, Ints, Ints]]
 """Reads headers in files: the place of each row's file, the rows, and the (ledger, entry) pairs that stand there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """Hands damage of an index on, and has what it touches read again the next time."""
-
-    damage: TakesDamage
-    again: Again
-
-    def add(self, found: Unread) -> None:
-        """Take one piece."""
-        self.again.harm(found.ledger)
-        self.damage.add(found)
-
-
 def _hidden(passwords: Sequence[bytes], salt: str) -> dict[str, str] | None:
     """Return what tells the same passwords again and is slow to guess them by; None: there are none."""
     if not passwords:
@@ -801,7 +773,18 @@ def _alone(sorted_keys: Ints) -> Mask:
     return np.repeat(size == 1, size)
 
 
-def _hashes(rows: Piece, source: int) -> Ints:
+def logs_of(piece: Piece | Block) -> Ints:
+    """Return ledger and log of the slots of a piece, of neighbours that are alike one row."""
+    if isinstance(piece, Block):
+        log = piece.slots[piece.slots != 0] >> _LOG_SHIFT
+        ledger = np.full(len(log), piece.ledger)
+    else:
+        ledger, log = piece.ledger, piece.location >> _LOG_SHIFT
+    fresh = np.flatnonzero(np.append(True, (ledger[1:] != ledger[:-1]) | (log[1:] != log[:-1]))[: len(ledger)])
+    return np.column_stack((ledger[fresh], log[fresh]))
+
+
+def hashes_of(rows: Piece, source: int) -> Ints:
     """Return a fingerprint row for each ledger of a piece: the sum over its slots of a mixed number, and their count.
 
     Sums of several pieces add up to that of the whole; ledgers of which there are only facts have 0.
@@ -811,7 +794,7 @@ def _hashes(rows: Piece, source: int) -> Ints:
     mixed = (mixed ^ (mixed >> 32)) * _MIX[2]
     starts = starts_of(rows.ledger)
     ledger = np.append(rows.ledger[starts], rows.facts[:, LEDGER])
-    found = np.zeros((len(ledger), 1 + len(_columns("ledgers"))), np.int64)
+    found = np.zeros((len(ledger), FINGERPRINT_WIDTH), np.int64)
     found[:, 0], found[:, _SOURCE] = ledger, source
     if len(starts):
         found[: len(starts), 2] = np.add.reduceat(mixed, starts)

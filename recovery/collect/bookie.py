@@ -16,28 +16,25 @@ import pyarrow as pa
 
 from recovery.codecs import entry_log, journal
 from recovery.collect.again import Again, Reused, Terms
-from recovery.collect.changed import MakesTaker, read_changed, read_files
-from recovery.collect.damage import DamageLog, Noted, TakesDamage, Unread, suspect_disk
+from recovery.collect.changed import Indexes
+from recovery.collect.damage import DamageLog, Noted, suspect_disk
 from recovery.collect.db import (
     LEDGERS,
     LOCATIONS,
     SCOPED_LEDGERS,
     SCOPED_LOCATIONS,
     Database,
-    ranges_of,
-    read_ledgers,
     read_locations,
 )
 from recovery.collect.deep import Deep, DeepCounts, numbered
-from recovery.collect.facts import FACT_WIDTH, SOURCE, Interned
+from recovery.collect.facts import FACT_WIDTH, Interned
 from recovery.collect.folders import Disks, Folder, Place, Role, survey
 from recovery.collect.holdings import GROUP_WIDTH, Ints, joined, less, to_groups, to_rows
-from recovery.collect.index import Found, IndexTaker, Piece
-from recovery.collect.interleaved import IndexReader, Pages, find_files, first_level
+from recovery.collect.index import Found, Piece
+from recovery.collect.interleaved import IndexReader, find_files, first_level
 from recovery.collect.journals import Journal, JournalFacts, find_journals, read_journals
-from recovery.collect.logs import Scanned, decimal_name, find_logs, scan_unlisted
+from recovery.collect.logs import Scanned, find_logs, scan_unlisted
 from recovery.collect.merge import Beside, IndexSource, Merge
-from recovery.collect.processes import Setup, Unit, take_all, units_of
 from recovery.collect.reading import Meter, Progress
 from recovery.collect.records import HEAD_WIDTH, SIZE_COLUMN, RecordFile, RecordFiles, locate
 from recovery.collect.spool import Spool
@@ -62,7 +59,7 @@ class CollectOptions:
         max_mb_s: at most so many million bytes are read in a second; None: as fast as it goes.
         deep: every location is confirmed, every entry log gone through, and what index, logs and journals say of each
             entry compared, with its digest; not only where there is doubt.
-        processes: that read index files at the same time, at most; one where what was read is kept.
+        processes: that read indexes at the same time, at most.
         keep: keep what the next collection of the bookie need not read again.
         since: folder of an earlier inventory of the bookie that did, of which what did not change is taken over; what
             is read now is kept, too.
@@ -223,10 +220,7 @@ class _Run:
         self._journal_facts = JournalFacts()
         self._scanned = Scanned((), -1)
         self._sources: list[IndexSource] = []
-        self._index_bytes: dict[int, int] = {}
-        self._index_files: dict[int, int] = {}
         self.deep: DeepCounts | None = None
-        self._known: list[Ints] = []
         self._merge: Merge | None = None
         self._ledger_folders = _folders(disks, Role.LEDGER)
         self._index_folders = _folders(disks, Role.INDEX)
@@ -234,7 +228,8 @@ class _Run:
         if options.keep or options.since is not None:
             self._again = Again(_terms(disks, options), options.since, scratch, started, self._secrets)
         self._logs = {folder.path: find_logs(folder, damage) for folder in self._ledger_folders}
-        self._found: Found[Spool] | None = None
+        self._found = Found(*(self._spool(w) for w in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
+        self._indexes = Indexes(self._found, self._again, meter, damage, self._secrets, options.processes)
 
     def _spool(self, width: int) -> Spool:
         self._spools.append(Spool(width, self._scratch))
@@ -257,20 +252,18 @@ class _Run:
 
     def keep(self, out: Path) -> None:
         """Write what the next collection need not read again, if that was asked for; when `tables` has ended."""
-        if self._again is not None and self._found is not None:
+        if self._again is not None:
             self._again.write(out, self._found, self._doubled())
 
     def tables(self) -> Iterator[pa.Table]:
         """Read everything, and yield the rows of copies."""
         journal_groups, log_groups = self._spool(GROUP_WIDTH), self._spool(GROUP_WIDTH)
         self._read_journals(journal_groups, log_groups)
-        found = Found(*(self._spool(w) for w in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
-        self._found = found
-        self._read_index(found)
+        self._read_index()
         self._scan_logs(log_groups)
         self._meter.begin("inventory")
         merge = Merge(
-            found,
+            self._found,
             journal_groups,
             log_groups,
             self._journal_facts,
@@ -298,76 +291,25 @@ class _Run:
         self._journal_facts = read_journals(self._journals, groups, applied, self._meter, self._damage, self._again)
         self._meter.end()
 
-    def _read_index(self, found: Found[Spool]) -> None:
+    def _read_index(self) -> None:
         dirty = self._disks.dirty
         unclean = dirty or (dirty is None and self._journal_facts.behind_mark)
         every = bool(unclean or self._options.deep)
         self._meter.begin("index")
         folders = [folder.path for folder in self._index_folders]
         self._sources = [IndexSource(path, is_database=False) for path in folders]
+        logs = self._log_files(self._ledger_folders)
         if self._again is not None:
-            for log_id, files in self._log_files(self._ledger_folders).items():
+            for log_id, files in logs.items():
                 for file in files:
                     self._again.see(file.path, "log", id=log_id)
             self._again.begin_index(every=every)
-            self._read_changed_files(folders, found, self._again, every=every)
-            for database, logs in self._databases():
-                self._sources.append(IndexSource(database.folder, is_database=True))
-                maker = self._maker(logs, found, every=every)
-                self._known.append(
-                    read_changed(database, found, self._again, maker, self._meter, self._damage, self._secrets)
-                )
-        else:
-            self._read_all(folders, found, every=every)
-        self._meter.end()
-
-    def _maker(self, logs: Sequence[Folder], found: Found[Spool], *, every: bool) -> MakesTaker:
-        def make(damage: TakesDamage) -> IndexTaker:
-            passwords, scopes = self._options.passwords, self._damage.scopes
-            files = RecordFiles(self._log_files(logs), self._meter, damage, passwords, decimal_name, scopes=scopes)
-            return IndexTaker(files, found, every=every)
-
-        return make
-
-    def _read_changed_files(self, folders: Sequence[Path], found: Found[Spool], again: Again, *, every: bool) -> None:
-        maker = self._maker(self._ledger_folders, found, every=every)
-        read = read_files(folders, found, again, maker, self._meter, self._damage, self._secrets)
-        self._known.append(read.known)
-        self._index_bytes, self._index_files = read.bytes, read.files
-
-    def _read_all(self, folders: Sequence[Path], found: Found[Spool], *, every: bool) -> None:
-        setups = [Setup(self._log_files(self._ledger_folders), self._options.passwords, every)]
-        units = units_of(0, first_level(folders, self._damage))
-        for database, logs in self._databases():
+        databases = []
+        for database, named in self._databases():
             self._sources.append(IndexSource(database.folder, is_database=True))
-            for facts in read_ledgers(database, self._meter, self._damage, self._secrets):
-                found.facts.add(facts)
-            units += [Unit(len(setups), part) for part in ranges_of(database, self._damage)]
-            setups.append(Setup(self._log_files(logs), self._options.passwords, every))
-        pages, told = Pages(), set[Unread]()
-        known: list[list[Ints]] = [[np.empty(0, np.int64)] for _ in setups]
-        for unit in take_all(units, setups, self._meter, self._options.processes):
-            taken = unit.named_by(self._secrets.scopes)
-            found.groups.add(taken.found.groups.all())
-            found.heads.add(taken.found.heads.all())
-            facts = taken.facts(self._secrets)
-            found.facts.add(facts)
-            for number, many in zip(*np.unique(facts[:, SOURCE], return_counts=True), strict=True):
-                self._index_files[int(number)] = self._index_files.get(int(number), 0) + int(many)
-            found.dangling.add(taken.found.dangling.all())
-            known[taken.setup].append(taken.known)
-            pages.absorb(taken.pages)
-            for number, size in taken.folders.items():
-                self._index_bytes[number] = self._index_bytes.get(number, 0) + size
-            for one in taken.damage:
-                # What is wrong with an entry log, or a database, is seen once in every unit.
-                if one.ledger is None and one in told:
-                    continue
-                self._damage.add(one)
-                if one.ledger is None:
-                    told.add(one)
-        pages.tell_cut(self._damage)
-        self._known += [np.unique(np.concatenate(parts)) for parts in known]
+            databases.append((database, self._log_files(named)))
+        self._indexes.read(folders, databases, logs, self._options.passwords, every=every)
+        self._meter.end()
 
     def _databases(self) -> Iterator[tuple[Database, Sequence[Folder]]]:
         """Yield the databases, with the ledger folders that their locations may lie in, the likeliest first."""
@@ -390,20 +332,15 @@ class _Run:
                 files.setdefault(log_id, []).extend(found)
         return files
 
-    def _record_files(self, folders: Sequence[Folder]) -> RecordFiles:
-        files = self._log_files(folders)
-        passwords, scopes = self._options.passwords, self._damage.scopes
-        return RecordFiles(files, self._meter, self._damage, passwords, decimal_name, scopes=scopes)
-
     def _doubled(self) -> Ints:
-        ledgers, times = np.unique(np.concatenate(self._known), return_counts=True)
+        ledgers, times = np.unique(np.concatenate(self._indexes.known), return_counts=True)
         return ledgers[times > 1]
 
     def _scan_logs(self, groups: Spool) -> None:
         files = [file for logs in self._logs.values() for found in logs.values() for file in found]
         files.sort(key=lambda file: file.path)
         hidden = np.fromiter(self._damage.ledgers, np.int64, len(self._damage.ledgers))
-        known = np.setdiff1d(np.concatenate(self._known), hidden)
+        known = np.setdiff1d(np.concatenate(self._indexes.known), hidden)
         self._meter.begin("logs", len(files), sum(file.size for file in files))
 
         def take(found: KeyedGroups) -> None:
@@ -422,7 +359,7 @@ class _Run:
             deep.read_journals(self._meter)
             for piece in self._pieces():
                 deep.take_slots(piece)
-            self.deep = deep.compare(np.unique(known), self._damage)
+            self.deep = deep.compare(np.unique(known), self._meter, self._damage)
             self._meter.end()
         finally:
             deep.close()
@@ -446,7 +383,7 @@ class _Run:
                 ("journals", sum(Path(j.file.path).parent == folder.path for j in self._journals)),
                 (
                     "index files",
-                    sum(self._index_files.get(n, 0) for n, f in enumerate(self._index_folders) if f == folder),
+                    sum(self._indexes.files.get(n, 0) for n, f in enumerate(self._index_folders) if f == folder),
                 ),
             )
             found = suspect_disk(folder.path, self._damage.spoiled, dict(kinds))
@@ -518,8 +455,8 @@ class _Run:
     def _storage(self) -> str:
         databases = any(folder.databases for folder in self._index_folders)
         if databases:
-            return "mixed" if self._index_bytes else "db"
-        return "interleaved" if self._index_bytes else "none"
+            return "mixed" if self._indexes.bytes else "db"
+        return "interleaved" if self._indexes.bytes else "none"
 
     def _dir(self, place: Place) -> dict[str, object]:
         folder = place.folder
@@ -548,7 +485,7 @@ class _Run:
                 number = next((n for n, f in enumerate(self._index_folders) if f == folder), -1)
                 names = (LEDGERS, LOCATIONS, SCOPED_LEDGERS, SCOPED_LOCATIONS)
                 rows = [folder.path / name for name in names] if folder.databases else []
-                return self._index_bytes.get(number, 0) + sum(map(_folder_size, rows))
+                return self._indexes.bytes.get(number, 0) + sum(map(_folder_size, rows))
 
 
 def _terms(disks: Disks, options: CollectOptions) -> Terms:

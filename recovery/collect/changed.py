@@ -1,169 +1,189 @@
-"""Indexes read only where they, or the entry logs that they name, are not as they were; see `again`."""
+"""All indexes of a bookie read by several processes: whole, or where they and the logs that they name have changed.
+
+What changed is told by `again`, from what is compared of all that there is now with what was kept.
+"""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
-from recovery.collect.again import Again
-from recovery.collect.damage import Noted, TakesDamage
+from recovery.collect.again import Again, Kept, hashes_of
+from recovery.collect.damage import Noted, TakesDamage, Unread
 from recovery.collect.db import (
     LEDGERS,
     LOCATIONS,
     SCOPED_LEDGERS,
     SCOPED_LOCATIONS,
     Database,
-    read_database,
-    read_locations,
+    ranges_of,
+    read_ledgers,
 )
-from recovery.collect.facts import FACT_WIDTH, LEDGER, Interned
+from recovery.collect.facts import LEDGER, NONE, Interned
 from recovery.collect.holdings import Ints
-from recovery.collect.index import Found, IndexTaker, Piece
-from recovery.collect.interleaved import IndexFile, IndexReader, Level, Pages, find_files, first_level, slots_size
+from recovery.collect.index import Found, Piece
+from recovery.collect.interleaved import Pages, first_level
+from recovery.collect.processes import Setup, TakenOver, Task, Unit, take_all, units_of
 from recovery.collect.reading import Meter
+from recovery.collect.records import RecordFile
+from recovery.collect.scopes import Scopes
 from recovery.collect.spool import Spool
 
-_AT_ONCE: Final = 4096
-"""Files that are looked at at a time."""
-
-MakesTaker = Callable[[TakesDamage], IndexTaker]
-"""Makes what confirms the slots of an index, and tells that of its damage."""
+Logs = Mapping[int, Sequence[RecordFile]]
 
 
-@dataclass(frozen=True, slots=True)
-class FilesRead:
-    """What reading index files gave beside their rows.
-
-    Attributes:
-        known: ledgers with at least one confirmed entry, ascending.
-        bytes, files: of each index folder, by its number.
-    """
-
-    known: Ints
-    bytes: dict[int, int]
-    files: dict[int, int]
-
-
-def read_files(
-    folders: Sequence[Path],
-    found: Found[Spool],
-    again: Again,
-    maker: MakesTaker,
-    meter: Meter,
-    damage: TakesDamage,
-    secrets: Interned,
-) -> FilesRead:
-    """Read the index files that changed, and take the others over.
+class Indexes:
+    """Reads indexes.
 
     Args:
-        folders: the index folders in the bookie's order.
-        found: takes what the files say.
-        again: what an earlier collection read.
-        maker: makes the taker of slots.
+        found: takes what they say.
+        again: what an earlier collection read, and what the next one need not; None: neither is asked for.
         meter: counts and paces the reads.
         damage: takes what cannot be read.
         secrets: numbers of keys and LACs; its scopes name the ledgers.
+        processes: at most so many read at a time.
+
+    Attributes:
+        known: of the files, and of each database, the ledgers with at least one confirmed entry, ascending.
+        bytes, files: of index files in each index folder, by its number.
     """
-    levels = first_level(folders, damage)
-    count: dict[int, int] = {}
-    for files in _some(find_files(levels, damage, secrets.scopes)):
-        again.fingerprints(_fingerprints(files))
-        for file in files:
-            count[file.folder] = count.get(file.folder, 0) + 1
-    kept = again.kept(range(len(folders)), found, facts=True)
-    watch = again.watching(damage)
-    reader, taker = IndexReader(meter, watch, secrets), maker(watch)
-    # The sizes of those that are not read, too, tell the size of pages.
-    for piece in again.noticing(reader.read(_not_kept(levels, kept.ledgers, reader.pages, reader.bytes, secrets))):
-        taker.take(piece)
-    taker.end()
-    reader.pages.tell_cut(watch)
-    return FilesRead(np.union1d(kept.holding, taker.known()), reader.bytes, count)
+
+    def __init__(
+        self,
+        found: Found[Spool],
+        again: Again | None,
+        meter: Meter,
+        damage: TakesDamage,
+        secrets: Interned,
+        processes: int,
+    ) -> None:
+        self._found = found
+        self._again = again
+        self._meter = meter
+        self._damage = damage
+        self._secrets = secrets
+        self._processes = processes
+        self._told: set[Unread] = set()
+        self.known: list[Ints] = []
+        self.bytes: dict[int, int] = {}
+        self.files: dict[int, int] = {}
+
+    def read(
+        self,
+        folders: Sequence[Path],
+        databases: Sequence[tuple[Database, Logs]],
+        logs: Logs,
+        passwords: tuple[bytes, ...],
+        *,
+        every: bool,
+    ) -> None:
+        """Read all that there is.
+
+        Args:
+            folders: of index files, in the bookie's order.
+            databases: with the logs that their locations name.
+            logs: that index files name.
+            passwords: that may have made an HMAC.
+            every: all locations are confirmed.
+        """
+        setups = [Setup(logs, passwords, every)]
+        setups += [Setup(named, passwords, every, database.source) for database, named in databases]
+        self.known = [np.empty(0, np.int64)] * len(setups)
+        files = units_of(0, first_level(folders, self._damage))
+        same = [self._is_unchanged(database) for database, _ in databases]
+        again = self._again
+        task = Task.READ if again is None else Task.COMPARE if again.usable else Task.KEEP
+        units = list(files)
+        for n, (database, _) in enumerate(databases, 1):
+            if not same[n - 1]:
+                units += self._units(n, database)
+        self._take(units, [replace(setup, task=task) for setup in setups])
+        if again is None or task is not Task.COMPARE:
+            return
+        units = files  # those that are taken over as well: their sizes tell the size of pages
+        setups[0] = self._rest(0, setups[0], again.kept(range(len(folders)), self._found, facts=True))
+        for n, (database, _) in enumerate(databases, 1):
+            if same[n - 1]:
+                again.recall(database.source)
+            kept = again.kept(range(database.source, database.source + 1), self._found, facts=same[n - 1])
+            setups[n] = self._rest(n, replace(setups[n], told=not same[n - 1]), kept)
+            if kept.rest and same[n - 1]:
+                units = units + self._units(n, database, setups[n].kept)
+            elif kept.rest:
+                units = units + [Unit(n, part) for part in ranges_of(database, Noted())]
+        self._take(units, setups)
+
+    def _rest(self, n: int, setup: Setup, kept: Kept) -> Setup:
+        self.known[n] = kept.holding
+        scoped = Scopes()
+        scoped.keys(*self._secrets.scopes.ids(kept.ledgers[kept.ledgers < NONE]))
+        return replace(setup, task=Task.REST, kept=TakenOver(kept.ledgers[kept.ledgers > NONE], scoped))
+
+    def _is_unchanged(self, database: Database) -> bool:
+        if self._again is None:
+            return False
+        files = [self._again.see(path, "database", id=database.source) for path in _files(database.folder)]
+        return self._again.is_unchanged(files)
+
+    def _units(self, n: int, database: Database, kept: TakenOver | None = None) -> list[Unit]:
+        """Take the facts of a database, but of what is taken over, and return the parts of its locations."""
+        damage = Noted()
+        for facts in read_ledgers(database, self._meter, damage, self._secrets):
+            if kept is not None:
+                self._found.facts.add(facts[~kept.has(facts[:, LEDGER], self._secrets.scopes)])
+                continue
+            self._found.facts.add(facts)
+            if self._again is not None:
+                none = facts[:0, LEDGER]
+                self._again.compare(hashes_of(Piece(none, none, none, facts), database.source))
+        units = [Unit(n, part) for part in ranges_of(database, damage)]
+        self._tell(damage.found)
+        return units
+
+    def _take(self, units: Sequence[Unit], setups: Sequence[Setup]) -> None:
+        pages = Pages()
+        known: list[list[Ints]] = [[one] for one in self.known]
+        for unit in take_all(units, setups, self._meter, self._processes):
+            task, taken = setups[unit.setup].task, unit.named_by(self._secrets.scopes)
+            self._found.groups.add(taken.found.groups.all())
+            self._found.heads.add(taken.found.heads.all())
+            self._found.facts.add(taken.facts(self._secrets))
+            self._found.dangling.add(taken.found.dangling.all())
+            if self._again is not None:
+                self._again.compare(taken.fingerprints, taken.logs)
+            known[taken.setup].append(taken.known)
+            pages.absorb(taken.pages)
+            _add(self.bytes, taken.bytes)
+            if task is not Task.REST:
+                _add(self.files, taken.counts)
+                self._tell(taken.listed, harm=False)
+            self._tell(taken.damage)
+        cut = Noted()
+        pages.tell_cut(cut)
+        self._tell(cut.found)
+        self.known = [np.unique(np.concatenate(parts)) for parts in known]
+
+    def _tell(self, damage: Iterable[Unread], *, harm: bool = True) -> None:
+        """Report damage; `harm`: what it touches is read again the next time."""
+        for one in damage:
+            if harm and self._again is not None:
+                self._again.harm(one.ledger)
+            # What is wrong with an entry log, or a database, is seen once in every unit.
+            if one.ledger is None and one in self._told:
+                continue
+            self._damage.add(one)
+            if one.ledger is None:
+                self._told.add(one)
 
 
-def _some(files: Iterator[IndexFile]) -> Iterator[list[IndexFile]]:
-    while some := list(islice(files, _AT_ONCE)):
-        yield some
+def _add(sums: dict[int, int], more: Mapping[int, int]) -> None:
+    for number, many in more.items():
+        sums[number] = sums.get(number, 0) + many
 
 
-def _fingerprints(files: Sequence[IndexFile]) -> Ints:
-    rows = []
-    for file in files:
-        try:
-            found = os.stat(file.path)  # noqa: PTH116  # a Path for each of a million files takes longer than this
-        except OSError:
-            continue  # told when it is read
-        rows.append((file.ledger, file.folder, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
-    return np.array(rows, np.int64).reshape(-1, 6)
-
-
-def _not_kept(
-    levels: Sequence[Level], kept: Ints, pages: Pages, read: dict[int, int], secrets: Interned
-) -> Iterator[IndexFile]:
-    for files in _some(find_files(levels, Noted(), secrets.scopes)):
-        same = np.isin(np.array([file.ledger for file in files], np.int64), kept)
-        sizes = []
-        for n in np.flatnonzero(same).tolist():
-            size, slots = slots_size(files[n].path)
-            sizes.append(size)
-            read[files[n].folder] = read.get(files[n].folder, 0) + slots
-        pages.take([files[n] for n in np.flatnonzero(same).tolist()], np.array(sizes, np.int64))
-        for n in np.flatnonzero(~same).tolist():
-            yield files[n]
-
-
-def read_changed(
-    database: Database,
-    found: Found[Spool],
-    again: Again,
-    maker: MakesTaker,
-    meter: Meter,
-    damage: TakesDamage,
-    secrets: Interned,
-) -> Ints:
-    """Read the ledgers of a database that changed, and take the others over; return those that hold entries.
-
-    A database that is as it was is not opened. One that changed is read, but what its slots name only where these
-    changed.
-    """
-    watch = again.watching(damage)
-    taker = maker(watch)
-    files = [again.see(path, "database", id=database.source) for path in _database_files(database.folder)]
-    unchanged = again.is_unchanged(files)
-    if unchanged:
-        again.recall(database.source)
-    elif not again.usable:
-        for piece in again.noticing(read_database(database, meter, watch, secrets), database.source):
-            taker.take(piece)
-        taker.end()
-        return taker.known()
-    else:
-        for piece in again.noticing(read_database(database, meter, watch, secrets), database.source):
-            found.facts.add(piece.rows().facts)
-    kept = again.kept(range(database.source, database.source + 1), found, facts=unchanged)
-    if kept.rest:
-        pieces = (
-            again.noticing(read_database(database, meter, watch, secrets))
-            if unchanged
-            else read_locations(database, meter, Noted(), secrets.scopes)
-        )
-        for piece in pieces:
-            taker.take(_without(piece.rows(), kept.ledgers, facts=unchanged))
-    taker.end()
-    return np.union1d(kept.holding, taker.known())
-
-
-def _without(piece: Piece, ledgers: Ints, *, facts: bool) -> Piece:
-    slots = ~np.isin(piece.ledger, ledgers)
-    said = piece.facts[~np.isin(piece.facts[:, LEDGER], ledgers)] if facts else np.empty((0, FACT_WIDTH), np.int64)
-    return Piece(piece.ledger[slots], piece.entry[slots], piece.location[slots], said)
-
-
-def _database_files(folder: Path) -> Iterator[str]:
+def _files(folder: Path) -> Iterator[str]:
     """Yield the files of databases; RocksDB's own log of what it does and its lock say nothing."""
     for name in (LEDGERS, LOCATIONS, SCOPED_LEDGERS, SCOPED_LOCATIONS):
         try:

@@ -78,14 +78,6 @@ class Range:
     high: bytes | None = None
 
 
-def read_database(database: Database, meter: Meter, damage: TakesDamage, secrets: Interned) -> Iterator[Piece]:
-    """Yield what the databases of one folder say."""
-    none = np.empty(0, np.int64)
-    for facts in read_ledgers(database, meter, damage, secrets):
-        yield Piece(none, none, none, facts)
-    yield from read_locations(database, meter, damage, secrets.scopes)
-
-
 def read_ledgers(database: Database, meter: Meter, damage: TakesDamage, secrets: Interned) -> Iterator[Ints]:
     """Yield rows of facts: what the databases of ledgers of one folder say."""
     for name in (LEDGERS, SCOPED_LEDGERS) if has_scopes(database.folder) else (LEDGERS,):

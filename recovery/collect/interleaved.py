@@ -248,7 +248,7 @@ class IndexReader:
     """Reads index files.
 
     Attributes:
-        bytes: read of each folder, by its number.
+        bytes, files: of each folder, by its number: bytes of headers and slots, and how many files there are.
         pages: what the sizes of the files say.
     """
 
@@ -258,12 +258,15 @@ class IndexReader:
         self._secrets = secrets
         self._buffers: list[bytearray] = []
         self.bytes: dict[int, int] = {}
+        self.files: dict[int, int] = {}
         self.pages = Pages()
 
     def read(self, files: Iterable[IndexFile]) -> Iterator[Piece | Block]:
         """Yield what the files say. A file that cannot be read whole is damage, and gives what could be read."""
         for loaded in self._loads(iter(files)):
+            self.count(loaded.large)
             for file, error in loaded.failed:
+                self.count([file])
                 self._tell_unreadable(file, error)
             if loaded.files:
                 yield self._read_small(loaded)
@@ -291,6 +294,20 @@ class IndexReader:
                 yield loaded
                 if loaded.rest:
                     todo = chain(loaded.rest, todo)
+
+    def count(self, files: Iterable[IndexFile]) -> None:
+        """Count files that are there."""
+        for file in files:
+            self.files[file.folder] = self.files.get(file.folder, 0) + 1
+
+    def pass_over(self, files: Sequence[IndexFile]) -> None:
+        """Take of files that need not be read what their sizes say."""
+        sizes = []
+        for file in files:
+            size, slots = _slots_size(file.path)
+            sizes.append(size)
+            self.bytes[file.folder] = self.bytes.get(file.folder, 0) + slots
+        self.pages.take(files, np.array(sizes, np.int64))
 
     def _buffer(self) -> bytearray:
         return self._buffers.pop() if self._buffers else bytearray(_BUFFER + _SMALL)
@@ -323,7 +340,9 @@ class IndexReader:
 
     def _count(self, folder: Ints, size: Ints) -> None:
         for number in np.unique(folder).tolist():
-            self.bytes[number] = self.bytes.get(number, 0) + int(size[folder == number].sum())
+            inside = folder == number
+            self.bytes[number] = self.bytes.get(number, 0) + int(size[inside].sum())
+            self.files[number] = self.files.get(number, 0) + int(inside.sum())
         self._meter.took(int(size.sum()), len(size))
 
     def _headers(self, loaded: _Loaded, begin: Ints, size: Ints, ledger: Ints, folder: Ints) -> tuple[Ints, Mask]:
@@ -395,8 +414,6 @@ class IndexReader:
                 yield block_of(file.ledger, (at - _HEAD) // 8, slots[: got // 8])
                 if got < slots.nbytes:
                     raise OSError(errno.ENODATA, "became shorter while it was read")
-                if got < slots.nbytes:
-                    raise OSError(errno.ENODATA, "became shorter while it was read")
         self.bytes[file.folder] = self.bytes.get(file.folder, 0) + read
         self._meter.took(0, 1)
 
@@ -432,7 +449,7 @@ def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:
     return loaded
 
 
-def slots_size(path: str) -> tuple[int, int]:
+def _slots_size(path: str) -> tuple[int, int]:
     """Return a file's size, and how much of it would be read for its slots; none of it is read."""
     try:
         size = os.stat(path).st_size  # noqa: PTH116  # a Path for each of a million files takes longer than this

@@ -1,6 +1,7 @@
 """Indexes taken by several processes, in units: some subfolders of the first level, or a range of a database.
 
-Every process does whole what `index` describes, for its ledgers: all that an index says of one is in one unit.
+Every process does whole what `index` describes, for its ledgers: all that an index says of one is in one unit. What an
+earlier collection kept (see `again`) is compared in units, too, and they leave out what is taken over.
 This process works, too, and the others start only once there is more to do than starting them costs.
 """
 
@@ -13,18 +14,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from itertools import islice
 from multiprocessing import connection
 from multiprocessing.synchronize import Event
 from typing import Final
 
 import numpy as np
 
+from recovery.collect.again import FINGERPRINT_WIDTH, LOG_WIDTH, hashes_of, logs_of
 from recovery.collect.damage import Noted, Unread
 from recovery.collect.db import Range, read_range
 from recovery.collect.facts import FACT_WIDTH, KEY, LAC, LEDGER, NONE, Interned
-from recovery.collect.holdings import GROUP_WIDTH, Ints
+from recovery.collect.holdings import GROUP_WIDTH, Ints, Mask
 from recovery.collect.index import Block, Found, IndexTaker, Piece
-from recovery.collect.interleaved import IndexReader, Level, Pages, find_files
+from recovery.collect.interleaved import IndexFile, IndexReader, Level, Pages, find_files
 from recovery.collect.logs import decimal_name
 from recovery.collect.reading import Meter, Progress
 from recovery.collect.records import HEAD_WIDTH, RecordFile, RecordFiles
@@ -35,6 +39,43 @@ _UNITS: Final = 16
 """Units that the subfolders are dealt into: few, so that the reads of a unit are close together in each entry log."""
 _WORTH_S: Final = 0.5
 """Seconds of work after which others are called in: each takes about as long to start."""
+_AT_ONCE: Final = 4096
+"""Files that are looked at at a time."""
+
+
+class Task(Enum):
+    """What is done with an index."""
+
+    READ = auto()
+    """It is read."""
+    KEEP = auto()
+    """It is read, and what the next collection compares is taken."""
+    COMPARE = auto()
+    """Only what is compared is taken."""
+    REST = auto()
+    """It is read but for what is taken over; what was compared before is not taken again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """Ledgers that are not read.
+
+    Attributes:
+        ledgers: of scope 0, ascending.
+        scoped: the others.
+    """
+
+    ledgers: Ints = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    scoped: Scopes = field(default_factory=Scopes, repr=False)
+
+    def has(self, keys: Ints, scopes: Scopes) -> Mask:
+        """Return which ledgers are among them; `scopes` names those that are asked for."""
+        at = np.searchsorted(self.ledgers, keys)
+        found: Mask = at < len(self.ledgers)
+        found[found] = self.ledgers[at[found]] == keys[found]
+        if len(of := np.flatnonzero(keys < NONE)):
+            found[of] = self.scoped.know(*scopes.ids(keys[of]))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +86,19 @@ class Setup:
         logs: the entry logs by id.
         passwords: that may have made an HMAC.
         every: all locations are confirmed, not only where there is doubt.
+        source: number of the database; index files have theirs.
+        task: what is done.
+        kept: what is taken over.
+        told: what is wrong with rows of the database was told when it was compared.
     """
 
     logs: Mapping[int, Sequence[RecordFile]]
     passwords: tuple[bytes, ...] = field(repr=False)
     every: bool
+    source: int = NONE
+    task: Task = Task.READ
+    kept: TakenOver = field(default_factory=TakenOver)
+    told: bool = False
 
 
 @dataclass(slots=True)
@@ -79,22 +128,28 @@ class Taken:
         setup: the number of its `Setup`.
         found: rows; the numbers of keys and LACs in its facts are those of `secrets`.
         known: ledgers with at least one confirmed entry.
-        damage: what could not be taken.
+        listed: what is wrong with where index files stand.
+        damage: what else could not be taken.
         secrets: keys and LACs.
         pages: what the sizes of the files say.
-        folders: bytes of index files read of each index folder.
+        bytes, counts: of index files in each index folder: bytes of slots and headers, and how many there are.
+        fingerprints, logs: what the next collection compares.
         read, files: bytes and files in all, of another process; 0: counted already.
     """
 
     setup: int
     found: Found[_Kept]
     known: Ints
+    listed: tuple[Unread, ...]
     damage: tuple[Unread, ...]
     secrets: Interned
     pages: Pages
-    folders: Mapping[int, int]
-    read: int
-    files: int
+    bytes: Mapping[int, int]
+    counts: Mapping[int, int]
+    fingerprints: Ints
+    logs: Ints
+    read: int = 0
+    files: int = 0
 
     def facts(self, secrets: Interned) -> Ints:
         """Return the rows of facts with the numbers of other `Interned`; see `named_by` for the ledgers."""
@@ -114,10 +169,15 @@ class Taken:
         for kept, column in ((self.found.groups, 0), (self.found.heads, 0), (self.found.dangling, 0)):
             kept.rename(column, ours)
         self.found.facts.rename(LEDGER, ours)
+        for rows in (self.fingerprints, self.logs):
+            rows[:, 0] = translated(rows[:, 0], ours)
         cut = [(replace(file, ledger=_named(file.ledger, ours)), size) for file, size in self.pages.cut]
-        damage = (one if one.ledger is None else replace(one, ledger=_named(one.ledger, ours)) for one in self.damage)
+        listed, damage = (
+            tuple(one if one.ledger is None else replace(one, ledger=_named(one.ledger, ours)) for one in some)
+            for some in (self.listed, self.damage)
+        )
         known = np.unique(translated(self.known, ours))
-        return replace(self, known=known, damage=tuple(damage), pages=replace(self.pages, cut=cut))
+        return replace(self, known=known, listed=listed, damage=damage, pages=replace(self.pages, cut=cut))
 
 
 def _named(key: int, ours: Ints) -> int:
@@ -187,20 +247,85 @@ def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proce
 
 def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
     setup = setups[unit.setup]
-    damage, secrets = Noted(), Interned()
+    listed, damage, secrets = Noted(), Noted(), Interned()
     found = Found(*(_Kept(width) for width in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
     scopes = secrets.scopes
     logs = RecordFiles(setup.logs, meter, damage, setup.passwords, decimal_name, scopes=scopes)
     taker, reader = IndexTaker(logs, found, every=setup.every), IndexReader(meter, damage, secrets)
-    pieces: Iterator[Piece | Block] = (
-        read_range(unit.part, meter, damage, scopes)
-        if isinstance(unit.part, Range)
-        else reader.read(find_files(unit.part, damage, scopes))
-    )
+    compared, named = _Kept(FINGERPRINT_WIDTH), _Kept(LOG_WIDTH)
+    pieces: Iterator[Piece | Block]
+    if isinstance(unit.part, Range):
+        pieces = _rows(unit.part, setup, compared, meter, Noted() if setup.told else damage, scopes)
+    else:
+        files = _files(find_files(unit.part, listed, scopes), setup, compared, reader, scopes)
+        # Files that are only compared are not opened.
+        pieces = reader.read(files)
     for piece in pieces:
+        if setup.task in (Task.KEEP, Task.REST):
+            named.add(logs_of(piece))
         taker.take(piece)
     taker.end()
-    return Taken(unit.setup, found, taker.known(), tuple(damage.found), secrets, reader.pages, reader.bytes, 0, 0)
+    return Taken(
+        unit.setup,
+        found,
+        taker.known(),
+        tuple(listed.found),
+        tuple(damage.found),
+        secrets,
+        reader.pages,
+        reader.bytes,
+        reader.files,
+        compared.all(),
+        named.all(),
+    )
+
+
+def _rows(
+    part: Range, setup: Setup, compared: _Kept, meter: Meter, damage: Noted, scopes: Scopes
+) -> Iterator[Piece | Block]:
+    """Yield what is to be taken of a range; keep hashes of its slots where they are asked for."""
+    for piece in read_range(part, meter, damage, scopes):
+        if setup.task in (Task.KEEP, Task.COMPARE):
+            compared.add(hashes_of(piece, setup.source))
+        if setup.task is Task.COMPARE:
+            continue
+        if setup.task is not Task.REST:
+            yield piece
+            continue
+        rest = ~setup.kept.has(piece.ledger, scopes)
+        yield Piece(piece.ledger[rest], piece.entry[rest], piece.location[rest], piece.facts)
+
+
+def _files(
+    files: Iterator[IndexFile], setup: Setup, compared: _Kept, reader: IndexReader, scopes: Scopes
+) -> Iterator[IndexFile]:
+    """Yield the files that are to be read; keep fingerprints of all where they are asked for."""
+    if setup.task is Task.READ:
+        yield from files
+        return
+    while some := list(islice(files, _AT_ONCE)):
+        if setup.task is not Task.REST:
+            compared.add(_fingerprints(some))
+            if setup.task is Task.COMPARE:
+                reader.count(some)
+                continue
+            yield from some
+            continue
+        kept = setup.kept.has(np.array([file.ledger for file in some], np.int64), scopes)
+        reader.pass_over([some[n] for n in np.flatnonzero(kept).tolist()])
+        for n in np.flatnonzero(~kept).tolist():
+            yield some[n]
+
+
+def _fingerprints(files: Sequence[IndexFile]) -> Ints:
+    rows = []
+    for file in files:
+        try:
+            found = os.stat(file.path)  # noqa: PTH116  # a Path for each of a million files takes longer than this
+        except OSError:
+            continue  # told when it is read
+        rows.append((file.ledger, file.folder, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    return np.array(rows, np.int64).reshape(-1, FINGERPRINT_WIDTH)
 
 
 class _StoppedError(Exception):

@@ -2,7 +2,7 @@
 
 import shutil
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,9 @@ from tests.golden.cases import case_dir
 from tests.golden.test_collect_golden import options
 
 CASES = ("c02-clean-interleaved", "c04-ensemble-changes", "c06-rereplicated")
+DATABASES = ("c03-clean-db", "c09-mixed-db-sorted")
+LATER = timedelta(minutes=10)
+"""Files of the cases are older than a collection that begins then, so that their times are believed."""
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +63,46 @@ def test_more_processes_give_the_same_inventory(case: str, tmp_path: Path) -> No
         assert (ours["complete"], ours["entries"]) == (theirs["complete"], theirs["entries"])
 
 
-@pytest.mark.parametrize("case", ["c03-clean-db", "c09-mixed-db-sorted"])
+def change(root: Path) -> None:
+    """Let an index lose a ledger; write another, or all that a database has, anew."""
+    for gone, same in zip(*[iter(sorted(root.rglob("*.idx")))] * 2, strict=False):
+        gone.unlink()
+        same.write_bytes(same.read_bytes())
+        break
+    for folder in root.rglob("locations"):
+        database = rocksdict.Rdict(str(folder), rocksdict.Options(raw_mode=True))
+        del database[next(iter(database.keys()))]
+        database.flush()
+        database.close()
+
+
+@pytest.mark.parametrize("case", [CASES[-1], *DATABASES])
+def test_what_changed_is_read_by_several_processes(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept, taken over, changed: by three processes, and from what three kept, the inventory is that of one."""
+    monkeypatch.setattr("recovery.collect.db._RANGE_KEYS", 20)
+    root = tmp_path / "case"
+    shutil.copytree(case_dir(case), root)
+    asked = replace(options(case, 0, root), keep=True)
+    earlier: Path | None = None
+    for n, happens in enumerate((None, None, change)):
+        if happens is not None:
+            happens(root)
+        alone, several = tmp_path / f"{n}-alone", tmp_path / f"{n}-several"
+        whole = taken(replace(asked, keep=False), tmp_path / f"{n}-whole")
+        seen = {}
+        for out, processes in ((alone, 1), (several, 3)):
+            more = replace(asked, since=earlier, processes=processes)
+            seen[processes] = collect(more, out, now=lambda: datetime.now(UTC) + LATER, progress=lambda _: None)
+            for table in ("copies", "damage"):
+                assert rows(open_dataset(out, "inventory"), table) == rows(whole, table)
+        assert seen[1] == seen[3]
+        reused = seen[3].reused
+        assert earlier is None or (reused is not None and reused.ledgers > 0)
+        assert n != 1 or seen[3].bytes_read == 0
+        earlier = several
+
+
+@pytest.mark.parametrize("case", DATABASES)
 def test_ranges_of_databases_give_the_same_inventory(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from recovery.collect import CollectOptions, collect
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
 from recovery.testing.bookie_dir import BookieDir
@@ -168,8 +170,9 @@ def test_strays_in_folders_of_scopes_are_told(tmp_path: Path) -> None:
     }
 
 
-def test_several_processes_find_the_same(tmp_path: Path) -> None:
-    """Numbers that other processes gave ledgers are theirs alone."""
+def test_several_processes_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers that other processes gave ledgers are theirs alone, also where ledgers are taken over."""
+    monkeypatch.setattr("recovery.collect.processes._WORTH_S", -1.0)
     held = [Held(LedgerId(scope << 32, LOW), range(3)) for scope in range(1, 40)]
     bookie = made(tmp_path, [*MIXED, *held], "interleaved", 1)
     (bookie.ledger_dirs[0] / "current/00000001/00000000/00000000/00003039.idx").write_bytes(b"")
@@ -177,6 +180,18 @@ def test_several_processes_find_the_same(tmp_path: Path) -> None:
     for ours, theirs in zip(one.tables[:1], several.tables[:1], strict=True):
         assert ours.equals(theirs)
     assert [row | {"detail": ""} for row in one.damage] == [row | {"detail": ""} for row in several.damage]
+    again = CollectOptions(bookie.ledger_dirs, bookie.index_dirs, bookie.journal_dirs, processes=2, keep=True)
+    summaries = [
+        collect(options, tmp_path / out, now=lambda: datetime.now(UTC) + timedelta(hours=1), progress=lambda _: None)
+        for options, out in ((again, "kept"), (replace(again, since=tmp_path / "kept"), "since"))
+    ]
+    taken_over = summaries[1].reused
+    assert taken_over is not None
+    assert taken_over.ledgers == summaries[0].ledgers - 1
+    for out in ("kept", "since"):
+        ours, theirs = Seen(tmp_path / out), one
+        assert ours.tables[0].equals(theirs.tables[0])
+        assert [row | {"detail": ""} for row in ours.damage] == [row | {"detail": ""} for row in theirs.damage]
 
 
 def test_small_steps_find_what_large_ones_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
