@@ -8,6 +8,9 @@ serve: it was applied, so its ledger was deleted, or (before 4.16.2) the mark ra
     lastMark      the mark of the only journal folder, in every ledger folder; the largest counts
     lastMark.N    the same for journal folder number N of several
 
+Ids grow by one, so a gap is a journal that is missing; but before 4.2, which wrote versions 1 to 3, each is the time at
+which its journal was begun, and nothing tells of one that is missing behind the mark's.
+
 Source: spec bookie-storage §6.
 """
 
@@ -18,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from recovery.codecs import journal
-from recovery.codecs.framing import Entries
+from recovery.codecs import entry, journal
+from recovery.codecs.framing import RECORD, Entries
 from recovery.codecs.journal import (
     FenceRecord,
     LacRecordAt,
@@ -39,6 +42,8 @@ from recovery.collect.spool import Spool
 from recovery.errors import Damage, FormatError, Reason
 
 _START: Final = LastMark(0, 0)
+_NAMED_BY_TIME: Final = 3
+"""The last version of journals whose ids are times."""
 _TORN: Final = 16 << 20
 """More than one batch of writes: no crash cuts that much."""
 
@@ -107,9 +112,12 @@ def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damag
         number = order if place.number is None else place.number
         mark = _mark(ledger_folders, f"lastMark.{number}" if several else "lastMark", damage)
         files = _files(folder)
-        ids = {journal_id for journal_id, _ in files}
-        for low, high in _gaps(mark, sorted(ids)):
-            name = f"{low:x}.txn" + (f" to {high:x}.txn" if high > low else "")
+        known = dict(files)
+        for low, high in _gaps(mark, sorted(known)):
+            by_time = high + 1 in known and _is_named_by_time(known[high + 1])
+            if by_time and low > mark.journal_id:
+                continue
+            name = f"{low:x}.txn" + (f" to {high:x}.txn" if high > low and not by_time else "")
             detail = "replay needs it: the mark is in it or before it"
             damage.add(Unread(str(folder / name), Reason.MISSING, Hides.EVERYTHING, detail=detail))
         for journal_id, file in files:
@@ -141,6 +149,18 @@ def _gaps(mark: LastMark, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
             expected = journal_id + 1
     if expected == mark.journal_id:
         yield expected, expected
+
+
+def _is_named_by_time(file: RecordFile) -> bool:
+    """Whether a bookie of before 4.2 wrote a journal: of version 2 or 3, or of 1 where it begins with an entry."""
+    with suppress(OSError, FormatError), Path(file.path).open("rb") as opened:
+        head = opened.read(RECORD.size)
+        version, _ = journal.header_of(head)
+        if version > 1 or len(head) < RECORD.size:
+            return 1 < version <= _NAMED_BY_TIME
+        size, ledger, number = RECORD.unpack(head)
+        return bool(entry.HEADER_SIZE <= size < file.size and min(ledger, number) >= 0)
+    return False
 
 
 def _mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> LastMark:

@@ -402,6 +402,22 @@ def test_the_journal_of_the_mark_must_be_there(tmp_path: Path) -> None:
     assert [row["file"] for row in gap.damage] == [str(made.journal(JOURNAL + 2))]
 
 
+@pytest.mark.parametrize("version", range(1, 7))
+def test_only_ids_that_are_no_times_tell_of_a_missing_journal(tmp_path: Path, version: int) -> None:
+    """Before 4.2, which wrote versions 1 to 3, each journal is named by the time at which it was begun."""
+    made = make_bookie(tmp_path, {5: [0]})
+    write_mark(made, JOURNAL, 0)
+    for number in (0, 1_371):
+        write_journal(made, JOURNAL + number, [record(5, 1 + number)], version=version)
+    seen = look(made, tmp_path / "whole")
+    assert seen.entries("journal", 5) == [1, 1_372]
+    assert seen.reasons() == (set() if version <= 3 else {("missing", None, True)})
+    made.journal(JOURNAL).unlink()  # the mark's own is always looked for
+    assert ("missing", None, True) in look(made, tmp_path / "cut").reasons()
+    made.journal(JOURNAL + 1_371).write_bytes(bytes(512) + made.journal(JOURNAL + 1_371).read_bytes()[512:])
+    assert ("missing", None, True) in look(made, tmp_path / "mangled").reasons()
+
+
 def test_journals_trimmed_before_the_mark_are_no_loss(tmp_path: Path) -> None:
     """The largest mark of all ledger folders counts; what is before it was applied."""
     made = make_bookie(tmp_path, {5: [0]}, ledger_dirs=2)
