@@ -43,7 +43,7 @@ from reconcile import store_files
 from reconcile.store_files import Facts
 from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db, ledger_metadata
 from recovery.codecs.entry_log import EntryAt
-from recovery.codecs.framing import Key
+from recovery.codecs.framing import Key, is_entry
 from recovery.collect.holdings import Grouper, runs_of
 from recovery.collect.reading import Mapped, Meter
 from recovery.errors import Damage, FormatError, InputError, Reason
@@ -417,7 +417,10 @@ def _read_log(path: Path, content: memoryview, found: _Notes) -> None:
         if header.map_offset:
             listed = entry_log.read_map(content, header)
             found.header["ledgers map"] = f"at byte {header.map_offset}, {header.map_ledgers} ledgers"
-            if listed is None:
+            behind = max((end for _, end, _ in entry_log.between(content, header.map_offset, len(content))), default=0)
+            if listed is None and is_entry(content, behind):
+                found.notes.append("records follow the ledgers map, so it does not count: no next log could be made")
+            elif listed is None:
                 found.broken(Damage(header.map_offset, 0, Reason.BAD_VALUE, "the ledgers map is not valid"))
         else:
             found.header["ledgers map"] = "none: the log was never rotated"

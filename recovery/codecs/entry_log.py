@@ -31,7 +31,7 @@ scoped-ids. No released BookKeeper writes header version 2.
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -190,9 +190,12 @@ def encode(records: Iterable[bytes], *, with_map: bool) -> bytes:
 def read_map(log: bytes | memoryview, header: LogHeader) -> dict[Key, int] | None:
     """Return the bytes that each ledger's records take in a log, as its map says; None if it has no valid map.
 
-    The map tells what was written, not what is still alive.
+    The map tells what was written, not what is still alive. A log that was rotated before its first record has a place
+    for the map, at its end, and no map: nothing is listed.
     """
     at = header.map_offset
+    if at == len(log) == HEADER_SIZE and not header.map_ledgers:
+        return {}
     if not HEADER_SIZE <= at < len(log):
         return None
     log = memoryview(log)
@@ -214,6 +217,16 @@ def read_map(log: bytes | memoryview, header: LogHeader) -> dict[Key, int] | Non
         listed += len(rows)
         at = behind
     return sizes if listed == header.map_ledgers == len(sizes) else None
+
+
+def lists_all(log: bytes | memoryview, header: LogHeader, listed: Mapping[Key, int]) -> bool:
+    """Whether the bytes that a log's map lists are those of all records before it; else the log must be gone through.
+
+    They are not where an earlier map stands there, which is rare. What the direct I/O logger pads is nowhere counted:
+    of its logs only a map that lists nothing is doubted.
+    """
+    size = sum(listed.values())
+    return size > 0 if is_direct(log) else size == header.map_offset - HEADER_SIZE
 
 
 def _map_widths(version: int | None) -> tuple[int, ...]:
@@ -269,29 +282,32 @@ def _walk(log: memoryview, at: int, known: Met) -> Iterator[Run | Entries | Dama
         return _special_end(log, position, widths, direct=direct) or _entry_end(log, position, scoped=scoped)
 
     run = Run.empty()
+    few = 0
     while True:
-        begin = at
         counted = len(run.size)
-        at = chain(log, at, run)
-        if len(run.size) - counted == FEW and not run.full():
-            if (more := ahead(log, at)) is not None:
+        begin = at = chain(log, at, run)
+        if scoped:
+            at = chain_scoped(log, at, run, known, successor, sure=sure)
+        few += len(run.size) - counted
+        if few >= FEW and not run.full():
+            few = 0
+            if (more := ahead(log, at, known, successor, scoped=scoped, sure=sure)) is not None:
                 # So many follow that nobody doubts these.
                 known.update(run.keys())
-                known.later(more.ledger)
+                known.later(more, sure=sure)
                 yield run
                 yield more
                 run, at = Run.empty(), more.end()
             continue
-        if scoped:
-            at = chain_scoped(log, at, run, known, successor, sure=sure)
         if run.full():
             # Keep the last ones: whether they can be believed shows in what follows.
             done, run = run.split(-DOUBTED)
             known.update(done.keys())
             yield done
             continue
-        if scoped and at > begin:
+        if at > begin:
             continue
+        few = 0
         if at >= len(log):
             yield run
             return

@@ -7,8 +7,8 @@ for what a transactional compaction leaves:
     3.log.1.compacted    complete; read as log 3 where 3.log is missing
     31.log               may be log 1f: a restart links 1f.log.1.compacted to a name made of the decimal id
 
-A log is gone through if it has no ledgers map (it was active, or a crash ended it), or if its map names a ledger that
-the index does not know.
+A log is gone through if it has no ledgers map (it was active, or a crash ended it), if its map does not account for all
+that stands before it, or if it names a ledger that the index does not know.
 
 Source: spec bookie-storage §3.
 """
@@ -162,11 +162,13 @@ def _listed(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
     if log.size < entry_log.HEADER_SIZE:
         return None  # made ahead of time, or killed before its header was flushed
     try:
-        log.spot(0, entry_log.HEADER_SIZE)
+        log.spot(0, 2 * entry_log.HEADER_SIZE)  # the first record tells which logger wrote it
         header = entry_log.decode_header(log.view[: entry_log.HEADER_SIZE])
         if header.map_offset:
             log.spot(header.map_offset, log.size)
             listed = entry_log.read_map(log.view, header)
+            if listed is not None and not entry_log.lists_all(log.view, header, listed):
+                return None
             if listed is not None and header.version == entry_log.SCOPED_VERSION:
                 return damage.scopes.known_as(listed)
             if listed is not None:

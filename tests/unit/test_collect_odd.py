@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.codecs import entry, index_file, journal
+from recovery.codecs import entry, entry_log, index_file, journal
 from recovery.collect import CollectOptions, collect
 from recovery.errors import DatasetError, InputError
 from recovery.infer.prior import Prior
@@ -492,6 +492,31 @@ def test_a_rotated_log_is_read_only_for_what_the_index_does_not_know(tmp_path: P
     assert seen.entries("log", 5) == [0, 1]
     assert not seen.row(5, "log")["complete"]
     assert 1 in [head["entry"] for head in seen.row(5, "log")["headers"]]
+
+
+def test_a_log_that_was_rotated_before_its_first_record_is_whole(tmp_path: Path) -> None:
+    """A full disk makes a bookie begin another log at once: the empty one names a map at its end, and has none."""
+    made = make_bookie(tmp_path, {5: [0, 1]}, rotated=True)
+    made.log(1).write_bytes(entry_log.encode_header(entry_log.LogHeader(1, 1024, 0)))
+    seen = look(made, tmp_path)
+    assert seen.damage == []
+    assert seen.bookie["complete"]
+
+
+@pytest.mark.parametrize("listed", [[], [5]])
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_map_that_leaves_records_out_is_not_believed(tmp_path: Path, listed: list[int], *, behind: bool) -> None:
+    """What it does not account for may be of ledgers that no index knows: the log is gone through."""
+    made = make_bookie(tmp_path, {5: [0]})
+    records = [record(9, 0), *([] if behind else [record(5, 0)])]
+    log = entry_log.encode([record(5, 0)] if behind else records[::-1], with_map=False)
+    rows = b"".join(struct.pack(">qq", ledger, 4 + len(record(5, 0))) for ledger in listed)
+    log += struct.pack(">iqqi", 20 + len(rows), -1, -2, len(listed)) + rows
+    log += struct.pack(">i", len(records[0])) + records[0] if behind else b""
+    header = entry_log.LogHeader(1, log.index(struct.pack(">qq", -1, -2)) - 4, len(listed))
+    made.log().write_bytes(entry_log.encode_header(header) + log[1024:])
+    seen = look(made, tmp_path)
+    assert (seen.entries("index", 5), seen.entries("log", 9), seen.damage) == ([0], [0], [])
 
 
 def test_empty_and_cut_logs_are_normal(tmp_path: Path) -> None:

@@ -63,6 +63,16 @@ def test_an_empty_log_is_normal(tmp_path: Path) -> None:
     assert found.notes
 
 
+def test_what_a_bookie_whose_disk_is_full_leaves_is_no_damage(tmp_path: Path) -> None:
+    """A log that was rotated before its first record; one that went on behind its map, as no next could be made."""
+    empty = look(_write(tmp_path, "0.log", entry_log.encode_header(entry_log.LogHeader(1, 1024, 0))))
+    assert (empty.damaged, empty.counts["entries"], empty.notes) == (0, 0, ())
+    on = entry_log.encode(RECORDS[:2], with_map=True) + struct.pack(">i", len(RECORDS[2])) + RECORDS[2]
+    found = look(_write(tmp_path, "1.log", on))
+    assert (found.damaged, found.counts["entries"]) == (0, 3)
+    assert any("records follow the ledgers map" in note for note in found.notes)
+
+
 def test_first_bytes_win_over_a_name(tmp_path: Path) -> None:
     """A journal that was renamed to a log is read as a journal, and that is said."""
     found = look(_write(tmp_path, "0.log", journal.encode([journal.encode_fence(7), *RECORDS])))
