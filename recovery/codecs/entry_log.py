@@ -282,29 +282,32 @@ def _walk(log: memoryview, at: int, known: Met) -> Iterator[Run | Entries | Dama
         return _special_end(log, position, widths, direct=direct) or _entry_end(log, position, scoped=scoped)
 
     run = Run.empty()
+    few = 0
     while True:
-        begin = at
         counted = len(run.size)
-        at = chain(log, at, run)
-        if len(run.size) - counted == FEW and not run.full():
-            if (more := ahead(log, at)) is not None:
+        begin = at = chain(log, at, run)
+        if scoped:
+            at = chain_scoped(log, at, run, known, successor, sure=sure)
+        few += len(run.size) - counted
+        if few >= FEW and not run.full():
+            few = 0
+            if (more := ahead(log, at, known, successor, scoped=scoped, sure=sure)) is not None:
                 # So many follow that nobody doubts these.
                 known.update(run.keys())
-                known.later(more.ledger)
+                known.later(more, sure=sure)
                 yield run
                 yield more
                 run, at = Run.empty(), more.end()
             continue
-        if scoped:
-            at = chain_scoped(log, at, run, known, successor, sure=sure)
         if run.full():
             # Keep the last ones: whether they can be believed shows in what follows.
             done, run = run.split(-DOUBTED)
             known.update(done.keys())
             yield done
             continue
-        if scoped and at > begin:
+        if at > begin:
             continue
+        few = 0
         if at >= len(log):
             yield run
             return

@@ -19,22 +19,31 @@ Source: bookie-storage §3.3, §3.5, §6.3; scoped-ids.
 
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from recovery.codecs import entry
 from recovery.errors import Damage, Reason
+from recovery.model.ids import distinct
 from recovery.model.metadata import DIGEST_SIZES, Digest
+
+Ints = npt.NDArray[np.int64]
 
 SIZE_FIELD: Final = 4
 IDS: Final = 16
 """The least that a body holds: two ids."""
 RECORD: Final = struct.Struct(">iqq")
 _SIZE: Final = struct.Struct(">i")
-_FIELDS: Final = ((np.dtype(">i4"), 0), (np.dtype(">i8"), 4), (np.dtype(">i8"), 12))
-"""Size, ledger and entry in RECORD."""
+_I32: Final = np.dtype(">i4")
+_I64: Final = np.dtype(">i8")
+_BYTE: Final = np.dtype(np.uint8)
+_FIRST: Final = 4
+"""Where a record's body begins, and in scope 0 its ledger."""
+_ENTRY_AT: Final = 12
+_SCOPED_AT: Final = (5, 13, 21)
+"""Scope, ledger and entry in _SCOPED_RECORD."""
 SCOPED_IDS: Final = 25
 """Flags, scope and two ids."""
 _SCOPED_RECORD: Final = struct.Struct(">iBqqq")
@@ -42,6 +51,8 @@ RUN: Final = 65_536
 """Entries that are gathered before they are given out."""
 FEW: Final = 256
 """Entries one by one before it is worth looking ahead."""
+_AHEAD: Final = (2048, 8)
+"""Entries that are looked at together at first, and how many times more each time that they are as usual."""
 _ALIKE: Final = 16
 """Records of one size before a stretch of them is thought of."""
 _MET: Final = 1 << 20
@@ -77,13 +88,13 @@ class Entries(NamedTuple):
     all are of scope 0.
     """
 
-    ledger: npt.NDArray[np.int64]
-    entry: npt.NDArray[np.int64]
-    position: npt.NDArray[np.int64]
-    size: npt.NDArray[np.int64]
-    scope: npt.NDArray[np.int64] | None = None
+    ledger: Ints
+    entry: Ints
+    position: Ints
+    size: Ints
+    scope: Ints | None = None
 
-    def columns(self) -> Sequence[npt.NDArray[np.int64]]:
+    def columns(self) -> Sequence[Ints]:
         """Return ledger, entry, position and size, and scope where some are of another than 0."""
         return self[:-1] if self.scope is None else (*self[:-1], self.scope)
 
@@ -94,6 +105,23 @@ class Entries(NamedTuple):
     def end(self) -> int:
         """Return the position behind the last entry."""
         return int(self.position[-1] + self.size[-1])
+
+    def before(self, at: int) -> "Entries":
+        """Return the entries before an index."""
+        ledger, number, position, size = (column[:at] for column in self[:-1])
+        return Entries(ledger, number, position, size, None if self.scope is None else self.scope[:at])
+
+    @classmethod
+    def joined(cls, parts: Sequence["Entries"]) -> "Entries":
+        """Return the entries of all parts, of which there is one at least."""
+        if len(parts) == 1:
+            return parts[0]
+        scope = None
+        if any(part.scope is not None for part in parts):
+            scope = np.concatenate([np.zeros_like(p.ledger) if p.scope is None else p.scope for p in parts])
+        columns = zip(*(part[:-1] for part in parts), strict=True)
+        ledger, number, position, size = (np.concatenate(column) for column in columns)
+        return cls(ledger, number, position, size, scope)
 
 
 class Run(NamedTuple):
@@ -165,7 +193,7 @@ class Met:
 
     def __init__(self, known: Iterable[Key]) -> None:
         self._keys = set(known)
-        self._fresh: list[npt.NDArray[np.int64]] = []
+        self._fresh: list[tuple[Ints, Ints | None]] = []
         self._many = 0
 
     def __contains__(self, key: object) -> bool:
@@ -180,53 +208,102 @@ class Met:
         """Take ledgers."""
         self._keys.update(keys)
 
-    def later(self, ledgers: npt.NDArray[np.int64]) -> None:
-        """Take ledgers of scope 0, doubles among them."""
-        self._fresh.append(ledgers)
-        self._many += len(ledgers)
+    def later(self, entries: Entries, *, sure: bool) -> None:
+        """Take the ledgers of entries that `ahead` found; where it was not `sure`, it has added those of scopes."""
+        ledger, scope = entries.ledger, entries.scope
+        self._fresh.append((ledger, scope) if sure or scope is None else (ledger[scope == 0], None))
+        self._many += len(ledger)
         if self._many > _MET:
             self._settle()
 
     def _settle(self) -> None:
-        for ledgers in self._fresh:
-            self._keys.update(ledgers.tolist())
+        for ledger, scope in self._fresh:
+            if scope is None:
+                self._keys.update(ledger.tolist())
+                continue
+            first, _ = distinct(scope, ledger)
+            self._keys.update(map(key_of, scope[first].tolist(), ledger[first].tolist()))
         self._fresh, self._many = [], 0
 
 
-def ahead(data: memoryview, at: int) -> Entries | None:
+def ahead(
+    data: memoryview, at: int, known: Met, successor: Successor, *, scoped: bool = False, sure: bool = True
+) -> Entries | None:
     """Return the entries that `chain` would find from `at` on, some RUN at most, without the last DOUBTED.
 
     None: there are few.
+
+    Args:
+        data: the whole source.
+        at: where a record may stand.
+        known: as for `chain_scoped`.
+        successor: as for `chain_scoped`.
+        scoped: those that it would find, too.
+        sure: as for `chain_scoped`.
     """
-    starts = _starts(data, at)
-    if len(starts) < FEW:
-        return None
-    size, ledger, number = (
+    parts: list[Entries] = []
+    many, (step, growth) = 0, _AHEAD
+    while many < RUN:
+        step = min(step, RUN - many)
+        part = _usual(data, _starts(data, at, step), scoped=scoped)
+        if part.scope is not None and not sure:
+            part = part.before(_unbelieved(data, part, part.scope, known, successor))
+        parts.append(part)
+        many += len(part.size)
+        if len(part.size) < step:
+            break
+        at, step = part.end(), step * growth
+    return Entries.joined(parts).before(many - DOUBTED) if many - DOUBTED >= FEW else None
+
+
+def _usual(data: memoryview, starts: Ints, *, scoped: bool) -> Entries:
+    """Return the entries at some places, up to the first one whose fields are not as usual."""
+
+    def field(kind: "np.dtype[Any]", offset: int, some: slice | Ints = slice(None)) -> Ints:
         # Every byte may begin a number.
-        np.ndarray((len(data) - kind.itemsize + 1,), kind, data, 0, (1,))[starts + offset].astype(np.int64)
-        for kind, offset in _FIELDS
-    )
-    usual = (ledger >= 0) & (number >= 0) & (number < _USUAL_IDS)
-    many = (len(usual) if usual.all() else int(usual.argmin())) - DOUBTED
-    if many < FEW:
-        return None
-    return Entries(ledger[:many], number[:many], starts[:many] + SIZE_FIELD, size[:many])
+        every = np.ndarray((len(data) - kind.itemsize + 1,), kind, data, 0, (1,))
+        return every[starts[some] + offset].astype(np.int64)
+
+    if not len(starts):
+        return Entries(starts, starts, starts, starts)
+    size, ledger, number = field(_I32, 0), field(_I64, _FIRST), field(_I64, _ENTRY_AT)
+    scope, good = None, ledger >= 0
+    if scoped and len(of := np.flatnonzero(field(_BYTE, _FIRST) & entry.VERSION_BITS == entry.VERSION_2)):
+        scope = np.zeros(len(starts), np.int64)
+        scope[of], ledger[of], number[of] = (field(_I64, offset, of) for offset in _SCOPED_AT)
+        good[of] = (scope[of] != 0) & (size[of] >= entry.SCOPED_HEADER_SIZE)
+    good &= (number >= 0) & (number < _USUAL_IDS)
+    found = Entries(ledger, number, starts + SIZE_FIELD, size, scope)
+    return found if good.all() else found.before(int(good.argmin()))
 
 
-def _starts(data: memoryview, at: int) -> npt.NDArray[np.int64]:
-    """Return where the records begin that follow each other by their sizes, up to RUN of them."""
-    found: list[npt.NDArray[np.int64]] = []
+def _unbelieved(data: memoryview, entries: Entries, scope: Ints, known: Met, successor: Successor) -> int:
+    """Return the first entry of a scope that is not to be taken; their number where all are. See `chain_scoped`."""
+    first, _ = distinct(scope, entries.ledger)
+    first = first[scope[first] != 0]
+    keys = zip(scope[first].tolist(), entries.ledger[first].tolist(), strict=True)
+    for at, key in enumerate(keys):
+        if key not in known:
+            if not _believed(data, int(entries.position[first[at]]) - SIZE_FIELD, successor):
+                return int(first[at])
+            known.add(key)
+    return len(entries.size)
+
+
+def _starts(data: memoryview, at: int, most: int) -> Ints:
+    """Return where the records begin that follow each other by their sizes, up to so many."""
+    found: list[Ints] = []
     unpack, end, least = _SIZE.unpack_from, len(data), entry.HEADER_SIZE
     last, count = end - RECORD.size, 0
-    while count < RUN and at <= last:
-        alike = _alike(data, at, RUN - count)
+    while count < most and at <= last:
+        alike = _alike(data, at, most - count)
         if len(alike):
             found.append(alike)
             count += len(alike)
             at = 2 * int(alike[-1]) - int(alike[-2])
             continue
         some: list[int] = []
-        for _ in range(min(FEW, RUN - count)):
+        for _ in range(min(FEW, most - count)):
             if at > last:
                 break
             (size,) = unpack(data, at)
@@ -242,7 +319,7 @@ def _starts(data: memoryview, at: int) -> npt.NDArray[np.int64]:
     return np.concatenate([np.empty(0, np.int64), *found])
 
 
-def _alike(data: memoryview, at: int, most: int) -> npt.NDArray[np.int64]:
+def _alike(data: memoryview, at: int, most: int) -> Ints:
     """Return where the records begin that have the size of the one at `at`; none where it is not worth it."""
     (size,) = _SIZE.unpack_from(data, at)
     step = SIZE_FIELD + size
@@ -254,7 +331,7 @@ def _alike(data: memoryview, at: int, most: int) -> npt.NDArray[np.int64]:
         if alike < width or width >= many:
             break
         width *= _ALIKE
-    starts: npt.NDArray[np.int64] = at + np.arange(alike if alike >= _ALIKE else 0) * step
+    starts: Ints = at + np.arange(alike if alike >= _ALIKE else 0) * step
     return starts
 
 
@@ -293,8 +370,10 @@ def chain_scoped(data: memoryview, at: int, run: Run, known: Met, successor: Suc
             if it says that its digest is no CRC, several records must follow.
     """
     last = len(data) - _SCOPED_RECORD.size
-    while at <= last and len(run.size) < RUN and is_scoped(data, at):
-        size, flags, scope, ledger, number = _SCOPED_RECORD.unpack_from(data, at)
+    for _ in range(min(FEW, RUN - len(run.size))):
+        if at > last or not is_scoped(data, at):
+            break
+        size, _, scope, ledger, number = _SCOPED_RECORD.unpack_from(data, at)
         behind = at + SIZE_FIELD + size
         if size < entry.SCOPED_HEADER_SIZE or behind > len(data) or not scope or number < 0:
             break
@@ -303,13 +382,19 @@ def chain_scoped(data: memoryview, at: int, run: Run, known: Met, successor: Suc
             if number >= _USUAL_IDS:
                 break
         elif key not in known:
-            checkable = entry.digest_named(flags) in _CRCS
-            if not (is_proven(data, at, scoped=True) if checkable else _leads_on(data, at, successor)):
+            if not _believed(data, at, successor):
                 break
             known.add(key)
         run.add(key, number, at + SIZE_FIELD, size)
         at = behind
     return at
+
+
+def _believed(data: memoryview, at: int, successor: Successor) -> bool:
+    """Whether an entry of a scope is taken whose ledger is not known, of a source that does not say that it has any."""
+    if entry.digest_named(data[at + SIZE_FIELD]) in _CRCS:
+        return is_proven(data, at, scoped=True)
+    return _leads_on(data, at, successor)
 
 
 def is_scoped(data: memoryview, at: int) -> bool:

@@ -210,14 +210,19 @@ def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecor
         return _successor(journal, position, known, padded=padded)
 
     run = Run.empty()
+    few = 0
+    behind: int | None
     while True:
         counted = len(run.size)
-        at = chain(journal, at, run)
-        if len(run.size) - counted == FEW and not run.full():
-            if (more := ahead(journal, at)) is not None:
+        begin = at = chain(journal, at, run)
+        at = chain_scoped(journal, at, run, known, successor, sure=False)
+        few += len(run.size) - counted
+        if few >= FEW and not run.full():
+            few = 0
+            if (more := ahead(journal, at, known, successor, scoped=True, sure=False)) is not None:
                 # So many follow that nobody doubts these.
                 known.update(run.keys())
-                known.later(more.ledger)
+                known.later(more, sure=False)
                 yield run
                 yield more
                 run, at = Run.empty(), more.end()
@@ -228,11 +233,10 @@ def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecor
             known.update(done.keys())
             yield done
             continue
-        behind = _padding_end(journal, at) if padded else None
-        if behind is not None:
-            at = behind
+        if at > begin:
             continue
-        if (behind := chain_scoped(journal, at, run, known, successor, sure=False)) > at:
+        few = 0
+        if padded and (behind := _padding_end(journal, at)) is not None:
             at = behind
             continue
         part: MetaRecord | Damage | None
@@ -245,7 +249,8 @@ def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecor
             run, part, behind = _broken(journal, at, run, known, successor)
         elif not isinstance(part, Damage):
             known.add(key_of(part.scope, part.ledger))
-        yield run
+        if run.size:
+            yield run
         if part is not None:
             yield part
         if behind is None:

@@ -14,12 +14,11 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from recovery.codecs.framing import Entries, Key
 from recovery.codecs.journal import MetaRecord
 from recovery.errors import Damage
-from recovery.model.ids import BUCKETS, LedgerId, buckets
+from recovery.model.ids import BUCKETS, LedgerId, buckets, distinct
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -29,7 +28,6 @@ _NONE: Final = -1
 _BUCKET_BITS: Final = BUCKETS.bit_length() - 1
 _NAME: Final = "S16"
 """Both halves, big-endian: in the order of unsigned ids. All are of that length, so zeros at the end are no matter."""
-_BYTES: Final = pa.binary(16)
 _GROWTH: Final = 4
 """Times that a sorted part is larger than the next one at least, so that the many are moved seldom."""
 
@@ -65,35 +63,42 @@ class Scopes:
         if scope is None or not len(of := np.flatnonzero(scope)):
             return ledger
         found = ledger.copy()
-        found[of] = self._keys(np.column_stack((scope[of], ledger[of])))
+        found[of] = self._keys(scope[of], ledger[of])
         return found
 
     def know(self, scope: Ints, ledger: Ints) -> Mask:
         """Return which ledgers of scopes were met."""
-        names, _, where = _distinct(np.column_stack((scope, ledger)))
-        return np.asarray(self._find(names) != _NONE)[where]
+        first, of = distinct(scope, ledger)
+        return np.asarray(self._find(_named(scope[first], ledger[first])) != _NONE)[of]
 
     def key(self, scope: int, ledger: int) -> int:
         """Return the key of a ledger."""
         return int(self.keys(np.array([scope]), np.array([ledger]))[0]) if scope else ledger
 
-    def _keys(self, ids: Ints) -> Ints:
-        names, rows, where = _distinct(ids)
+    def _keys(self, scope: Ints, ledger: Ints) -> Ints:
+        first, of = distinct(scope, ledger)
+        scope, ledger = scope[first], ledger[first]
+        names = _named(scope, ledger)
         keys = self._find(names)
         new = np.flatnonzero(keys == _NONE)
         if len(new):
-            keys[new] = self._add(rows[new])
-            more = _Sorted(names[new], keys[new])
+            keys[new] = self._add(np.column_stack((scope[new], ledger[new])))
+            order = new[np.argsort(names[new])]
+            more = _Sorted(names[order], keys[order])
             while self._parts and len(self._parts[-1].keys) < _GROWTH * len(more.keys):
                 more = self._parts.pop().with_more(more)
             self._parts.append(more)
-        found: Ints = keys[where]
+        found: Ints = keys[of]
         return found
 
     def _find(self, names: Names) -> Ints:
         keys = np.full(len(names), _NONE)
-        for part in self._parts:
-            part.find(names, keys)
+        if self._parts:
+            order = np.argsort(names)
+            found = keys.copy()
+            for part in self._parts:
+                part.find(names[order], found)
+            keys[order] = found
         return keys
 
     def _add(self, rows: Ints) -> Ints:
@@ -132,7 +137,7 @@ class Scopes:
     def absorb(self, other: "Scopes") -> Ints:
         """Take the ledgers of others; return our key of each of their rows, for `translated`."""
         rows = other.rows()
-        return self._keys(rows) if len(rows) else np.empty(0, np.int64)
+        return self._keys(rows[:, 0], rows[:, 1])
 
     def known(self, key: Ints) -> list[Key]:
         """Return what codecs know the ledgers of keys by."""
@@ -171,16 +176,8 @@ class Scopes:
                 yield replace(part, ledger=self.key(part.scope, part.ledger), scope=0)
 
 
-def _distinct(ids: Ints) -> tuple[Names, Ints, Ints]:
-    """Return the names of ids once each and ascending, their ids, and which one each is."""
-    raw = pa.py_buffer(ids.astype(">i8").tobytes())
-    coded = pa.Array.from_buffers(_BYTES, len(ids), [None, raw]).dictionary_encode()
-    names = np.frombuffer(coded.dictionary.buffers()[1] or b"", _NAME, len(coded.dictionary))
-    order = np.argsort(names)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    names = names[order]
-    return names, np.frombuffer(names, ">i8").astype(np.int64).reshape(-1, 2), place[coded.indices.to_numpy()]
+def _named(scope: Ints, ledger: Ints) -> Names:
+    return np.frombuffer(np.column_stack((scope, ledger)).astype(">i8").tobytes(), _NAME)
 
 
 def translated(key: Ints, ours: Ints) -> Ints:

@@ -15,6 +15,7 @@ from typing import Final, NewType
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 BookieId = NewType("BookieId", str)
 EntryId = NewType("EntryId", int)
@@ -23,6 +24,7 @@ BUCKETS: Final = 4096
 """Buckets that every ledger-keyed dataset is sorted by."""
 
 _MASK: Final = (1 << 64) - 1
+_BOTH_HALVES: Final = pa.binary(16)
 _HALF: Final = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}")
 _QUALIFIED: Final = re.compile(r"[0-9a-fA-F]{32}")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
@@ -127,3 +129,15 @@ def buckets(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.
     """
     mixed = _splitmix64(ledger.view(np.uint64) ^ _splitmix64(scope.view(np.uint64)))
     return (mixed & np.uint64(BUCKETS - 1)).astype(np.int16)
+
+
+def distinct(
+    scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return where each id stands first, in that order; and for each element which one of these it is."""
+    raw = pa.py_buffer(np.column_stack((scope, ledger)))
+    of = pa.Array.from_buffers(_BOTH_HALVES, len(scope), [None, raw]).dictionary_encode().indices.to_numpy()
+    of = of.astype(np.int64)
+    first = np.empty(int(of.max(initial=-1)) + 1, np.int64)
+    first[of[::-1]] = np.arange(len(of))[::-1]
+    return first, of

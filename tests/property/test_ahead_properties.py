@@ -8,11 +8,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from recovery.codecs import entry_log, journal
+from recovery.codecs import entry, entry_log, journal
+from recovery.codecs.entry import EntryHeader
 from recovery.codecs.entry_log import EntryAt
-from recovery.codecs.framing import Entries, ahead
+from recovery.codecs.framing import Entries, Met, ahead
 from recovery.codecs.journal import JournalEntry
 from recovery.errors import Damage, FormatError
+from recovery.model.metadata import Digest
 from recovery.testing.bookie_dir import record
 from tests.property.mangling import mangled
 
@@ -25,6 +27,14 @@ Scan = Callable[[bytes], Iterator[object]]
 def entry_of(ledger: int, number: int, more: int) -> bytes:
     """An entry with its digest, of a size that grows with `more`; most end in a payload that no CRC covers."""
     return record(ledger, number) + bytes(more)
+
+
+def scoped_entry_of(ledger: int, number: int, more: int, digest: Digest) -> bytes:
+    """The same of a scope, or for ledger 0 of scope 0; its digest is right."""
+    if not ledger:
+        return entry_of(0, number, more)
+    header = EntryHeader(ledger % 3 - 1, number, number - 1, (more + 7) * (number + 1), ledger - 4 or 1 << 40)
+    return entry.encode(header, bytes(more), digest)
 
 
 STRETCHES = st.lists(
@@ -40,8 +50,19 @@ STRETCHES = st.lists(
 
 @st.composite
 def bodies(draw: st.DrawFn) -> list[bytes]:
-    """Records of few ledgers, mostly alike, with ledgers maps and fences between."""
+    """Records of few ledgers, mostly alike, with ledgers maps and fences between; of scopes among them, or none."""
     found: list[bytes] = []
+    if draw(st.booleans()):
+        for more, many in draw(STRETCHES):
+            ledgers, digest = draw(st.integers(1, 7)), draw(st.sampled_from(list(Digest)))
+            least = draw(st.integers(0, 1))
+            found += [
+                scoped_entry_of(least + n % ledgers, len(found) + n, n % 7 if more is None else more, digest)
+                for n in range(many)
+            ]
+            if draw(st.booleans()):
+                found.append(journal.encode_fence(1, scope=draw(st.integers(0, 2))))
+        return found
     for more, many in draw(STRETCHES):
         ledgers = draw(st.integers(1, 4))
         found += [entry_of(n % ledgers, len(found) + n, n % 7 if more is None else more) for n in range(many)]
@@ -83,11 +104,11 @@ def test_many_at_a_time_are_one_by_one(encode: Callable[[list[bytes]], bytes], s
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.binary(max_size=400), st.integers(0, 40))
-def test_looking_ahead_takes_any_bytes(raw: bytes, at: int) -> None:
+@given(st.binary(max_size=400), st.integers(0, 40), st.booleans(), st.booleans())
+def test_looking_ahead_takes_any_bytes(raw: bytes, at: int, scoped: bool, sure: bool) -> None:
     """Any bytes at any place: entries that lie inside and follow each other, or nothing."""
     with patch("recovery.codecs.framing.FEW", 1), patch("recovery.codecs.framing.DOUBTED", 0):
-        found = ahead(memoryview(raw), at)
+        found = ahead(memoryview(raw), at, Met(()), lambda _: None, scoped=scoped, sure=sure)
     assert found is None or found.end() <= len(raw)
 
 
