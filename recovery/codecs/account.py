@@ -37,8 +37,8 @@ _COOKIE_LARGEST: Final = 1 << 20
 """Far more than the names of all folders take."""
 _LAST_ID: Final = re.compile(rb"[0-9a-fA-F]{1,8}\n?")
 _STATUS: Final = re.compile(rb"[0-9]+,(READ_WRITE|READ_ONLY),[0-9]+(,(true|false))?\n?")
-_OLD_LAYOUT: Final = re.compile(rb"[12]\n?")
-_COOKIE_LINE: Final = re.compile(rb"(bookieHost|journalDir|ledgerDirs|instanceId|indexDirs): \"[^\n]*\"\n?")
+_OLD_LAYOUT: Final = re.compile(rb"[12]\r?\n?")
+_COOKIE_LINE: Final = re.compile(rb"(bookieHost|journalDir|ledgerDirs|instanceId|indexDirs): \"[^\r\n]*\"\r?\n?")
 
 
 class Stretch(NamedTuple):

@@ -1,6 +1,6 @@
 r"""Cookie: which bookie a disk belongs to, and its folders in order (``VERSION``, and ``cookies/<bookie id>``).
 
-Text, UTF-8, lines end with LF.
+Text, UTF-8, lines end with LF; CR LF and CR are read too, as Java does, and so is a field that stands twice: the last.
 
     line  layout 3                  layouts 4 and 5
     1     3                         layout version
@@ -27,6 +27,7 @@ from recovery.errors import FormatError, Reason
 
 RAW_LAYOUT: Final = 3
 _LAYOUT: Final = re.compile(r"[0-9]{1,9}")
+_LINE_END: Final = re.compile(r"\r\n?")
 _ESCAPE: Final = re.compile(r"\\(?:[0-7]{3}|.)", re.DOTALL)
 _NO_ESCAPE: Final = re.compile(r"\\(?:[4-7][0-7]{2}|[^0-7abfnrtvxuU\\'\"])", re.DOTALL)
 _JAVA_ESCAPES: Final = {r"\007": r"\a", r"\010": r"\b", r"\013": r"\v", r"\014": r"\f"}
@@ -66,7 +67,7 @@ def decode(raw: bytes | memoryview) -> Cookie:
         text = bytes(raw).decode()
     except UnicodeDecodeError as error:
         raise FormatError(Reason.BAD_VALUE, "cookie", error.start, "not UTF-8") from error
-    first, _, rest = text.partition("\n")
+    first, _, rest = _LINE_END.sub("\n", text).partition("\n")
     if not _LAYOUT.fullmatch(first):
         raise FormatError(Reason.BAD_MAGIC, "cookie", 0, "the first line is not a layout version")
     layout = int(first)
@@ -86,7 +87,7 @@ def _decode_text(layout: int, text: str) -> Cookie:
     if any(_NO_ESCAPE.match(escape[0]) for escape in _ESCAPE.finditer(text)):
         raise FormatError(Reason.BAD_VALUE, "cookie", 2, "an escape that is none")
     try:
-        message = text_format.Parse(text, CookieFormat(), allow_unknown_field=True)
+        message = text_format.Merge(text, CookieFormat(), allow_unknown_field=True)
     except (text_format.ParseError, ValueError, RecursionError) as error:
         raise FormatError(Reason.BAD_VALUE, "cookie", 2, f"not CookieFormat as text: {error}") from error
     if not message.IsInitialized():

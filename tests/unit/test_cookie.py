@@ -24,6 +24,18 @@ def test_layout_4_has_neither_instance_nor_index_folders() -> None:
     assert cookie.encode(value) == TEXT
 
 
+@pytest.mark.parametrize("raw", [LINES, TEXT])
+@pytest.mark.parametrize("end", [b"\r\n", b"\r"])
+def test_other_ends_of_lines_are_read_as_a_bookie_reads_them(raw: bytes, end: bytes) -> None:
+    """An editor elsewhere may have written them."""
+    assert cookie.decode(raw.replace(b"\n", end)) == cookie.decode(raw)
+
+
+def test_of_a_field_that_stands_twice_the_last_counts() -> None:
+    """As a bookie reads it."""
+    assert cookie.decode(TEXT + b'bookieHost: "b"\n') == Cookie(4, "b", ("/j",), ("/d",))
+
+
 def test_empty_fields_say_nothing() -> None:
     """An empty instance id or empty index folders are as if absent."""
     assert cookie.decode(TEXT + b'instanceId: ""\nindexDirs: ""\n') == Cookie(4, "a", ("/j",), ("/d",))
