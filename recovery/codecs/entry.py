@@ -178,6 +178,20 @@ def is_of(record: bytes | memoryview, ledger: LedgerId, number: int) -> bool:
     return len(record) > 0 and record[0] & VERSION_BITS == VERSION_2 and record[1 : 1 + len(ids)] == ids
 
 
+def with_ids(record: bytes | memoryview, ledger: LedgerId, number: int) -> bytes:
+    """Return an entry with other ids in front; of a ledger of a scope the first byte stays.
+
+    Raises:
+        FormatError: it ends inside its ids.
+    """
+    ids = _LAC.pack(ledger.ledger, number)
+    if ledger.scope:
+        ids = bytes(record[:1]) + _SCOPED_IDS.pack(ledger.scope, ledger.ledger, number)
+    if len(record) < len(ids):
+        raise FormatError(Reason.TRUNCATED, "entry", len(record), "the ids are cut")
+    return ids + bytes(record[len(ids) :])
+
+
 def flags_of(digest: Digest) -> int:
     """Return the first byte of version 2."""
     return VERSION_2 | _NUMBER_OF[digest]

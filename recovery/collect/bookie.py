@@ -359,7 +359,7 @@ class _Run:
             deep.read_journals(self._meter)
             for piece in self._pieces():
                 deep.take_slots(piece)
-            self.deep = deep.compare(np.unique(known), self._damage)
+            self.deep = deep.compare(np.unique(known), self._meter, self._damage)
             self._meter.end()
         finally:
             deep.close()

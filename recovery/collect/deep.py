@@ -15,11 +15,15 @@ depends neither on how many entries there are nor on how many one ledger has. A 
 Legitimate, and only counted: several copies with the same payload (compaction, recovery and re-replication write an
 entry again, with another LAC and so another digest), entries that stand in a journal behind the mark and nowhere else.
 
+A digest covers the ids as well, so a record whose digest is wrong may be another ledger's: it is the entry that its
+digest proves, be it with the ids that the index has for its place or with ids of which one bit differs; else that of
+its own ids, if anything else on the bookie has that entry; else nobody's.
+
 Source: spec bookie-storage §3.7, §4.5, §4.7.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -31,16 +35,16 @@ import numpy as np
 from recovery.codecs import entry as entry_codec
 from recovery.codecs import journal
 from recovery.codecs.framing import SIZE_FIELD, Entries
-from recovery.collect.damage import Hides, TakesDamage, Unread
+from recovery.collect.damage import Hides, Noted, TakesDamage, Unread
 from recovery.collect.holdings import Ints, Mask, starts_of
 from recovery.collect.index import Piece
 from recovery.collect.journals import Journal
 from recovery.collect.reading import Mapped, Meter
-from recovery.collect.records import DIGESTS, RecordFile, gathered
+from recovery.collect.records import DIGESTS, RecordFile, RecordFiles, gathered
 from recovery.collect.scopes import Scopes
 from recovery.collect.spool import SHARES, Spool
 from recovery.errors import FormatError, Reason
-from recovery.model.ids import BUCKETS, signed
+from recovery.model.ids import BUCKETS, LedgerId, signed
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
 _WIDTH: Final = 7
@@ -51,6 +55,7 @@ _KIND_SHIFT: Final = 48
 _SCOPED_SHIFT: Final = 40
 _VERDICT_SHIFT: Final = 32
 _FILE: Final = (1 << _VERDICT_SHIFT) - 1
+_VERDICT: Final = 0xFF
 _SIZE_BITS: Final = 31
 _SIZE: Final = (1 << _SIZE_BITS) - 1
 _LOG_SHIFT: Final = 32
@@ -64,6 +69,15 @@ _RECORD_BYTES: Final = 128
 _HELD_PER_SHARE: Final = 64 << 10
 """Kept in memory for each share before rows are set aside, so that they come back in reads of that size."""
 _TYPES_HELD: Final = 1 << 16
+_PROVEN_HELD: Final = 1 << 20
+_FEW: Final = 1 << 18
+"""Records that nobody vouches for which are looked at at once."""
+_WRONG, _NAMED, _BELIEVED = 1, 2, 4
+"""Flags, in place of the length: the digest is wrong; the index names the record; its ids are no matter of doubt."""
+_NOBODY: Final = -1
+_NAMED_AT_MOST: Final = 5
+_BITS: Final = np.left_shift(1, np.arange(63))
+"""Those of an id that is not negative."""
 _WIDTHS: Final = np.array([0, *(DIGEST_SIZES[digest] for digest in DIGESTS)])
 _CRC_WIDTHS: Final = (DIGEST_SIZES[Digest.CRC32], DIGEST_SIZES[Digest.CRC32C])
 
@@ -84,6 +98,8 @@ class DeepCounts:
         not_checkable: records of ledgers whose password is not known, or that carry no digest.
         ledgers_not_checkable: how many ledgers these are.
         conflicts: entries that stand there with different payloads.
+        ids_damaged: records whose digest is right under other ids than those that they have.
+        replaced: slots at whose place the whole record of another entry stands.
     """
 
     in_index: int = 0
@@ -100,6 +116,8 @@ class DeepCounts:
     not_checkable: int = 0
     ledgers_not_checkable: int = 0
     conflicts: int = 0
+    ids_damaged: int = 0
+    replaced: int = 0
 
 
 class Deep:
@@ -133,11 +151,16 @@ class Deep:
         while self._shares < BUCKETS and rows * _WIDTH * 8 > self._shares * _SHARE_BYTES:
             self._shares *= 2
         self._rows = Spool(_WIDTH, scratch, held=self._shares * _HELD_PER_SHARE, shares=self._shares)
+        self._proven = [np.empty(0, np.int64)]
+        self._strays = Spool(_WIDTH, scratch)
+        self._served: dict[int, int] = {}
+        self._moved: dict[tuple[int, int], list[int]] = {}
         self._counts = DeepCounts()
 
     def close(self) -> None:
         """Give back the room that was taken on disk."""
         self._rows.close()
+        self._strays.close()
 
     def take_slots(self, piece: Piece) -> None:
         """Take a piece of an index."""
@@ -172,8 +195,16 @@ class Deep:
             zip(part.ledger.tolist(), part.position.tolist(), part.size.tolist(), strict=True)
         ):
             verdict[row], length[row], content[row] = self._look(ledger, view[position : position + size])
+        self._proven.append(np.unique(part.ledger[verdict & _VERDICT > 0]))
+        if sum(map(len, self._proven[1:])) > max(_PROVEN_HELD, len(self._proven[0])):
+            self._settle_proven()
         what = (kind << _KIND_SHIFT) | (verdict << _VERDICT_SHIFT) | self._number[file.path]
         self._add(part.ledger, part.entry, what, (part.position << _SIZE_BITS) | part.size, length, content)
+
+    def _settle_proven(self) -> Ints:
+        """Return the ledgers of which a digest was right, ascending."""
+        self._proven = [np.unique(np.concatenate(self._proven))]
+        return self._proven[0]
 
     def _add(self, ledger: Ints, entry: Ints, what: Ints, place: Ints, length: Ints, content: Ints) -> None:
         key = ledger ^ ((entry >> _CHUNK_BITS) * _MIX)
@@ -202,14 +233,15 @@ class Deep:
         payload = google_crc32c.value(bytes(record[front + DIGEST_SIZES[digest] :]))
         return scoped | (1 + DIGESTS.index(digest)), length, payload
 
-    def compare(self, known: Ints, damage: TakesDamage) -> DeepCounts:
+    def compare(self, known: Ints, meter: Meter, damage: TakesDamage) -> DeepCounts:
         """Compare what was taken.
 
         Args:
             known: ledgers whose index has entries, ascending.
+            meter: counts and paces the reads.
             damage: takes what is wrong.
         """
-        swapped: dict[tuple[int, int], int] = {}
+        self._settle_proven()
         unsure = [np.empty(0, np.int64)]
         for number in range(self._shares):
             rows = self._rows.share(number)
@@ -217,13 +249,11 @@ class Deep:
                 rows = rows[np.lexsort((rows[:, _WHAT], rows[:, _ENTRY], rows[:, _LEDGER]))]
                 share = _Share(rows, self._log_ids)
                 unsure.append(self._digests(share, damage))
-                self._placed(share, swapped)
+                self._placed(share)
                 self._sources(share, known, damage)
         self._counts.ledgers_not_checkable = len(np.unique(np.concatenate(unsure)))
-        for (log_id, file), many in sorted(swapped.items()):
-            detail = f"{many} entries that the index places in log {log_id:x} stand here, at the same places: put each "
-            detail += "file back under its own name"
-            damage.add(Unread(self._files[file].path, Reason.MISPLACED, Hides.NOTHING, detail=detail))
+        self._tell_moved(damage)
+        self._tell_strays(meter, damage)
         return self._counts
 
     def _digests(self, share: "_Share", damage: TakesDamage) -> Ints:
@@ -234,7 +264,7 @@ class Deep:
         many = int(ledgers[-1]) + 1
         types = np.zeros((many, len(DIGESTS)), np.int64)
         np.add.at(types, (ledgers[sound], share.verdict[sound] - 1), 1)
-        proven = types.any(axis=1)
+        proven = np.isin(share.ledger[starts_of(ledgers)], self._proven[0])
         # A width of 4 or 8 bytes is that of a CRC, which needs no password: it would agree.
         widths = share.widths(record & ~sound)
         wrong = record & ~sound & (proven | np.isin(widths, _CRC_WIDTHS))[ledgers]
@@ -244,7 +274,11 @@ class Deep:
         self._counts.digests_wrong += int(wrong.sum())
         self._counts.not_checkable += int(unsure.sum())
         share.doubted |= wrong
-        self._tell_wrong(share, np.flatnonzero(wrong), damage)
+        # A record alone in its ledger, of which nothing can be said, may be another's whose ledger id broke.
+        lone = unsure & (np.bincount(ledgers) == 1)[ledgers]
+        share.believed = ~wrong | share.vouched()
+        flags = wrong * _WRONG | share.matched * _NAMED | share.believed * _BELIEVED
+        self._keep_strays(share, np.flatnonzero(wrong | lone), flags)
         mixed = (types > 0).sum(axis=1) > 1
         for number in np.flatnonzero(mixed).tolist():
             at = np.flatnonzero(sound & (ledgers == number))
@@ -254,46 +288,170 @@ class Deep:
             self._tell(share, other, Reason.CONFLICT, f"{detail}: one id, two ledgers", damage)
         return np.unique(share.ledger[unsure])
 
-    def _tell_wrong(self, share: "_Share", rows: Ints, damage: TakesDamage) -> None:
-        """Report records whose digest is wrong, once for each ledger and file."""
-        rows = rows[np.lexsort((share.place[rows], share.file[rows], share.ledger_number[rows]))]
-        pair = share.ledger_number[rows] * len(self._files) + share.file[rows]
-        served = share.matched[rows]
-        for low, high in _stretches(pair):
-            entries = share.entry[rows[low:high]]
-            named = ", ".join(map(str, entries[:5].tolist())) + (", …" if len(entries) > 5 else "")
-            detail = f"{len(entries)} entries are not what their digests say ({named}); "
-            detail += f"the index names {int(served[low:high].sum())} of these copies"
-            self._tell(share, int(rows[low]), Reason.DIGEST, detail, damage)
+    def _keep_strays(self, share: "_Share", rows: Ints, flags: Ints) -> None:
+        """Keep rows by their place in a log of that id; those of journals are of none."""
+        file = share.file[rows]
+        log_id = np.where(share.kind[rows] == _INDEX, file, self._log_ids[np.minimum(file, len(self._log_ids) - 1)])
+        key = np.where(log_id >= 0, (log_id << _LOG_SHIFT) | share.position[rows], -2 - share.place[rows])
+        columns = (share.ledger, share.entry, share.what, share.place, flags, flags)
+        self._strays.add(np.column_stack((key, *(column[rows] for column in columns))))
+
+    def _tell_strays(self, meter: Meter, damage: TakesDamage) -> None:
+        """Say whose the records are whose digest is wrong, and what stands where a slot's entry does not."""
+        by_number = {number: [file] for number, file in enumerate(self._files)}
+        reader = RecordFiles(by_number, meter, Noted(), self._passwords, scopes=self._scopes)
+        replaced: dict[int, list[str]] = {}
+        few = self._strays.count <= _FEW
+        for rows in [self._strays.all()] if few else map(self._strays.share, range(SHARES)):
+            slots, records = (rows[(rows[:, _WHAT] >> _KIND_SHIFT == _INDEX) == of] for of in (True, False))
+            told = self._at_slots(slots, reader, replaced, damage)
+            told |= self._owned(records, told, reader, damage)
+            places = zip((records[:, _WHAT] & _FILE).tolist(), (records[:, _PLACE] >> _SIZE_BITS).tolist(), strict=True)
+            left = np.array([place not in told for place in places], np.bool_)
+            self._tell_wrong(records[left & (records[:, _LENGTH] & _WRONG > 0)], damage)
+        for file, found in sorted(replaced.items()):
+            detail = f"records of other ids stand where the index has {len(found)} entries: " + _first(found, "; ")
+            damage.add(Unread(self._files[file].path, Reason.CONFLICT, Hides.NOTHING, detail=detail))
+            self._counts.replaced += len(found)
+
+    def _at_slots(
+        self, slots: Ints, reader: RecordFiles, replaced: dict[int, list[str]], damage: TakesDamage
+    ) -> set[tuple[int, int]]:
+        """Look at the places of slots that dangle; return file and position of the records whose ids are broken."""
+        of_log: dict[int, list[int]] = {}
+        for number, log_id in enumerate(self._log_ids.tolist()):
+            of_log.setdefault(log_id, []).append(number)
+        named = (slots[:, _WHAT] & _FILE).tolist()
+        pairs = [(row, number) for row, log_id in enumerate(named) for number in of_log[log_id]]
+        row_of, numbers = np.array(pairs, np.int64).reshape(-1, 2).T
+        position = slots[row_of, _PLACE] >> _SIZE_BITS
+        told: set[tuple[int, int]] = set()
+        for n, record in reader.records(numbers, position):
+            row, file, at = int(row_of[n]), int(numbers[n]), int(position[n])
+            key, entry = int(slots[row, _LEDGER]), int(slots[row, _ENTRY])
+            if self._is_that(record, key, entry):
+                told.add((file, at))
+                self._tell_ids(file, at, record, key, entry, damage)
+            elif len(of_log[named[row]]) == 1 and _is_other(record, self._scopes.id(key), entry):
+                replaced.setdefault(file, []).append(f"entry {entry} of ledger {self._scopes.id(key)} at byte {at - 4}")
+        return told
+
+    def _owned(
+        self, records: Ints, told: Container[tuple[int, int]], reader: RecordFiles, damage: TakesDamage
+    ) -> set[tuple[int, int]]:
+        """Try ids of which one bit differs; return file and position of the records that are those of them."""
+        at = records[:, _PLACE] >> _SIZE_BITS
+        asked = np.flatnonzero((records[:, _LENGTH] & _NAMED == 0) & (records[:, _LEDGER] >= 0))
+        file = records[asked, _WHAT] & _FILE
+        found: set[tuple[int, int]] = set()
+        for n, record in reader.records(file, at[asked]):
+            ledger, entry = (int(records[asked[n], column]) for column in (_LEDGER, _ENTRY))
+            place = int(file[n]), int(at[asked[n]])
+            ledgers = np.intersect1d(ledger ^ _BITS, self._proven[0])
+            others = [(other, entry) for other in ledgers.tolist()]
+            if len(np.intersect1d(ledger, self._proven[0])):
+                others += [(ledger, other) for other in (entry ^ _BITS).tolist()]
+            whose = next((ids for ids in others if self._is_that(record, *ids)), None) if place not in told else None
+            if whose is not None:
+                found.add(place)
+                self._tell_ids(*place, record, *whose, damage)
+        return found
+
+    def _is_that(self, record: memoryview, key: int, entry: int) -> bool:
+        """Whether a record is an entry whose ids were right if they were these."""
+        ledger = self._scopes.id(key)
+        front = entry_codec.SCOPED_HEADER_SIZE if ledger.scope else entry_codec.HEADER_SIZE
+        if entry_codec.is_of(record, ledger, entry) or len(record) < front:
+            return False
+        return entry_codec.find_digest(entry_codec.with_ids(record, ledger, entry), self._passwords) is not None
+
+    def _tell_ids(self, file: int, at: int, record: memoryview, key: int, entry: int, damage: TakesDamage) -> None:
+        self._counts.ids_damaged += 1
+        detail = f"the ids in front of entry {entry} are broken; its digest proves whose it is"
+        size = len(record) + SIZE_FIELD
+        path = self._files[file].path
+        damage.add(Unread(path, Reason.DIGEST, Hides.NOTHING, at - SIZE_FIELD, size, ledger=key, detail=detail))
+
+    def _tell_wrong(self, rows: Ints, damage: TakesDamage) -> None:
+        """Report records whose digest is wrong, once for each ledger and file; of nobody's once for each file."""
+        file, flags = rows[:, _WHAT] & _FILE, rows[:, _LENGTH]
+        whose = np.where(flags & _BELIEVED > 0, rows[:, _LEDGER], _NOBODY)
+        order = np.lexsort((rows[:, _PLACE], file, whose))
+        rows, file, whose, served = rows[order], file[order], whose[order], flags[order] & _NAMED > 0
+        fresh = np.append(True, (whose[1:] != whose[:-1]) | (file[1:] != file[:-1]))
+        for low, high in _stretches(np.cumsum(fresh)[: len(rows)]):
+            ids = rows[low:high, _ENTRY].tolist()
+            if whose[low] == _NOBODY:
+                ledgers = [str(self._scopes.id(key)) for key in rows[low:high, _LEDGER].tolist()]
+                ids = [f"{ledger}/{entry}" for ledger, entry in zip(ledgers, ids, strict=True)]
+                detail = (
+                    f"{len(ids)} records are not what their digests say, and nothing else on this bookie has an entry "
+                )
+                detail += f"of such ids, so they may be broken too: ledger/entry {_first(ids)}"
+            else:
+                detail = f"{len(ids)} entries are not what their digests say ({_first(ids)}); "
+                detail += f"the index names {int(served[low:high].sum())} of these copies"
+            place, ledger = int(rows[low, _PLACE]), None if whose[low] == _NOBODY else int(whose[low])
+            at, size = (place >> _SIZE_BITS) - SIZE_FIELD, (place & _SIZE) + SIZE_FIELD
+            path = self._files[int(file[low])].path
+            damage.add(Unread(path, Reason.DIGEST, Hides.NOTHING, at, size, ledger=ledger, detail=detail))
 
     def _tell(self, share: "_Share", row: int, reason: Reason, detail: str, damage: TakesDamage) -> None:
         file, place = self._files[int(share.file[row])].path, int(share.place[row])
         at, size = (place >> _SIZE_BITS) - SIZE_FIELD, (place & _SIZE) + SIZE_FIELD
         damage.add(Unread(file, reason, Hides.NOTHING, at, size, ledger=int(share.ledger[row]), detail=detail))
 
-    def _placed(self, share: "_Share", swapped: dict[tuple[int, int], int]) -> None:
-        """Count slots whose entry is not where they say, and find the files that others stand for."""
-        lost = np.flatnonzero((share.kind == _INDEX) & ~share.matched)
-        self._counts.in_index += int((share.kind == _INDEX).sum())
+    def _placed(self, share: "_Share") -> None:
+        """Count slots whose entry is not where they say, and find the files in which it stands."""
+        index = share.kind == _INDEX
+        for log_id, many in zip(*np.unique(share.file[index & share.matched], return_counts=True), strict=True):
+            self._served[int(log_id)] = self._served.get(int(log_id), 0) + int(many)
+        lost = np.flatnonzero(index & ~share.matched)
+        self._counts.in_index += int(index.sum())
         self._counts.dangling += len(lost)
         if not len(lost):
             return
+        self._keep_strays(share, lost[np.isin(share.file[lost], self._log_ids)], np.zeros(len(index), np.int64))
         logs = np.flatnonzero((share.kind == _LOG) & np.isin(share.pair, share.pair[lost]))
-        self._counts.elsewhere += int(np.isin(share.pair[lost], share.pair[logs]).sum())
+        lost = lost[np.isin(share.pair[lost], share.pair[logs])]
+        self._counts.elsewhere += len(lost)
+        if not len(lost):
+            return
+        # Of several records the one at the same place of another file, else the first.
         spot = (share.pair[logs] << _LOG_SHIFT) | share.position[logs]
         order = np.argsort(spot, kind="stable")
-        spot, logs = spot[order], logs[order]
         wanted = (share.pair[lost] << _LOG_SHIFT) | share.position[lost]
-        at = np.minimum(np.searchsorted(spot, wanted), max(len(spot) - 1, 0))
-        hit = spot[at] == wanted if len(spot) else np.zeros(len(lost), np.bool_)
-        pairs = np.column_stack((share.file[lost[hit]], share.file[logs[at[hit]]]))
-        for (log_id, file), many in zip(*np.unique(pairs, axis=0, return_counts=True), strict=True):
-            swapped[int(log_id), int(file)] = swapped.get((int(log_id), int(file)), 0) + int(many)
+        at = np.minimum(np.searchsorted(spot[order], wanted), len(spot) - 1)
+        hit = spot[order][at] == wanted
+        stands = np.where(hit, logs[order][at], logs[np.searchsorted(share.pair[logs], share.pair[lost])])
+        shift = share.position[stands] - share.position[lost]
+        pairs, of = np.unique(np.column_stack((share.file[lost], share.file[stands])), axis=0, return_inverse=True)
+        for n, (log_id, file) in enumerate(pairs.tolist()):
+            some = of.reshape(-1) == n
+            found = self._moved.setdefault((log_id, file), [0, 0, _SIZE, -_SIZE])
+            found[0] += int(some.sum())
+            found[1] += int((some & hit).sum())
+            found[2:] = min(found[2], int(shift[some].min())), max(found[3], int(shift[some].max()))
+
+    def _tell_moved(self, damage: TakesDamage) -> None:
+        """Report where entries stand that are not where the index says, once for each log named and each file."""
+        for (log_id, file), (many, same, least, most) in sorted(self._moved.items()):
+            reason, detail = Reason.DANGLING, f"{many} entries that the index places in log {log_id:x} stand here"
+            if same == many > self._served.get(log_id, 0):
+                reason = Reason.MISPLACED
+                detail += ", at the same places: put each file back under its own name"
+            elif self._log_ids[file] != log_id:
+                detail += " instead: they are not lost"
+            elif least == most:
+                detail += f", {abs(least)} bytes {'further on' if least > 0 else 'before'}: they are not lost"
+            else:
+                detail += ", at other places: they are not lost"
+            damage.add(Unread(self._files[file].path, reason, Hides.NOTHING, detail=detail))
 
     def _sources(self, share: "_Share", known: Ints, damage: TakesDamage) -> None:
         """Compare what the sources list, and what copies of one entry say."""
         counts = self._counts
-        logs, applied, ahead, index = (share.times(kind) for kind in (_LOG, _APPLIED, _AHEAD, _INDEX))
+        logs, applied, ahead, index = (share.times(share.kind == kind) for kind in (_LOG, _APPLIED, _AHEAD, _INDEX))
         counts.in_logs += int(logs.sum())
         counts.in_journals += int((applied + ahead).sum())
         counts.shadowed += int(np.maximum(logs - 1, 0).sum())
@@ -301,19 +459,25 @@ class Deep:
         counts.replayed += int(waiting.sum())
         counts.journal_only += int((waiting & (logs == 0)).sum())
         first = starts_of(share.pair)
-        lost = (logs > 0) & (index == 0) & (ahead == 0) & np.isin(share.ledger[first], known)
+        believed = share.times((share.kind == _LOG) & share.believed)
+        lost = (believed > 0) & (index == 0) & (ahead == 0) & np.isin(share.ledger[first], known)
         counts.unindexed += int(lost.sum())
         # Of a pair the record of an entry log comes first.
-        self._tell_each(share, first[lost], Reason.UNINDEXED, "{} entries that the index lacks, from {} on", damage)
-        differ = share.differing()
-        counts.conflicts += int(differ.sum())
-        text = "{} entries stand there with different payloads, from {} on: one id, two ledgers, or damage"
-        self._tell_each(share, first[differ], Reason.CONFLICT, text, damage)
-
-    def _tell_each(self, share: "_Share", rows: Ints, reason: Reason, text: str, damage: TakesDamage) -> None:
-        """Report rows once for each ledger, where the first of them is."""
+        rows = first[lost]
         for low, high in _stretches(share.ledger[rows]):
-            self._tell(share, int(rows[low]), reason, text.format(high - low, int(share.entry[rows[low]])), damage)
+            detail = f"{high - low} entries that the index lacks, from {share.entry[rows[low]]} on"
+            self._tell(share, int(rows[low]), Reason.UNINDEXED, detail, damage)
+        one, other = share.differing()
+        counts.conflicts += len(one)
+        for low, high in _stretches(share.ledger[one]):
+            second, position = int(share.file[other[low]]), int(share.position[other[low]]) - SIZE_FIELD
+            detail = (
+                f"{high - low} entries stand there with different payloads or lengths, from {share.entry[one[low]]} "
+            )
+            detail += (
+                f"on, of which {self._files[second].path} has another at byte {position}: one id, two ledgers, or "
+            )
+            self._tell(share, int(one[low]), Reason.CONFLICT, detail + "damage to either", damage)
 
 
 class _Share:
@@ -324,23 +488,25 @@ class _Share:
         pair: number of the (ledger, entry) pair, ascending.
         ledger_number: number of the ledger, ascending.
         matched: a slot whose entry is there; a record that a slot names.
+        what: kind, verdict and file.
         doubted: the digest is wrong.
+        believed: the ids are no matter of doubt.
         bare: the ledger has no digests.
     """
 
     def __init__(self, rows: Ints, log_ids: Ints) -> None:
-        self.ledger, self.entry, what, self.place = (rows[:, n] for n in (_LEDGER, _ENTRY, _WHAT, _PLACE))
-        self.kind = what >> _KIND_SHIFT
-        self.verdict = (what >> _VERDICT_SHIFT) & 0xFF
-        self.file = what & _FILE
+        self.ledger, self.entry, self.what, self.place = (rows[:, n] for n in (_LEDGER, _ENTRY, _WHAT, _PLACE))
+        self.kind = self.what >> _KIND_SHIFT
+        self.verdict = (self.what >> _VERDICT_SHIFT) & _VERDICT
+        self.file = self.what & _FILE
         self.position = self.place >> _SIZE_BITS
-        self._front = np.where(what >> _SCOPED_SHIFT & 1, entry_codec.SCOPED_HEADER_SIZE, entry_codec.HEADER_SIZE)
+        self._front = np.where(self.what >> _SCOPED_SHIFT & 1, entry_codec.SCOPED_HEADER_SIZE, entry_codec.HEADER_SIZE)
         self._length, self._content = rows[:, _LENGTH], rows[:, _CONTENT]
         fresh = np.append(True, self.ledger[1:] != self.ledger[:-1])
         self.ledger_number = np.cumsum(fresh) - 1
         fresh[1:] |= self.entry[1:] != self.entry[:-1]
         self.pair = np.cumsum(fresh) - 1
-        self.doubted = np.zeros(len(rows), np.bool_)
+        self.doubted, self.believed = np.zeros(len(rows), np.bool_), np.ones(len(rows), np.bool_)
         self.bare = np.zeros(len(rows), np.bool_)
         self.matched = self._match(log_ids)
 
@@ -362,9 +528,14 @@ class _Share:
         matched[rows] = np.repeat((slots > 0) & (slots < size), size)
         return matched
 
-    def times(self, kind: int) -> Ints:
-        """Return how many rows of a kind each pair has."""
-        return np.bincount(self.pair[self.kind == kind], minlength=int(self.pair[-1]) + 1)
+    def times(self, rows: Mask) -> Ints:
+        """Return how many of some rows each pair has."""
+        return np.bincount(self.pair[rows], minlength=int(self.pair[-1]) + 1)
+
+    def vouched(self) -> Mask:
+        """Return the rows of which something that is not doubted has the ids, too."""
+        there: Mask = (self.times(~self.doubted) > 0)[self.pair]
+        return there
 
     def widths(self, rows: Mask) -> Ints:
         """Return the width of each ledger's digest as the lengths of some of its entries tell; -1 where none does."""
@@ -380,18 +551,32 @@ class _Share:
         found[self.ledger_number[at[tells]][::-1]] = width[tells][::-1]
         return found
 
-    def differing(self) -> Mask:
-        """Return the pairs that have two copies, neither known to be damaged, with different payloads."""
+    def differing(self) -> tuple[Ints, Ints]:
+        """Return two rows of each pair that has copies, none known to be damaged, which differ."""
         rows = np.flatnonzero((self.kind != _INDEX) & ~self.doubted)
         payload = (self.place[rows] & _SIZE) - self._front[rows] - _WIDTHS[self.verdict[rows]]
         content = np.where(self.bare[rows] & (self.verdict[rows] == 0), self._content[rows] >> 32, self._content[rows])
         sign = (content << _LOG_SHIFT) ^ (payload * _MIX) ^ (self._length[rows] * (_MIX | 2))
-        found = np.zeros(int(self.pair[-1]) + 1, np.bool_)
         starts = starts_of(self.pair[rows])
-        if len(starts):
-            least, most = np.minimum.reduceat(sign, starts), np.maximum.reduceat(sign, starts)
-            found[self.pair[rows[starts]]] = least != most
-        return found
+        first = np.repeat(starts, np.diff(np.append(starts, len(rows))))
+        other = np.flatnonzero(sign != sign[first])
+        other = other[starts_of(first[other])]
+        return rows[first[other]], rows[other]
+
+
+def _is_other(record: memoryview, ledger: LedgerId, entry: int) -> bool:
+    """Whether a record can be another entry than one."""
+    if entry_codec.is_of(record, ledger, entry):
+        return False
+    try:
+        entry_codec.decode_header(record)
+    except FormatError:
+        return False
+    return True
+
+
+def _first(values: Sequence[object], between: str = ", ") -> str:
+    return between.join(map(str, values[:_NAMED_AT_MOST])) + (f"{between}…" if len(values) > _NAMED_AT_MOST else "")
 
 
 def _stretches(values: Ints) -> Iterable[tuple[int, int]]:

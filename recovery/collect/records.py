@@ -183,6 +183,15 @@ class RecordFiles:
                 self._tell_misnamed(source)
         return found, heads
 
+    def records(self, file: Ints, position: Ints) -> Iterator[tuple[int, memoryview]]:
+        """Yield which place it is, and the bytes there, for each place where a size is that fits into the file.
+
+        The next ones take the place of the bytes: use them before going on.
+        """
+        for source, rows in self._by_file(file, position):
+            todo = rows[(position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
+            yield from self._entries(source, todo, position[todo])
+
     def _head(self, record: memoryview, key: int, number: int) -> tuple[int, ...] | None:
         """Return the header row of a record, all zero where it cannot be read; None if it is another's."""
         if key >= 0 and (proven := entry_codec.find_proven(record)) is not None:
@@ -287,6 +296,8 @@ def gathered(parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes) -> 
     for part in scopes.keyed(parts):
         if not isinstance(part, Entries):
             yield part
+            continue
+        if not len(part.ledger):
             continue
         held.append(part)
         size += len(part.ledger)
