@@ -5,8 +5,8 @@
     a folder of a RocksDB                    its files as RocksDB's, if RocksDB opens it and every row is of its format
     anything else                            not known: all of its bytes are left over
 
-A folder of a RocksDB is known by its name or by its file CURRENT: locations, ledgers (with -scoped behind, or what an
-offline rebuild leaves: .BACKUP-, .PREV-, .TEMP-) and metadata-cache. Its own files:
+A folder of a RocksDB is known by its file CURRENT, or by its name where no file of a bookie's stands in it: locations,
+ledgers (with -scoped behind, or what an offline rebuild leaves: .BACKUP-, .PREV-, .TEMP-) and metadata-cache. Its own:
 
     CURRENT, IDENTITY, LOCK, LOG, LOG.old.<n>, MANIFEST-<n>, OPTIONS-<n>   by name
     <n>.log   write-ahead log    <n>.sst   table: the magic number at its end is looked at
@@ -50,6 +50,8 @@ _DATABASE: Final = re.compile(r"(locations|ledgers)(-scoped)?(\.(BACKUP|PREV|TEM
 _OWN: Final = re.compile(
     r"(CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|MANIFEST-\d+|OPTIONS-\d+(\.dbtmp)?|\d+\.(log|sst|blob|dbtmp))"
 )
+_A_BOOKIES: Final = re.compile(r"^(VERSION|lastId|lastMark.*)$", re.MULTILINE)
+"""What no RocksDB has: before layout 3 a bookie's files stood in its configured folder, perhaps called `ledgers`."""
 _TABLE: Final = struct.Struct("<Q")
 _TABLE_MAGICS: Final = frozenset({0x88E241B785F4CFF7, 0xDB4775248B80FB57})
 _LEFT_OVER: Final = "not explained"
@@ -176,7 +178,8 @@ def _below(top: Path) -> Iterator[File]:
             for name in folders
             if (folder / name).is_symlink()
         )
-        if CURRENT in names or (_DATABASE.fullmatch(folder.name) and folder != top):
+        named = _DATABASE.fullmatch(folder.name) and folder != top and not _A_BOOKIES.search("\n".join(names))
+        if CURRENT in names or named:
             yield from _database(folder, names)
         else:
             yield from (_file(folder / name) for name in sorted(names))

@@ -43,7 +43,7 @@ from reconcile import store_files
 from reconcile.store_files import Facts
 from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db, ledger_metadata
 from recovery.codecs.entry_log import EntryAt
-from recovery.codecs.framing import Key, is_entry
+from recovery.codecs.framing import Key, is_entry, zeros_end
 from recovery.collect.holdings import Grouper, runs_of
 from recovery.collect.reading import Mapped, Meter
 from recovery.errors import Damage, FormatError, InputError, Reason
@@ -425,7 +425,8 @@ def _read_log(path: Path, content: memoryview, found: _Notes) -> None:
         else:
             found.header["ledgers map"] = "none: the log was never rotated"
     except FormatError as error:
-        found.refused(error)
+        if zeros_end(content, 0) < len(content):
+            found.refused(error)
     ledgers = _Ledgers()
     first: EntryAt | None = None
     last: EntryAt | None = None

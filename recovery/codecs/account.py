@@ -71,6 +71,9 @@ def of_entry_log(log: memoryview) -> Iterator[Stretch]:
         rotated = entry_log.decode_header(log[: entry_log.HEADER_SIZE]).map_offset > 0
         yield Stretch(0, _LOG_FIELDS, "header", "fields")
     except FormatError as error:
+        if zeros_end(log, 0) == len(log):
+            yield Stretch(0, len(log), "end", "zeros, never written")
+            return
         if error.reason in (Reason.EMPTY, Reason.TRUNCATED):
             yield from _cut_front(log, entry_log.encode_header(entry_log.LogHeader(1, 0, 0)))
             return
@@ -116,9 +119,10 @@ def of_index(data: memoryview) -> Iterator[Stretch]:
         yield Stretch(0, _INDEX_FIELDS, "header", "fields")
         yield Stretch(_INDEX_FIELDS, key, "header", "master key")
         at = _INDEX_FIELDS + key
-        known = not any(data[at : at + _I32 - 1]) and data[at + _I32 - 1] <= 1
-        yield Stretch(at, _I32, "header", "state", explained=known)
-        at += _I32
+        if at < len(data):
+            known = not any(data[at : at + _I32 - 1]) and data[at + _I32 - 1] <= 1
+            yield Stretch(at, _I32, "header", "state", explained=known)
+            at += _I32
         if header.version:
             yield Stretch(at, _I32 + lac, "header", "explicit LAC")
             at += _I32 + lac

@@ -7,7 +7,7 @@ Big-endian. Offsets and sizes in bytes.
     4       4     version, int32: 0 or 1
     8       4     K, int32
     12      K     master key
-    12+K    4     state bits, int32; bit 0: fenced
+    12+K    4     state bits, int32; bit 0: fenced. BookKeeper 4.0 has none: until it writes slots, a file ends here
     16+K    4     X, int32, version 1 only: 0 or at least 16
     20+K    X     explicit LAC, version 1 only (see `entry`)
             to 1023: zero
@@ -82,7 +82,9 @@ def decode_header(head: bytes | memoryview) -> IndexHeader:
     if version not in (0, 1):
         raise FormatError(Reason.BAD_VERSION, "index file", 4, f"header version {version}")
     key, at = _take(head, _START.size, key_size, "master key")
-    state, at = _int(head, at)
+    state = 0
+    if version or at < len(head):
+        state, at = _int(head, at)
     lac: memoryview | None = None
     if version:
         lac_size, at = _int(head, at)

@@ -24,7 +24,7 @@ import numpy as np
 
 from recovery.codecs import entry_log
 from recovery.codecs.entry_log import log_id_of
-from recovery.codecs.framing import Entries
+from recovery.codecs.framing import Entries, zeros_end
 from recovery.collect.again import Again, Taken
 from recovery.collect.damage import DamageLog, Hides, Unread
 from recovery.collect.folders import Folder
@@ -136,7 +136,8 @@ def scan_unlisted(
                     if each is None and np.isin(listed, known).all():
                         meter.took(0, 1)
                         continue
-                log.load()
+                if not log.unreadable:  # else it was read already, to tell about its header
+                    log.load()
                 scanned.append(file)
 
                 def keep(groups: KeyedGroups, seen: Taken | None = seen) -> None:
@@ -177,6 +178,9 @@ def _listed(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
                 detail = f"its header names a ledgers map at {header.map_offset}: the log lost its end"
                 damage.add(Unread(file.path, Reason.TRUNCATED, Hides.UNLISTED, log.size, detail=detail))
     except FormatError as error:
+        log.load()
+        if zeros_end(log.view, 0) == log.size:
+            return None  # reserved by the direct I/O logger, and killed before its header was written
         # The records do not depend on the header.
         damage.add(Unread(file.path, error.reason, Hides.NOTHING, error.offset, 0, detail=error.detail))
     except OSError:

@@ -74,6 +74,7 @@ def _framed(records: list[bytes]) -> bytes:
         ("3.log", entry_log.encode(RECORDS, with_map=False) + bytes(50), {"zeros, never written": 50}),
         ("4.log", _direct_log(_framed(RECORDS), _framed(RECORDS), reserved=8192), {"reserved space": 8192}),
         ("5.log", b"BKLO\0\0", {"fields that the end cuts": 6}),
+        ("5.log", bytes(8192), {"zeros, never written": 8192}),  # reserved, and killed before its header was written
         ("6.log", b"", {}),
         ("3.log.compacting", LOG, {"entries": 225}),
         ("3.log.1.compacted", LOG, {"entries": 225}),
@@ -87,6 +88,7 @@ def _framed(records: list[bytes]) -> bytes:
         ("7.idx.rloc", INDEX, {"places": 16}),
         ("8.idx", index_file.encode_header(index_file.IndexHeader(0, KEY, fenced=False, explicit_lac=None)), {}),
         ("9.idx", INDEX + b"\0\0\0", {"a slot that the end cuts": 3}),
+        ("a.idx", b"BKLE\0\0\0\0\0\0\0\x14" + KEY, {"fields": 12, "master key": 20}),  # as BookKeeper 4.0 has it
         ("lastMark", bytes(16), {"fields": 16}),
         ("lastId", b"1f\n", {"text": 3}),
         ("BOOKIE_STATUS", b"1,READ_ONLY,1700000000000\n", {"text": 26}),
@@ -134,6 +136,16 @@ def test_what_no_format_says_is_left_over(tmp_path: Path, name: str, content: by
     [odd] = [region for region in found.regions if not region.explained]
     assert (odd.offset, odd.length, found.unexplained) == (offset, length, length)
     assert not found.is_whole
+
+
+def test_a_bookies_folder_may_be_called_as_a_database(tmp_path: Path) -> None:
+    """Before layout 3 its files stood in the configured folder itself, which many call `ledgers`."""
+    folder = tmp_path / "ledgers"
+    folder.mkdir()
+    for name, content in (("0.log", LOG), ("lastId", b"0\n"), ("lastMark", bytes(16)), ("VERSION", b"1")):
+        (folder / name).write_bytes(content)
+    found = account_for([tmp_path])
+    assert (found.odd, found.files[Kind.LOG], found.unexplained) == ([], 1, 0)
 
 
 def test_a_scoped_entry_in_a_log_of_version_1_is_left_over(tmp_path: Path) -> None:

@@ -494,6 +494,16 @@ def test_a_rotated_log_is_read_only_for_what_the_index_does_not_know(tmp_path: P
     assert 1 in [head["entry"] for head in seen.row(5, "log")["headers"]]
 
 
+def test_a_log_of_zeros_was_reserved_and_never_written(tmp_path: Path) -> None:
+    """The direct I/O logger reserves space first; zeros before records are damage."""
+    made = make_bookie(tmp_path, {5: [0, 1]})
+    made.log(1).write_bytes(bytes(1 << 16))
+    assert look(made, tmp_path / "reserved").damage == []
+    made.log(1).write_bytes(bytes(1024) + entry_log.encode([record(9, 0)], with_map=False)[1024:])
+    lost = look(made, tmp_path / "lost")
+    assert (lost.entries("log", 9), lost.reasons()) == ([0], {("bad_magic", None, False)})
+
+
 def test_a_log_that_was_rotated_before_its_first_record_is_whole(tmp_path: Path) -> None:
     """A full disk makes a bookie begin another log at once: the empty one names a map at its end, and has none."""
     made = make_bookie(tmp_path, {5: [0, 1]}, rotated=True)

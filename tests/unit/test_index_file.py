@@ -33,7 +33,8 @@ def head(*fields: int, magic: bytes = b"BKLE", key: bytes = KEY, tail: bytes = b
         (head(1, 20, 0, 985), Reason.BAD_LENGTH, 40),
         (head(1, 20, 0, 20, tail=bytes(19)), Reason.TRUNCATED, 59),
         (head(1, 20, key=KEY[:10], tail=b""), Reason.TRUNCATED, 22),
-        (head(0, 20, tail=b""), Reason.TRUNCATED, 32),
+        (head(0, 20, tail=b"\0"), Reason.TRUNCATED, 33),
+        (head(1, 20, tail=b""), Reason.TRUNCATED, 32),
         (head(1, 20, 0, tail=b""), Reason.TRUNCATED, 36),
     ],
 )
