@@ -417,13 +417,14 @@ class Deep:
         self._counts.elsewhere += len(lost)
         if not len(lost):
             return
-        # Of several records the one at the same place of another file, else the first.
-        spot = (share.pair[logs] << _LOG_SHIFT) | share.position[logs]
-        order = np.argsort(spot, kind="stable")
-        wanted = (share.pair[lost] << _LOG_SHIFT) | share.position[lost]
-        at = np.minimum(np.searchsorted(spot[order], wanted), len(spot) - 1)
-        hit = spot[order][at] == wanted
-        stands = np.where(hit, logs[order][at], logs[np.searchsorted(share.pair[logs], share.pair[lost])])
+        # Of several records the one in the log that is named, else that at the same place of another, else the first.
+        stands = logs[np.searchsorted(share.pair[logs], share.pair[lost])]
+        base, wanted = share.pair[logs] << _LOG_SHIFT, share.pair[lost] << _LOG_SHIFT
+        at, same = _places(base | share.position[logs], wanted | share.position[lost])
+        stands[same] = logs[at[same]]
+        at, own = _places(base | self._log_ids[share.file[logs]], wanted | share.file[lost])
+        stands[own] = logs[at[own]]
+        hit = same & ~own
         shift = share.position[stands] - share.position[lost]
         pairs, of = np.unique(np.column_stack((share.file[lost], share.file[stands])), axis=0, return_inverse=True)
         for n, (log_id, file) in enumerate(pairs.tolist()):
@@ -562,6 +563,13 @@ class _Share:
         other = np.flatnonzero(sign != sign[first])
         other = other[starts_of(first[other])]
         return rows[first[other]], rows[other]
+
+
+def _places(values: Ints, wanted: Ints) -> tuple[Ints, Mask]:
+    """Return where each wanted value stands among some, and whether it does."""
+    order = np.argsort(values, kind="stable")
+    at = order[np.minimum(np.searchsorted(values[order], wanted), len(values) - 1)]
+    return at, values[at] == wanted
 
 
 def _is_other(record: memoryview, ledger: LedgerId, entry: int) -> bool:

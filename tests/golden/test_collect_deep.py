@@ -1,9 +1,12 @@
 """`collect --deep` on the disks of real bookies: nothing to say of sound ones, and what was broken is named, where."""
 
+import functools
 import os
 import shutil
+import tempfile
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -19,7 +22,7 @@ from recovery.collect.deep import DeepCounts
 from recovery.dataset import open_dataset
 from recovery.model.metadata import Digest
 from tests.golden.cases import case_dir, operator, truth
-from tests.golden.test_collect_golden import BOOKIES, options
+from tests.golden.test_collect_golden import BOOKIES, held, options
 from tests.unit.collecting import Row
 
 SOUND = [pair for pair in BOOKIES if pair[1] == 1]
@@ -226,9 +229,24 @@ def test_small_shares_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert parts.damage == []
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("BKMETA_SOAK_DEEP", "4"))))
+def copies(asked: CollectOptions, out: Path) -> tuple[Deep, set[tuple[int, int]]]:
+    """What a deep collection finds, and the (ledger, entry) pairs that the index serves."""
+    return Deep(asked, out), held(open_dataset(out, "inventory"), "index")
+
+
+@functools.cache
+def served(which: tuple[str, int]) -> set[tuple[int, int]]:
+    """The pairs that the index of a sound bookie serves."""
+    with tempfile.TemporaryDirectory() as folder:
+        return copies(options(*which), Path(folder) / "out")[1]
+
+
+COUNT = int(os.environ.get("BKMETA_SOAK_DEEP", "4"))
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
 def test_any_flipped_bit_of_an_entry_with_a_crc_is_found(seed: int, tmp_path: Path) -> None:
-    """Anywhere in any entry of any bookie: behind its ids where it is, in its size or ids at least noticed."""
+    """Anywhere in any entry of any bookie: told where it is and whose; no other entry is lost, no other blamed."""
     random = Random(seed)
     which = random.choice(BOOKIES)
     asked = copied(which, tmp_path)
@@ -238,8 +256,95 @@ def test_any_flipped_bit_of_an_entry_with_a_crc_is_found(seed: int, tmp_path: Pa
     data = bytearray(log.read_bytes())
     data[place] ^= 1 << random.randrange(8)
     log.write_bytes(data)
-    seen = Deep(asked, tmp_path / "out")
+    seen, left = copies(asked, tmp_path / "out")
     assert seen.damage
+    assert served(which) - left <= {(at.ledger, at.entry)}
+    assert {row["ledger"] for row in seen.damage} <= {None, at.ledger}
+    assert not seen.of("misplaced")
+    if place >= at.position:
+        told = [row for row in seen.damage if (row["file"], row["offset"]) == (str(log), at.position - 4)]
+        assert {row["length"] for row in told} == {at.size + 4}
+        assert {row["reason"] for row in told} <= {"digest", "bad_value"}
     if place >= at.position + 16:
         (row,) = seen.of("digest")
-        assert (row["file"], row["offset"], row["length"]) == (str(log), at.position - 4, at.size + 4)
+        assert (row["ledger"], "broken" in row["detail"]) == (at.ledger, False)
+
+
+def moved(random: Random, log: Path, name: str) -> tuple[bytes, set[tuple[int, int]]]:
+    """The log after something happened to whole records or pages, and the entries that it happened to."""
+    data = log.read_bytes()
+    found = records(log)
+    one, other = random.choice(list(pairwise(found)))
+    first, second = (data[at.position - 4 : at.position + at.size] for at in (one, other))
+    start, end = one.position - 4, other.position + other.size
+    page = random.randrange(1024, len(data), 512)
+    match name:
+        case "swapped":
+            changed = data[:start] + second + first + data[end:]
+        case "doubled":
+            changed = data[:end] + second + data[end:]
+            start, end = end, len(data)
+        case "taken out":
+            changed = data[:start] + data[one.position + one.size :]
+            end = len(data)
+        case "cut":
+            changed, start, end = data[: one.position], one.position, len(data)
+        case _:
+            start, end = page, min(page + random.choice((512, 4096)), len(data))
+            changed = data[:start] + bytes(end - start) + data[end:]
+    hit = {(at.ledger, at.entry) for at in found if at.position - 4 < end and at.position + at.size > start}
+    return changed, hit
+
+
+@pytest.mark.parametrize("name", ["swapped", "doubled", "taken out", "cut", "zeroed"])
+@pytest.mark.parametrize("seed", range(max(2, COUNT // 10)))
+def test_any_record_that_moved_or_went_is_told_and_no_other(seed: int, name: str, tmp_path: Path) -> None:
+    """Whatever the index lost is told, with the place where it stands if it does; no other ledger is named."""
+    random = Random(seed)
+    which = random.choice(BOOKIES)
+    asked = copied(which, tmp_path)
+    log = random.choice([path for path in logs_of(asked) if len(records(path)) > 1])
+    data, hit = moved(random, log, name)
+    log.write_bytes(data)
+    seen, left = copies(asked, tmp_path / "out")
+    lost = served(which) - left
+    assert lost <= hit
+    assert {row["ledger"] for row in seen.of("dangling")} - {None} == {ledger for ledger, _ in lost}
+    assert {row["ledger"] for row in seen.damage} <= {None, *(ledger for ledger, _ in hit)}
+    assert seen.counts.dangling >= len(lost)
+    assert not seen.of("misplaced"), "one log that broke is not two whose names were swapped"
+    if name in ("swapped", "doubled"):
+        assert seen.counts.elsewhere == seen.counts.dangling
+        here = [row for row in seen.of("dangling") if row["file"].endswith(".log") and "not lost" in row["detail"]]
+        assert bool(here) == bool(lost)
+
+
+def test_a_record_of_another_entry_is_told_where_it_stands(tmp_path: Path) -> None:
+    """A record that was written over with a whole one: the log, the entry that is gone, and its place are named."""
+    asked = copied(("c01-clean-sorted", 3), tmp_path)
+    log = logs_of(asked)[0]
+    found = records(log)
+    one, other = next((a, b) for a in found for b in found if a.size == b.size and a.ledger != b.ledger)
+    data = bytearray(log.read_bytes())
+    data[one.position : one.position + one.size] = data[other.position : other.position + other.size]
+    log.write_bytes(data)
+    seen = Deep(asked, tmp_path / "out")
+    (row,) = seen.of("conflict")
+    assert (row["file"], row["ledger"], seen.counts.replaced) == (str(log), None, 1)
+    assert f"entry {one.entry} of ledger {one.ledger} at byte {one.position - 4}" in row["detail"]
+
+
+def test_a_broken_copy_of_nobody_is_no_ledgers(tmp_path: Path) -> None:
+    """A record of which ids and payload are broken: told where it is, and that its ids may be broken too."""
+    asked = copied(SORTED, tmp_path)
+    log = logs_of(asked)[0]
+    at = with_crc(SORTED[0], log)[1]
+    data = bytearray(log.read_bytes())
+    data[at.position + 12] ^= 3
+    data[at.position + at.size - 1] ^= 1
+    log.write_bytes(data)
+    seen = Deep(asked, tmp_path / "out")
+    (row,) = seen.of("digest")
+    assert (row["file"], row["offset"], row["ledger"]) == (str(log), at.position - 4, None)
+    assert "may be broken too" in row["detail"]
+    assert not seen.of("unindexed")
