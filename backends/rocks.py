@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ _CONFIG: Final = "rocksdict-config.json"
 _NOT_LINKED: Final = frozenset({"LOCK", _CONFIG})
 _PRIVATE: Final = "bkmeta-rocks-"
 _PRIVATE_PATH: Final = re.compile(rf"/\S*{_PRIVATE}[^/\s]+/[^/\s]+")
-_BATCH: Final = 32_768
+_BATCH: Final = 16_384
 """Larger ones do not stay in the processor's cache."""
 _CUTS: Final = 4
 """Keys that are guessed for each share: the more, the more alike shares are."""
@@ -77,16 +77,12 @@ class RocksReader:
         Raises:
             CorruptStoreError: a table file cannot be read from here on; the keys so far were right.
         """
-        # Two iterators over one frozen view: a third faster than pairs that must be taken apart.
-        keys: Iterator[Any] = self._db.keys(from_key=low, read_opt=_below(high))
-        values: Iterator[Any] = self._db.values(from_key=low, read_opt=_below(high))
+        pairs: Iterator[Any] = self._db.items(from_key=low, read_opt=_below(high))
         last: bytes | None = None
-        while names := list(islice(keys, batch)):
-            held = list(islice(values, batch))
-            if len(held) != len(names):
-                raise CorruptStoreError(str(self.folder), "keys and values end at different places")
-            yield names, held
-            last = names[-1]
+        # Laid flat and cut apart: quicker than pair by pair, and than two iterators that each go through the blocks.
+        while flat := list(chain.from_iterable(islice(pairs, batch))):
+            yield flat[::2], flat[1::2]
+            last = flat[-2]
         self._demand_end(last, low, high)
 
     def _demand_end(self, last: bytes | None, low: bytes | None, high: bytes | None) -> None:
