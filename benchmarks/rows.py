@@ -245,7 +245,7 @@ ROWS: Final = (
         2.0,
         "`bkmeta collect` of a bookie with a small index file a ledger, as a whole command: index files, a header read "
         "in the entry log for each ledger, the inventory written; against cat of the same index files, two at a time",
-        100_000,
+        1_000_000,
         _collect,
     ),
     Row(
