@@ -278,9 +278,10 @@ class IndexReader:
         """Load batches one by one while that is quick, else several at a time: a cold disk is slow by waiting."""
         running: deque[Future[_Loaded]] = deque()
         slow = 0
-        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+        in_flight = self._meter.at_once(_BUFFER, _IN_FLIGHT)
+        with ThreadPoolExecutor(in_flight) as pool:
             while True:
-                while slow and len(running) < _IN_FLIGHT and (batch := list(islice(todo, _BATCH))):
+                while slow and len(running) < in_flight and (batch := list(islice(todo, _BATCH))):
                     running.append(pool.submit(_load, batch, self._buffer()))
                     slow -= 1
                 if running:

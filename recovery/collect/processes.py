@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import islice
 from multiprocessing import connection
+from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event
 from typing import Final
 
@@ -208,7 +209,7 @@ def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proce
     Args:
         units: what is to be taken.
         setups: that units name by number.
-        meter: counts and paces; its rate is shared among the processes.
+        meter: counts and paces; all processes together keep to its rate.
         processes: at most so many, this one included.
 
     Raises:
@@ -220,15 +221,18 @@ def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proce
         yield _take(todo.popleft(), setups, meter)
     if not todo:
         return
-    rate = meter.rate
-    meter.rate = None if rate is None else rate / processes
+    others = min(processes, len(todo)) - 1
+    if not others:
+        yield _take(todo.popleft(), setups, meter)
+        return
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    pool = ProcessPoolExecutor(processes - 1, context, _begin, (setups, meter.rate, stop))
+    meter.shared = context.Value("d", 0.0)
+    pool = ProcessPoolExecutor(others, context, _begin, (setups, meter.rate, meter.shared, stop))
     running: set[Future[Taken]] = set()
     try:
         while todo or running:
-            while todo and len(running) < processes - 1:
+            while todo and len(running) < others:
                 running.add(pool.submit(_take_elsewhere, todo.popleft()))
             if todo:
                 yield _take(todo.popleft(), setups, meter)
@@ -242,7 +246,7 @@ def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proce
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)
-        meter.rate = rate
+        meter.shared = None
 
 
 def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
@@ -343,7 +347,7 @@ class _Elsewhere:
 _elsewhere: list[_Elsewhere] = []
 
 
-def _begin(setups: Sequence[Setup], rate: float | None, stop: Event) -> None:
+def _begin(setups: Sequence[Setup], rate: float | None, shared: "Synchronized[float]", stop: Event) -> None:
     """Make another process ready; it ends with the one that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -359,7 +363,9 @@ def _begin(setups: Sequence[Setup], rate: float | None, stop: Event) -> None:
         if stop.is_set():
             raise _StoppedError
 
-    _elsewhere.append(_Elsewhere(setups, Meter(rate, check)))
+    meter = Meter(rate, check)
+    meter.shared = shared
+    _elsewhere.append(_Elsewhere(setups, meter))
 
 
 def _take_elsewhere(unit: Unit) -> Taken:

@@ -3,16 +3,24 @@
 Files are read, not only mapped: a bad sector is an `OSError` to a read and the end of the process to a mapping. Where
 a codec wants a whole file it gets a mapping whose bytes were read just before (`Mapped.load`), so that touching them
 is safe and paced.
+
+Where there is a rate, somebody else needs the disk and the page cache: nothing is read ahead of the rate, and of whole
+files what was not in the page cache before does not stay there.
 """
 
+import ctypes
 import mmap
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Final, Self
 
+import numpy as np
+
+_C: Final = ctypes.CDLL(None)
 _WINDOW: Final = 8 << 20
 """Bytes that the disk is asked for ahead."""
 _PIECE: Final = 2 << 20
@@ -21,6 +29,10 @@ _BLOCK: Final = 4096
 """Smallest stretch given up around a bad sector."""
 _STEPS: Final = 200
 """Progress events a stage at most, roughly."""
+_PATIENCE_S: Final = 1.0
+"""For the others who share a rate: one who was killed may never give it back."""
+_AHEAD_S: Final = 0.25
+"""Seconds of the rate that may be read before they are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,8 @@ class Meter:
 
     Attributes:
         rate: bytes in a second at most; None: as fast as it goes.
-        clock: seconds that only grow.
+        clock: seconds that only grow, the same for all processes.
+        shared: when the next byte is due, where several processes share one rate.
         read: bytes so far.
         files: whole files so far.
     """
@@ -64,6 +77,7 @@ class Meter:
         self._progress = progress
         self.clock = clock
         self._sleep = sleep
+        self.shared: Synchronized[float] | None = None
         self._due = 0.0
         self._now = Progress("", 0, 0, 0, 0)
         self._told = 0
@@ -81,9 +95,26 @@ class Meter:
         self.count(size, files)
         if self.rate is not None:
             now = self.clock()
-            self._due = max(self._due, now) + size / self.rate
-            if self._due > now:
-                self._sleep(self._due - now)
+            due = self._until(now, size / self.rate)
+            if due > now:
+                self._sleep(due - now)
+
+    def _until(self, now: float, seconds: float) -> float:
+        if self.shared is None:
+            self._due = max(self._due, now) + seconds
+            return self._due
+        lock = self.shared.get_lock()
+        taken = lock.acquire(timeout=_PATIENCE_S)
+        try:
+            self.shared.value = due = max(self.shared.value, now) + seconds
+        finally:
+            if taken:
+                lock.release()
+        return due
+
+    def at_once(self, size: int, most: int) -> int:
+        """Return how many reads of a size may be under way before any of them is counted."""
+        return most if self.rate is None else max(1, min(most, int(self.rate * _AHEAD_S / size)))
 
     def count(self, size: int, files: int) -> None:
         """Count what another process read, which kept to its rate itself."""
@@ -118,6 +149,7 @@ class Mapped:
         self.view = memoryview(self._map or b"")
         self.unreadable: list[tuple[int, int]] = []
         self._let_go = 0
+        self._ours: list[int] = []
         self._scratch = memoryview(bytearray(min(_PIECE, self.size)))
 
     def __enter__(self) -> Self:
@@ -128,15 +160,21 @@ class Mapped:
 
     def close(self) -> None:
         """Let go of the file; the mapping goes when the last view of it does."""
+        if self._map is not None and self._ours:
+            self._map.madvise(mmap.MADV_DONTNEED)  # what is mapped stays in the page cache
+        for at in self._ours:
+            os.posix_fadvise(self._fd, at, _PIECE, os.POSIX_FADV_DONTNEED)
         os.close(self._fd)
         self.view, self._map = memoryview(b""), None
 
     def load(self) -> None:
         """Make the whole file safe to touch: read it once, and where the disk refuses put zeros in a private copy."""
         at = 0
+        if self._meter.rate is not None and self._map is not None:
+            self._ours = _not_cached(self._map)
         try:
             while at < self.size:
-                if at % _WINDOW < _PIECE:
+                if at % _WINDOW < _PIECE and self._meter.rate is None:
                     os.posix_fadvise(self._fd, at, 2 * _WINDOW, os.POSIX_FADV_WILLNEED)
                 at += self._read(self._scratch, at)
         except OSError:
@@ -193,3 +231,15 @@ class Mapped:
             self.unreadable.append((start, before + length))
         else:
             self.unreadable.append((at, length))
+
+
+def _not_cached(file: mmap.mmap) -> list[int]:
+    """Return where the pieces of a file begin of which nothing is in the page cache; none if that is not told."""
+    page = np.zeros(-(-len(file) // mmap.PAGESIZE), np.uint8)
+    at, into = (ctypes.c_void_p(np.frombuffer(of, np.uint8).ctypes.data) for of in (file, page))
+    if _C.mincore(at, ctypes.c_size_t(len(file)), into):
+        return []
+    starts = np.arange(0, len(page), _PIECE // mmap.PAGESIZE)
+    cached = np.maximum.reduceat(page & 1, starts) > 0
+    found: list[int] = (starts[~cached] * mmap.PAGESIZE).tolist()
+    return found

@@ -1,10 +1,17 @@
 """Reading gently: the rate that holds, what is told on the way, disks that refuse."""
 
 import errno
+import multiprocessing
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +22,27 @@ from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_jo
 from tests.unit.collecting import look
 
 BLOCK = 4096
+
+
+MEGABYTE = 1 << 20
+
+meters: list[Meter] = []
+
+
+def keep_meter(rate: float, shared: "Synchronized[float]", ready: Barrier) -> None:
+    """Make another process ready, when all are."""
+    meters.append(Meter(rate, lambda _: None))
+    meters[0].shared = shared
+    ready.wait()
+
+
+def take_often(size: int, times: int) -> list[float]:
+    """Take as fast as the meter allows; return when."""
+    taken = []
+    for _ in range(times):
+        taken.append(time.monotonic())
+        meters[0].took(size)
+    return taken
 
 
 class Clock:
@@ -65,6 +93,86 @@ def test_a_slow_collection_takes_its_time(tmp_path: Path) -> None:
     took = (datetime.now(UTC) - begun).total_seconds()
     assert summary.bytes_read > 200_000
     assert took >= summary.bytes_read / 1_000_000 * 0.9
+
+
+def test_one_rate_holds_over_several_processes() -> None:
+    """Three processes that read as fast as they may: in no stretch of time do all of them together take more."""
+    rate, size, many = 1_000_000, 5_000, 3
+    context = multiprocessing.get_context("spawn")
+    shared, ready = context.Value("d", 0.0), context.Barrier(many)
+    with ProcessPoolExecutor(many, context, keep_meter, (rate, shared, ready)) as pool:
+        asked = [pool.submit(take_often, size, 100) for _ in range(many)]
+        taken = sorted(at for one in asked for at in one.result())
+    assert len(taken) == 100 * many
+    for start, begun in enumerate(taken):
+        for end in range(start + 1, len(taken)):
+            # Each process may have read once before it asks, and be held up between the two.
+            assert (end - start - 2 * many) * size <= (taken[end] - begun) * rate
+
+
+def test_several_processes_take_the_time_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real collection by three, paced: whatever each of them reads, together they keep to the rate."""
+    begun_elsewhere: list[object] = []
+
+    class Pool(ProcessPoolExecutor):
+        def submit(self, *args: Any, **more: Any) -> Future[Any]:
+            begun_elsewhere.append(args)
+            return super().submit(*args, **more)
+
+    monkeypatch.setattr("recovery.collect.processes._WORTH_S", -1.0)
+    monkeypatch.setattr("recovery.collect.processes.ProcessPoolExecutor", Pool)
+    made = make_bookie(tmp_path, {ledger << 8: range(3) for ledger in range(256)})
+    options = CollectOptions(made.ledger_dirs, (), made.journal_dirs, max_mb_s=0.5, processes=3)
+    begun = time.monotonic()
+    summary = collect(options, tmp_path / "out", now=lambda: datetime.now(UTC), progress=lambda _: None)
+    assert len(begun_elsewhere) > 1
+    assert summary.bytes_read > 256 * 9 * 1024
+    assert time.monotonic() - begun >= summary.bytes_read / 500_000
+
+
+def test_at_a_rate_nothing_stays_in_the_page_cache_that_was_not_there(tmp_path: Path) -> None:
+    """A whole file is read through it, and only what was there before is there afterwards."""
+    path = tmp_path / "file"
+    with let_go_of(path) as fd:
+        if any(in_page_cache(fd)):
+            pytest.skip("this file system is one in memory, or keeps what it is asked to let go of")
+    for _ in range(50):  # the kernel may let go of anything at any time
+        with let_go_of(path) as fd:
+            os.pread(fd, BLOCK, 5 * MEGABYTE)
+            with Mapped(path, Meter(1e12, lambda _: None)) as mapped:
+                mapped.load()
+                assert mapped.view[:256] == mapped.view[-256:] == bytes(range(256))
+            there = in_page_cache(fd)
+            assert not any(there[:4] + there[6:])
+            if there[5]:
+                return
+    raise AssertionError("what was there before is gone")
+
+
+@contextmanager
+def let_go_of(path: Path) -> Iterator[int]:
+    """Open a new file of eight megabytes, of which nothing is in the page cache."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(bytes(range(256)) * (8 * MEGABYTE // 256))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        yield file.fileno()
+
+
+def in_page_cache(fd: int) -> list[bool]:
+    """Whether the first page of each megabyte of a file is in the page cache; asking may bring it there."""
+
+    def is_there(at: int) -> bool:
+        try:
+            return os.preadv(fd, [bytearray(1)], at, os.RWF_NOWAIT) == 1
+        except BlockingIOError:
+            return False
+        except OSError:  # it does not tell
+            return True
+
+    return [is_there(at) for at in range(0, os.fstat(fd).st_size, MEGABYTE)]
 
 
 def test_progress_goes_through_the_stages_and_only_forward(tmp_path: Path) -> None:
