@@ -300,7 +300,7 @@ class Deep:
         """Say whose the records are whose digest is wrong, and what stands where a slot's entry does not."""
         by_number = {number: [file] for number, file in enumerate(self._files)}
         reader = RecordFiles(by_number, meter, Noted(), self._passwords, scopes=self._scopes)
-        replaced: dict[int, list[str]] = {}
+        replaced: dict[int, _Replaced] = {}
         few = self._strays.count <= _FEW
         for rows in [self._strays.all()] if few else map(self._strays.share, range(SHARES)):
             slots, records = (rows[(rows[:, _WHAT] >> _KIND_SHIFT == _INDEX) == of] for of in (True, False))
@@ -310,12 +310,15 @@ class Deep:
             left = np.array([place not in told for place in places], np.bool_)
             self._tell_wrong(records[left & (records[:, _LENGTH] & _WRONG > 0)], damage)
         for file, found in sorted(replaced.items()):
-            detail = f"records of other ids stand where the index has {len(found)} entries: " + _first(found, "; ")
-            damage.add(Unread(self._files[file].path, Reason.CONFLICT, Hides.NOTHING, detail=detail))
-            self._counts.replaced += len(found)
+            at = found.position - SIZE_FIELD
+            detail = (
+                f"records of other ids stand where the index has {found.many} entries, the first here: {found.entry}"
+            )
+            damage.add(Unread(self._files[file].path, Reason.CONFLICT, Hides.NOTHING, at, detail=detail))
+            self._counts.replaced += found.many
 
     def _at_slots(
-        self, slots: Ints, reader: RecordFiles, replaced: dict[int, list[str]], damage: TakesDamage
+        self, slots: Ints, reader: RecordFiles, replaced: dict[int, "_Replaced"], damage: TakesDamage
     ) -> set[tuple[int, int]]:
         """Look at the places of slots that dangle; return file and position of the records whose ids are broken."""
         of_log: dict[int, list[int]] = {}
@@ -333,7 +336,10 @@ class Deep:
                 told.add((file, at))
                 self._tell_ids(file, at, record, key, entry, damage)
             elif len(of_log[named[row]]) == 1 and _is_other(record, self._scopes.id(key), entry):
-                replaced.setdefault(file, []).append(f"entry {entry} of ledger {self._scopes.id(key)} at byte {at - 4}")
+                found = replaced.setdefault(file, _Replaced(at))
+                found.many += 1
+                if at <= found.position:
+                    found.position, found.entry = at, f"entry {entry} of ledger {self._scopes.id(key)}"
         return told
 
     def _owned(
@@ -481,6 +487,15 @@ class Deep:
             self._tell(share, int(one[low]), Reason.CONFLICT, detail + "damage to either", damage)
 
 
+@dataclass(slots=True)
+class _Replaced:
+    """Where the first record stands that is not the entry that the index has there, which one that is, and how many."""
+
+    position: int
+    entry: str = ""
+    many: int = 0
+
+
 class _Share:
     """Rows that are compared together, sorted by ledger, entry and kind; columns of the same length.
 
@@ -583,8 +598,8 @@ def _is_other(record: memoryview, ledger: LedgerId, entry: int) -> bool:
     return True
 
 
-def _first(values: Sequence[object], between: str = ", ") -> str:
-    return between.join(map(str, values[:_NAMED_AT_MOST])) + (f"{between}…" if len(values) > _NAMED_AT_MOST else "")
+def _first(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values[:_NAMED_AT_MOST])) + (", …" if len(values) > _NAMED_AT_MOST else "")
 
 
 def _stretches(values: Ints) -> Iterable[tuple[int, int]]:

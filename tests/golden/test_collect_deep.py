@@ -330,8 +330,9 @@ def test_a_record_of_another_entry_is_told_where_it_stands(tmp_path: Path) -> No
     log.write_bytes(data)
     seen = Deep(asked, tmp_path / "out")
     (row,) = seen.of("conflict")
-    assert (row["file"], row["ledger"], seen.counts.replaced) == (str(log), None, 1)
-    assert f"entry {one.entry} of ledger {one.ledger} at byte {one.position - 4}" in row["detail"]
+    assert (row["file"], row["offset"], row["ledger"]) == (str(log), one.position - 4, None)
+    assert f"entry {one.entry} of ledger {one.ledger}" in row["detail"]
+    assert seen.counts.replaced == 1
 
 
 def test_a_broken_copy_of_nobody_is_no_ledgers(tmp_path: Path) -> None:
