@@ -370,22 +370,32 @@ def chain_scoped(data: memoryview, at: int, run: Run, known: Met, successor: Suc
             if it says that its digest is no CRC, several records must follow.
     """
     last = len(data) - _SCOPED_RECORD.size
+    if at > last or not is_scoped(data, at):
+        return at
+    run.scope.extend([0] * (len(run.size) - len(run.scope)))
+    ledgers, entries, positions, sizes, scopes = (column.append for column in run)
+    met: Key | None = None
     for _ in range(min(FEW, RUN - len(run.size))):
-        if at > last or not is_scoped(data, at):
+        if at > last:
             break
-        size, _, scope, ledger, number = _SCOPED_RECORD.unpack_from(data, at)
-        behind = at + SIZE_FIELD + size
-        if size < entry.SCOPED_HEADER_SIZE or behind > len(data) or not scope or number < 0:
+        size, flags, scope, ledger, number = _SCOPED_RECORD.unpack_from(data, at)
+        position = at + SIZE_FIELD
+        behind = position + size
+        if flags & entry.VERSION_BITS != entry.VERSION_2 or size < entry.SCOPED_HEADER_SIZE or behind > len(data):
             break
-        key = (scope, ledger)
-        if sure:
-            if number >= _USUAL_IDS:
-                break
-        elif key not in known:
-            if not _believed(data, at, successor):
-                break
-            known.add(key)
-        run.add(key, number, at + SIZE_FIELD, size)
+        if not scope or number < 0 or (sure and number >= _USUAL_IDS):
+            break
+        if not sure and (key := (scope, ledger)) != met:
+            if key not in known:
+                if not _believed(data, at, successor):
+                    break
+                known.add(key)
+            met = key
+        ledgers(ledger)
+        entries(number)
+        positions(position)
+        sizes(size)
+        scopes(scope)
         at = behind
     return at
 

@@ -25,6 +25,7 @@ from recovery.collect.reading import Mapped, Meter
 from recovery.collect.scopes import Scopes
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.groups import KeyedGroups
+from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
 
 _SIZE: Final = 4
@@ -167,12 +168,12 @@ class RecordFiles:
         """
         found = np.zeros(len(file), np.bool_)
         heads = np.zeros((len(file), HEAD_WIDTH), np.int64)
-        keys, entries = ledger.tolist(), entry.tolist()
+        keys = [*zip(*(column.tolist() for column in (ledger, *self._scopes.ids(ledger), entry)), strict=True)]
         for source, rows in self._by_file(file, position):
             todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
             read: dict[int, tuple[int, ...]] = {}
             for row, record in self._entries(source, todo, position[todo]):
-                head = self._head(record, keys[row], entries[row])
+                head = self._head(record, *keys[row])
                 if head is not None:
                     read[row] = head
             if read:
@@ -192,14 +193,14 @@ class RecordFiles:
             todo = rows[(position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
             yield from self._entries(source, todo, position[todo])
 
-    def _head(self, record: memoryview, key: int, number: int) -> tuple[int, ...] | None:
+    def _head(self, record: memoryview, key: int, scope: int, ledger: int, number: int) -> tuple[int, ...] | None:
         """Return the header row of a record, all zero where it cannot be read; None if it is another's."""
-        if key >= 0 and (proven := entry_codec.find_proven(record)) is not None:
+        if (proven := entry_codec.find_proven(record)) is not None:
             head, digest = proven
-            if (head.ledger, head.entry) != (key, number):
+            if (head.scope, head.ledger, head.entry) != (scope, ledger, number):
                 return None
             return key, number, head.lac, head.length, len(record), _NUMBER_OF[digest]
-        if not entry_codec.is_of(record, self._scopes.id(key), number):
+        if not entry_codec.is_of(record, LedgerId(scope, ledger), number):
             return None
         row = head_of(record, self._passwords)
         return (key, *row[1:]) if row[SIZE_COLUMN] else row
@@ -290,10 +291,14 @@ class RecordFiles:
 
 
 def gathered(parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes) -> Iterator[Entries | MetaRecord | Damage]:
-    """Yield the same with keys for ledgers, small batches of entries made one; what is no batch comes at once."""
+    """Yield the same with keys for ledgers (see `Scopes.keyed`), small batches of entries made one."""
+    return scopes.keyed(_batches(parts))
+
+
+def _batches(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[Entries | MetaRecord | Damage]:
     held: list[Entries] = []
     size = 0
-    for part in scopes.keyed(parts):
+    for part in parts:
         if not isinstance(part, Entries):
             yield part
             continue
@@ -302,15 +307,10 @@ def gathered(parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes) -> 
         held.append(part)
         size += len(part.ledger)
         if size >= _CHUNK:
-            yield _joined(held)
+            yield Entries.joined(held)
             held, size = [], 0
     if held:
-        yield _joined(held)
-
-
-def _joined(parts: Sequence[Entries]) -> Entries:
-    ledger, entry, position, size = (np.concatenate(column) for column in zip(*(p[:-1] for p in parts), strict=True))
-    return Entries(ledger, entry, position, size)
+        yield Entries.joined(held)
 
 
 def locate(
@@ -330,11 +330,10 @@ def locate(
     for number, file in enumerate(files):
         with suppress(OSError, FormatError), Mapped(Path(file.path), meter) as data:  # told in the first pass
             data.load()
-            for part in scan(data.view):
+            for part in gathered((part for part in scan(data.view) if isinstance(part, Entries)), scopes):
                 if isinstance(part, Entries):
-                    key = scopes.keys(part.scope, part.ledger)
-                    hit = np.flatnonzero(members(wanted, key, part.entry))
+                    hit = np.flatnonzero(members(wanted, part.ledger, part.entry))
                     data.done(int(part.position.max(initial=0)))
-                    found.append((key[hit], part.entry[hit], np.full(len(hit), number), part.position[hit]))
+                    found.append((part.ledger[hit], part.entry[hit], np.full(len(hit), number), part.position[hit]))
     ledger, entry, at, position = (np.concatenate(column) for column in zip(*found, strict=True))
     return ledger, entry, at, position

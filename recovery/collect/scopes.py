@@ -8,9 +8,9 @@
 Where there are no scopes nothing is looked up, and nothing is kept.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,10 @@ _NAME: Final = "S16"
 """Both halves, big-endian: in the order of unsigned ids. All are of that length, so zeros at the end are no matter."""
 _GROWTH: Final = 4
 """Times that a sorted part is larger than the next one at least, so that the many are moved seldom."""
+_HELD_BYTES: Final = 1 << 22
+"""Of a journal, whose special records get their keys together."""
 
-Part = TypeVar("Part", bound=Entries | MetaRecord | Damage)
+Part = Entries | MetaRecord | Damage
 
 
 class _Sorted(NamedTuple):
@@ -164,7 +166,12 @@ class Scopes:
             yield LedgerId(scope, ledger)
 
     def keyed(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """Yield what a codec found with keys in place of ids, and no scope beside them."""
+        """Yield what a codec found with keys in place of ids, and no scope beside them.
+
+        Special records of scopes come some later than where they stand, in their order.
+        """
+        held: list[MetaRecord] = []
+        begin = 0
         for part in parts:
             if isinstance(part, Entries):
                 yield (
@@ -173,7 +180,17 @@ class Scopes:
             elif isinstance(part, Damage) or not part.scope:
                 yield part
             else:
-                yield replace(part, ledger=self.key(part.scope, part.ledger), scope=0)
+                begin = begin if held else part.at
+                held.append(part)
+                if part.at - begin > _HELD_BYTES:
+                    yield from self._renamed(held)
+                    held = []
+        yield from self._renamed(held)
+
+    def _renamed(self, records: Sequence[MetaRecord]) -> Iterator[MetaRecord]:
+        ids = np.array([(one.scope, one.ledger) for one in records], np.int64)
+        for one, key in zip(records, self.keys(*ids.reshape(-1, 2).T).tolist(), strict=True):
+            yield replace(one, ledger=key, scope=0)
 
 
 def _named(scope: Ints, ledger: Ints) -> Names:

@@ -404,7 +404,7 @@ def test_keys_take_the_place_of_ids() -> None:
         FenceRecord(3, 5),
         Damage(1, 2, Reason.ZEROS),
     ]
-    first, second, fence, other, damage = scopes.keyed(parts)
+    first, second, other, damage, fence = scopes.keyed(parts)
     assert (first, other, damage) == (plain, parts[3], parts[4])
     key = scopes.key(7, 5)
     assert isinstance(second, Entries)
