@@ -45,7 +45,8 @@ def _unpacked(source: Path) -> Path:
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(fresh)  # noqa: S202 - an archive of this project
         for name in ("truth.json", "operator.json"):
-            shutil.copy(source / name, fresh / name)
+            if (source / name).exists():
+                shutil.copy(source / name, fresh / name)
         fresh.chmod(0o755)
         fresh.rename(target)
     except OSError:
@@ -85,6 +86,12 @@ def operator(name: str) -> dict[str, Any]:
 def pulsar_dir() -> Path:
     """Return the folder of a cluster that Pulsar wrote to (data/pulsar/PROVENANCE.md): `bookies/`, `zookeeper/`."""
     return _unpacked(DATA.parent / "pulsar")
+
+
+@functools.cache
+def old_dir() -> Path:
+    """Return the folder of bookies of older and newer releases (data/bookkeeper-old/PROVENANCE.md), by release."""
+    return _unpacked(DATA.parent / "bookkeeper-old")
 
 
 def copy_of(name: str, target: Path) -> Path:

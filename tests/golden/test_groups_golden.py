@@ -1,10 +1,13 @@
 """Availability bytes: the examples of BP-34 grouped as it means them, and what released bookies send."""
 
+import json
+
 import numpy as np
 import pytest
 
 from recovery.model import groups
 from recovery.model.groups import KeyedGroups
+from tests.golden.cases import DATA
 
 ONE = [1, 2, 4, 5, 7, 8, 10, 11]
 TWO = [1, 2, 3, 6, 7, 8, 11, 13, 16, 17, 18, 21, 22]
@@ -82,3 +85,15 @@ def test_what_released_bookies_send(entries: list[int], listed: str) -> None:
     held = groups.decode_availability(message(listed))
     assert rows(held) == rows(groups.group_entries(np.array(entries, np.int64)))
     assert groups.expand(held)[1].tolist() == entries
+
+
+def test_what_each_release_makes_of_entries_is_read() -> None:
+    """4.10.0 to 4.18.0 all give these bytes: striped, ragged, empty, at the end of ids."""
+    lines = (DATA.parent / "bookkeeper-old" / "availability.txt").read_text().splitlines()
+    assert len(lines) == 52
+    for line in lines:
+        listed, sent = line.rsplit(" ", 1)
+        entries = json.loads(listed)
+        held = groups.decode_availability(bytes.fromhex(sent))
+        assert groups.expand(held)[1].tolist() == entries
+        assert rows(held) == rows(groups.group_entries(np.array(entries, np.int64)))
