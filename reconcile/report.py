@@ -236,8 +236,8 @@ def _listed(plan: Dataset) -> list[dict[str, Any]]:
     return found
 
 
-def inventory_page(inventory: Dataset, *, verdict: str, made: datetime) -> str:
-    """Return the report page of one bookie's inventory."""
+def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: Sequence[str] = ()) -> str:
+    """Return the report page of one bookie's inventory; notes are what else its collection said."""
     sizes = _Sizes()
     sources: Counter[str] = Counter()
     keys: Counter[str] = Counter()
@@ -253,6 +253,7 @@ def inventory_page(inventory: Dataset, *, verdict: str, made: datetime) -> str:
         .get_template("inventory.html.j2")
         .render(
             verdict=verdict,
+            notes=notes,
             made=made.isoformat(timespec="seconds"),
             bookie=bookie,
             sizes=sizes.bars(),

@@ -2,8 +2,10 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -167,9 +169,10 @@ def collect(
         details.append(f"places of damage: {found.damaged}, {hides}")
         details += [f"  {line}" for line in _damage(out)]
     if found.deep is not None:
-        details += _compared(found.deep)
+        details += _compared(found.deep, dirty=found.dirty)
     if found.reused is not None:
-        details.append(_taken_over(found.reused, found.bytes_read))
+        details += _taken_over(found.reused, found.bytes_read)
+    notes = [line.strip() for line in details]
     details.append(f"the report: {out / REPORT}")
     if not found.ledgers:
         details.append(
@@ -196,11 +199,11 @@ def collect(
             **({} if found.reused is None else {"reused": asdict(found.reused)}),
         },
     )
-    _write_page(out, verdict)
+    _write_page(out, verdict, notes)
     sys.exit(output.show(result))
 
 
-def _compared(deep: "DeepCounts") -> Iterator[str]:
+def _compared(deep: "DeepCounts", *, dirty: bool | None) -> Iterator[str]:
     """Say what comparing everything gave."""
     yield (
         f"digests: {deep.digests_right} right, {deep.digests_wrong} wrong, {deep.not_checkable} not checkable, of "
@@ -214,34 +217,68 @@ def _compared(deep: "DeepCounts") -> Iterator[str]:
         f"{deep.dangling} are not where the index says ({deep.elsewhere} of them elsewhere in the logs), "
         f"{deep.unindexed} are in logs and lost to the index, {deep.conflicts} differ between copies"
     )
+    if deep.digests_wrong:
+        yield (
+            "a copy whose digest is wrong is still listed, since it tells where entries were placed; `bkmeta verify` "
+            "reads every entry once records are back"
+        )
+    if dirty and (deep.dangling or deep.unindexed):
+        yield (
+            "if the bookie runs, what it compacted meanwhile looks lost: stop it, or read a snapshot of its disks, and "
+            "collect again"
+        )
 
 
-def _taken_over(reused: "Reused", read: int) -> str:
+def _taken_over(reused: "Reused", read: int) -> Iterator[str]:
     """Say what an earlier collection spared."""
     why = f"; {reused.reason}" if reused.reason else ""
-    return f"taken over: {reused.ledgers} ledgers, {reused.files} entry logs and journals; {read} bytes were read{why}"
+    yield f"taken over: {reused.ledgers} ledgers, {reused.files} entry logs and journals; {read} bytes were read{why}"
+    if reused.ledgers or reused.files:
+        yield (
+            f"  from {reused.inventory}, begun {_since(reused.collected)}; the last whole collection was begun "
+            f"{_since(reused.whole)}: bits that rot on a disk are seen by the next one, without --since, or by --deep"
+        )
+
+
+def _since(begun: str) -> str:
+    """Say when something began, and how long ago that is."""
+    then = datetime.fromisoformat(begun)
+    minutes = max(0, int((now() - then).total_seconds() // 60))
+    days, hours = divmod(minutes // 60, 24)
+    age = f"{days} d {hours} h" if days else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+    return f"{then.isoformat(sep=' ', timespec='seconds')}, {age} ago"
 
 
 def _damage(out: Path) -> Iterator[str]:
-    """Say where the first pieces of damage are, those that hide entries before the others."""
+    """Say how much there is of each kind, and where the first are: disks, what hides entries, the rest."""
+    import pyarrow.compute as pc
+
     from recovery.dataset import open_dataset
+    from recovery.errors import Reason
 
     inventory = open_dataset(out, "inventory")
+    kinds: Counter[str] = Counter()
+    for batch in inventory.batches("damage"):
+        kinds.update({row["values"]: row["counts"] for row in batch["reason"].value_counts().to_pylist()})
+    yield ", ".join(f"{kind.replace('_', ' ')}: {many}" for kind, many in kinds.most_common())
+    disk = pc.field("reason") == Reason.SUSPECT_DISK.value
+    file, hides = pc.is_null(pc.field("ledger")), pc.field("hides_entries")
+    ranks = (disk, file & hides, ~file & hides, ~disk & file & ~hides, ~file & ~hides)
     rows = (
         row
-        for hides in (True, False)
+        for rank in ranks
         for batch in inventory.batches("damage")
-        for row in batch.to_pylist()
-        if row["hides_entries"] is hides
+        for row in batch.filter(rank).slice(0, _SHOWN).to_pylist()
     )
     for row in islice(rows, _SHOWN):
         place = row["file"] + ("" if row["offset"] is None else f" at byte {row['offset']}")
         yield f"{place}: {row['reason'].replace('_', ' ')}" + (f" ({row['detail']})" if row["detail"] else "")
 
 
-def _write_page(out: Path, verdict: str) -> None:
+def _write_page(out: Path, verdict: str, notes: Sequence[str]) -> None:
     with broken_off(f"the inventory {out} is whole, its report is not"):
         from reconcile.report import inventory_page, write_page
         from recovery.dataset import open_dataset
 
-        write_page(out, lambda: inventory_page(open_dataset(out, "inventory"), verdict=verdict, made=now()))
+        inventory = open_dataset(out, "inventory")
+        write_page(out, lambda: inventory_page(inventory, verdict=verdict, made=now(), notes=notes))

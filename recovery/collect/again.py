@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from recovery import __version__
 from recovery.collect.facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned
 from recovery.collect.holdings import (
     GROUP_WIDTH,
@@ -47,8 +48,6 @@ from recovery.model.groups import KeyedGroups
 from recovery.model.ids import BUCKETS
 from recovery.model.metadata import Digest
 
-_VERSION: Final = 1
-"""Of what reading a file gives: raised when the same bytes would give something else."""
 _TICK_NS: Final = 2_000_000_000
 """The coarsest clock of a file system (FAT); clocks of other machines should be off by less."""
 _PER_SHARE: Final = BUCKETS // SHARES
@@ -162,11 +161,18 @@ class Reused:
         ledgers: of indexes.
         files: entry logs and journals.
         reason: why nothing, or nothing of the index, could be taken over; empty: it could.
+        inventory: the earlier one's folder.
+        collected: when that one was begun.
+        whole: when the collection was begun that took nothing over, from which on each took over from the one before:
+            what rots without a change of times since is not seen.
     """
 
     ledgers: int = 0
     files: int = 0
     reason: str = ""
+    inventory: str = ""
+    collected: str = ""
+    whole: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +209,7 @@ class Again:
     def __init__(self, terms: Terms, since: Path | None, scratch: Path, started: datetime, interned: Interned) -> None:
         self._terms = terms
         self._scratch = scratch
+        self._started = started
         self._limit = int(started.timestamp() * 1_000_000) * 1000 - _TICK_NS
         self._secrets = interned
         self._scopes = interned.scopes
@@ -232,6 +239,7 @@ class Again:
 
     def _open(self, since: Path) -> Dataset | None:
         inventory = open_dataset(since, "inventory")
+        self.reused.inventory, self.reused.collected = str(since), inventory.manifest["coverage"].get("started", "")
         theirs = inventory.manifest["binding"]
         if theirs.get("bookie") != self._terms.bookie:
             problem = f"is an inventory of bookie {theirs.get('bookie')}; these folders are of {self._terms.bookie}"
@@ -244,11 +252,15 @@ class Again:
             return None
         found = open_dataset(since / AGAIN, "again")
         binding = found.manifest["binding"]
-        if binding["version"] != _VERSION:
+        # The same bytes may give something else.
+        if found.manifest.get("tool_version") != __version__:
             self.reused.reason = "another version of the program made the earlier inventory"
         elif binding["folders"] != list(self._terms.folders):
-            self.reused.reason = "the earlier inventory was made of other folders"
-        return None if self.reused.reason else found
+            self.reused.reason = "the earlier inventory was made of other folders, or the cookie changed"
+        if self.reused.reason:
+            return None
+        self.reused.whole = binding["whole"]
+        return found
 
     def _read_files(self) -> None:
         for row in () if self._earlier is None else self._earlier.read("files").to_pylist():
@@ -643,7 +655,7 @@ class Again:
         harmed = np.union1d(np.fromiter(self._harmed, np.int64, len(self._harmed)), doubled)
         left_out: set[int] = set()
         binding = {
-            "version": _VERSION,
+            "whole": self.reused.whole or self._started.isoformat(),
             "bookie": self._terms.bookie,
             "incarnation": self._terms.incarnation,
             "folders": list(self._terms.folders),

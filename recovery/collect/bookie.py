@@ -160,7 +160,7 @@ def collect(
         damage.flush()
         row = run.row(started, now())
         writer.append("bookies", pa.Table.from_pylist([row], schema=tables.BOOKIES))
-        writer.close(coverage=_coverage(row, run.deep))
+        writer.close(coverage=_coverage(row, run.deep, run.reused))
     missing = tuple(p.name for p in disks.places if p.folder is None)
     return CollectSummary(
         disks.bookie,
@@ -189,11 +189,13 @@ def _demand_apart(options: CollectOptions, out: Path) -> None:
             raise InputError(str(out), problem, "name a folder elsewhere: nothing is written below a bookie's")
 
 
-def _coverage(row: Mapping[str, Any], deep: DeepCounts | None) -> dict[str, object]:
+def _coverage(row: Mapping[str, Any], deep: DeepCounts | None, reused: Reused | None) -> dict[str, object]:
     names = ("bookie", "incarnation", "complete", "storage", "dirs", "ledgers", "entries", "damaged")
     coverage: dict[str, object] = {name: row[name] for name in names}
     if deep is not None:
         coverage["deep"] = asdict(deep)
+    if reused is not None:
+        coverage["reused"] = asdict(reused)
     return {**coverage, "started": row["started"].isoformat(), "ended": row["ended"].isoformat()}
 
 

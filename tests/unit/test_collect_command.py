@@ -1,6 +1,7 @@
 """The options of `collect` that read everything, or only what changed."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -37,10 +38,18 @@ def test_the_second_time_nothing_is_read(made: BookieDir, tmp_path: Path, capsys
     assert (first.code, again.code) == (0, 0)
     assert first.result["coverage"]["bytes_read"] > 0
     assert again.result["coverage"]["bytes_read"] == 0
-    assert again.result["reused"] == {"ledgers": 2, "files": 1, "reason": ""}
+    begun = json.loads((tmp_path / "a" / "manifest.json").read_text())["coverage"]["started"]
+    kept = {"ledgers": 2, "files": 1, "reason": ""}
+    kept |= {"inventory": str(tmp_path / "a"), "collected": begun, "whole": begun}
+    assert again.result["reused"] == kept
+    assert json.loads((tmp_path / "b" / "manifest.json").read_text())["coverage"]["reused"] == kept
     assert again.result["counts"] == first.result["counts"]
     said = run(capsys, "collect", *folders(made), "--since", tmp_path / "b", "--out", tmp_path / "c")
     assert "taken over: 2 ledgers, 1 entry logs and journals; 0 bytes were read" in said.out
+    assert f"from {tmp_path / 'b'}, begun " in said.out
+    moment = datetime.fromisoformat(begun).isoformat(sep=" ", timespec="seconds")
+    assert f"the last whole collection was begun {moment}, " in said.out
+    assert str(tmp_path / "b") in (tmp_path / "c" / "report.html").read_text(encoding="utf-8")
 
 
 def test_deep_says_what_it_compared(made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
