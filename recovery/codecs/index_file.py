@@ -155,8 +155,13 @@ def ledger_of(path: str) -> int | None:
     return ledger if ledger < 1 << 63 and path_of(ledger) == path else None
 
 
+def scoped_name_of(path: str) -> str | None:
+    """Return the qualified name of the ledger of another scope whose index belongs at a path, or None if none does."""
+    found = _SCOPED_PATH.fullmatch(path)
+    return "".join(found.groups()) if found is not None and (found[1] + found[2]).strip("0") else None
+
+
 def scoped_ledger_of(path: str) -> LedgerId | None:
     """Return the ledger of another scope whose index belongs at a path below ``current``, or None if none does."""
-    found = _SCOPED_PATH.fullmatch(path)
-    ledger = None if found is None else ids.parse("".join(found.groups()))
-    return ledger if ledger is not None and ledger.scope else None
+    name = scoped_name_of(path)
+    return None if name is None else ids.parse(name)

@@ -15,10 +15,10 @@ import errno
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,7 @@ from recovery.collect.index import Block, Piece, block_of
 from recovery.collect.reading import Meter
 from recovery.collect.scopes import Scopes
 from recovery.errors import FormatError, Reason
+from recovery.model import ids
 
 _FOLDER: Final = re.compile(r"[0-9a-f]{1,2}")
 _SCOPED_FOLDER: Final = re.compile(r"[0-9a-f]{8}")
@@ -41,6 +42,8 @@ _INDEX: Final = re.compile(r"([0-9a-f]{1,16})\.idx(\.rloc)?")
 _COPY: Final = ".rloc"
 _HEAD: Final = index_file.HEADER_SIZE
 _HEAD_WORDS: Final = _HEAD // 8
+_NAMED: Final = 1024
+"""Ledgers of scopes that get their keys together."""
 _SMALL: Final = 64 << 10
 """A file of this size or more is read block by block."""
 _BUFFER: Final = 1 << 20
@@ -77,10 +80,20 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A subfolder of the first level, by its name and its path in each index folder that has it, by their numbers."""
+    """A subfolder.
+
+    Attributes:
+        name: of it.
+        above: the path of each folder that has it, by the number of the index folder.
+    """
 
     name: str
-    paths: dict[int, str]
+    above: Mapping[int, str]
+
+    @property
+    def paths(self) -> dict[int, str]:
+        """Its path in each index folder that has it, by their numbers."""
+        return {number: f"{folder}/{self.name}" for number, folder in self.above.items()}
 
 
 def first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level]:
@@ -90,7 +103,7 @@ def first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level]:
         folders: the index folders in the bookie's order.
         damage: takes what cannot be listed.
     """
-    return [Level(*found) for found in _subfolders(dict(enumerate(map(str, folders))), "", _FIRST_LEVEL, damage)]
+    return [*_subfolders(dict(enumerate(map(str, folders))), "", _FIRST_LEVEL, damage)]
 
 
 def find_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes) -> Iterator[IndexFile]:
@@ -101,39 +114,40 @@ def find_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes) -> 
         damage: takes what is in the wrong place, double, or cannot be listed.
         scopes: names the ledgers.
     """
-
-    def key_of(path: str) -> int | None:
-        ledger = index_file.scoped_ledger_of(path)
-        return None if ledger is None else scopes.key(ledger.scope, ledger.ledger)
-
-    for level in levels:
-        if _SCOPED_FOLDER.fullmatch(level.name):
-            for low, with_low in _subfolders(level.paths, level.name, _SCOPED_FOLDER, damage):
-                inside = f"{level.name}/{low}"
-                for high, with_high in _subfolders(with_low, inside, _SCOPED_FOLDER, damage):
-                    yield from _files_in(with_high, f"{inside}/{high}", damage, key_of)
-        else:
-            for low, with_low in _subfolders(level.paths, level.name, _FOLDER, damage):
-                yield from _files_in(with_low, f"{level.name}/{low}", damage, ledger_of)
+    for is_scoped, some in groupby(levels, lambda level: _SCOPED_FOLDER.fullmatch(level.name) is not None):
+        if not is_scoped:
+            for level in some:
+                for low in _subfolders(level.paths, level.name, _FOLDER, damage):
+                    yield from _files_in(low.paths, f"{level.name}/{low.name}", damage)
+            continue
+        found = _scoped_files(some, damage, scopes)
+        while files := list(islice(found, _NAMED)):
+            names = np.frombuffer(bytes.fromhex("".join(name for _, name, _ in files)), ">i8").astype(np.int64)
+            keys = scopes.keys(names[::2], names[1::2]).tolist()
+            for (path, _, number), key in zip(files, keys, strict=True):
+                yield IndexFile(path, key, number)
 
 
 def _subfolders(
     folders: Mapping[int, str], inside: str, named: re.Pattern[str], damage: TakesDamage
-) -> Iterator[tuple[str, dict[int, str]]]:
-    """Yield the name of each subfolder with its path in each folder that has it, by the folder's number."""
-    found: dict[str, dict[int, str]] = {}
+) -> Iterator[Level]:
+    """Yield the subfolders of a name, by their names."""
+    having: dict[str, tuple[int, ...]] = {}
+    above: dict[tuple[int, ...], Mapping[int, str]] = {}
     for number, folder in folders.items():
         try:
             with os.scandir(folder) as listing:
                 for item in listing:
-                    if item.is_dir():
-                        if named.fullmatch(item.name):
-                            found.setdefault(item.name, {})[number] = item.path
+                    if item.is_dir() and named.fullmatch(item.name):
+                        numbers = (*having.get(item.name, ()), number)
+                        above.setdefault(numbers, {n: folders[n] for n in numbers})
+                        having[item.name] = numbers
                     elif inside:
                         _tell_stray(item.path, item.name, inside, damage)
         except OSError as error:
             _tell_unlisted(folder, error, damage)
-    yield from sorted(found.items())
+    for name in sorted(having):
+        yield Level(name, above[having[name]])
 
 
 def _tell_unlisted(folder: str, error: OSError, damage: TakesDamage) -> None:
@@ -156,9 +170,7 @@ def _tell_stray(path: str, name: str, inside: str, damage: TakesDamage) -> None:
         damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
 
 
-def _files_in(
-    folders: Mapping[int, str], inside: str, damage: TakesDamage, key_of: Callable[[str], int | None]
-) -> Iterator[IndexFile]:
+def _files_in(folders: Mapping[int, str], inside: str, damage: TakesDamage) -> Iterator[IndexFile]:
     whole: dict[int, IndexFile] = {}
     copies: dict[int, IndexFile] = {}
     for number, folder in folders.items():
@@ -170,20 +182,67 @@ def _files_in(
         for name in names:
             path = f"{folder}/{name}"
             is_copy = name.endswith(_COPY)
-            ledger = key_of(f"{inside}/{name.removesuffix(_COPY)}")
+            ledger = ledger_of(f"{inside}/{name.removesuffix(_COPY)}")
             if ledger is None:
                 _tell_stray(path, name, inside, damage)
             elif is_copy:
                 copies.setdefault(ledger, IndexFile(path, ledger, number))
             elif ledger in whole:
-                detail = f"the bookie takes {whole[ledger].path}"
-                damage.add(Unread(path, Reason.CONFLICT, Hides.LEDGER, ledger=ledger, detail=detail))
+                _tell_double(path, ledger, whole[ledger].path, damage)
             else:
                 whole[ledger] = IndexFile(path, ledger, number)
     yield from whole.values()
     for ledger, file in copies.items():
         if ledger not in whole:
             yield file
+
+
+def _tell_double(path: str, ledger: int, taken: str, damage: TakesDamage) -> None:
+    damage.add(Unread(path, Reason.CONFLICT, Hides.LEDGER, ledger=ledger, detail=f"the bookie takes {taken}"))
+
+
+def _scoped_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes) -> Iterator[tuple[str, str, int]]:
+    """Yield path, qualified name and number of the index folder of each ledger's file."""
+    for level in levels:
+        for low in _subfolders(level.paths, level.name, _SCOPED_FOLDER, damage):
+            scope = f"{level.name}/{low.name}"
+            for high in _subfolders(low.paths, scope, _SCOPED_FOLDER, damage):
+                yield from _scoped_files_in(high.paths, f"{scope}/{high.name}", damage, scopes)
+
+
+def _scoped_files_in(
+    folders: Mapping[int, str], inside: str, damage: TakesDamage, scopes: Scopes
+) -> Iterator[tuple[str, str, int]]:
+    # All ledgers of a scope may be in one folder, so nothing is kept of what was listed: the few other places that a
+    # file may stand in are looked at.
+    for number, folder in folders.items():
+        others = [(n, f) for n, f in folders.items() if n != number]
+        try:
+            with os.scandir(folder) as listing:
+                for item in listing:
+                    whole = item.name.removesuffix(_COPY)
+                    name = index_file.scoped_name_of(f"{inside}/{whole}")
+                    if name is None:
+                        _tell_stray(item.path, item.name, inside, damage)
+                        continue
+                    if item.name == whole:
+                        before = next((f for n, f in others if n < number and _is_there(f"{f}/{whole}")), None)
+                        if before is None:
+                            yield item.path, name, number
+                            continue
+                        ledger = ids.parse(name)
+                        _tell_double(item.path, scopes.key(ledger.scope, ledger.ledger), f"{before}/{whole}", damage)
+                    elif not (
+                        any(_is_there(f"{f}/{whole}") for f in folders.values())
+                        or any(n < number and _is_there(f"{f}/{item.name}") for n, f in others)
+                    ):
+                        yield item.path, name, number
+        except OSError as error:
+            _tell_unlisted(folder, error, damage)
+
+
+def _is_there(path: str) -> bool:
+    return os.path.lexists(path)  # a Path for each of a million files takes longer than this
 
 
 @dataclass(frozen=True, slots=True)
