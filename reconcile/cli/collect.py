@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import islice
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from recovery.collect.again import Reused
     from recovery.collect.deep import DeepCounts
 
-_SHOWN: Final = 5
+_SHOWN: Final = 3
+"""Places of damage of each rank."""
 _PROCESSES: Final = 2
 """More hardly help, and a live bookie needs the rest."""
 
@@ -264,15 +265,18 @@ def _damage(out: Path) -> Iterator[str]:
     disk = pc.field("reason") == Reason.SUSPECT_DISK.value
     file, hides = pc.is_null(pc.field("ledger")), pc.field("hides_entries")
     ranks = (disk, file & hides, ~file & hides, ~disk & file & ~hides, ~file & ~hides)
-    rows = (
-        row
-        for rank in ranks
-        for batch in inventory.batches("damage")
-        for row in batch.filter(rank).slice(0, _SHOWN).to_pylist()
-    )
-    for row in islice(rows, _SHOWN):
-        place = row["file"] + ("" if row["offset"] is None else f" at byte {row['offset']}")
-        yield f"{place}: {row['reason'].replace('_', ' ')}" + (f" ({row['detail']})" if row["detail"] else "")
+    for rank in ranks:
+        rows = (row for batch in inventory.batches("damage") for row in batch.filter(rank).slice(0, _SHOWN).to_pylist())
+        for row in islice(rows, _SHOWN):
+            yield _place(row)
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    from recovery.model.ids import LedgerId
+
+    place = row["file"] + ("" if row["offset"] is None else f" at byte {row['offset']}")
+    of = "" if row["ledger"] is None else f", ledger {LedgerId(row['scope'], row['ledger'])}"
+    return f"{place}: {row['reason'].replace('_', ' ')}{of}" + (f" ({row['detail']})" if row["detail"] else "")
 
 
 def _write_page(out: Path, verdict: str, notes: Sequence[str]) -> None:
