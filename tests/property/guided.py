@@ -16,8 +16,8 @@ from typing import Final
 _SECONDS: Final = 60
 _MEMORY_MIB: Final = 2048
 _LARGEST: Final = 8192
-_ROUND: Final = 50_000
-"""Inputs of one process: instrumented code keeps some 20 KB for each of the larger ones, which plain code does not."""
+_ROUND: Final = 25_000
+"""Inputs of one process: instrumented code keeps up to 40 KB for each, which plain code does not."""
 _ALONE: Final = "--alone"
 
 
