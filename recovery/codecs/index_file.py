@@ -94,6 +94,11 @@ def decode_header(head: bytes | memoryview) -> IndexHeader:
     return IndexHeader(version, bytes(key), bool(state & _FENCED), bytes(lac) if lac else None)
 
 
+def is_first_header(head: bytes | memoryview, header: IndexHeader) -> bool:
+    """Whether a file that is shorter than a header is whole: BookKeeper 4.0 wrote no more until it wrote slots."""
+    return header.version == 0 and len(head) == _START.size + len(header.master_key)
+
+
 def _int(head: memoryview, at: int) -> tuple[int, int]:
     raw, behind = _take(head, at, _I32.size, "field")
     return int(_I32.unpack(raw)[0]), behind

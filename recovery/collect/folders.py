@@ -41,7 +41,9 @@ _SCOPED: Final = "-scoped"
 """Behind their names: those of ledgers of scopes, which are made with the first of these and tell no incarnation."""
 _LEDGER_FILES: Final = re.compile(r"lastMark(\.\d+)?|lastId|DIRTY|BOOKIE_STATUS")
 _HEX: Final = re.compile(r"[0-9a-f]{1,2}|[0-9a-f]{8}")
-_LEFTOVERS: Final = re.compile(r"(locations\.BACKUP|ledgers\.PREV|ledgers\.TEMP)-.*|metadata-cache|lost\+found|\..*")
+_LEFTOVERS: Final = re.compile(
+    r"(locations\.BACKUP|ledgers\.PREV|ledgers\.TEMP)-.*|metadata-cache|upgradeTmp\.\d+|lost\+found|\..*"
+)
 """Folders and files that belong there and are not read."""
 _COMPACTION: Final = re.compile(r"[0-9a-f]+\.log\.(compacting|[0-9a-f]+\.compacted)")
 

@@ -435,7 +435,7 @@ class IndexReader:
                 Unread(file.path, error.reason, Hides.LEDGER, error.offset, ledger=file.ledger, detail=error.detail)
             )
             return None
-        if len(head) < _HEAD:
+        if len(head) < _HEAD and not index_file.is_first_header(head, header):
             detail = "the header is shorter than its 1024 bytes"
             self._damage.add(
                 Unread(file.path, Reason.TRUNCATED, Hides.LEDGER, len(head), ledger=file.ledger, detail=detail)
