@@ -16,12 +16,13 @@ import rocksdict
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from recovery.codecs import entry, entry_log, journal, ledger_db
+from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db
+from recovery.codecs.index_file import IndexHeader
 from recovery.collect import CollectOptions, collect
 from recovery.collect import again as again_module
 from recovery.collect.bookie import CollectSummary
 from recovery.dataset import AGAIN, open_dataset
-from recovery.errors import InputError
+from recovery.errors import DatasetError, InputError
 from recovery.model.metadata import Digest
 from recovery.testing import bookie_dir
 from recovery.testing.bookie_dir import (
@@ -98,7 +99,12 @@ class World:
             journal.encode_master_key(ledger, entry.master_key(self.random.choice([b"theirs", b"others"]))),
             *(record(ledger, n, Digest.HMAC, b"theirs") for n in range(self.random.randint(0, 12))),
             *([journal.encode_fence(ledger)] if self.random.random() < 0.5 else []),
+            *([journal.encode_lac(ledger, self.lac(ledger))] if self.random.random() < 0.5 else []),
         ]
+
+    def lac(self, ledger: int) -> bytes:
+        """An explicit LAC of a ledger."""
+        return entry.encode_lac_record(ledger, self.random.randint(0, 12), Digest.CRC32C)
 
     def act(self, name: str) -> None:
         """Let something happen."""
@@ -126,6 +132,24 @@ class World:
         """A ledger that is gone from the index."""
         for index in self.some(".idx")[:1]:
             index.unlink()
+
+    def state(self) -> None:
+        """A ledger is fenced, or has another explicit LAC, or both; its slots stay."""
+        for index in self.some(".idx")[:1]:
+            ledger = index_file.ledger_of("/".join(index.parts[-3:]))
+            if ledger is not None and self.random.random() < 0.9:
+                lac = self.lac(ledger) if self.random.random() < 0.5 else None
+                header = IndexHeader(1, entry.master_key(b"theirs"), self.random.random() < 0.7, lac)
+                index.write_bytes(index_file.encode_header(header) + index.read_bytes()[index_file.HEADER_SIZE :])
+
+    def reuse(self) -> None:
+        """A log is gone, and another one has its id: of the same size, with the same or other entries elsewhere."""
+        for log in self.some(".log")[:1]:
+            found = [at for at in entry_log.scan(log.read_bytes()) if isinstance(at, entry_log.EntryAt)]
+            pairs = [(at.ledger, at.entry) for at in found]
+            self.random.shuffle(pairs)
+            log.unlink()
+            log.write_bytes(entry_log.encode([record(*pair) for pair in pairs], with_map=self.random.random() < 0.5))
 
     def compact(self) -> None:
         """A ledger's entries copied into another log, and its index switched; perhaps the old log deleted."""
@@ -243,8 +267,25 @@ class DbWorld(World):
         with suppress(Exception):
             write_database(self.made.ledger_dirs[folder] / "current" / "ledgers", [row(4, fenced=True)])
 
+    def state(self) -> None:
+        """A ledger is fenced, in limbo or not; or RocksDB compacts what it has, and all is in other files."""
+        folder, ledger = self.random.randrange(2), self.random.randint(1, 9)
+        index = self.made.ledger_dirs[folder] / "current"
+        with suppress(Exception):
+            if self.random.random() < 0.5:
+                fenced, limbo = (self.random.random() < 0.5 for _ in range(2))
+                write_database(index / "ledgers", [row(2 * ledger + folder, fenced=fenced, limbo=limbo)])
+                return
+            for name in ("ledgers", "locations"):
+                if (index / name / "CURRENT").exists():
+                    db = rocksdict.Rdict(str(index / name), rocksdict.Options(raw_mode=True))
+                    db.compact_range(None, None)
+                    db.close()
 
-ACTIONS: Final = ("write", "grow", "delete", "compact", "roll", "restart", "damage", "swap", "misplace")
+
+ACTIONS: Final = (
+    *("write", "grow", "delete", "state", "reuse", "compact", "roll", "restart", "damage", "swap", "misplace"),
+)
 STEPS = st.lists(st.sampled_from(ACTIONS), max_size=4)
 
 
@@ -362,6 +403,165 @@ def test_another_bookies_inventory_is_refused(world: World, tmp_path: Path) -> N
     collect(options, tmp_path / "theirs", now=lambda: datetime.now(UTC), progress=lambda _: None)
     with pytest.raises(InputError, match="name the earlier inventory of this bookie"):
         run(world, tmp_path / "mine", since=tmp_path / "theirs")
+
+
+def renamed(made: BookieDir, **fields: Any) -> None:
+    """Write a cookie with other fields into every folder."""
+    for folder in made.all_dirs:
+        version = folder / "current" / "VERSION"
+        if version.parent.is_dir():
+            version.write_bytes(cookie.encode(replace(cookie.decode(version.read_bytes()), **fields)))
+
+
+def formatted(world: World) -> None:
+    """All is gone, and other entries have the ids of ledgers and logs."""
+    for path in world.files():
+        path.unlink()
+    renamed(world.made, instance_id="66666666-2222-3333-4444-555555555555")
+    write_log(world.made, 0, [(1, n) for n in range(20)])
+    write_index(world.made, 1, bookie_dir.locations(world.made, 0, 1))
+
+
+def emptied(world: World) -> None:
+    """A disk was replaced by an empty one, on which the bookie was told to start."""
+    for path in (world.made.ledger_dirs[1] / "current").rglob("*"):
+        if path.is_file() and path.name != "VERSION":
+            path.unlink()
+
+
+def lost(world: World) -> None:
+    """A disk is not there any more, and is not given."""
+    world.folders["ledger_dirs"] = world.made.ledger_dirs[:1]
+
+
+def added(world: World) -> None:
+    """A folder more, which the cookie names, too."""
+    more = world.made.ledger_dirs[0].with_name("more")
+    (more / "current").mkdir(parents=True)
+    (more / "current" / "VERSION").write_bytes((world.made.ledger_dirs[0] / "current" / "VERSION").read_bytes())
+    world.made = replace(world.made, ledger_dirs=(*world.made.ledger_dirs, more))
+    world.folders["ledger_dirs"] = world.made.ledger_dirs
+    renamed(world.made, ledger_dirs=tuple(map(str, world.made.ledger_dirs)))
+    write_log(world.made, 0x77, [(88, 0)], folder=2)
+
+
+def turned(world: World) -> None:
+    """The same folders in another order."""
+    world.folders["ledger_dirs"] = world.made.ledger_dirs[::-1]
+
+
+def turned_everywhere(world: World) -> None:
+    """The same folders in another order, in the cookie, too."""
+    turned(world)
+    renamed(world.made, ledger_dirs=tuple(map(str, world.made.ledger_dirs[::-1])))
+
+
+def moved(world: World) -> None:
+    """All folders are mounted elsewhere."""
+    before = world.made.ledger_dirs[0].parent
+    after = before.with_name("mounted")
+    before.rename(after)
+    for name, folders in world.folders.items():
+        world.folders[name] = tuple(after / folder.name for folder in folders)
+
+
+OTHER: Final = "of other folders, or the cookie changed"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (formatted, "formatted anew"),
+        (emptied, ""),
+        (lost, OTHER),
+        (added, OTHER),
+        (turned, ""),
+        (turned_everywhere, OTHER),
+        (moved, OTHER),
+    ],
+)
+@pytest.mark.parametrize("make", [World, DbWorld])
+def test_what_changed_about_the_bookie_itself(
+    make: type[World], change: Callable[[World], None], reason: str, tmp_path: Path
+) -> None:
+    """The reason is said, nothing is taken over that is not as it was, and the inventory is a whole one."""
+    world = make(tmp_path, 7)
+    run(world, tmp_path / "a", keep=True)
+    change(world)
+    if change is not moved:
+        world.settle()
+    seen = run(world, tmp_path / "b", since=tmp_path / "a")
+    run(world, tmp_path / "whole")
+    demand_same(tmp_path / "b", tmp_path / "whole")
+    assert seen.reused is not None
+    if (make, change) == (DbWorld, lost):
+        reason = "databases that tell its identity are missing"
+    assert reason in seen.reused.reason
+    assert not reason or (seen.reused.ledgers, seen.reused.files) == (0, 0)
+
+
+def test_what_another_version_of_the_program_kept_is_not_taken_over(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have read the same bytes otherwise: everything is read, and the reason is said."""
+    first = run(world, tmp_path / "a", keep=True)
+    monkeypatch.setattr(again_module, "__version__", "99.0")
+    seen = run(world, tmp_path / "b", since=tmp_path / "a")
+    assert seen.reused is not None
+    assert "another version of the program" in seen.reused.reason
+    assert seen.bytes_read == first.bytes_read
+    demand_same(tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize("many", range(12))
+def test_a_broken_earlier_inventory_is_refused_or_taken_as_it_was(many: int, world: World, tmp_path: Path) -> None:
+    """A bit, a cut, a file that is gone: one error that names the folder, or the same inventory; never another one."""
+    random = Random(many)
+    run(world, tmp_path / "a", keep=True)
+    broken = random.choice([path for path in contents(tmp_path / "a") if path.name != "report.html"])
+    data = bytearray(broken.read_bytes())
+    match many % 3:
+        case 0:
+            data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+            broken.write_bytes(data)
+        case 1:
+            broken.write_bytes(data[: random.randrange(len(data))])
+        case _:
+            broken.unlink()
+    run(world, tmp_path / "whole")
+    said = refused(lambda: run(world, tmp_path / "b", since=tmp_path / "a"))
+    if said is None:
+        demand_same(tmp_path / "b", tmp_path / "whole")
+    else:
+        assert str(tmp_path / "a") in said
+        assert not (tmp_path / "b" / "manifest.json").exists()
+
+
+def refused(work: Callable[[], object]) -> str | None:
+    """What an error says of something that is done; None: it can be done."""
+    try:
+        work()
+    except (DatasetError, InputError) as error:
+        return str(error)
+    return None
+
+
+def test_the_chain_says_when_all_was_read(world: World, tmp_path: Path) -> None:
+    """Each inventory knows the one before it, and the first of the chain; a whole one begins it anew."""
+    run(world, tmp_path / "a", keep=True)
+    first = begun(tmp_path / "a")
+    seen = [run(world, tmp_path / name, since=tmp_path / since) for since, name in ("ab", "bc")]
+    found = [(one.reused.collected, one.reused.whole) for one in seen if one.reused is not None]
+    assert found == [(first, first), (begun(tmp_path / "b"), first)]
+    run(world, tmp_path / "d", keep=True)
+    last = run(world, tmp_path / "e", since=tmp_path / "d")
+    assert last.reused is not None
+    assert last.reused.whole == begun(tmp_path / "d") > first
+
+
+def begun(out: Path) -> str:
+    """When the collection of an inventory began."""
+    return str(open_dataset(out, "inventory").manifest["coverage"]["started"])
 
 
 def test_an_inventory_without_fingerprints_is_no_reason_to_stop(world: World, tmp_path: Path) -> None:
