@@ -1,5 +1,6 @@
 """Odd files as BookKeeper's own readers see them and as ours do, and odd logs that its own logger writes."""
 
+import shutil
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from recovery.codecs.entry import EntryHeader
 from recovery.codecs.entry_log import EntryAt, LogHeader
 from recovery.errors import Damage, FormatError
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir import make_bookie
+from recovery.testing.bookie_dir import make_bookie, write_index
 from tests.real import jars
 from tests.unit.collecting import look
 
@@ -267,3 +268,40 @@ def test_odd_logs_that_bookkeeper_writes_are_whole(
     seen = look(made, tmp_path)
     assert (seen.damage, seen.bookie["complete"]) == ([], True)
     assert sorted(row["ledger"] for row in seen.copies if row["source"] == "log") == list(ledgers)
+
+
+STATES: Final = {
+    # state: the names of the compaction's log, and under which id an index that was switched finds it
+    "compacting": ({"21.log.compacting"}, 0x1F),
+    "compacted": ({"21.log.1f.compacted"}, 0x21),
+    "linked": ({"21.log.1f.compacted", "21.log"}, 0x21),
+    "restarted": ({"21.log.1f.compacted", "33.log"}, 0x21),  # a link with the decimal digits of 0x21
+    "ended": ({"21.log"}, 0x21),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_compaction_is_read_wherever_it_ended(
+    tmp_path: Path, home: Path, read: Mapping[tuple[str, str], Read], state: str
+) -> None:
+    """As BookKeeper leaves its files: entries are where the index says, none is read twice, no byte is left over."""
+    assert read
+    names, log_id = STATES[state]
+    folder = home / "made" / state / "current"
+    made = make_bookie(tmp_path / "bookie", {30_000: [0]})
+    current = made.ledger_dirs[0] / "current"
+    for path in folder.iterdir():
+        if path.name != "33.log":
+            shutil.copy(path, current / path.name)
+    if "33.log" in names:
+        (current / "33.log").hardlink_to(current / "21.log.1f.compacted")
+    assert {path.name for path in folder.iterdir()} == {*names, "1f.log", "20.log", "lastId"}
+    source = current / ("1f.log" if log_id == 0x1F else min(names, key=len))
+    found = [one for one in entry_log.scan(source.read_bytes()) if isinstance(one, EntryAt) and one.ledger == 1]
+    write_index(made, 1, {one.entry: entry_log.location(log_id, one.position) for one in found})
+    if log_id != 0x1F:
+        made.log(0x1F).unlink()  # the old one goes last
+    seen = look(made, tmp_path)
+    assert (seen.entries("index", 1), seen.damage) == ([0, 1], [])
+    assert seen.entries("log", 2) == ([0] if log_id == 0x1F else [])
+    assert account_for([current]).odd == []

@@ -8,6 +8,7 @@ import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
+import org.apache.bookkeeper.bookie.storage.CompactionEntryLog;
 import org.apache.bookkeeper.bookie.storage.EntryLogScanner;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.util.DiskChecker;
@@ -17,7 +18,7 @@ import org.apache.bookkeeper.util.DiskChecker;
  *
  * <p>The folder that is named holds logs/current/*.log, journals/current/*.txn, indexes/*.idx and cookies/*; a line is
  * printed for each: kind, name, what was read, and the error that ended it. Then logs are written: made/empty,
- * made/split and made/twice.
+ * made/split and made/twice, and what a compaction leaves that ends in each of its states.
  */
 public final class Formats {
     private static final int MANY = 25_000;
@@ -48,6 +49,9 @@ public final class Formats {
         }
         for (String kind : new String[] {"empty", "split", "twice"}) {
             formats.write(kind);
+        }
+        for (String state : new String[] {"compacting", "compacted", "linked", "restarted", "ended"}) {
+            formats.compact(state);
         }
         System.out.flush();
         // Nothing that was opened is worth an orderly end.
@@ -154,5 +158,36 @@ public final class Formats {
         manager.createNewLog(0);
         manager.flushRotatedLogs();
         logger.flush();
+    }
+
+    private void compact(String state) throws Exception {
+        File folder = new File(home, "made/" + state);
+        Files.createDirectories(new File(folder, "current").toPath());
+        Files.writeString(new File(folder, "current/lastId").toPath(), "1e\n");
+        DefaultEntryLogger logger = new DefaultEntryLogger(settings(folder));
+        EntryLogManagerBase manager = (EntryLogManagerBase) logger.getEntryLogManager();
+        manager.createNewLog(0);
+        logger.addEntry(1L, entry(1, 0));
+        logger.addEntry(2L, entry(2, 0));
+        logger.addEntry(1L, entry(1, 1));
+        manager.createNewLog(0);
+        manager.flushRotatedLogs();
+        CompactionEntryLog log = logger.newCompactionLog(0x1f);
+        log.addEntry(1, entry(1, 0));
+        log.addEntry(1, entry(1, 1));
+        log.flush();
+        if (!state.equals("compacting")) {
+            log.markCompacted();
+        }
+        if (state.equals("restarted")) {
+            for (CompactionEntryLog found : new DefaultEntryLogger(settings(folder)).incompleteCompactionLogs()) {
+                found.makeAvailable();
+            }
+        } else if (state.equals("linked") || state.equals("ended")) {
+            log.makeAvailable();
+        }
+        if (state.equals("ended")) {
+            log.finalizeAndCleanup();
+        }
     }
 }
