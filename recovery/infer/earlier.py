@@ -23,7 +23,16 @@ from recovery.infer.facts import Facts
 from recovery.infer.holdings import Ints, Mask
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import MAX_RUNS
-from recovery.infer.solve import NOBODY, Candidate, Copies, Solution, cuts_of, readable, solve
+from recovery.infer.solve import (
+    NOBODY,
+    Candidate,
+    Copies,
+    Problem,
+    Solution,
+    cheapest,
+    readable,
+    solve,
+)
 from recovery.model import tables
 from recovery.model.metadata import LedgerMetadata, Segment, State
 
@@ -266,7 +275,9 @@ def _solved(known: Facts, ledger: int, stored: LedgerMetadata, end: int) -> Solu
     if copies is None or not len(copies.bookie):
         return None
     laid = copies.laid_out().until(end)
-    return solve(laid, cuts_of(laid, end), Candidate(stored.ensemble_size, stored.write_quorum, 0.0), lost_member=0.0)
+    shape = Candidate(stored.ensemble_size, stored.write_quorum, 0.0)
+    problem = Problem.of(laid, end, shape)
+    return solve(problem, cheapest([problem])[0], lost_member=0.0)
 
 
 def _with_segments(known: Facts, ledger: int, row: Row, found: Solution, stored: LedgerMetadata) -> Row:

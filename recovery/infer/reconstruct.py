@@ -190,7 +190,7 @@ def _fitted(
 
 
 def _searched(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts, refusal: Ints) -> Explained:
-    """Search, one by one, the history of each ledger that nothing explains and nothing refuses."""
+    """Search the history of each ledger that nothing explains and nothing refuses."""
     todo = np.flatnonzero((explained.path == UNDECIDED) & (refusal == 0)).tolist()
     if not todo:
         return explained
@@ -208,8 +208,7 @@ def _searched(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts,
         for name in ("path", "shape", "end", "length", "least", "missing", "extra")
     }
     parts, others = [explained.segments], []
-    for ledger in todo:
-        found = search(known, ledger, prior, doubts.of(ledger))
+    for ledger, found in zip(todo, search(known, todo, prior, doubts.of), strict=True):
         if found.refusal is not None:
             refusal[ledger] = CODES[found.refusal]
         solution = found.solution

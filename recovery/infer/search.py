@@ -1,7 +1,7 @@
-"""Ledgers that no column-wise path explains, one by one: which shape, which end, which history."""
+"""Ledgers that no column-wise path explains: which shape, which end, which history."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -20,9 +20,9 @@ from recovery.infer.solve import (
     STRANGE_STRIPES,
     Candidate,
     Copies,
-    Counted,
+    Problem,
     Solution,
-    cuts_of,
+    cheapest,
     laid_on,
     solve,
 )
@@ -30,6 +30,8 @@ from recovery.model.groups import run_counts
 
 MAX_RUNS: Final = 2_000_000
 """Runs of one ledger that are laid out one by one."""
+_AT_ONCE: Final = 256
+"""Ledgers that are laid out at a time."""
 TAIL: Final = 1 << 16
 """Entries that a writer may have had under way: a hole further from the end is a loss."""
 _SHARE: Final = 0.3
@@ -94,71 +96,109 @@ class Found:
     least: int = -1
 
 
-def search(known: Facts, ledger: int, prior: Prior, doubt: Doubt) -> Found:
-    """Find the cheapest history of one ledger.
+def search(known: Facts, ledgers: Sequence[int], prior: Prior, doubts: Callable[[int], Doubt]) -> Iterator[Found]:
+    """Find the cheapest history of each of some ledgers.
 
     Args:
-        known: the batch that it is of.
-        ledger: its number there; it has entries.
+        known: the batch that they are of.
+        ledgers: their numbers there; they have entries.
         prior: what may be assumed.
-        doubt: what may be hidden of it.
+        doubts: what may be hidden of one.
     """
-    held = known.held
-    low, high = np.searchsorted(held.row_ledger, [ledger, ledger + 1])
-    rows = slice(int(low), int(high))
-    copies = Copies.of(held, rows, known.row_bookie, known.row_copied)
-    end = int(held.end[ledger])
-    if copies.runs > MAX_RUNS:
-        return Found(Refusal.FRAGMENTED, None, end, -1)
-    candidates = _candidates(copies, prior, len(known.bookies), STRANGE_IF_LOST if doubt.lost else STRANGE)
-    candidates = [c for c in candidates if c.shown or doubt.elsewhere <= prior.bears(c.ensemble, c.write)]
-    if not candidates:
-        return Found(Refusal.SOURCE_INCOMPLETE, None, end, -1)
-    laid = copies.laid_out()
-    solutions = _solved(laid, end, candidates, 0.0 if doubt.lost else LOST_MEMBER)
-    if not solutions:
-        return Found(Refusal.FRAGMENTED, None, end, -1)
-    told = max(int(known.lac[ledger]), -1)
-    cut = _end(laid, solutions[0], end, told, prior, doubt)
-    if cut is None:
-        return Found(Refusal.RAGGED_TAIL, None, end, -1)
-    if cut < 0:
-        return Found(Refusal.NOT_FROM_ZERO, None, end, -1)
-    if cut < end:
-        end, laid = cut, laid.until(cut)
-        solutions = _solved(laid, end, candidates, 0.0 if doubt.lost else LOST_MEMBER)
+    for low in range(0, len(ledgers), _AT_ONCE):
+        cases = [_Case(known, ledger, doubts(ledger)) for ledger in ledgers[low : low + _AT_ONCE]]
+        refusals = [case.prepare(prior) for case in cases]
+        some = [case for case, refusal in zip(cases, refusals, strict=True) if refusal is None]
+        solved = iter(_solved(some))
+        for case, refusal in zip(cases, refusals, strict=True):
+            yield case.found(next(solved), prior) if refusal is None else Found(refusal, None, case.end, -1)
+
+
+class _Case:
+    """One ledger that is searched: who holds what, and which shapes it may have."""
+
+    def __init__(self, known: Facts, ledger: int, doubt: Doubt) -> None:
+        low, high = np.searchsorted(known.held.row_ledger, [ledger, ledger + 1])
+        self._known = known
+        self._ledger = ledger
+        self._doubt = doubt
+        self._rows = slice(int(low), int(high))
+        self.end = int(known.held.end[ledger])
+        self.candidates: list[Candidate] = []
+        self.laid = Copies.of(known.held, self._rows, known.row_bookie, known.row_copied)
+        self.lost_member = 0.0 if doubt.lost else LOST_MEMBER
+
+    def prepare(self, prior: Prior) -> Refusal | None:
+        """Lay the copies out and choose the shapes, or say why it is not searched."""
+        if self.laid.runs > MAX_RUNS:
+            return Refusal.FRAGMENTED
+        strange = STRANGE_IF_LOST if self._doubt.lost else STRANGE
+        candidates = _candidates(self.laid, prior, len(self._known.bookies), strange)
+        elsewhere = self._doubt.elsewhere
+        self.candidates = [c for c in candidates if c.shown or elsewhere <= prior.bears(c.ensemble, c.write)]
+        self.laid = self.laid.laid_out()
+        return None if self.candidates else Refusal.SOURCE_INCOMPLETE
+
+    def found(self, solutions: Sequence[Solution], prior: Prior) -> Found:
+        """Choose an end and a history of those that there are, cheapest first."""
+        known, doubt, end, laid = self._known, self._doubt, self.end, self.laid
         if not solutions:
             return Found(Refusal.FRAGMENTED, None, end, -1)
-    length = length_at(known, ledger, end)
-    chosen = solutions[0]
-    others = [s for s in solutions[1:] if s.cost <= chosen.cost + _SIMILAR][:_LISTED]
-    refusal = None
-    if _second_history(laid, known, rows, chosen) or _forced(laid, chosen, prior):
-        refusal = Refusal.TWO_HISTORIES
-    elif length < 0:
-        refusal = Refusal.NO_LAST_HEADER
-    elif _unsettled(known, ledger, laid, chosen, candidates, doubt) or (
-        chosen.missing and doubt.blind >= prior.fewest_acked(chosen.ensemble, chosen.write)
-    ):
-        refusal = Refusal.SOURCE_INCOMPLETE
-    shapes = tuple((s.ensemble, s.write) for s in others)
-    return Found(refusal, chosen, end, length, shapes, min(told, end))
+        told = max(int(known.lac[self._ledger]), -1)
+        cut = _end(laid, solutions[0], end, told, prior, doubt)
+        if cut is None:
+            return Found(Refusal.RAGGED_TAIL, None, end, -1)
+        if cut < 0:
+            return Found(Refusal.NOT_FROM_ZERO, None, end, -1)
+        if cut < end:
+            self.end, self.laid = end, laid = cut, laid.until(cut)
+            [solutions] = _solved([self])
+            if not solutions:
+                return Found(Refusal.FRAGMENTED, None, end, -1)
+        length = length_at(known, self._ledger, end)
+        chosen = solutions[0]
+        others = [s for s in solutions[1:] if s.cost <= chosen.cost + _SIMILAR][:_LISTED]
+        refusal = None
+        if _second_history(laid, known, self._rows, chosen) or _forced(laid, chosen, prior):
+            refusal = Refusal.TWO_HISTORIES
+        elif length < 0:
+            refusal = Refusal.NO_LAST_HEADER
+        elif _unsettled(known, self._ledger, laid, chosen, self.candidates, doubt) or (
+            chosen.missing and doubt.blind >= prior.fewest_acked(chosen.ensemble, chosen.write)
+        ):
+            refusal = Refusal.SOURCE_INCOMPLETE
+        shapes = tuple((s.ensemble, s.write) for s in others)
+        return Found(refusal, chosen, end, length, shapes, min(told, end))
 
 
-def _solved(laid: Copies, end: int, candidates: Sequence[Candidate], lost_member: float) -> list[Solution]:
-    """Solve by each shape, the likelier first, and return what came of it by cost."""
-    found: list[Solution] = []
-    limit = math.inf
-    cuts = cuts_of(laid, end)
-    counted = Counted.of(laid, cuts)
-    for candidate in candidates:
-        if candidate.penalty > limit:
-            break
-        solution = solve(laid, cuts, candidate, lost_member=lost_member, limit=limit, counted=counted)
-        if solution is not None:
-            found.append(solution)
-            limit = min(limit, solution.cost + _SIMILAR)
-    return sorted(found, key=lambda solution: solution.cost)
+def _solved(cases: Sequence[_Case]) -> list[list[Solution]]:
+    """Solve each ledger by each shape that may be of use, the likelier first; return what came of it by cost.
+
+    The first shape that explains a ledger sets a limit, and those after it are weighed together, most of them no
+    further than a few entries.
+    """
+    found: list[list[Solution]] = [[] for _ in cases]
+    limit = [math.inf] * len(cases)
+    problems = [Problem.of(case.laid, case.end, case.candidates[0]) for case in cases]
+    left = [case.candidates for case in cases]
+    while any(left):
+        tried = []
+        for number, candidates in enumerate(left):
+            now = len(candidates) if found[number] else 1
+            left[number] = candidates[now:]
+            tried += [
+                (number, problems[number]._replace(candidate=candidate, limit=limit[number]))
+                for candidate in candidates[:now]
+                if candidate.penalty <= limit[number]
+            ]
+        paths = cheapest([problem for _, problem in tried])
+        for (number, problem), path in zip(tried, paths, strict=True):
+            within = problem._replace(limit=limit[number])
+            solution = solve(within, path, lost_member=cases[number].lost_member)
+            if solution is not None:
+                found[number].append(solution)
+                limit[number] = min(limit[number], solution.cost + _SIMILAR)
+    return [sorted(some, key=lambda solution: solution.cost) for some in found]
 
 
 def _candidates(copies: Copies, prior: Prior, bookies: int, strange: float) -> list[Candidate]:

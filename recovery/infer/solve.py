@@ -13,8 +13,8 @@ The time that one ledger may take is bounded. The theory is in `docs/design/0006
 """
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -61,10 +61,18 @@ _BLOCK: Final = 4096
 """Entries that are looked through at a time."""
 _CELLS: Final = 1 << 24
 """Entries times bookies that are laid out at a time."""
-_AT_ONCE: Final = 1 << 15
+_AT_ONCE: Final = 1 << 17
 """Intervals times bookies times positions that are weighed at a time: columns that stay beside the processor."""
 _FIRST: Final = 8
-"""Cuts that are weighed first: most shapes cost too much there already."""
+"""Cuts that are weighed at a time: most shapes cost too much after the first ones already."""
+_TOGETHER: Final = 64
+"""Problems that are weighed side by side."""
+_PADDED: Final = (4, 7)
+"""Rows that a problem is filled up to, where it has fewer."""
+_MAIN: Final = 14
+"""The likeliest cuts: what segments there cost, the cheapest ones need not exceed."""
+_EXACT: Final = 1e-9
+"""More than what the order of adding changes."""
 _SMALL: Final = 256
 """Ensembles up to this size have their round counted once."""
 _IN_PAIRS: Final = 8
@@ -153,38 +161,82 @@ class Solution:
     lacking: Ints
 
 
-def solve(
-    copies: Copies,
-    cuts: Ints,
-    candidate: Candidate,
-    *,
-    lost_member: float,
-    limit: float = np.inf,
-    counted: "Counted | None" = None,
-) -> Solution | None:
-    """Find the cheapest history of one shape.
+class Problem(NamedTuple):
+    """One ledger and one shape that it may have.
+
+    Attributes:
+        copies: what bookies hold, every run a group of its own (`Copies.laid_out`), none above the end.
+        counted: the same below each cut.
+        main: which cuts are the likeliest.
+        candidate: the shape.
+        limit: what is of no use if it costs more, the shape's penalty included.
+    """
+
+    copies: Copies
+    counted: "Counted"
+    main: Mask
+    candidate: Candidate
+    limit: float = np.inf
+
+    @classmethod
+    def of(cls, copies: Copies, end: int, candidate: Candidate) -> "Problem":
+        """Return the problem of a ledger that ends at an entry."""
+        cuts = cuts_of(copies, end)
+        return cls(copies, Counted.of(copies, cuts.place), cuts.main, candidate)
+
+
+class Path(NamedTuple):
+    """The cheapest segments of one problem.
+
+    Attributes:
+        cost: without the penalty.
+        most: the most that any part from 0 to a cut costs; it is `cost`, or a little more.
+        first: of each segment.
+        members, in_place: (segments, E): rows or NOBODY; how many entries each holds of those that belong to it.
+    """
+
+    cost: float
+    most: float
+    first: Ints
+    members: Ints
+    in_place: Ints
+
+
+def cheapest(problems: Sequence[Problem]) -> list[Path | None]:
+    """Find the cheapest segments of each problem; None where they cost, or would take, too much."""
+    found: list[Path | None] = [None] * len(problems)
+    alike: dict[tuple[int, int, int], list[int]] = {}
+    for number, (copies, counted, _, candidate, _) in enumerate(problems):
+        rows, (ensemble, write) = len(copies.bookie), candidate[:2]
+        if len(counted.cuts) * rows * (ensemble if write < ensemble else 1) <= _WEIGHED:
+            # Few rows are added up one by one, so that empty ones beside them change nothing.
+            few = next((n for n in _PADDED if rows <= n), rows)
+            alike.setdefault((ensemble, write, few), []).append(number)
+    for (ensemble, write, rows), some in alike.items():
+        for part in _batched(some, _TOGETHER):
+            paths = _Weighed.of([problems[at] for at in part], ensemble, write, rows).cheapest()
+            for at, path in zip(part, paths, strict=True):
+                found[at] = path
+    return found
+
+
+def solve(problem: Problem, path: Path | None, *, lost_member: float) -> Solution | None:
+    """Make a history of the cheapest segments: one that leaves nothing unreadable.
 
     Args:
-        copies: what bookies hold, every run a group of its own (`Copies.laid_out`), none above the end.
-        cuts: where segments may begin, as `cuts_of` gives them.
-        candidate: the shape.
+        problem: the ledger and the shape.
+        path: what `cheapest` found.
         lost_member: what a position without any bookie costs.
-        limit: what is of no use if it costs more.
-        counted: what `Counted.of` gives for these copies and cuts, if it is there already.
 
     Returns:
-        The history; None where it costs more, or would take more time than one ledger may take.
+        The history; None where there are no segments, or it would take more time than one ledger may take.
     """
+    if path is None or path.most > problem.limit - problem.candidate.penalty:
+        return None
+    copies, candidate = problem.copies, problem.candidate
     ensemble, write = candidate.ensemble, candidate.write
-    end = int(cuts[-1]) - 1
-    if len(cuts) * len(copies.bookie) * (ensemble if write < ensemble else 1) > _WEIGHED:
-        return None
-    weighed = _Weighed.of(copies, Counted.of(copies, cuts) if counted is None else counted, ensemble, write)
-    found = weighed.cheapest(limit - candidate.penalty)
-    if found is None:
-        return None
-    cost, first, members = found
-    in_place = _in_place(copies, first, members, end, ensemble, write)
+    end = int(problem.counted.cuts[-1]) - 1
+    cost, _, first, members, in_place = path
     patched = _readable(copies, end, write, first, members, in_place)
     if patched is None:
         return None
@@ -217,8 +269,15 @@ def solve(
     )
 
 
-def cuts_of(copies: Copies, end: int) -> Ints:
-    """Return where a segment may begin, and the place behind the last entry; ascending, from 0."""
+class Cuts(NamedTuple):
+    """Where a segment may begin, and the place behind the last entry; ascending, from 0. `main`: the likeliest."""
+
+    place: Ints
+    main: Mask
+
+
+def cuts_of(copies: Copies, end: int) -> Cuts:
+    """Return where a segment may begin: where some bookie comes or goes, the longest away first."""
     key, _, _, size, _ = copies.groups
     groups = group_runs(KeyedRuns(key, copies.groups.first, size))
     # Inside a group of equal distances nobody comes or goes; two runs are at equal distances by chance.
@@ -234,7 +293,11 @@ def cuts_of(copies: Copies, end: int) -> Ints:
     inside = (places > 0) & (places <= end)
     places, weight = places[inside], weight[inside]
     order = np.argsort(-weight, kind="stable")[:_CUTS]
-    return np.unique(np.concatenate([np.array([0, end + 1]), places[order]]))
+    ends = np.array([0, end + 1])
+    found = np.unique(np.append(ends, places[order]))
+    main = np.zeros(len(found), np.bool_)
+    main[np.searchsorted(found, np.append(ends, places[order[:_MAIN]]))] = True
+    return Cuts(found, main)
 
 
 class Counted(NamedTuple):
@@ -270,20 +333,31 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """Counts of copies below each cut, from which every interval between two cuts is weighed.
+    """Counts of copies below each cut, from which intervals between two cuts are weighed; of problems of one shape.
+
+    All have as many rows; what a problem has fewer are rows without entries. A cell is a cut of a problem; those of one
+    problem follow each other.
 
     Attributes:
-        cuts: ascending; the last one lies behind the last entry.
-        held: (rows, cuts): entries of each row.
-        fits: (rows, E, cuts): entries of each row that belong to each position; (rows, 1, cuts) where W = E.
-        due: (positions as in fits, cuts): entries that belong to each position.
-        taste: (rows, positions): how well a row fits a position in the whole ledger, far below any cost.
-        each, most: (rows): what a copy that is not explained costs, and at most.
+        ensemble, write: the shape.
+        begin: of each problem, its first cell; the last one is the number of cells.
+        rows: of each problem.
+        limit: of each problem, what is of no use if it costs more.
+        cuts, main: of each cell.
+        held: (rows, cells): entries of each row.
+        fits: (rows, E, cells): entries of each row that belong to each position; (rows, 1, cells) where W = E.
+        due: (positions as in fits, cells): entries that belong to each position.
+        taste: (rows, positions, problems): how well a row fits a position in the whole ledger, far below any cost.
+        each, most: (rows, problems): what a copy that is not explained costs, and at most.
     """
 
-    cuts: Ints
     ensemble: int
     write: int
+    begin: Ints
+    rows: Ints
+    limit: Floats
+    cuts: Ints
+    main: Mask
     held: Ints
     fits: Ints
     due: Ints
@@ -292,93 +366,207 @@ class _Weighed:
     most: Floats
 
     @classmethod
-    def of(cls, copies: Copies, counted: Counted, ensemble: int, write: int) -> "_Weighed":
-        rows, striped = len(copies.bookie), write < ensemble
-        fits = _fits(copies, counted, ensemble, write)
-        due = _rank(counted.cuts[:, None], ensemble, write) if striped else counted.cuts[:, None]
-        total = np.maximum(counted.held[-1], 1)[:, None]
-        # What was copied while the ledger was open has a lower LAC, and shows by its width alone.
-        wide = striped & (np.bincount(copies.groups.key, copies.groups.size > write, minlength=rows)[:rows] > 0)
-        marked = copies.copied | (wide & copies.copied.any())
-        each, most = np.where(marked, COPIED_EXTRA, EXTRA), np.where(marked, COPIED_EXTRAS, EXTRAS)
-        # The cuts go last: what is done to one interval is done to as many as lie side by side.
-        held, due = (np.ascontiguousarray(column.T) for column in (counted.held, due))
-        taste = _TINY * fits[-1] / total
-        fits = np.ascontiguousarray(np.moveaxis(fits, 0, 2))
-        return cls(counted.cuts, ensemble, write, held, fits, due, taste, each, most)
+    def of(cls, problems: Sequence[Problem], ensemble: int, write: int, rows: int) -> "_Weighed":
+        striped, count = write < ensemble, len(problems)
+        begin = np.append(0, np.cumsum([len(problem.counted.cuts) for problem in problems]))
+        cuts = np.concatenate([problem.counted.cuts for problem in problems])
+        positions = ensemble if striped else 1
+        held = np.zeros((rows, begin[-1]), np.int64)
+        fits = np.zeros((rows, positions, begin[-1]), np.int64)
+        each, most = np.full((rows, count), EXTRA), np.full((rows, count), EXTRAS)
+        for at, (copies, counted, _, _, _) in enumerate(problems):
+            cells, own = slice(begin[at], begin[at + 1]), len(copies.bookie)
+            held[:own, cells] = counted.held.T
+            fits[:own, :, cells] = _fits(copies, counted, ensemble, write).transpose(1, 2, 0)
+            if copies.copied.any():
+                # What was copied while the ledger was open has a lower LAC, and shows by its width alone.
+                wide = np.bincount(copies.groups.key, copies.groups.size > write, minlength=own)[:own] > 0
+                marked = np.flatnonzero(copies.copied | (wide & striped))
+                each[marked, at], most[marked, at] = COPIED_EXTRA, COPIED_EXTRAS
+        due = np.ascontiguousarray(_rank(cuts[:, None], ensemble, write).T) if striped else cuts[None]
+        last = begin[1:] - 1
+        taste = _TINY * fits[:, :, last] / np.maximum(held[:, last], 1)[:, None]
+        limit = np.array([problem.limit - problem.candidate.penalty for problem in problems])
+        main = np.concatenate([problem.main for problem in problems])
+        of_row = np.array([len(problem.copies.bookie) for problem in problems])
+        return cls(ensemble, write, begin, of_row, limit, cuts, main, held, fits, due, taste, each, most)
 
-    def cheapest(self, limit: float) -> tuple[float, Ints, Ints] | None:
-        """Return cost, first entries and members of the cheapest segments; None where it costs or takes too much."""
-        count = len(self.cuts)
-        best = np.full(count, np.inf)
-        best[0] = 0.0
-        came = np.zeros(count, np.int64)
-        # Members where they were assigned, else what each row saves, of which members come at the end.
-        chosen: list[tuple[Ints | None, Floats]] = [(None, np.zeros((0, 0)))] * count
-        left = _ASSIGNMENTS
-        for to, base, gain, bound, sure in self._intervals():
-            lowest = best[:to] + base - bound
-            # Of equals, the earlier one: a newcomer holds nothing from before it came.
-            least = int(lowest.argmin())
-            for at in [least] if sure[least] else np.argsort(lowest, kind="stable").tolist():
-                if lowest[at] >= best[to]:
-                    break
-                if sure[at]:
-                    cost, who = float(lowest[at]), None
-                else:
-                    left -= 1
-                    if left < 0:
-                        return None
-                    value, who = self._assign(gain[:, :, at])
-                    cost = float(best[at] + base[at] - value)
-                if cost < best[to]:
-                    best[to], came[to], chosen[to] = cost, at, (who, gain[:, :, at].copy())
-            if best[to] > limit:
-                # More entries never cost less.
-                return None
-        at, first, members = count - 1, [], []
-        while at > 0:
-            first.append(int(self.cuts[came[at]]))
-            who, saves = chosen[at]
-            members.append(self._best(saves) if who is None else who)
-            at = int(came[at])
-        return float(best[-1]), np.array(first[::-1]), np.stack(members[::-1])
+    def cheapest(self) -> list[Path | None]:
+        """Return the cheapest segments of each problem, None where they cost or take too much."""
+        every = np.arange(len(self.limit))
+        ceiling = self.limit.copy()
+        large = np.flatnonzero(np.isinf(ceiling) & (np.diff(self.begin) > 2 * _MAIN))
+        if len(large):
+            # Segments at the likeliest cuts are no cheaper than the cheapest: they say what need not be weighed.
+            main = self._main(large)
+            best, _, _, given_up = main.paths(np.arange(len(large)), ceiling[large])
+            ceiling[large] = np.where(given_up, np.inf, best[main.begin[1:] - 1])
+        best, came, assigned, given_up = self.paths(every, ceiling)
+        within = np.maximum.reduceat(best, self.begin[:-1]) <= self.limit
+        found: list[Path | None] = [None] * len(every)
+        solved = every[within & ~given_up]
+        for at, path in zip(solved.tolist(), self._followed(solved, best, came, assigned), strict=True):
+            found[at] = path
+        return found
 
-    def _intervals(self) -> Iterator[tuple[int, Floats, Floats, Floats, Mask]]:
-        """Yield each cut with what `_weigh` and `_bound` give for all intervals up to it.
+    def _main(self, some: Ints) -> "_Weighed":
+        """Return some problems with their likeliest cuts only."""
+        of = np.repeat(np.arange(len(self.limit)), np.diff(self.begin))
+        cells = np.flatnonzero(self.main & np.isin(of, some))
+        return replace(
+            self,
+            begin=np.append(np.searchsorted(of[cells], some), len(cells)),
+            rows=self.rows[some],
+            limit=self.limit[some],
+            cuts=self.cuts[cells],
+            main=self.main[cells],
+            held=self.held[:, cells],
+            fits=self.fits[:, :, cells],
+            due=self.due[:, cells],
+            taste=self.taste[:, :, some],
+            each=self.each[:, some],
+            most=self.most[:, some],
+        )
 
-        Few first: most shapes cost too much after a few.
-        """
-        count, cells = len(self.cuts), self.fits[:, :, 0].size
-        begin, step = 1, _FIRST
-        while begin < count:
-            stop = min(count, begin + step)
-            base, gain = self._weigh(begin, stop)
-            bound, sure = self._bound(gain)
-            for at in range(stop - begin):
-                to = begin + at
-                yield to, base[at, :to], gain[:, :, at, :to], bound[at, :to], sure[at, :to]
-            begin, step = stop, max(1, min(2 * step, _AT_ONCE // (cells * stop)))
+    def paths(self, some: Ints, ceiling: Floats) -> tuple[Floats, Ints, dict[int, Ints], Mask]:
+        """Weigh the intervals that may be part of what costs no more than a ceiling.
 
-    def _weigh(self, begin: int, stop: int) -> tuple[Floats, Floats]:
-        """Return, of intervals up to some cuts, the cost with nobody, and what each row saves at each position.
+        More entries never cost less, but for the taste: an interval that costs too much is not made longer.
+
+        Args:
+            some: problems, ascending.
+            ceiling: of each.
 
         Returns:
-            (ends, begins), (rows, positions, ends, begins); where the end is not behind the begin it says nothing.
+            Of each cell: the cost up to it, inf where that is more than the ceiling, 0 for other problems; and the cell
+            that its last segment begins at. Members by cell, where they had to be assigned. Problems that were given
+            up, since they take too much.
         """
-        ends, begins = slice(begin, stop), slice(0, stop - 1)
-        held = self.held[:, ends, None] - self.held[:, None, begins]
-        fits = self.fits[:, :, ends, None] - self.fits[:, :, None, begins]
-        due = self.due[:, ends, None] - self.due[:, None, begins]
-        each, most = self.each[:, None, None], self.most[:, None, None]
+        count = np.diff(self.begin)
+        best, came = np.zeros(self.begin[-1]), np.zeros(self.begin[-1], np.int64)
+        for at in some.tolist():
+            best[self.begin[at] + 1 : self.begin[at + 1]] = np.inf
+        assigned: dict[int, Ints] = {}
+        given_up, dead = np.zeros((2, len(count)), np.bool_)
+        left = dict.fromkeys(some.tolist(), _ASSIGNMENTS)
+        highest = np.full(len(count), -np.inf)
+        highest[some] = ceiling + 3 * _TINY * self.ensemble + _EXACT
+        alive, of, start = some, some[:0], some[:0]
+        behind = 1
+        while len(alive):
+            room = _AT_ONCE // (self.fits[:, :, 0].size * (len(of) + len(alive)))
+            steps = max(1, min(_FIRST, room))
+            # Cells that the intervals of this turn may begin at, beside those that may be made longer.
+            fresh = self.begin[alive][:, None] + np.arange(behind - 1, behind - 1 + steps)
+            useful = fresh < self.begin[alive + 1][:, None] - 1
+            useful &= best[fresh[:, :1]] + SEGMENT <= highest[alive][:, None]
+            of = np.append(of, np.repeat(alive, useful.sum(axis=1)))
+            start = np.append(start, fresh[useful])
+            order = np.argsort(of, kind="stable")
+            of, start = of[order], start[order]
+            ends = self.begin[of][:, None] + np.arange(behind, behind + steps)
+            valid = (ends > start[:, None]) & (ends < self.begin[of + 1][:, None])
+            base, gain = self._weigh(of[:, None], start[:, None], np.where(valid, ends, start[:, None]))
+            bound, sure = self._bound(gain)
+            head = heads(of)
+            owner, first = np.cumsum(head) - 1, np.flatnonzero(head)
+            lowest, reached = np.full(len(of), np.inf), ends < self.begin[of + 1][:, None]
+            for step in range(steps if len(of) else 0):
+                lowest = np.where(valid[:, step], best[start] + base[:, step] - bound[:, step], np.inf)
+                # Of equals, the earlier one: a newcomer holds nothing from before it came.
+                least = np.minimum.reduceat(lowest, first)
+                hit = np.flatnonzero(lowest == least[owner])
+                hit = hit[heads(owner[hit])]
+                hit = hit[reached[hit, step]]
+                # Whatever follows a part that costs too much does, too.
+                cheap = lowest[hit] <= highest[of[hit]]
+                dead[of[hit[~cheap]]] = True
+                hit = hit[cheap & ~dead[of[hit]]]
+                clear = sure[hit, step]
+                best[ends[hit[clear], step]], came[ends[hit[clear], step]] = lowest[hit[clear]], start[hit[clear]]
+                for at in hit[~clear].tolist():
+                    mine = slice(first[owner[at]], at + 1 + int(np.argmax(np.append(head[at + 1 :], True))))
+                    problem, cell = int(of[at]), int(ends[at, step])
+                    for one in (mine.start + np.argsort(lowest[mine], kind="stable")).tolist():
+                        if lowest[one] >= best[cell] or lowest[one] > highest[problem]:
+                            break
+                        cost, who = float(lowest[one]), None
+                        if not sure[one, step]:
+                            left[problem] -= 1
+                            if left[problem] < 0:
+                                given_up[problem] = True
+                                break
+                            value, who = self._assign(gain[: self.rows[problem], :, one, step])
+                            cost = float(best[start[one]] + base[one, step] - value)
+                        if cost < best[cell]:
+                            best[cell], came[cell] = cost, start[one]
+                            assigned.pop(cell, None)
+                            if who is not None:
+                                assigned[cell] = who
+                    dead[problem] |= best[cell] > highest[problem]
+            behind += steps
+            dead |= given_up
+            kept = (lowest <= highest[of]) & (count[of] > behind) & ~dead[of]
+            of, start = of[kept], start[kept]
+            alive = alive[(count[alive] > behind) & ~dead[alive]]
+            more = best[self.begin[alive] + behind - 1] + SEGMENT <= highest[alive]
+            alive = alive[more | np.isin(alive, of)]
+        return best, came, assigned, given_up
+
+    def _followed(self, some: Ints, best: Floats, came: Ints, assigned: dict[int, Ints]) -> list[Path]:
+        """Name the members of the cheapest segments of some problems."""
+        parts: list[list[int]] = []
+        for begin, end in zip(self.begin[some].tolist(), (self.begin[some + 1] - 1).tolist(), strict=True):
+            cells = [end]
+            while cells[-1] > begin:
+                cells.append(int(came[cells[-1]]))
+            parts.append(cells[::-1])
+        of = np.repeat(some, [len(cells) - 1 for cells in parts])
+        start, end = (
+            np.array([cell for cells in parts for cell in cells[low:high]], np.int64)
+            for low, high in ((0, -1), (1, None))
+        )
+        members = self._best(self._weigh(of, start, end)[1])
+        for at, cell in enumerate(end.tolist()):
+            if cell in assigned:
+                members[at] = assigned[cell]
+        position = np.arange(self.ensemble) if self.fits.shape[1] > 1 else np.zeros(self.ensemble, np.int64)
+        who = np.maximum(members, 0)
+        in_place = self.fits[who, position, end[:, None]] - self.fits[who, position, start[:, None]]
+        in_place[members == NOBODY] = 0
+        found, at = [], 0
+        for problem, own in zip(some.tolist(), parts, strict=True):
+            mine = slice(at, at + len(own) - 1)
+            at = mine.stop
+            costs = best[self.begin[problem] : self.begin[problem + 1]]
+            path = Path(float(costs[-1]), float(costs.max()), self.cuts[own[:-1]], members[mine], in_place[mine])
+            found.append(path)
+        return found
+
+    def _weigh(self, of: Ints, begins: Ints, ends: Ints) -> tuple[Floats, Floats]:
+        """Return, of intervals between two cells, the cost with nobody, and what each row saves at each position.
+
+        Returns:
+            As the intervals; (rows, positions, and as these). An interval without entries says nothing.
+        """
+        held = self.held.take(ends, axis=1)
+        held -= self.held.take(begins, axis=1)
+        fits = self.fits.take(ends, axis=2)
+        fits -= self.fits.take(begins, axis=2)
+        due = self.due.take(ends, axis=1)
+        due -= self.due.take(begins, axis=1)
+        each, most = self.each.take(of, axis=1), self.most.take(of, axis=1)
         alone = np.minimum(each * held, most)
-        gain = np.minimum(ABSENCE * due, ABSENCES) - np.minimum(ABSENCE * (due - fits), ABSENCES)
-        gain += alone[:, None]
-        gain -= np.minimum(each[:, None] * (held[:, None] - fits), most[:, None])
-        gain += self.taste[:, :, None, None]
-        gain[fits <= 0] = 0.0
-        positions = self.ensemble if len(self.due) == 1 else 1
         absent = np.minimum(ABSENCE * due, ABSENCES)
+        none = fits <= 0
+        gain = np.minimum(ABSENCE * (due - fits), ABSENCES)
+        np.subtract(absent, gain, out=gain)
+        gain += alone[:, None]
+        over = np.subtract(held[:, None], fits, out=fits) * each[:, None]
+        gain -= np.minimum(over, most[:, None], out=over)
+        gain += self.taste.take(of, axis=2)
+        np.copyto(gain, 0.0, where=none)
+        positions = self.ensemble if len(self.due) == 1 else 1
         return SEGMENT + _sum(alone) + positions * _sum(absent), gain
 
     def _bound(self, gain: Floats) -> tuple[Floats, Mask]:
@@ -397,14 +585,15 @@ class _Weighed:
         return _sum(value), (apart[1:] != apart[:-1]).all(axis=0)
 
     def _best(self, gain: Floats) -> Ints:
-        """Return the best row of each position of one interval, or NOBODY: (rows, positions)."""
-        members = np.full(self.ensemble, NOBODY)
+        """Return the best row of each position, or NOBODY: (rows, positions, intervals) → (intervals, E)."""
         if gain.shape[1] == 1:
-            order = np.argsort(-gain[:, 0], kind="stable")[: self.ensemble]
-            members[: len(order)] = np.where(gain[order, 0] > 0, order, NOBODY)
+            order = np.argsort(-gain[:, 0], axis=0, kind="stable")[: self.ensemble]
+            members = np.full((gain.shape[2], self.ensemble), NOBODY)
+            saved = np.take_along_axis(gain[:, 0], order, axis=0)
+            members[:, : len(order)] = np.where(saved > 0, order, NOBODY).T
             return members
         top = gain.argmax(axis=0)
-        return np.where(gain[top, np.arange(self.ensemble)] > 0, top, NOBODY)
+        return np.where(np.take_along_axis(gain, top[None], axis=0)[0] > 0, top, NOBODY).T
 
     def _assign(self, gain: Floats) -> tuple[float, Ints]:
         row, position = linear_sum_assignment(gain, maximize=True)
@@ -412,6 +601,11 @@ class _Weighed:
         members = np.full(self.ensemble, NOBODY)
         members[position] = np.where(value > 0, row, NOBODY)
         return float(value.sum()), members
+
+
+def _batched(some: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for at in range(0, len(some), size):
+        yield some[at : at + size]
 
 
 def _sum(columns: Floats) -> Floats:

@@ -72,8 +72,8 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     done: Counter[str] = Counter()
     weigh, assign, lay, one = solve._Weighed._weigh, linear_sum_assignment, solve.laid_on, solve.solve
 
-    def weighed(self: Any, begin: int, stop: int) -> Any:
-        found = weigh(self, begin, stop)
+    def weighed(self: Any, *intervals: Any) -> Any:
+        found = weigh(self, *intervals)
         done["costs"] += found[1].size
         return found
 
@@ -116,8 +116,10 @@ def test_costs_are_not_weighed_where_they_would_be_too_many(work: Counter[str]) 
     """A ledger on very many bookies with very many cuts is not begun with shapes that would take too long."""
     random = Random(1)
     copies = solve.Copies(np.arange(900), np.zeros(900, np.bool_), KeyedGroups(*np.zeros((5, 0), np.int64)))
-    cuts = np.arange(162) * random.randint(2, 5)
-    assert solve.solve(copies, cuts, solve.Candidate(12, 3, 0.0), lost_member=0.0) is None
+    none = np.zeros((162, 900), np.int64)
+    counted = solve.Counted(np.arange(162) * random.randint(2, 5), np.zeros(901, np.int64), none, none, none)
+    problem = solve.Problem(copies, counted, np.ones(162, np.bool_), solve.Candidate(12, 3, 0.0))
+    assert solve.cheapest([problem]) == [None]
     assert not work
 
 
