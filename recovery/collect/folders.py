@@ -17,7 +17,7 @@ Source: spec bookie-storage §1.
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -41,6 +41,8 @@ _SCOPED: Final = "-scoped"
 """Behind their names: those of ledgers of scopes, which are made with the first of these and tell no incarnation."""
 _LEDGER_FILES: Final = re.compile(r"lastMark(\.\d+)?|lastId|DIRTY|BOOKIE_STATUS")
 _HEX: Final = re.compile(r"[0-9a-f]{1,2}|[0-9a-f]{8}")
+_NUMBER: Final = re.compile(r"[0-9a-f]{1,32}", re.IGNORECASE)
+_INDEX_FILE: Final = re.compile(rf"({_NUMBER.pattern})\.idx(\.rloc)?", re.IGNORECASE)
 _LEFTOVERS: Final = re.compile(
     r"(locations\.BACKUP|ledgers\.PREV|ledgers\.TEMP)-.*|metadata-cache|upgradeTmp\.\d+|lost\+found|\..*"
 )
@@ -231,9 +233,7 @@ def _folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -> list[F
             first_journal=min(journals, default=None),
         )
         damage += [
-            Unread(str(at / name), Reason.UNKNOWN_FILE, Hides.NOTHING)
-            for name, is_dir in entries
-            if not _is_known(name, is_dir=is_dir)
+            stray(str(at / name), name, is_dir=is_dir) for name, is_dir in entries if not _is_known(name, is_dir=is_dir)
         ]
     return list(found.values())
 
@@ -265,6 +265,22 @@ def _is_known(name: str, *, is_dir: bool) -> bool:
     if is_dir:
         return name.removesuffix(_SCOPED) in _DATABASES or bool(_HEX.fullmatch(name))
     return name == _VERSION or bool(_COMPACTION.fullmatch(name)) or _role_of(name, is_dir=False) is not None
+
+
+def stray(path: str, name: str, *, is_dir: bool) -> Unread:
+    """Return what is wrong with a file or folder where none of its name belongs.
+
+    An index file that the bookie does not find may be that of a ledger that it had, whatever its name names. A folder
+    whose name is a number is searched for one.
+    """
+    files: Iterable[str] = (path,)
+    if is_dir:
+        files = (f"{at}/{file}" for at, _, some in os.walk(path) for file in some) if _NUMBER.fullmatch(name) else ()
+    found = next((file for file in files if _INDEX_FILE.fullmatch(file.rpartition("/")[2])), None)
+    if found is None:
+        return Unread(path, Reason.UNKNOWN_FILE, Hides.NOTHING)
+    detail = "the bookie does not look for it here" if found == path else f"{found}: the bookie does not look there"
+    return Unread(path, Reason.MISPLACED, Hides.UNLISTED, detail=detail)
 
 
 def _version(folder: Path, damage: list[Unread]) -> bytes | None:

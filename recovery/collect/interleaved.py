@@ -28,6 +28,7 @@ from recovery.codecs import index_file
 from recovery.codecs.index_file import IndexHeader, ledger_of
 from recovery.collect.damage import Hides, TakesDamage, Unread
 from recovery.collect.facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned
+from recovery.collect.folders import stray
 from recovery.collect.holdings import Ints, Mask
 from recovery.collect.index import Block, Piece, block_of
 from recovery.collect.reading import Meter
@@ -156,18 +157,15 @@ def _tell_unlisted(folder: str, error: OSError, damage: TakesDamage) -> None:
 
 
 def _tell_stray(path: str, name: str, inside: str, damage: TakesDamage) -> None:
+    """Report what is no index file of a ledger where it stands; of the first level that was told already."""
+    is_dir = os.path.isdir(path)  # noqa: PTH112  # all here are strings
     found = _INDEX.fullmatch(name)
-    if found is None:
-        damage.add(Unread(path, Reason.UNKNOWN_FILE, Hides.NOTHING))
+    ledger = -1 if found is None or is_dir or _SCOPED_FOLDER.match(inside) else int(found[1], 16)
+    if not 0 <= ledger < 1 << 63:
+        damage.add(stray(path, name, is_dir=is_dir))
         return
-    if _SCOPED_FOLDER.match(inside):
-        detail = "its folders name no ledger of a scope, and the bookie does not look for it here"
-        damage.add(Unread(path, Reason.MISPLACED, Hides.UNLISTED, detail=detail))
-        return
-    ledger = int(found[1], 16)
-    if ledger < 1 << 63:
-        detail = f"the bookie looks for it at {index_file.path_of(ledger)}"
-        damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
+    detail = f"the bookie looks for it at {index_file.path_of(ledger)}"
+    damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
 
 
 def _files_in(folders: Mapping[int, str], inside: str, damage: TakesDamage) -> Iterator[IndexFile]:

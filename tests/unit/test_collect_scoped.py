@@ -203,6 +203,76 @@ def test_small_steps_find_what_large_ones_find(tmp_path: Path, monkeypatch: pyte
     assert look(bookie, tmp_path / "parts").tables[0].equals(whole)
 
 
+HEX = LedgerId(0xABCDEF, 0xABCDEF)
+ITS_PATH = "00000000/00abcdef/00000000/00abcdef.idx"
+
+
+@pytest.mark.parametrize(
+    ("moved", "told"),
+    [
+        ("00000000/00abcdef/00abcdef.idx", ""),
+        ("00000000/00abcdef.idx", ""),
+        ("00abcdef.idx", ""),
+        ("00000000/00abcdef/00000000/00000000/00abcdef.idx", "00000000/00abcdef/00000000/00000000"),
+        ("00000000/00abcdef/00000000/00ABCDEF.idx", ""),
+        ("00000000/00abcdef/0000000A/00abcdef.idx", "00000000/00abcdef/0000000A"),
+        ("00000000/00ABCDEF/00000000/00abcdef.idx", "00000000/00ABCDEF"),
+        ("0000000A/00abcdef/00000000/00abcdef.idx", "0000000A"),
+        ("00000000/00abcdef/00000000/abcdef.idx", ""),
+        ("0/abcdef/0/abcdef.idx", "0/abcdef"),
+        ("00000000/00000000/00000000/00003039.idx", ""),
+        ("cd/ef/0000000000abcdef0000000000abcdef.idx", ""),
+    ],
+)
+def test_an_index_file_where_nothing_looks_for_it_is_told(tmp_path: Path, moved: str, told: str) -> None:
+    """Wrong depth, upper case, zeros that lack, a path of scope 0: absence of what no list names is not believed."""
+    bookie = made(tmp_path, [*PLAIN, Held(HEX, range(3))], "interleaved", 1)
+    current = bookie.ledger_dirs[0] / "current"
+    (current / moved).parent.mkdir(parents=True, exist_ok=True)
+    (current / ITS_PATH).rename(current / moved)
+    seen = look(bookie, tmp_path)
+    (damage,) = seen.damage
+    assert (damage["file"], damage["reason"], damage["ledger"]) == (str(current / (told or moved)), "misplaced", None)
+    assert damage["hides_entries"]
+    assert not seen.bookie["complete"]
+    assert entries(rows_of(seen, HEX, "log")) == [0, 1, 2]
+    assert all(row["complete"] for row in seen.copies if row["source"] == "index")
+
+
+def test_a_number_that_is_a_path_of_scope_0_is_taken_for_one(tmp_path: Path) -> None:
+    """Eight digits in a folder of scope 0 may be a ledger of it with leading zeros: that one is not complete."""
+    bookie = made(tmp_path, [*PLAIN, Held(HEX, range(3))], "interleaved", 1)
+    current = bookie.ledger_dirs[0] / "current"
+    (current / "cd/ef").mkdir(parents=True)
+    (current / ITS_PATH).rename(current / "cd/ef/00abcdef.idx")
+    seen = look(bookie, tmp_path)
+    (damage,) = seen.damage
+    assert (damage["reason"], damage["scope"], damage["ledger"]) == ("misplaced", 0, 0xABCDEF)
+    assert not seen.bookie["complete"]
+
+
+@pytest.mark.parametrize("folders", [1, 3])
+def test_of_several_index_files_of_a_ledger_the_first_is_taken(tmp_path: Path, folders: int) -> None:
+    """As the bookie does; a copy that was being made counts where nothing else is."""
+    bookie = made(tmp_path, [*PLAIN, Held(HEX, range(3))], "interleaved", folders)
+    currents = [folder / "current" for folder in bookie.ledger_dirs]
+    (home,) = (current for current in currents if (current / ITS_PATH).exists())
+    path = home / ITS_PATH
+    path.rename(f"{path}.rloc")
+    seen = look(bookie, tmp_path / "copy")
+    assert (entries(rows_of(seen, HEX, "index")), seen.damage) == ([0, 1, 2], [])
+    raw = Path(f"{path}.rloc").read_bytes()
+    for current in currents:
+        (current / ITS_PATH).parent.mkdir(parents=True, exist_ok=True)
+        (current / ITS_PATH).write_bytes(raw)
+    seen = look(bookie, tmp_path / "double")
+    doubles = sorted(str(current / ITS_PATH) for current in currents[1:])
+    assert sorted((row["file"], row["reason"], row["scope"]) for row in seen.damage) == [
+        (file, "conflict", HEX.scope) for file in doubles
+    ]
+    assert entries(rows_of(seen, HEX, "index")) == [0, 1, 2]
+
+
 @pytest.mark.parametrize("storage", STORAGES)
 def test_a_second_collection_finds_the_same(tmp_path: Path, storage: Storage) -> None:
     """What is taken over from the first has its scopes; what changed since is read."""
