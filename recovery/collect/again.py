@@ -245,7 +245,7 @@ class Again:
             problem = f"is an inventory of bookie {theirs.get('bookie')}; these folders are of {self._terms.bookie}"
             raise InputError(str(since), problem, "name the earlier inventory of this bookie, or leave --since out")
         if theirs.get("incarnation") != self._terms.incarnation:
-            self.reused.reason = "the bookie was formatted anew since, or databases that tell its identity are missing"
+            self.reused.reason = "the bookie was formatted anew since, or databases that tell its identity came or went"
             return None
         if not (since / AGAIN).exists():
             self.reused.reason = "the earlier inventory was not made with --incremental"

@@ -495,7 +495,7 @@ def test_what_changed_about_the_bookie_itself(
     demand_same(tmp_path / "b", tmp_path / "whole")
     assert seen.reused is not None
     if (make, change) == (DbWorld, lost):
-        reason = "databases that tell its identity are missing"
+        reason = "databases that tell its identity came or went"
     assert reason in seen.reused.reason
     assert not reason or (seen.reused.ledgers, seen.reused.files) == (0, 0)
 
