@@ -28,6 +28,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -57,10 +58,11 @@ SPILL: Final = ".spill"
 
 _ROW_GROUP: Final = 16_384
 _ROW_GROUP_BYTES: Final = 64 << 20
-_SPILL_BYTES: Final = 192 << 20
-_SPILL_ROWS: Final = 400_000
+_SPILL_BYTES: Final = 64 << 20
+_SPILL_ROWS: Final = 1 << 17
 _MERGE_STEPS: Final = 64
 """Bucket ranges that spilled runs are merged in: memory of a merge is about a 64th of the table."""
+_MERGE_STEP: Final = BUCKETS // _MERGE_STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,14 @@ def sort_by_key(table: pa.Table) -> pa.Table:
     return table.take(pa.array(order))
 
 
+def _steps_of(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield ordered rows as they are merged: those of some buckets at a time."""
+    edges = np.searchsorted(rows["bucket"].to_numpy(), np.arange(_MERGE_STEP, BUCKETS, _MERGE_STEP))
+    for low, high in pairwise([0, *edges.tolist(), rows.num_rows]):
+        if high > low:
+            yield rows.slice(low, high - low)
+
+
 _DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
@@ -105,7 +115,15 @@ def _slices(table: pa.Table) -> Iterator[pa.Table]:
         yield table.slice(at, step)
 
 
-def write_part(folder: Path, table_name: str, part: str, batches: Iterable[pa.Table], *, secret: bool = False) -> Part:
+def write_part(
+    folder: Path,
+    table_name: str,
+    part: str,
+    batches: Iterable[pa.Table],
+    *,
+    secret: bool = False,
+    compression: str = "zstd",
+) -> Part:
     """Write one file of a table, synced, under its final name only when it is whole.
 
     Args:
@@ -114,6 +132,7 @@ def write_part(folder: Path, table_name: str, part: str, batches: Iterable[pa.Ta
         part: file name without its ending; equal names replace each other.
         batches: of one schema, at least one; rows already in their final order.
         secret: mode 0600 instead of what the umask gives.
+        compression: one that Parquet knows.
 
     Raises:
         DatasetError: the disk is full or refuses.
@@ -129,7 +148,7 @@ def write_part(folder: Path, table_name: str, part: str, batches: Iterable[pa.Ta
             writer: pq.ParquetWriter | None = None
             for batch in batches:
                 if writer is None:
-                    writer = pq.ParquetWriter(sink, batch.schema, compression="zstd", write_page_checksum=True)
+                    writer = pq.ParquetWriter(sink, batch.schema, compression=compression, write_page_checksum=True)
                 for piece in _slices(batch):
                     writer.write_table(piece)
                 if batch.num_rows and "bucket" in batch.schema.names:
@@ -263,7 +282,10 @@ class DatasetWriter:
 
     def _spill(self, name: str) -> None:
         run = f"{name}-{len(self._runs[name]):05d}"
-        write_part(self._path, SPILL, run, [self._buffered(name)], secret=self._secret)
+        rows = self._buffered(name)
+        # What is merged at a time is a row group of its own, so that nothing is read twice.
+        parts = _steps_of(rows) if _is_keyed(rows.schema) else [rows]
+        write_part(self._path, SPILL, run, parts, secret=self._secret, compression="lz4")
         self._runs[name].append(self._path / SPILL / f"{run}.parquet")
         self._buffers[name] = []
         self._bytes[name] = self._waiting[name] = 0
@@ -278,7 +300,7 @@ class DatasetWriter:
         if not self._runs[name]:
             yield self._buffered(name)
             return
-        if self._buffers[name]:
+        if self._waiting[name]:
             self._spill(name)
         import pyarrow.dataset as pads  # noqa: PLC0415 - see _scan
 
@@ -287,9 +309,8 @@ class DatasetWriter:
             for batch in runs.to_batches(batch_size=_ROW_GROUP):
                 yield pa.Table.from_batches([batch], schema)
             return
-        step = BUCKETS // _MERGE_STEPS
-        for low in range(0, BUCKETS, step):
-            wanted = (pc.field("bucket") >= low) & (pc.field("bucket") < low + step)
+        for low in range(0, BUCKETS, _MERGE_STEP):
+            wanted = (pc.field("bucket") >= low) & (pc.field("bucket") < low + _MERGE_STEP)
             yield sort_by_key(runs.to_table(filter=wanted))
 
     def close(self, *, coverage: Mapping[str, object], extra: Mapping[str, object] | None = None) -> dict[str, Any]:
