@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from recovery.codecs import entry, journal
 from recovery.codecs.framing import RECORD, Entries
 from recovery.codecs.journal import (
@@ -44,6 +46,8 @@ from recovery.errors import Damage, FormatError, Reason
 _START: Final = LastMark(0, 0)
 _NAMED_BY_TIME: Final = 3
 """The last version of journals whose ids are times."""
+_PIECE: Final = 1 << 20
+"""Bytes looked at at a time."""
 _TORN: Final = 16 << 20
 """More than one batch of writes: no crash cuts that much."""
 
@@ -302,15 +306,29 @@ def _read(one: Journal, data: Mapped, sink: _Sink, damage: DamageLog, *, is_newe
             sink.entries(part)
             data.done(int(part.position.max(initial=0)))
         elif isinstance(part, Damage):
-            hides = _hides(one, part.offset + part.length)
-            if not _is_torn(part, data.size, hides, is_newest=is_newest):
+            written = _written(part, data)
+            hides = _hides(one, written)
+            if not _is_torn(part, data.size, written, hides, is_newest=is_newest):
                 found = Unread(one.file.path, part.reason, hides, part.offset, part.length, detail=part.detail)
                 damage.add(found)
         else:
             sink.special(part, damage)
 
 
-def _is_torn(part: Damage, size: int, hides: Hides, *, is_newest: bool) -> bool:
+def _written(part: Damage, data: Mapped) -> int:
+    """Return where the bytes of damage end, without the reserved zeros that reach from there to the end of the file."""
+    end = part.offset + part.length
+    if end < data.size:
+        return end
+    for high in range(end, part.offset, -_PIECE):
+        low = max(part.offset, high - _PIECE)
+        found = np.flatnonzero(np.frombuffer(data.view[low:high], np.uint8))
+        if found.size:
+            return low + int(found[-1]) + 1
+    return part.offset
+
+
+def _is_torn(part: Damage, size: int, written: int, hides: Hides, *, is_newest: bool) -> bool:
     """Whether it is the last record that a crash cut, which was not acknowledged."""
-    at_end = part.reason is Reason.TRUNCATED and part.offset + part.length >= size and part.length <= _TORN
+    at_end = part.reason is Reason.TRUNCATED and part.offset + part.length >= size and written - part.offset <= _TORN
     return at_end and (is_newest or hides is Hides.NOTHING)

@@ -449,6 +449,23 @@ def test_a_torn_end_is_normal_and_damage_behind_the_mark_is_not(tmp_path: Path) 
     assert len(before.damage) == 1
 
 
+@pytest.mark.parametrize("reserved", [4096, 20 << 20])
+def test_a_torn_record_that_was_replayed_hides_nothing(tmp_path: Path, reserved: int) -> None:
+    """A bookie that starts again reads it as a record, puts the mark behind it, and begins another journal."""
+    made = make_bookie(tmp_path, {5: [0]}, dirty=True)
+    whole = journal.encode([record(5, 1), record(5, 2)])
+    at = whole.rindex(record(5, 2))
+    made.journal(JOURNAL).write_bytes(whole[: at + 10] + bytes(reserved))
+    torn = look(made, tmp_path / "torn")  # its last journal, however much is reserved
+    assert (torn.entries("journal", 5), torn.damage, torn.bookie["complete"]) == ([1], [], True)
+    write_journal(made, JOURNAL + 1, [record(5, 2)])
+    write_mark(made, JOURNAL, at + len(record(5, 2)) + 4)
+    seen = look(made, tmp_path / "replayed")
+    assert (seen.entries("journal", 5), seen.damage, seen.bookie["complete"]) == ([2], [], True)
+    write_mark(made, JOURNAL, at)  # not replayed: another journal tells that this one was left whole
+    assert not look(made, tmp_path / "lost").bookie["complete"]
+
+
 def test_a_journal_that_ends_before_its_mark_lost_its_end(tmp_path: Path) -> None:
     """The mark was written when there was more of it, and what stood behind the mark may be gone too."""
     made = make_bookie(tmp_path, {5: [0]})
