@@ -30,7 +30,7 @@ from recovery.model.groups import run_counts
 
 MAX_RUNS: Final = 2_000_000
 """Runs of one ledger that are laid out one by one."""
-_AT_ONCE: Final = 256
+_AT_ONCE: Final = 512
 """Ledgers that are laid out at a time."""
 TAIL: Final = 1 << 16
 """Entries that a writer may have had under way: a hole further from the end is a loss."""

@@ -65,7 +65,7 @@ _AT_ONCE: Final = 1 << 17
 """Intervals times bookies times positions that are weighed at a time: columns that stay beside the processor."""
 _FIRST: Final = 8
 """Cuts that are weighed at a time: most shapes cost too much after the first ones already."""
-_TOGETHER: Final = 64
+_TOGETHER: Final = 256
 """Problems that are weighed side by side."""
 _PADDED: Final = (4, 7)
 """Rows that a problem is filled up to, where it has fewer."""
@@ -184,6 +184,15 @@ class Problem(NamedTuple):
         cuts = cuts_of(copies, end)
         return cls(copies, Counted.of(copies, cuts.place), cuts.main, candidate)
 
+    def begun(self) -> "Problem":
+        """Return the first cuts alone: what costs too much up to there does, too."""
+        cuts, begin, below, over, held = self.counted
+        some = slice(0, _FIRST + 1)
+        counted = Counted(cuts[some], begin, below[some], over[some], held[some])
+        # Each row's taste is another there.
+        slack = _TINY * self.candidate.ensemble * _FIRST
+        return self._replace(counted=counted, main=self.main[some], limit=self.limit + slack)
+
 
 class Path(NamedTuple):
     """The cheapest segments of one problem.
@@ -204,6 +213,21 @@ class Path(NamedTuple):
 
 def cheapest(problems: Sequence[Problem]) -> list[Path | None]:
     """Find the cheapest segments of each problem; None where they cost, or would take, too much."""
+    hopeful = [
+        at
+        for at, problem in enumerate(problems)
+        if len(problem.counted.cuts) > _FIRST + 1 and np.isfinite(problem.limit)
+    ]
+    begun = _side_by_side([problems[at].begun() for at in hopeful])
+    hopeless = {at for at, path in zip(hopeful, begun, strict=True) if path is None}
+    rest = [at for at in range(len(problems)) if at not in hopeless]
+    found: list[Path | None] = [None] * len(problems)
+    for at, path in zip(rest, _side_by_side([problems[at] for at in rest]), strict=True):
+        found[at] = path
+    return found
+
+
+def _side_by_side(problems: Sequence[Problem]) -> list[Path | None]:
     found: list[Path | None] = [None] * len(problems)
     alike: dict[tuple[int, int, int], list[int]] = {}
     for number, (copies, counted, _, candidate, _) in enumerate(problems):
@@ -622,6 +646,12 @@ def _fits(copies: Copies, counted: Counted, ensemble: int, write: int) -> Ints:
     _, first, _, size, _ = copies.groups
     behind = first + size
     cuts, begin, below, over, _ = counted
+    if below[-1].sum() < begin[1:].sum():
+        # Of each row, the runs that begin below the last cut.
+        few = np.flatnonzero(first < cuts[-1])
+        first, behind = first[few], behind[few]
+        fewer = np.append(0, np.cumsum(below[-1] - begin[:-1]))
+        below, begin = below + (fewer - begin)[:-1], fewer
     within = np.cumsum(_rank(behind[:, None], ensemble, write) - _rank(first[:, None], ensemble, write), axis=0)
     within = np.concatenate([np.zeros((1, ensemble), np.int64), within])
     fits: Ints = within[below] - within[begin[:-1]]
@@ -778,8 +808,9 @@ def _with_newest(copies: Copies, first: Ints, members: Ints, end: int, write: in
     fits = np.diff(_fits(copies, counted, ensemble, write), axis=0)
     due = _due(first, end, ensemble, write)
     members = members.copy()
+    whole = ((fits[:, spare] == due[:, None]) & (due[:, None] > 0)).any(axis=2)
     for at in range(len(first)):
-        for row in spare.tolist():
+        for row in spare[whole[at]].tolist():
             replaced = members[at] != NOBODY
             replaced &= ~copies.copied[members[at]] & (fits[at, row] == due[at]) & (due[at] > 0)
             if replaced.sum() == 1 and row not in members[at]:

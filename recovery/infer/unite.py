@@ -1,5 +1,6 @@
 """Groups of one bookie and ledger that come in several rows, united; large groups are not laid out run by run."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -28,20 +29,34 @@ def united(groups: KeyedGroups, several: Mask, ledger: Ints, limit: int) -> tupl
     too_many = np.zeros(int(ledger.max(initial=-1)) + 1, np.bool_)
     if not several.any() and _apart(groups).all():
         return groups, too_many
-    order = np.lexsort((groups.first, groups.key))
-    groups = _take(groups, order)
+    touched = several.copy()
+    touched[groups.key[~_apart(groups)]] = True
+    touched = touched[groups.key]
+    some = _sorted(_take(groups, touched))
     mixed = several.copy()
-    mixed[groups.key[~_apart(groups)]] = True
-    touched = mixed[groups.key]
-    laid, kept = _split(_take(groups, touched))
+    mixed[some.key[~_apart(some)]] = True
+    mixed = mixed[some.key]
+    laid, kept = _split(_take(some, mixed))
     runs = run_counts(laid.first, laid.last, laid.period)
     of = ledger[laid.key]
     too_many = np.bincount(of, weights=np.minimum(runs, limit + 1), minlength=len(too_many)) > limit
     laid = _take(laid, ~too_many[of])
+    parts = [
+        _regrouped(laid, kept),
+        *(_take(part, ~too_many[ledger[part.key]]) for part in (_take(some, ~mixed), kept)),
+    ]
     whole = _take(groups, ~touched)
-    parts = [_regrouped(laid, kept), *(_take(part, ~too_many[ledger[part.key]]) for part in (whole, kept))]
-    both = KeyedGroups(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    return _take(both, np.lexsort((both.first, both.key))), too_many
+    both = _joined([_take(whole, ~too_many[ledger[whole.key]]), _sorted(_joined(parts))])
+    # Groups of a key stand together on one side: two stretches that are sorted are merged.
+    return _take(both, np.argsort(both.key, kind="stable")), too_many
+
+
+def _joined(parts: Sequence[KeyedGroups]) -> KeyedGroups:
+    return KeyedGroups(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _sorted(groups: KeyedGroups) -> KeyedGroups:
+    return _take(groups, np.lexsort((groups.first, groups.key)))
 
 
 def _take(groups: KeyedGroups, which: Ints | Mask) -> KeyedGroups:
@@ -76,7 +91,7 @@ def _split(groups: KeyedGroups) -> tuple[KeyedGroups, KeyedGroups]:
     tail = large._replace(first=large.last, period=single)
     inner = large._replace(first=large.first + large.period, last=large.last - large.period)
     laid = [_take(groups, ~whole), head, tail]
-    return KeyedGroups(*(np.concatenate(column) for column in zip(*laid, strict=True))), inner
+    return _joined(laid), inner
 
 
 def _regrouped(laid: KeyedGroups, kept: KeyedGroups) -> KeyedGroups:
@@ -93,6 +108,6 @@ def _regrouped(laid: KeyedGroups, kept: KeyedGroups) -> KeyedGroups:
     begin = np.flatnonzero(heads(stretch))
     cuts = begin[heads(amount[begin])] if len(begin) else begin
     parts = [union(_take(laid, part)) for part in np.split(np.arange(len(key)), cuts[1:])]
-    found = KeyedGroups(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    found = _joined(parts)
     first_of = np.append(0, np.cumsum(np.bincount(stretch)))[found.key] if len(stretch) else found.key
     return found._replace(key=key[first_of])
