@@ -24,6 +24,7 @@ from recovery.collect.db import (
     SCOPED_LEDGERS,
     SCOPED_LOCATIONS,
     Database,
+    read_ledgers,
     read_locations,
 )
 from recovery.collect.deep import Deep, DeepCounts, numbered
@@ -370,11 +371,14 @@ class _Run:
         """Yield the slots of all indexes again; what is wrong with them was told the first time."""
         told = Noted()
         scopes = self._damage.scopes
+        none = np.empty(0, np.int64)
         reader = IndexReader(self._meter, told, Interned(scopes))
         levels = first_level([f.path for f in self._index_folders], told)
         for piece in reader.read(find_files(levels, told, scopes)):
             yield piece.rows()
         for database, _ in self._databases():
+            for facts in read_ledgers(database, self._meter, told, Interned(scopes)):
+                yield Piece(none, none, none, facts)
             yield from read_locations(database, self._meter, told, scopes)
 
     def suspect(self) -> None:

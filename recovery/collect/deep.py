@@ -36,6 +36,7 @@ from recovery.codecs import entry as entry_codec
 from recovery.codecs import journal
 from recovery.codecs.framing import SIZE_FIELD, Entries
 from recovery.collect.damage import Hides, Noted, TakesDamage, Unread
+from recovery.collect.facts import LEDGER
 from recovery.collect.holdings import Ints, Mask, starts_of
 from recovery.collect.index import Piece
 from recovery.collect.journals import Journal
@@ -152,6 +153,7 @@ class Deep:
             self._shares *= 2
         self._rows = Spool(_WIDTH, scratch, held=self._shares * _HELD_PER_SHARE, shares=self._shares)
         self._proven = [np.empty(0, np.int64)]
+        self._indexed = [np.empty(0, np.int64)]
         self._strays = Spool(_WIDTH, scratch)
         self._served: dict[int, int] = {}
         self._moved: dict[tuple[int, int], list[int]] = {}
@@ -164,6 +166,7 @@ class Deep:
 
     def take_slots(self, piece: Piece) -> None:
         """Take a piece of an index."""
+        self._indexed.append(piece.facts[:, LEDGER])
         what = (_INDEX << _KIND_SHIFT) | (piece.location >> _LOG_SHIFT) & _FILE
         place = (piece.location & _POSITION) << _SIZE_BITS
         nothing = np.zeros(len(place), np.int64)
@@ -237,11 +240,12 @@ class Deep:
         """Compare what was taken.
 
         Args:
-            known: ledgers whose index has entries, ascending.
+            known: ledgers whose index has entries; those of which it only has a header or a row are known, too.
             meter: counts and paces the reads.
             damage: takes what is wrong.
         """
         self._settle_proven()
+        known = np.unique(np.concatenate((known, *self._indexed)))
         unsure = [np.empty(0, np.int64)]
         for number in range(self._shares):
             rows = self._rows.share(number)
@@ -276,7 +280,9 @@ class Deep:
         share.doubted |= wrong
         # A record alone in its ledger, of which nothing can be said, may be another's whose ledger id broke.
         lone = unsure & (np.bincount(ledgers) == 1)[ledgers]
-        share.believed = ~wrong | share.vouched()
+        # Where zeros were written over ids they are those of an entry that many bookies have.
+        zeros = (share.ledger == 0) & (share.entry == 0) & ~share.matched
+        share.believed = ~wrong | (share.vouched() & ~zeros)
         flags = wrong * _WRONG | share.matched * _NAMED | share.believed * _BELIEVED
         self._keep_strays(share, np.flatnonzero(wrong | lone), flags)
         mixed = (types > 0).sum(axis=1) > 1
@@ -444,7 +450,7 @@ class Deep:
         """Report where entries stand that are not where the index says, once for each log named and each file."""
         for (log_id, file), (many, same, least, most) in sorted(self._moved.items()):
             reason, detail = Reason.DANGLING, f"{many} entries that the index places in log {log_id:x} stand here"
-            if same == many > self._served.get(log_id, 0):
+            if same == many > max(self._served.get(named, 0) for named in (log_id, int(self._log_ids[file]))):
                 reason = Reason.MISPLACED
                 detail += ", at the same places: put each file back under its own name"
             elif self._log_ids[file] != log_id:

@@ -190,6 +190,37 @@ def test_entries_that_the_index_lost_are_found_in_the_logs(tmp_path: Path) -> No
     assert listed["entries"] == 3
 
 
+@pytest.mark.parametrize("which", [INTERLEAVED, ("c04-ensemble-changes", 3)])
+def test_a_ledger_of_which_the_index_has_no_slot_left_is_told(which: tuple[str, int], tmp_path: Path) -> None:
+    """All its slots zeroed: its header is there, so it was not deleted, and what the logs have is not."""
+    asked = copied(which, tmp_path)
+    for folder in asked.journal_dirs:
+        for path in (folder / "current").glob("*.txn"):
+            path.unlink()
+    for place in {p for f in asked.ledger_dirs for p in (f / "current").glob("lastMark*")}:
+        place.unlink()
+    index = max((p for f in asked.index_dirs or asked.ledger_dirs for p in f.glob("current/*/*/*.idx")), key=filled)
+    many = filled(index)
+    index.write_bytes(index.read_bytes()[:1024] + bytes(index.stat().st_size - 1024))
+    (row,) = Deep(asked, tmp_path / "out").of("unindexed")
+    assert row["ledger"] == index_file.ledger_of("/".join(index.parts[-3:]))
+    assert int(row["detail"].split()[0]) >= many
+
+
+def test_a_bit_of_a_slot_does_not_rename_a_log(tmp_path: Path) -> None:
+    """A slot that names a log that is not there: one entry dangles, and where it stands is told."""
+    asked = copied(INTERLEAVED, tmp_path)
+    index = max((p for f in asked.index_dirs or asked.ledger_dirs for p in f.glob("current/*/*/*.idx")), key=filled)
+    data = bytearray(index.read_bytes())
+    slot = int(np.flatnonzero(np.frombuffer(data[1024:], ">i8"))[0])
+    data[1024 + 8 * slot + 2] ^= 4
+    index.write_bytes(data)
+    seen = Deep(asked, tmp_path / "out")
+    assert not seen.of("misplaced")
+    assert {row["ledger"] for row in seen.of("dangling")} == {index_file.ledger_of("/".join(index.parts[-3:])), None}
+    assert seen.counts.dangling == seen.counts.elsewhere == 1
+
+
 def filled(index: Path) -> int:
     """How many slots of an index file name a place."""
     return int(np.count_nonzero(np.frombuffer(index.read_bytes()[1024:], ">i8")))
