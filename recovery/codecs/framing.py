@@ -197,7 +197,8 @@ class Met:
         self._many = 0
 
     def __contains__(self, key: object) -> bool:
-        self._settle()
+        if self._fresh:
+            self._settle()
         return key in self._keys
 
     def add(self, key: Key) -> None:
@@ -337,7 +338,7 @@ def _alike(data: memoryview, at: int, most: int) -> Ints:
 
 def chain(data: memoryview, at: int, run: Run) -> int:
     """Add the entries that follow each other from `at` on, FEW and RUN in all at most; return the position behind."""
-    ledgers, entries, positions, sizes = (column.append for column in run[:-1])
+    ledgers, entries, positions, sizes = run.ledger.append, run.entry.append, run.position.append, run.size.append
     unpack, end, least, usual = RECORD.unpack_from, len(data), entry.HEADER_SIZE, _USUAL_IDS
     last = end - RECORD.size
     for _ in range(min(FEW, RUN - len(run.size))):
@@ -373,24 +374,25 @@ def chain_scoped(data: memoryview, at: int, run: Run, known: Met, successor: Suc
     if at > last or not is_scoped(data, at):
         return at
     run.scope.extend([0] * (len(run.size) - len(run.scope)))
-    ledgers, entries, positions, sizes, scopes = (column.append for column in run)
-    met: Key | None = None
+    ledgers, entries, positions = run.ledger.append, run.entry.append, run.position.append
+    sizes, scopes = run.size.append, run.scope.append
+    unpack, end, least = _SCOPED_RECORD.unpack_from, len(data), entry.SCOPED_HEADER_SIZE
+    bits, second, usual = entry.VERSION_BITS, entry.VERSION_2, _USUAL_IDS
     for _ in range(min(FEW, RUN - len(run.size))):
         if at > last:
             break
-        size, flags, scope, ledger, number = _SCOPED_RECORD.unpack_from(data, at)
+        size, flags, scope, ledger, number = unpack(data, at)
         position = at + SIZE_FIELD
         behind = position + size
-        if flags & entry.VERSION_BITS != entry.VERSION_2 or size < entry.SCOPED_HEADER_SIZE or behind > len(data):
+        if flags & bits != second or size < least or behind > end or not scope or number < 0:
             break
-        if not scope or number < 0 or (sure and number >= _USUAL_IDS):
-            break
-        if not sure and (key := (scope, ledger)) != met:
-            if key not in known:
-                if not _believed(data, at, successor):
-                    break
-                known.add(key)
-            met = key
+        if sure:
+            if number >= usual:
+                break
+        elif (key := (scope, ledger)) not in known:
+            if not _believed(data, at, successor):
+                break
+            known.add(key)
         ledgers(ledger)
         entries(number)
         positions(position)

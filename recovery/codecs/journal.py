@@ -57,6 +57,7 @@ from recovery.codecs.framing import (
     ids_of,
     is_entry,
     is_proven,
+    is_scoped,
     key_of,
     overrun,
     take_unusual,
@@ -233,8 +234,8 @@ def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecor
             known.update(done.keys())
             yield done
             continue
-        if at > begin:
-            continue
+        if at > begin and not is_scoped(journal, at):
+            continue  # an entry of scope 0 may follow
         few = 0
         if padded and (behind := _padding_end(journal, at)) is not None:
             at = behind

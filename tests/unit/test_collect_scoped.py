@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from recovery.collect import CollectOptions, collect
-from recovery.model.ids import LedgerId
+from recovery.model.ids import LedgerId, signed
 from recovery.model.metadata import Digest
 from recovery.testing.bookie_dir import BookieDir
 from recovery.testing.bookie_dir_scoped import Held, Storage, make_scoped_bookie
@@ -271,6 +271,51 @@ def test_of_several_index_files_of_a_ledger_the_first_is_taken(tmp_path: Path, f
         (file, "conflict", HEX.scope) for file in doubles
     ]
     assert entries(rows_of(seen, HEX, "index")) == [0, 1, 2]
+
+
+def mixed(scope: int) -> int:
+    """What the bucket of an id mixes its ledger with."""
+    value = scope % (1 << 64) + 0x9E3779B97F4A7C15
+    value = (value ^ value % (1 << 64) >> 30) * 0xBF58476D1CE4E5B9 % (1 << 64)
+    value = (value ^ value >> 27) * 0x94D049BB133111EB % (1 << 64)
+    return signed(value ^ value >> 31)
+
+
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+HOSTILE = [
+    *(LedgerId(scope, ledger) for scope in (1, -1, LEAST, MOST, 1 << 32) for ledger in (0, 1, -1, LEAST, MOST, LOW)),
+    *(LedgerId(0, ledger) for ledger in (0, 1, LOW, MOST)),
+    *(LedgerId(scope, 5 ^ mixed(7) ^ mixed(scope)) for scope in (7, 8, -5)),
+]
+"""Halves that are alike, negative, of all bits or the largest; the last three fall together under the 64-bit mix."""
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_hostile_ids_are_kept_apart(tmp_path: Path, storage: Storage) -> None:
+    """Each has its own entries, in one collection, a deep one and one that takes over what another kept."""
+    held = [
+        Held(
+            one,
+            range(n % 4 + 1) if n % 3 else (),
+            ahead=(10, 11) if n % 2 else (),
+            logged=(20,) if n % 5 == 0 else (),
+            digest=list(Digest)[n % 4],
+            password=b"secret" if n % 4 == 1 else b"",
+            fenced=n % 7 == 0,
+            lac=3 if n % 6 == 0 else None,
+        )
+        for n, one in enumerate(HOSTILE)
+    ]
+    bookie = made(tmp_path, held, storage, 3)
+    kept = tmp_path / "kept"
+    first = look(bookie, kept, passwords=(b"secret",), keep=True)
+    deep = look(bookie, tmp_path / "deep", passwords=(b"secret",), deep=True)
+    again = look(bookie, tmp_path / "again", passwords=(b"secret",), since=kept / "inventory")
+    assert_true(first, held)
+    assert {row["reason"] for row in deep.damage} == {"unindexed"}
+    assert first.tables[0].equals(deep.tables[0])
+    assert first.tables[0].equals(again.tables[0])
+    assert len({one.bucket for one in HOSTILE[-3:]}) == 1
 
 
 @pytest.mark.parametrize("storage", STORAGES)
