@@ -153,6 +153,9 @@ def collect(
         )
     verdict = f"bookie {found.bookie}: {found.ledgers} ledgers, {found.entries} entries"
     verdict += ", collected completely" if found.complete else ", NOT complete: what is missing may exist"
+    suspect = _suspect(out) if found.damaged else []
+    if suspect:
+        verdict += f"; SUSPECT: {'the disk' if len(suspect) == 1 else 'the disks'} of {', '.join(suspect)}"
     storage = {"interleaved": "interleaved or sorted", "none": "not known: no index was found"}
     stopped = (
         "not known how it was stopped"
@@ -195,6 +198,7 @@ def collect(
             "storage": found.storage,
             "dirty": found.dirty,
             "hiding": found.hiding,
+            "suspect": suspect,
             "out": str(out),
             **({} if found.deep is None else {"deep": asdict(found.deep)}),
             **({} if found.reused is None else {"reused": asdict(found.reused)}),
@@ -269,6 +273,21 @@ def _damage(out: Path) -> Iterator[str]:
         rows = (row for batch in inventory.batches("damage") for row in batch.filter(rank).slice(0, _SHOWN).to_pylist())
         for row in islice(rows, _SHOWN):
             yield _place(row)
+
+
+def _suspect(out: Path) -> list[str]:
+    """Return the folders whose disks are suspect."""
+    import pyarrow.compute as pc
+
+    from recovery.dataset import open_dataset
+    from recovery.errors import Reason
+
+    disk = pc.field("reason") == Reason.SUSPECT_DISK.value
+    return [
+        file
+        for batch in open_dataset(out, "inventory").batches("damage")
+        for file in batch.filter(disk)["file"].to_pylist()
+    ]
 
 
 def _place(row: Mapping[str, Any]) -> str:

@@ -68,6 +68,22 @@ def test_deep_says_what_it_compared(made: BookieDir, tmp_path: Path, capsys: pyt
     assert f"{log} at byte {at.position - 4}: digest" in said.out
 
 
+def test_a_suspect_disk_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the verdict, in the result, and before thousands of other places of damage, which are summed by kind."""
+    made = make_bookie(tmp_path / "disks", {ledger: [0] for ledger in range(1, 20)})
+    for ledger in range(1, 10):
+        made.index(ledger).write_bytes(b"rotten" + made.index(ledger).read_bytes()[6:])
+    done = run(capsys, "collect", *folders(made), "--out", tmp_path / "a", "--json")
+    folder = str(made.ledger_dirs[0] / "current")
+    assert done.result["suspect"] == [folder]
+    assert done.result["verdict"].endswith(f"SUSPECT: the disk of {folder}")
+    lines = run(capsys, "collect", *folders(made), "--out", tmp_path / "b").out.splitlines()
+    at = next(n for n, line in enumerate(lines) if "places of damage: 10, " in line)
+    assert "bad magic: 9, suspect disk: 1" in lines[at + 1]
+    assert f"{folder}: suspect disk (9 of 19 index files" in lines[at + 2]
+    assert "bad magic, ledger " in lines[at + 3]
+
+
 @pytest.mark.parametrize("options", [("--incremental",), ("--since", "earlier")])
 def test_everything_and_only_what_changed_exclude_each_other(
     options: tuple[str, ...], made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
