@@ -391,7 +391,8 @@ class Again:
             self._flush_specials()
 
     def said(self, file: Taken, facts: "SpecialFacts") -> None:
-        """Keep what the special records of a journal say."""
+        """Keep what the special records of a journal say, all of which was read by now."""
+        file.read = True
         for ledger in facts.fenced:
             self._special(file, ledger, _FENCE_SEEN)
         for ledger, keys in facts.keys.items():

@@ -311,8 +311,13 @@ class _Run:
         for database, named in self._databases():
             self._sources.append(IndexSource(database.folder, is_database=True))
             databases.append((database, self._log_files(named)))
-        self._indexes.read(folders, databases, logs, self._options.passwords, every=every)
+        self._indexes.read(folders, databases, logs, self._options.passwords, self._moved, every=every)
         self._meter.end()
+
+    def _moved(self) -> bool:
+        """Whether a bookie that may run has made or deleted entry logs since they were listed."""
+        now = {folder.path: find_logs(folder, Noted()).keys() for folder in self._ledger_folders}
+        return self._disks.dirty is not False and now != {path: logs.keys() for path, logs in self._logs.items()}
 
     def _databases(self) -> Iterator[tuple[Database, Sequence[Folder]]]:
         """Yield the databases, with the ledger folders that their locations may lie in, the likeliest first."""

@@ -4,14 +4,14 @@ What changed is told by `again`, from what is compared of all that there is now 
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from recovery.collect.again import Again, Kept, hashes_of
-from recovery.collect.damage import Noted, TakesDamage, Unread
+from recovery.collect.damage import Hides, Noted, TakesDamage, Unread
 from recovery.collect.db import (
     LEDGERS,
     LOCATIONS,
@@ -29,7 +29,8 @@ from recovery.collect.processes import Setup, TakenOver, Task, Unit, take_all, u
 from recovery.collect.reading import Meter
 from recovery.collect.records import RecordFile
 from recovery.collect.scopes import Scopes
-from recovery.collect.spool import Spool
+from recovery.collect.spool import SHARES, Spool
+from recovery.errors import Reason
 
 Logs = Mapping[int, Sequence[RecordFile]]
 
@@ -76,6 +77,7 @@ class Indexes:
         databases: Sequence[tuple[Database, Logs]],
         logs: Logs,
         passwords: tuple[bytes, ...],
+        moved: Callable[[], bool],
         *,
         every: bool,
     ) -> None:
@@ -86,6 +88,7 @@ class Indexes:
             databases: with the logs that their locations name.
             logs: that index files name.
             passwords: that may have made an HMAC.
+            moved: tells whether logs were made or deleted since they were listed.
             every: all locations are confirmed.
         """
         setups = [Setup(logs, passwords, every)]
@@ -100,10 +103,22 @@ class Indexes:
             if not same[n - 1]:
                 units += self._units(n, database)
         self._take(units, [replace(setup, task=task) for setup in setups])
-        if again is None or task is not Task.COMPARE:
-            return
+        if again is not None and task is Task.COMPARE:
+            self._read_rest(again, len(folders), files, databases, same, setups)
+        if moved():
+            self._look_again(files, databases, setups)
+
+    def _read_rest(
+        self,
+        again: Again,
+        folders: int,
+        files: list[Unit],
+        databases: Sequence[tuple[Database, Logs]],
+        same: Sequence[bool],
+        setups: list[Setup],
+    ) -> None:
         units = files  # those that are taken over as well: their sizes tell the size of pages
-        setups[0] = self._rest(0, setups[0], again.kept(range(len(folders)), self._found, facts=True))
+        setups[0] = self._rest(0, setups[0], again.kept(range(folders), self._found, facts=True))
         for n, (database, _) in enumerate(databases, 1):
             if same[n - 1]:
                 again.recall(database.source)
@@ -115,11 +130,29 @@ class Indexes:
                 units = units + [Unit(n, part) for part in ranges_of(database, Noted())]
         self._take(units, setups)
 
+    def _look_again(
+        self, files: list[Unit], databases: Sequence[tuple[Database, Logs]], setups: Sequence[Setup]
+    ) -> None:
+        """Read once more what names places where nothing is: a bookie that runs may have moved or deleted it since."""
+        dangling = np.concatenate([np.unique(self._found.dangling.share(n)[:, 0]) for n in range(SHARES)])
+        if not len(dangling):
+            return
+        self._found.dangling.clear()
+        if self._again is not None:
+            for ledger in dangling.tolist():
+                self._again.harm(ledger)
+        these = self._taken_over(np.sort(dangling))
+        parts = [Unit(n, part) for n, (db, _) in enumerate(databases, 1) for part in ranges_of(db, Noted())]
+        self._take(files + parts, [replace(setup, task=Task.AGAIN, kept=these, told=True) for setup in setups])
+
     def _rest(self, n: int, setup: Setup, kept: Kept) -> Setup:
         self.known[n] = kept.holding
+        return replace(setup, task=Task.REST, kept=self._taken_over(kept.ledgers))
+
+    def _taken_over(self, keys: Ints) -> TakenOver:
         scoped = Scopes()
-        scoped.keys(*self._secrets.scopes.ids(kept.ledgers[kept.ledgers < NONE]))
-        return replace(setup, task=Task.REST, kept=TakenOver(kept.ledgers[kept.ledgers > NONE], scoped))
+        scoped.keys(*self._secrets.scopes.ids(keys[keys < NONE]))
+        return TakenOver(keys[keys > NONE], scoped)
 
     def _is_unchanged(self, database: Database) -> bool:
         if self._again is None:
@@ -149,14 +182,16 @@ class Indexes:
             task, taken = setups[unit.setup].task, unit.named_by(self._secrets.scopes)
             self._found.groups.add(taken.found.groups.all())
             self._found.heads.add(taken.found.heads.all())
-            self._found.facts.add(taken.facts(self._secrets))
+            if task is not Task.AGAIN:
+                self._found.facts.add(taken.facts(self._secrets))
             self._found.dangling.add(taken.found.dangling.all())
             if self._again is not None:
                 self._again.compare(taken.fingerprints, taken.logs)
             known[taken.setup].append(taken.known)
-            pages.absorb(taken.pages)
-            _add(self.bytes, taken.bytes)
-            if task is not Task.REST:
+            if task is not Task.AGAIN:
+                pages.absorb(taken.pages)
+                _add(self.bytes, taken.bytes)
+            if task not in (Task.REST, Task.AGAIN):
                 _add(self.files, taken.counts)
                 self._tell(taken.listed, harm=False)
             self._tell(taken.damage)
@@ -168,7 +203,8 @@ class Indexes:
     def _tell(self, damage: Iterable[Unread], *, harm: bool = True) -> None:
         """Report damage; `harm`: what it touches is read again the next time."""
         for one in damage:
-            if harm and self._again is not None:
+            # Ledgers whose entries were in a log that is gone by now dangle, and are read again for that.
+            if harm and self._again is not None and (one.reason, one.hides) != (Reason.MISSING, Hides.NOTHING):
                 self._again.harm(one.ledger)
             # What is wrong with an entry log, or a database, is seen once in every unit.
             if one.ledger is None and one in self._told:

@@ -477,7 +477,11 @@ class IndexReader:
 
     def _tell_unreadable(self, file: IndexFile, error: OSError) -> None:
         detail = error.strerror or "cannot be read"
-        self._damage.add(Unread(file.path, Reason.UNREADABLE, Hides.LEDGER, ledger=file.ledger, detail=detail))
+        found = Unread(file.path, Reason.UNREADABLE, Hides.LEDGER, ledger=file.ledger, detail=detail)
+        if not os.path.lexists(file.path) and Path(file.path).parent.is_dir():
+            detail = "the bookie deleted it while it was collected, and the ledger with it"
+            found = Unread(file.path, Reason.MISSING, Hides.NOTHING, ledger=file.ledger, detail=detail)
+        self._damage.add(found)
 
 
 def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:

@@ -14,7 +14,6 @@ which its journal was begun, and nothing tells of one that is missing behind the
 Source: spec bookie-storage §6.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from recovery.collect.damage import DamageLog, Hides, Unread
 from recovery.collect.facts import explicit_lac, stamp
 from recovery.collect.folders import Place
 from recovery.collect.holdings import to_groups, to_rows
+from recovery.collect.logs import listed
 from recovery.collect.reading import Mapped, Meter
 from recovery.collect.records import RecordFile, gathered
 from recovery.collect.spool import Spool
@@ -115,7 +115,7 @@ def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damag
         folder = place.folder.path
         number = order if place.number is None else place.number
         mark = _mark(ledger_folders, f"lastMark.{number}" if several else "lastMark", damage)
-        files = _files(folder)
+        files = _files(folder, damage)
         known = dict(files)
         for low, high in _gaps(mark, sorted(known)):
             by_time = high + 1 in known and _is_named_by_time(known[high + 1])
@@ -130,9 +130,9 @@ def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damag
     return found
 
 
-def _files(folder: Path) -> list[tuple[int, RecordFile]]:
+def _files(folder: Path, damage: DamageLog) -> list[tuple[int, RecordFile]]:
     found = []
-    with os.scandir(folder) as listing:
+    with listed(folder, damage) as listing:
         for item in listing:
             journal_id = journal_id_of(item.name)
             if journal_id is not None:

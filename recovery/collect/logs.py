@@ -15,7 +15,8 @@ Source: spec bookie-storage §3.
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,11 +27,11 @@ from recovery.codecs import entry_log
 from recovery.codecs.entry_log import log_id_of
 from recovery.codecs.framing import Entries, zeros_end
 from recovery.collect.again import Again, Taken
-from recovery.collect.damage import DamageLog, Hides, Unread
+from recovery.collect.damage import DamageLog, Hides, TakesDamage, Unread
 from recovery.collect.folders import Folder
 from recovery.collect.holdings import Ints, of_rows, to_groups, to_rows
 from recovery.collect.reading import Mapped, Meter
-from recovery.collect.records import RecordFile, gathered
+from recovery.collect.records import RecordFile, gathered, gone_meanwhile
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.groups import KeyedGroups
 
@@ -40,7 +41,7 @@ TakesRecords = Callable[[RecordFile, Mapped, Entries], None]
 _COMPACTED: Final = re.compile(r"([0-9a-f]{1,8})\.log\.[0-9a-f]{1,8}\.compacted")
 
 
-def find_logs(folder: Folder, damage: DamageLog) -> dict[int, list[RecordFile]]:
+def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]]:
     """Return the entry logs in one ledger folder by id, those under another log's name too.
 
     An id that is missing is also looked for under its decimal digits; whatever stands there must still be confirmed.
@@ -48,7 +49,7 @@ def find_logs(folder: Folder, damage: DamageLog) -> dict[int, list[RecordFile]]:
     named: dict[int, RecordFile] = {}
     inodes: dict[int, int] = {}
     compacted: list[tuple[int, RecordFile, int]] = []
-    with os.scandir(folder.path) as listing:
+    with listed(folder.path, damage) as listing:
         for item in listing:
             log_id = log_id_of(item.name)
             half = _COMPACTED.fullmatch(item.name)
@@ -73,6 +74,20 @@ def find_logs(folder: Folder, damage: DamageLog) -> dict[int, list[RecordFile]]:
         if alias != log_id and inodes.get(alias) == inode:
             del found[alias]
     return found
+
+
+@contextmanager
+def listed(folder: Path, damage: TakesDamage) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """List a folder; one that went away since it was looked at is damage, and empty."""
+    try:
+        listing = os.scandir(folder)
+    except OSError as error:
+        detail = error.strerror or "cannot be listed"
+        damage.add(Unread(str(folder), Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
+        yield iter(())
+        return
+    with listing:
+        yield listing
 
 
 def decimal_name(log_id: int) -> int:
@@ -150,7 +165,8 @@ def scan_unlisted(
                     seen.read = True
         except OSError as error:
             detail = error.strerror or "cannot be read"
-            damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, 0, file.size, detail=detail))
+            unread = Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, 0, file.size, detail=detail)
+            damage.add(gone_meanwhile(file.path) or unread)
         finally:
             if seen is not None:
                 seen.sound = damage.count == damaged

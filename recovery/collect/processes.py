@@ -55,6 +55,8 @@ class Task(Enum):
     """Only what is compared is taken."""
     REST = auto()
     """It is read but for what is taken over; what was compared before is not taken again."""
+    AGAIN = auto()
+    """Only what is named is read, a second time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ class Setup:
         every: all locations are confirmed, not only where there is doubt.
         source: number of the database; index files have theirs.
         task: what is done.
-        kept: what is taken over.
-        told: what is wrong with rows of the database was told when it was compared.
+        kept: what is taken over; of `AGAIN` what is read.
+        told: what is wrong with the index was told before.
     """
 
     logs: Mapping[int, Sequence[RecordFile]]
@@ -254,12 +256,13 @@ def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
     listed, damage, secrets = Noted(), Noted(), Interned()
     found = Found(*(_Kept(width) for width in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
     scopes = secrets.scopes
-    logs = RecordFiles(setup.logs, meter, damage, setup.passwords, decimal_name, scopes=scopes)
-    taker, reader = IndexTaker(logs, found, every=setup.every), IndexReader(meter, damage, secrets)
+    logs = RecordFiles(setup.logs, meter, damage, setup.passwords, decimal_name, grow=True, scopes=scopes)
+    told = Noted() if setup.told else damage
+    taker, reader = IndexTaker(logs, found, every=setup.every), IndexReader(meter, told, secrets)
     compared, named = _Kept(FINGERPRINT_WIDTH), _Kept(LOG_WIDTH)
     pieces: Iterator[Piece | Block]
     if isinstance(unit.part, Range):
-        pieces = _rows(unit.part, setup, compared, meter, Noted() if setup.told else damage, scopes)
+        pieces = _rows(unit.part, setup, compared, meter, told, scopes)
     else:
         files = _files(find_files(unit.part, listed, scopes), setup, compared, reader, scopes)
         # Files that are only compared are not opened.
@@ -293,10 +296,10 @@ def _rows(
             compared.add(hashes_of(piece, setup.source))
         if setup.task is Task.COMPARE:
             continue
-        if setup.task is not Task.REST:
+        if setup.task not in (Task.REST, Task.AGAIN):
             yield piece
             continue
-        rest = ~setup.kept.has(piece.ledger, scopes)
+        rest = setup.kept.has(piece.ledger, scopes) == (setup.task is Task.AGAIN)
         yield Piece(piece.ledger[rest], piece.entry[rest], piece.location[rest], piece.facts)
 
 
@@ -308,7 +311,7 @@ def _files(
         yield from files
         return
     while some := list(islice(files, _AT_ONCE)):
-        if setup.task is not Task.REST:
+        if setup.task in (Task.KEEP, Task.COMPARE):
             compared.add(_fingerprints(some))
             if setup.task is Task.COMPARE:
                 reader.count(some)
@@ -316,8 +319,9 @@ def _files(
             yield from some
             continue
         kept = setup.kept.has(np.array([file.ledger for file in some], np.int64), scopes)
-        reader.pass_over([some[n] for n in np.flatnonzero(kept).tolist()])
-        for n in np.flatnonzero(~kept).tolist():
+        if setup.task is Task.REST:
+            reader.pass_over([some[n] for n in np.flatnonzero(kept).tolist()])
+        for n in np.flatnonzero(kept == (setup.task is Task.AGAIN)).tolist():
             yield some[n]
 
 

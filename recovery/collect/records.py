@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recovery.codecs import entry as entry_codec
+from recovery.codecs.entry_log import log_id_of
 from recovery.codecs.framing import SCOPED_IDS, Entries
 from recovery.codecs.journal import MetaRecord
 from recovery.collect.damage import Hides, TakesDamage, Unread
@@ -86,6 +87,7 @@ class RecordFiles:
         damage: takes what the disk refuses.
         passwords: that may have made an HMAC.
         other_name: the number under which a missing file may stand.
+        grow: the files are entry logs of a bookie that may run: it may have made others since, and written on.
         scopes: names the ledgers.
     """
 
@@ -97,16 +99,22 @@ class RecordFiles:
         passwords: Sequence[bytes],
         other_name: Callable[[int], int] | None = None,
         *,
+        grow: bool = False,
         scopes: Scopes,
     ) -> None:
         self._scopes = scopes
-        self._files = files
+        self._files = dict(files)
+        self._folders = {str(Path(f.path).parent) for found in files.values() for f in found} if grow else set[str]()
         self._meter = meter
         self._damage = damage
         self._passwords = passwords
         self._other_name = other_name
         self._told: set[str] = set()
         self._buffer = memoryview(bytearray(_WINDOW))
+        self._measure()
+
+    def _measure(self) -> None:
+        files = self._files
         self._numbers = np.array(sorted(files) or [0], np.int64)
         self._sizes = np.array([max((f.size for f in files.get(n, ())), default=0) for n in self._numbers.tolist()])
         self._dense = np.empty(0, np.int64)
@@ -209,12 +217,25 @@ class RecordFiles:
         """Yield each file with the rows that name it, ascending by position."""
         if not len(file):
             return
+        if self._folders and not self.inside(file, position).all():
+            self._look_again()
         order = np.lexsort((position, file))
         number = file[order]
         starts = np.flatnonzero(np.append(True, number[1:] != number[:-1])).tolist()
         for low, high in pairwise([*starts, len(order)]):
             for source in self._candidates(int(number[low])):
                 yield source, order[low:high]
+
+    def _look_again(self) -> None:
+        """Take what a running bookie has written, since its files were listed, to them and to new ones."""
+        for folder in self._folders:
+            with suppress(OSError), os.scandir(folder) as listing:
+                for item in listing:
+                    log_id = log_id_of(item.name)
+                    if log_id is not None:
+                        known = [f for f in self._files.get(log_id, ()) if f.path != item.path]
+                        self._files[log_id] = [*known, RecordFile(item.path, item.stat().st_size)]
+        self._measure()
 
     def _candidates(self, number: int) -> Sequence[RecordFile]:
         if number in self._files or self._other_name is None or number < 0:
@@ -276,7 +297,11 @@ class RecordFiles:
             finally:
                 os.close(fd)
         except OSError as error:
-            if tell:
+            if (gone := gone_meanwhile(source.path)) is not None:
+                if source.path not in self._told:
+                    self._told.add(source.path)
+                    self._damage.add(gone)
+            elif tell:
                 detail = error.strerror or "cannot be read"
                 self._damage.add(Unread(source.path, Reason.UNREADABLE, Hides.NOTHING, at, len(into), detail=detail))
             return None
@@ -288,6 +313,17 @@ class RecordFiles:
             self._told.add(source.path)
             detail = "holds the log of another id, after a compaction that did not end; the bookie does not find it"
             self._damage.add(Unread(source.path, Reason.MISPLACED, Hides.NOTHING, detail=detail))
+
+
+def gone_meanwhile(path: str) -> Unread | None:
+    """Return what is to be said of an entry log that a running bookie deleted while it was read; None if it did not.
+
+    What it holds was deleted, or stands in another log: a folder that is gone, or a link to nowhere, is damage.
+    """
+    if os.path.lexists(path) or not Path(path).with_name("VERSION").exists():
+        return None
+    detail = "the bookie deleted it while it was collected: its ledgers are deleted, or their entries compacted"
+    return Unread(path, Reason.MISSING, Hides.NOTHING, detail=detail)
 
 
 def gathered(parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes) -> Iterator[Entries | MetaRecord | Damage]:

@@ -111,6 +111,12 @@ class Spool:
             into = into[got:]
         return rows
 
+    def clear(self) -> None:
+        """Forget every row."""
+        self.close()
+        self._rows, self._runs = [], []
+        self._bytes = self._end = self.count = 0
+
     def close(self) -> None:
         """Give the disk's room back."""
         if self._file is not None:

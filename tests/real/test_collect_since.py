@@ -1,6 +1,8 @@
-"""Collections of real bookies, each from the one before; ledgers are written, deleted, compacted, and files break."""
+"""Collections of real bookies: beside clients that write and read, and each from the one before, whatever happens."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from recovery.collect import CollectOptions, CollectSummary, collect
 from recovery.dataset import open_dataset
+from tests.golden.test_collect_golden import held
 from tests.real.cluster import Bookie, Cluster, encoded
 
 pytestmark = pytest.mark.real
@@ -24,6 +27,7 @@ PROPS: Final = {
     "minorCompactionInterval": "2",
     "minorCompactionThreshold": "0.5",
 }
+SOURCES: Final = ("index", "journal", "log")
 LATER: Final = timedelta(minutes=10)
 
 
@@ -81,8 +85,10 @@ class Bookies:
         self.round += 1
         out = self.work / "inventories" / str(self.round)
         earlier = self.earlier.get(n)
+        files = shapes(self.options(n))
         seen = taken(replace(self.options(n), since=earlier, keep=earlier is None), out)
         taken(self.options(n), out.with_name(f"{self.round}-whole"))
+        assert shapes(self.options(n)) == files
         assert told(out) == told(out.with_name(f"{self.round}-whole")), (STORAGES[n], self.round)
         self.earlier[n] = out
         return seen
@@ -91,6 +97,16 @@ class Bookies:
 def taken(options: CollectOptions, out: Path) -> CollectSummary:
     """Collect, when the times of files are long over."""
     return collect(options, out, now=lambda: datetime.now(UTC) + LATER, progress=lambda _: None)
+
+
+def shapes(options: CollectOptions) -> dict[Path, tuple[int, ...]]:
+    """What would show that a file or folder of a bookie was made, written to, or replaced."""
+    found: dict[Path, tuple[int, ...]] = {}
+    for folder in (*options.ledger_dirs, *options.journal_dirs):
+        for path in (folder, *folder.rglob("*")):
+            status = path.stat()
+            found[path] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode)
+    return found
 
 
 def told(out: Path) -> tuple[object, ...]:
@@ -107,6 +123,69 @@ def bookies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bookies]:
     made = Bookies(tmp_path_factory.mktemp("since"))
     with made.cluster:
         yield made
+
+
+def test_bookies_at_work_are_not_disturbed(bookies: Bookies, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three processes collect each bookie at a rate, twice, while clients write, read and delete, and bookies compact.
+
+    No client meets an error, what is read is what was written, the rate holds, and all that was closed before is found,
+    or it is said that something is missing. Of a bookie that works nothing is taken for a disk that fails.
+    """
+    monkeypatch.setattr("recovery.collect.processes._WORTH_S", -1.0)
+    monkeypatch.setattr("recovery.collect.db._RANGE_KEYS", 20)
+    written: dict[int, list[list[object]]] = {}
+
+    def write(size: int) -> None:
+        ledger = bookies.cluster("create", E=3, W=3, A=3, digest="CRC32C", password=encoded(b""), custom={})
+        rows = bookies.cluster("add", ledger=ledger, sizes=[size + n for n in range(20)], ids=None)
+        bookies.cluster("close", ledger=ledger)
+        written[ledger] = [row[1:] for row in rows]
+
+    def read(ledger: int) -> None:
+        seen = bookies.cluster("read", ledger=ledger, digest="CRC32C", password=encoded(b""))
+        assert seen["entries"] == written[ledger]
+
+    for _ in range(2):
+        for _ in range(8):
+            write(2000)
+        # Index files of the next ledgers stand in another folder of the first level, so another process takes them.
+        bookies.cluster("zk_raise", path=f"{ROOT}/idgen", next=256)
+    gone = sorted(written)[::3]
+    rate = 10.0
+
+    def collect_all(earlier: int) -> list[tuple[Path, CollectSummary, float]]:
+        found = []
+        for n in range(len(STORAGES)):
+            out = bookies.work / "beside" / f"{n}-{earlier + 1}"
+            since = out.with_name(f"{n}-{earlier}") if earlier else None
+            asked = replace(bookies.options(n), max_mb_s=rate, processes=3, keep=True, since=since)
+            begun = time.monotonic()
+            found.append((out, taken(asked, out), time.monotonic() - begun))
+        return found
+
+    with ThreadPoolExecutor(1) as pool:
+        for earlier in range(2):
+            closed = list(written)
+            running: Future[list[tuple[Path, CollectSummary, float]]] = pool.submit(collect_all, earlier)
+            while not running.done():
+                if len(written) < 60 * (earlier + 1):
+                    write(500)
+                read(list(written)[len(written) // 2])
+                if gone:
+                    bookies.cluster("delete", ledger=gone[-1])
+                    del written[gone.pop()]
+            for out, summary, seconds in running.result():
+                assert seconds >= summary.bytes_read / (rate * 1_000_000)
+                inventory = open_dataset(out, "inventory")
+                reasons = {row["reason"] for row in inventory.read("damage").to_pylist()}
+                assert reasons <= {"missing", "dangling"}
+                if summary.complete:
+                    assert {(ledger, n) for ledger in closed if ledger in written for n in range(20)} <= held(
+                        inventory, *SOURCES
+                    )
+    for ledger in written:
+        read(ledger)
+    bookies.ledgers += written
 
 
 def test_each_collection_from_the_one_before_is_a_whole_one(bookies: Bookies) -> None:

@@ -4,7 +4,7 @@ import errno
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,9 +16,18 @@ from typing import Any
 import pytest
 
 from recovery.collect import CollectOptions, Progress, collect
+from recovery.collect.folders import Disks, survey
 from recovery.collect.reading import Mapped, Meter
 from recovery.dataset import open_dataset
-from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal
+from recovery.testing.bookie_dir import (
+    BookieDir,
+    locations,
+    make_bookie,
+    record,
+    write_index,
+    write_journal,
+    write_log,
+)
 from tests.unit.collecting import look
 
 BLOCK = 4096
@@ -269,3 +278,95 @@ def test_a_file_that_grows_or_goes_is_no_reason_to_stop(made: BookieDir, tmp_pat
     assert ("unreadable", None, True) in seen.reasons()
     assert {("dangling", 5, True), ("dangling", 6, True)} <= seen.reasons()
     assert open_dataset(tmp_path / "inventory", "inventory").rows("copies") == 2
+
+
+class Meanwhile:
+    """Lets something happen the first time that a file is opened."""
+
+    def __init__(self, path: Path, happens: Callable[[], object]) -> None:
+        self._open = os.open
+        self._path = path
+        self._happens: list[Callable[[], object]] = [happens]
+
+    def open(self, path: str | Path, *more: int) -> int:
+        """Stands for os.open."""
+        if Path(path) == self._path and self._happens:
+            self._happens.pop()()
+        return self._open(path, *more)
+
+
+@pytest.fixture
+def compacted(tmp_path: Path) -> BookieDir:
+    """A bookie that runs."""
+    return make_bookie(tmp_path / "bookie", {5: range(9), 6: range(9)}, dirty=True, rotated=True)
+
+
+def test_what_is_compacted_meanwhile_is_found_in_its_new_place(
+    compacted: BookieDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index that was read, a log that is gone since, and one that is new: no entry is missed, no disk suspected."""
+    made = compacted
+
+    def compact() -> None:
+        write_log(made, 1, [(ledger, n) for ledger in (5, 6) for n in range(9)])
+        for ledger in (5, 6):
+            write_index(made, ledger, locations(made, 1, ledger))
+        made.log().unlink()
+
+    monkeypatch.setattr(os, "open", Meanwhile(made.log(), compact).open)
+    seen = look(made, tmp_path)
+    assert [seen.entries("index", ledger) for ledger in (5, 6)] == [[*range(9)]] * 2
+    assert seen.reasons() == {("missing", None, False)}
+    assert seen.bookie["complete"]
+
+
+def test_what_is_written_meanwhile_is_found(
+    compacted: BookieDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index file that already names a log made, or gone on with, since the logs were listed."""
+    made = compacted
+
+    def write() -> None:
+        write_log(made, 1, [(6, n) for n in range(9)], rotated=False)
+        write_index(made, 6, locations(made, 1, 6))
+
+    monkeypatch.setattr(os, "open", Meanwhile(made.index(5), write).open)
+    seen = look(made, tmp_path)
+    assert seen.entries("index", 6) == [*range(9)]
+    assert seen.damage == []
+
+
+@pytest.mark.parametrize("what", ["ledger", "folder"])
+def test_a_ledger_that_is_deleted_meanwhile_is_no_damage_and_a_folder_that_goes_is(
+    what: str, compacted: BookieDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends with an inventory; of a folder that went away it does not believe that nothing was there."""
+    folder = compacted.ledger_dirs[0] / "current"
+    happens: dict[str, Callable[[], object]] = {
+        "ledger": compacted.index(5).unlink,
+        "folder": lambda: folder.rename(tmp_path / "gone"),
+    }
+    monkeypatch.setattr(os, "open", Meanwhile(compacted.index(5), happens[what]).open)
+    seen = look(compacted, tmp_path)
+    if what == "ledger":
+        assert seen.reasons() == {("missing", 5, False)}
+        assert seen.entries("index", 6) == [*range(9)]
+    assert seen.bookie["complete"] == (what == "ledger")
+
+
+@pytest.mark.parametrize("which", ["ledgers", "journal"])
+def test_a_folder_that_goes_before_it_is_listed_is_damage(
+    which: str, compacted: BookieDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was there when roles were told, and is not when its files are looked for: nothing is believed of it."""
+
+    def looked_at(*given: Any) -> Disks:
+        found = survey(*given)
+        (folder,) = compacted.ledger_dirs if which == "ledgers" else compacted.journal_dirs
+        folder.rename(tmp_path / "gone")
+        return found
+
+    monkeypatch.setattr("recovery.collect.bookie.survey", looked_at)
+    seen = look(compacted, tmp_path)
+    assert ("unreadable", None, True) in seen.reasons()
+    assert not seen.bookie["complete"]
