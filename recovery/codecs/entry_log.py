@@ -55,6 +55,7 @@ from recovery.codecs.framing import (
     key_of,
     overrun,
     take_unusual,
+    without_cut,
     zeros_end,
 )
 from recovery.errors import Damage, FormatError, Reason
@@ -282,6 +283,7 @@ def _walk(log: memoryview, at: int, known: Met) -> Iterator[Run | Entries | Dama
         return _special_end(log, position, widths, direct=direct) or _entry_end(log, position, scoped=scoped)
 
     run = Run.empty()
+    damage: Damage | None
     few = 0
     while True:
         counted = len(run.size)
@@ -309,7 +311,10 @@ def _walk(log: memoryview, at: int, known: Met) -> Iterator[Run | Entries | Dama
             continue
         few = 0
         if at >= len(log):
+            run, damage = without_cut(log, at, run, scoped=scoped)
             yield run
+            if damage is not None:
+                yield damage
             return
         behind = _special_end(log, at, widths, direct=direct)
         if behind is not None:
@@ -322,7 +327,6 @@ def _walk(log: memoryview, at: int, known: Met) -> Iterator[Run | Entries | Dama
         if not asked:
             known.update(_listed(log))
             asked = True
-        damage: Damage | None
         if (wrong := overrun(log, at, run, known, successor, scoped=scoped)) is not None:
             index, damage = wrong
             run, behind = run.split(index)[0], damage.offset + damage.length
@@ -331,6 +335,9 @@ def _walk(log: memoryview, at: int, known: Met) -> Iterator[Run | Entries | Dama
         else:
             damage, behind = gap(log, at, known, successor, scoped=scoped)
             damage = _of_version(log, damage) if scoped and sure else damage
+        if behind is None and (damage is None or damage.reason is Reason.ZEROS):
+            run, cut = without_cut(log, at, run, scoped=scoped)
+            damage = cut or damage
         yield run
         if damage is not None:
             yield damage

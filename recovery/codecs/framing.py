@@ -27,7 +27,7 @@ import numpy.typing as npt
 from recovery.codecs import entry
 from recovery.errors import Damage, Reason
 from recovery.model.ids import distinct
-from recovery.model.metadata import DIGEST_SIZES, Digest
+from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
 
 Ints = npt.NDArray[np.int64]
 
@@ -59,6 +59,8 @@ _MET: Final = 1 << 20
 """Ledgers that are held as they come."""
 _ENTRY: Final = struct.Struct(">iqqqq")
 _SCOPED_ENTRY: Final = struct.Struct(">iBqqqqq")
+_STATE: Final = struct.Struct(">qq")
+"""Last add confirmed and length, at the end of an entry's header."""
 
 _CHUNKS: Final = (1 << 12, 1 << 20)
 """Bytes looked at at a time: first and largest, since most gaps are short and some are not."""
@@ -539,6 +541,28 @@ def overrun(
         if inside is not None:
             return index, Damage(begin, inside - begin, Reason.BAD_LENGTH, "a size runs over the next record")
     return None
+
+
+def without_cut(data: memoryview, at: int, run: Run, *, scoped: bool = False) -> tuple[Run, Damage | None]:
+    """Return the entries, of which nothing but zeros follows, without the last one if a crash cut it; and that damage.
+
+    It did where the entry is zero itself from inside its header on. Cut inside its payload, only its digest shows it.
+    """
+    if not run.size or run.end() != at or not _is_cut(data[run.position[-1] : at]):
+        return run, None
+    begin = run.position[-1] - SIZE_FIELD
+    if is_proven(data, begin, scoped=scoped):
+        return run, None
+    return run.split(-1)[0], Damage(begin, len(data) - begin, Reason.TRUNCATED)
+
+
+def _is_cut(record: memoryview) -> bool:
+    header = entry.header_size(record)
+    if len(record) <= header or record[-1]:
+        return False
+    lac, length = _STATE.unpack_from(record, header - _STATE.size)
+    impossible: bool = lac < NO_ENTRY or length < len(record) - header - _WIDEST_DIGEST
+    return impossible or zeros_end(record, header - _STATE.size) == len(record)
 
 
 def gap(

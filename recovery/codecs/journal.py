@@ -56,16 +56,16 @@ from recovery.codecs.framing import (
     gap,
     ids_of,
     is_entry,
-    is_proven,
     is_scoped,
     key_of,
     overrun,
     take_unusual,
+    without_cut,
     zeros_end,
 )
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
+from recovery.model.metadata import Digest
 
 MASTER_KEY_ID: Final = -0x1000
 FENCE_ID: Final = -0x2000
@@ -85,7 +85,6 @@ _SIZE: Final = struct.Struct(">i")
 _PAD: Final = struct.Struct(">ii")
 _IDS: Final = struct.Struct(">qq")
 _SCOPED_IDS: Final = struct.Struct(">Bqqq")
-_STATE: Final = struct.Struct(">qq")
 _MARK: Final = struct.Struct(">qq")
 _NAME: Final = re.compile(r"([0-9a-f]{1,16})\.txn")
 
@@ -345,21 +344,7 @@ def _broken(
     if zeros_end(journal, at) < len(journal):
         padding = bytes(journal[at : at + SIZE_FIELD]) == _SIZE.pack(_PADDING) and rest < _PAD.size + ALIGNMENT
         return run, *gap(journal, at, known, successor, cut=padding, scoped=True)
-    if run.size and run.end() == at:
-        begin = run.position[-1] - SIZE_FIELD
-        if not is_proven(journal, begin, scoped=True) and _is_cut(journal[run.position[-1] : at]):
-            return run.split(-1)[0], Damage(begin, len(journal) - begin, Reason.TRUNCATED), None
-    return run, None, None
-
-
-def _is_cut(record: memoryview) -> bool:
-    """Whether an entry that reserved zeros follow is zero itself from inside its header on."""
-    header = entry.header_size(record)
-    if len(record) <= header or record[-1]:
-        return False
-    lac, length = _STATE.unpack_from(record, header - _STATE.size)
-    impossible: bool = lac < NO_ENTRY or length < len(record) - header - max(DIGEST_SIZES.values())
-    return impossible or zeros_end(record, header - _STATE.size) == len(record)
+    return *without_cut(journal, at, run, scoped=True), None
 
 
 def encode(records: Iterable[bytes], version: int = 6, *, alignment: int = ALIGNMENT) -> bytes:

@@ -155,6 +155,20 @@ def test_a_map_may_be_followed_by_padding() -> None:
     assert entry_log.read_map(LOG + bytes(100), HEADER) == {5: 98, 7: 49}
 
 
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("behind", [0, 3, 8192])
+@pytest.mark.parametrize("written", range(4, 36))
+def test_an_entry_cut_inside_its_header_by_zeros_is_none(written: int, behind: int, *, direct: bool) -> None:
+    """After a loss of power the size may be there, and the rest not: no entry of ledger 0 is made of it."""
+    whole = entry_log.encode([record(5, 0), record(5, 1)], with_map=False)
+    filler = struct.pack(">iq", 3068, -1).ljust(3072, b"\0") if direct else b""
+    log = whole[:1024] + filler + whole[1024:]
+    last = len(log) - len(record(5, 1)) - 4
+    parts = list(entry_log.scan(log[: last + written] + bytes(len(log) - last - written + behind)))
+    assert [(part.ledger, part.entry) for part in parts if isinstance(part, EntryAt)] == [(5, 0)]
+    assert parts[1:] == [Damage(last, len(log) - last + behind, Reason.TRUNCATED)]
+
+
 def test_a_scan_can_start_at_any_record() -> None:
     """From the position of a record on, the rest is read."""
     assert list(entry_log.scan(LOG, SECOND.start)) == ENTRIES[1:]
