@@ -75,6 +75,7 @@ _FEW: Final = 1 << 18
 """Records that nobody vouches for which are looked at at once."""
 _WRONG, _NAMED, _BELIEVED = 1, 2, 4
 """Flags, in place of the length: the digest is wrong; the index names the record; its ids are no matter of doubt."""
+_UNINDEXED, _DIFFERS = range(2)
 _NOBODY: Final = -1
 _NAMED_AT_MOST: Final = 5
 _BITS: Final = np.left_shift(1, np.arange(63))
@@ -154,7 +155,7 @@ class Deep:
         self._rows = Spool(_WIDTH, scratch, held=self._shares * _HELD_PER_SHARE, shares=self._shares)
         self._proven = [np.empty(0, np.int64)]
         self._indexed = [np.empty(0, np.int64)]
-        self._strays = Spool(_WIDTH, scratch)
+        self._strays, self._pending = (Spool(_WIDTH, scratch) for _ in range(2))
         self._served: dict[int, int] = {}
         self._moved: dict[tuple[int, int], list[int]] = {}
         self._counts = DeepCounts()
@@ -163,6 +164,7 @@ class Deep:
         """Give back the room that was taken on disk."""
         self._rows.close()
         self._strays.close()
+        self._pending.close()
 
     def take_slots(self, piece: Piece) -> None:
         """Take a piece of an index."""
@@ -254,10 +256,11 @@ class Deep:
                 share = _Share(rows, self._log_ids)
                 unsure.append(self._digests(share, damage))
                 self._placed(share)
-                self._sources(share, known, damage)
+                self._sources(share, known)
         self._counts.ledgers_not_checkable = len(np.unique(np.concatenate(unsure)))
         self._tell_moved(damage)
-        self._tell_strays(meter, damage)
+        broken = self._tell_strays(meter, damage)
+        self._tell_pending(broken, damage)
         return self._counts
 
     def _digests(self, share: "_Share", damage: TakesDamage) -> Ints:
@@ -291,7 +294,8 @@ class Deep:
             usual = int(types[number].argmax())
             other = int(at[share.verdict[at] - 1 != usual][0])
             detail = ", ".join(f"{n} entries of {DIGESTS[t]}" for t, n in enumerate(types[number].tolist()) if n)
-            self._tell(share, other, Reason.CONFLICT, f"{detail}: one id, two ledgers", damage)
+            row = np.array([column[other] for column in (share.ledger, share.entry, share.file, share.place)])
+            self._tell(row, Reason.CONFLICT, f"{detail}: one id, two ledgers", damage)
         return np.unique(share.ledger[unsure])
 
     def _keep_strays(self, share: "_Share", rows: Ints, flags: Ints) -> None:
@@ -302,18 +306,25 @@ class Deep:
         columns = (share.ledger, share.entry, share.what, share.place, flags, flags)
         self._strays.add(np.column_stack((key, *(column[rows] for column in columns))))
 
-    def _tell_strays(self, meter: Meter, damage: TakesDamage) -> None:
-        """Say whose the records are whose digest is wrong, and what stands where a slot's entry does not."""
+    def _tell_strays(self, meter: Meter, damage: TakesDamage) -> set[tuple[int, int]]:
+        """Say whose the records are whose digest is wrong, and what stands where a slot's entry does not.
+
+        Returns:
+            File and position of records whose ids are broken.
+        """
         by_number = {number: [file] for number, file in enumerate(self._files)}
         reader = RecordFiles(by_number, meter, Noted(), self._passwords, scopes=self._scopes)
         replaced: dict[int, _Replaced] = {}
-        few = self._strays.count <= _FEW
-        for rows in [self._strays.all()] if few else map(self._strays.share, range(SHARES)):
+        broken: set[tuple[int, int]] = set()
+        for rows in _parts(self._strays):
             slots, records = (rows[(rows[:, _WHAT] >> _KIND_SHIFT == _INDEX) == of] for of in (True, False))
             told = self._at_slots(slots, reader, replaced, damage)
             told |= self._owned(records, told, reader, damage)
             places = zip((records[:, _WHAT] & _FILE).tolist(), (records[:, _PLACE] >> _SIZE_BITS).tolist(), strict=True)
             left = np.array([place not in told for place in places], np.bool_)
+            broken |= told
+            # Of what stands where the index has another entry, the ids may be what broke, whoever has such an entry.
+            records[np.isin(records[:, _KEY], slots[:, _KEY]), _LENGTH] &= ~_BELIEVED
             self._tell_wrong(records[left & (records[:, _LENGTH] & _WRONG > 0)], damage)
         for file, found in sorted(replaced.items()):
             at = found.position - SIZE_FIELD
@@ -322,6 +333,7 @@ class Deep:
             )
             damage.add(Unread(self._files[file].path, Reason.CONFLICT, Hides.NOTHING, at, detail=detail))
             self._counts.replaced += found.many
+        return broken
 
     def _at_slots(
         self, slots: Ints, reader: RecordFiles, replaced: dict[int, "_Replaced"], damage: TakesDamage
@@ -397,9 +409,9 @@ class Deep:
                 ledgers = [str(self._scopes.id(key)) for key in rows[low:high, _LEDGER].tolist()]
                 ids = [f"{ledger}/{entry}" for ledger, entry in zip(ledgers, ids, strict=True)]
                 detail = (
-                    f"{len(ids)} records are not what their digests say, and nothing else on this bookie has an entry "
+                    f"{len(ids)} records are not what their digests say, and nothing tells whose they are; their ids, "
                 )
-                detail += f"of such ids, so they may be broken too: ledger/entry {_first(ids)}"
+                detail += f"which may be broken too: ledger/entry {_first(ids)}"
             else:
                 detail = f"{len(ids)} entries are not what their digests say ({_first(ids)}); "
                 detail += f"the index names {int(served[low:high].sum())} of these copies"
@@ -408,10 +420,11 @@ class Deep:
             path = self._files[int(file[low])].path
             damage.add(Unread(path, Reason.DIGEST, Hides.NOTHING, at, size, ledger=ledger, detail=detail))
 
-    def _tell(self, share: "_Share", row: int, reason: Reason, detail: str, damage: TakesDamage) -> None:
-        file, place = self._files[int(share.file[row])].path, int(share.place[row])
+    def _tell(self, row: Ints, reason: Reason, detail: str, damage: TakesDamage) -> None:
+        """Report a row of ledger, entry, file and place."""
+        ledger, _, file, place = row[:4].tolist()
         at, size = (place >> _SIZE_BITS) - SIZE_FIELD, (place & _SIZE) + SIZE_FIELD
-        damage.add(Unread(file, reason, Hides.NOTHING, at, size, ledger=int(share.ledger[row]), detail=detail))
+        damage.add(Unread(self._files[file].path, reason, Hides.NOTHING, at, size, ledger=ledger, detail=detail))
 
     def _placed(self, share: "_Share") -> None:
         """Count slots whose entry is not where they say, and find the files in which it stands."""
@@ -461,7 +474,7 @@ class Deep:
                 detail += ", at other places: they are not lost"
             damage.add(Unread(self._files[file].path, reason, Hides.NOTHING, detail=detail))
 
-    def _sources(self, share: "_Share", known: Ints, damage: TakesDamage) -> None:
+    def _sources(self, share: "_Share", known: Ints) -> None:
         """Compare what the sources list, and what copies of one entry say."""
         counts = self._counts
         logs, applied, ahead, index = (share.times(share.kind == kind) for kind in (_LOG, _APPLIED, _AHEAD, _INDEX))
@@ -474,23 +487,38 @@ class Deep:
         first = starts_of(share.pair)
         believed = share.times((share.kind == _LOG) & share.believed)
         lost = (believed > 0) & (index == 0) & (ahead == 0) & np.isin(share.ledger[first], known)
-        counts.unindexed += int(lost.sum())
-        # Of a pair the record of an entry log comes first.
-        rows = first[lost]
-        for low, high in _stretches(share.ledger[rows]):
-            detail = f"{high - low} entries that the index lacks, from {share.entry[rows[low]]} on"
-            self._tell(share, int(rows[low]), Reason.UNINDEXED, detail, damage)
-        one, other = share.differing()
-        counts.conflicts += len(one)
-        for low, high in _stretches(share.ledger[one]):
-            second, position = int(share.file[other[low]]), int(share.position[other[low]]) - SIZE_FIELD
-            detail = (
-                f"{high - low} entries stand there with different payloads or lengths, from {share.entry[one[low]]} "
-            )
-            detail += (
-                f"on, of which {self._files[second].path} has another at byte {position}: one id, two ledgers, or "
-            )
-            self._tell(share, int(one[low]), Reason.CONFLICT, detail + "damage to either", damage)
+        # Of a pair the record of an entry log comes first. Nothing is said before it is known whose ids are broken.
+        self._wait(share, first[lost], first[lost], _UNINDEXED)
+        self._wait(share, *share.differing(), _DIFFERS)
+
+    def _wait(self, share: "_Share", rows: Ints, others: Ints, what: int) -> None:
+        columns = (share.ledger, share.entry, share.file, share.place)
+        another = (share.file[others], share.place[others], np.full(len(rows), what))
+        self._pending.add(np.column_stack((*(column[rows] for column in columns), *another)))
+
+    def _tell_pending(self, broken: Container[tuple[int, int]], damage: TakesDamage) -> None:
+        """Report what the index lacks and copies that differ, once for each ledger, but for records of broken ids."""
+        for part in _parts(self._pending):
+            places = [zip(part[:, n].tolist(), (part[:, n + 1] >> _SIZE_BITS).tolist(), strict=True) for n in (2, 4)]
+            sound = [one not in broken and other not in broken for one, other in zip(*places, strict=True)]
+            kept = part[np.array(sound, np.bool_)]
+            rows = kept[np.lexsort((kept[:, 1], kept[:, 0], kept[:, 6]))]
+            unindexed, differ = (rows[rows[:, 6] == what] for what in (_UNINDEXED, _DIFFERS))
+            self._counts.unindexed += len(unindexed)
+            self._counts.conflicts += len(differ)
+            for low, high in _stretches(unindexed[:, 0]):
+                detail = f"{high - low} entries that the index lacks, from {unindexed[low, 1]} on"
+                self._tell(unindexed[low], Reason.UNINDEXED, detail, damage)
+            for low, high in _stretches(differ[:, 0]):
+                second, position = (
+                    self._files[int(differ[low, 4])].path,
+                    (int(differ[low, 5]) >> _SIZE_BITS) - SIZE_FIELD,
+                )
+                detail = (
+                    f"{high - low} entries stand there with different payloads or lengths, from {differ[low, 1]} on, "
+                )
+                detail += f"of which {second} has another at byte {position}: one id, two ledgers, or damage to either"
+                self._tell(differ[low], Reason.CONFLICT, detail, damage)
 
 
 @dataclass(slots=True)
@@ -584,6 +612,11 @@ class _Share:
         other = np.flatnonzero(sign != sign[first])
         other = other[starts_of(first[other])]
         return rows[first[other]], rows[other]
+
+
+def _parts(spool: Spool) -> Iterable[Ints]:
+    """Return the rows at once where they are few, else a share after the other."""
+    return [spool.all()] if spool.count <= _FEW else map(spool.share, range(SHARES))
 
 
 def _places(values: Ints, wanted: Ints) -> tuple[Ints, Mask]:
