@@ -201,14 +201,15 @@ class Path(NamedTuple):
         cost: without the penalty.
         most: the most that any part from 0 to a cut costs; it is `cost`, or a little more.
         first: of each segment.
-        members, in_place: (segments, E): rows or NOBODY; how many entries each holds of those that belong to it.
+        members: (segments, E): rows or NOBODY.
+        shares: as `_shares` gives them.
     """
 
     cost: float
     most: float
     first: Ints
     members: Ints
-    in_place: Ints
+    shares: Ints
 
 
 def cheapest(problems: Sequence[Problem]) -> list[Path | None]:
@@ -260,16 +261,19 @@ def solve(problem: Problem, path: Path | None, *, lost_member: float) -> Solutio
     copies, candidate = problem.copies, problem.candidate
     ensemble, write = candidate.ensemble, candidate.write
     end = int(problem.counted.cuts[-1]) - 1
-    cost, _, first, members, in_place = path
-    patched = _readable(copies, end, write, first, members, in_place)
+    cost, _, first, members, shares = path
+    patched = _readable(copies, end, write, first, members, _in_place(shares, members))
     if patched is None:
         return None
-    before = first, members
     first, members, patches = patched
-    members = _aligned(_with_newest(copies, first, members, end, write), write)
+    if patches:
+        shares = _shares(copies, first, end, ensemble, write)
+    members = _aligned(_with_newest(copies, first, members, end, write, shares), write)
+    before = first
     first, low, members = _joined(first, members, ensemble, write, end)
-    if not (np.array_equal(first, before[0]) and np.array_equal(members, before[1])):
-        in_place = _in_place(copies, first, members, end, ensemble, write)
+    if not np.array_equal(first, before):
+        shares = _shares(copies, first, end, ensemble, write)
+    in_place = _in_place(shares, members)
     promised = write * (end + 1)
     total = int(copies.groups.size.sum())
     # A member that shows nothing of its share is as good as nobody, and says less.
@@ -554,16 +558,13 @@ class _Weighed:
         for at, cell in enumerate(end.tolist()):
             if cell in assigned:
                 members[at] = assigned[cell]
-        position = np.arange(self.ensemble) if self.fits.shape[1] > 1 else np.zeros(self.ensemble, np.int64)
-        who = np.maximum(members, 0)
-        in_place = self.fits[who, position, end[:, None]] - self.fits[who, position, start[:, None]]
-        in_place[members == NOBODY] = 0
+        shares = np.moveaxis(self.fits[:, :, end] - self.fits[:, :, start], 2, 0)
         found, at = [], 0
         for problem, own in zip(some.tolist(), parts, strict=True):
             mine = slice(at, at + len(own) - 1)
             at = mine.stop
             costs = best[self.begin[problem] : self.begin[problem + 1]]
-            path = Path(float(costs[-1]), float(costs.max()), self.cuts[own[:-1]], members[mine], in_place[mine])
+            path = Path(float(costs[-1]), float(costs.max()), self.cuts[own[:-1]], members[mine], shares[mine])
             found.append(path)
         return found
 
@@ -685,19 +686,22 @@ def _round(ensemble: int, write: int) -> Ints:
     return rank(np.arange(ensemble)[:, None], np.arange(ensemble), np.array(ensemble), np.array(write))
 
 
-def _in_place(copies: Copies, first: Ints, members: Ints, end: int, ensemble: int, write: int) -> Ints:
+def _shares(copies: Copies, first: Ints, end: int, ensemble: int, write: int) -> Ints:
+    """Return how many entries each row holds of each position: (segments, rows, E); of one where W = E."""
+    return np.diff(_fits(copies, Counted.of(copies, np.append(first, end + 1)), ensemble, write), axis=0)
+
+
+def _in_place(shares: Ints, members: Ints) -> Ints:
     """Return how many entries each member holds of those that belong to it: (segments, E)."""
-    bounds = np.append(first, end + 1)
-    found = np.diff(_fits(copies, Counted.of(copies, bounds), ensemble, write), axis=0)
-    position = np.zeros(ensemble, np.int64) if write == ensemble else np.arange(ensemble)
-    of = np.arange(len(first))[:, None]
-    return np.where(members == NOBODY, 0, found[of, np.maximum(members, 0), position[None, :]])
+    position = np.arange(members.shape[1]) if shares.shape[2] > 1 else np.zeros(members.shape[1], np.int64)
+    of = np.arange(len(members))[:, None]
+    return np.where(members == NOBODY, 0, shares[of, np.maximum(members, 0), position])
 
 
 def readable(copies: Copies, end: int, write: int, first: Ints, members: Ints) -> bool:
     """Say whether all that somebody holds is readable through segments; copies as for `solve`."""
-    in_place = _in_place(copies, first, members, end, members.shape[1], write)
-    found = _readable(copies, end, write, first, members, in_place)
+    shares = _shares(copies, first, end, members.shape[1], write)
+    found = _readable(copies, end, write, first, members, _in_place(shares, members))
     return found is not None and np.array_equal(found[1], members)
 
 
@@ -713,6 +717,8 @@ def _readable(
     # A write set is W members in a row: with one among them that has all its share, nothing is unreadable.
     none: Mask = np.logical_and.reduce([np.roll(short, -i, axis=1) for i in range(write)])
     lacking: Mask = np.asarray(none.any(axis=1))
+    if not lacking.any():
+        return first, members, 0
     bounds = np.append(first, end + 1)
     if int(np.diff(bounds)[lacking].sum()) > _LOOKED_THROUGH:
         return None
@@ -795,24 +801,21 @@ def _with_holder(holds: Mask, members: Ints, entry: int, write: int) -> Ints:
     return changed
 
 
-def _with_newest(copies: Copies, first: Ints, members: Ints, end: int, write: int) -> Ints:
+def _with_newest(copies: Copies, first: Ints, members: Ints, end: int, write: int, shares: Ints) -> Ints:
     """Prefer a complete copy that re-replication made to the bookie that it replaced and that came back.
 
     Only where a single position fits it: which of several it was made for cannot be told.
     """
-    ensemble = members.shape[1]
     spare = np.flatnonzero(copies.copied)
     if not len(spare):
         return members
-    counted = Counted.of(copies, np.append(first, end + 1))
-    fits = np.diff(_fits(copies, counted, ensemble, write), axis=0)
-    due = _due(first, end, ensemble, write)
+    due = _due(first, end, members.shape[1], write)
     members = members.copy()
-    whole = ((fits[:, spare] == due[:, None]) & (due[:, None] > 0)).any(axis=2)
+    whole = ((shares[:, spare] == due[:, None]) & (due[:, None] > 0)).any(axis=2)
     for at in range(len(first)):
         for row in spare[whole[at]].tolist():
             replaced = members[at] != NOBODY
-            replaced &= ~copies.copied[members[at]] & (fits[at, row] == due[at]) & (due[at] > 0)
+            replaced &= ~copies.copied[members[at]] & (shares[at, row] == due[at]) & (due[at] > 0)
             if replaced.sum() == 1 and row not in members[at]:
                 members[at, replaced] = row
     return members
