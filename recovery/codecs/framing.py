@@ -271,7 +271,10 @@ def _usual(data: memoryview, starts: Ints, *, scoped: bool) -> Entries:
         return Entries(starts, starts, starts, starts)
     size, ledger, number = field(_I32, 0), field(_I64, _FIRST), field(_I64, _ENTRY_AT)
     scope, good = None, ledger >= 0
-    if scoped and len(of := np.flatnonzero(field(_BYTE, _FIRST) & entry.VERSION_BITS == entry.VERSION_2)):
+    # A first byte of version 2 makes what would be the ledger negative.
+    of = np.flatnonzero(~good) if scoped else starts[:0]
+    of = of[field(_BYTE, _FIRST, of) & entry.VERSION_BITS == entry.VERSION_2]
+    if len(of):
         scope = np.zeros(len(starts), np.int64)
         scope[of], ledger[of], number[of] = (field(_I64, offset, of) for offset in _SCOPED_AT)
         good[of] = (scope[of] != 0) & (size[of] >= entry.SCOPED_HEADER_SIZE)
