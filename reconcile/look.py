@@ -400,6 +400,14 @@ def _log_range(logs: Ints, found: _Notes) -> None:
         found.ranges.append(f"in logs {shown}" + (", …" if len(distinct) > LISTED else ""))
 
 
+def _goes_on(log: memoryview, map_offset: int) -> bool:
+    """Whether a map stands at a place in a log, and an entry behind it."""
+    if not entry_log.HEADER_SIZE <= map_offset < len(log):
+        return False
+    behind = max((end for _, end, _ in entry_log.between(log, map_offset, len(log))), default=0)
+    return is_entry(log, behind)
+
+
 def _read_log(path: Path, content: memoryview, found: _Notes) -> None:
     log_id = entry_log.log_id_of(path.name)
     if log_id is not None:
@@ -417,8 +425,7 @@ def _read_log(path: Path, content: memoryview, found: _Notes) -> None:
         if header.map_offset:
             listed = entry_log.read_map(content, header)
             found.header["ledgers map"] = f"at byte {header.map_offset}, {header.map_ledgers} ledgers"
-            behind = max((end for _, end, _ in entry_log.between(content, header.map_offset, len(content))), default=0)
-            if listed is None and is_entry(content, behind):
+            if listed is None and _goes_on(content, header.map_offset):
                 found.notes.append("records follow the ledgers map, so it does not count: no next log could be made")
             elif listed is None:
                 found.broken(Damage(header.map_offset, 0, Reason.BAD_VALUE, "the ledgers map is not valid"))

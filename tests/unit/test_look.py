@@ -73,6 +73,15 @@ def test_what_a_bookie_whose_disk_is_full_leaves_is_no_damage(tmp_path: Path) ->
     assert any("records follow the ledgers map" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("offset", [-(1 << 62), -5, 12, 1030, 5000, 1 << 62])
+def test_a_map_that_is_nowhere_is_damage(tmp_path: Path, offset: int) -> None:
+    """Wherever the header says that it is; the entries are counted."""
+    log = entry_log.encode_header(entry_log.LogHeader(1, offset, 1)) + entry_log.encode(RECORDS, with_map=True)[1024:]
+    found = look(_write(tmp_path, "0.log", log))
+    assert [(part.offset, part.reason) for part in found.damage] == [(offset, Reason.BAD_VALUE)]
+    assert found.counts["entries"] == 3
+
+
 def test_first_bytes_win_over_a_name(tmp_path: Path) -> None:
     """A journal that was renamed to a log is read as a journal, and that is said."""
     found = look(_write(tmp_path, "0.log", journal.encode([journal.encode_fence(7), *RECORDS])))
