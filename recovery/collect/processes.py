@@ -235,7 +235,7 @@ def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proce
     try:
         while todo or running:
             while todo and len(running) < others:
-                running.add(pool.submit(_take_elsewhere, todo.popleft()))
+                running.add(_submit(pool, todo.popleft()))
             if todo:
                 yield _take(todo.popleft(), setups, meter)
             done, running = wait(running, 0 if todo else None, FIRST_COMPLETED)
@@ -249,6 +249,15 @@ def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proce
         stop.set()
         pool.shutdown(cancel_futures=True)
         meter.shared = None
+
+
+def _submit(pool: ProcessPoolExecutor, unit: Unit) -> Future[Taken]:
+    """Ask another process. One that is started for it is not left half started, and never stopped but by this one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        return pool.submit(_take_elsewhere, unit)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
@@ -353,7 +362,6 @@ _elsewhere: list[_Elsewhere] = []
 
 def _begin(setups: Sequence[Setup], rate: float | None, shared: "Synchronized[float]", stop: Event) -> None:
     """Make another process ready; it ends with the one that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
     def outlive() -> None:

@@ -1,11 +1,13 @@
 """Input that cannot be used: one clear message with place and remedy, the right exit code, and nothing lost."""
 
 import json
+import os
 import signal
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie, record, 
 from tests.command import PATIENCE_S, PROGRAM, Done, environment, process, run, started
 from tests.inventories import write_inventory
 from tests.plan_folder import Ledger, write_plan
+from tests.waiting import until
 
 JOURNAL = 0x18BCFE56801
 OTHER = "10.0.0.2:3181"
@@ -562,6 +565,41 @@ def test_collect_is_stopped(stage: str, number: signal.Signals, code: int, booki
     assert not (out / MANIFEST).exists()
     assert process(*command).code == 0
     open_dataset(out, "inventory").verify()
+
+
+@pytest.mark.parametrize(
+    ("to", "number", "code", "said"),
+    [
+        ("all", signal.SIGINT, 130, "stopped before the end"),
+        ("first", signal.SIGTERM, 143, "stopped before the end"),
+        ("other", signal.SIGKILL, 1, "run it again with --processes 1"),
+    ],
+)
+def test_collect_by_several_processes_is_stopped(
+    to: str, number: signal.Signals, code: int, said: str, tmp_path: Path
+) -> None:
+    """By Ctrl-C, which goes to all of them, to the first alone, or one is killed: one message, and none is left."""
+    made = make_bookie(tmp_path / "bookie", {ledger << 8: [0] for ledger in range(256)})
+    out = tmp_path / "inventory"
+    several = ["collect", *folders(made), "--out", out, "--processes", "3", "--max-mb-s", "0.2", "--incremental"]
+    with started(*several) as running:
+        until(lambda: bool(processes_of(running.pid)), "another process starts")
+        others = processes_of(running.pid)
+        os.kill(-running.pid if to == "all" else running.pid if to == "first" else others[0], number)
+        _, err = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, "Traceback" in err) == (code, False), err
+    assert said in err.splitlines()[-1]
+    until(lambda: not any(Path(f"/proc/{other}").exists() for other in others), "the others end")
+    assert not (out / MANIFEST).exists()
+
+
+def processes_of(pid: int) -> list[int]:
+    """The processes that another one has started to read with it."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # a thread that has ended
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return [child for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def test_being_stopped_is_an_object_for_programs(bookie: BookieDir, tmp_path: Path) -> None:
