@@ -376,6 +376,42 @@ def test_a_time_as_new_as_the_collection_is_not_believed(world: World, tmp_path:
     demand_same(tmp_path / "a", tmp_path / "b")
 
 
+def test_a_file_changed_under_its_old_times_is_read_again(world: World, tmp_path: Path) -> None:
+    """As long as before, and its time of content put back: the time of status, which nobody can set, tells it."""
+    run(world, tmp_path / "a", keep=True)
+    index = world.some(".idx")[0]
+    before = index.stat()
+    data = bytearray(index.read_bytes())
+    data[1024:] = bytes(len(data) - 1024)
+    tick = tmp_path / "tick"
+    tick.touch()
+    while tick.stat().st_ctime_ns <= before.st_ctime_ns:
+        tick.touch()
+    index.write_bytes(data)
+    os.utime(index, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (index.stat().st_size, index.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    run(world, tmp_path / "b", since=tmp_path / "a")
+    run(world, tmp_path / "whole")
+    demand_same(tmp_path / "b", tmp_path / "whole")
+    assert not told(tmp_path / "a")[0].equals(told(tmp_path / "b")[0])
+
+
+def test_a_clock_that_is_set_back_costs_only_time(world: World, tmp_path: Path) -> None:
+    """A collection that ends before it began, and one from it that begins earlier still: nothing wrong is believed."""
+    hours = iter(range(100, 0, -1))
+
+    def now() -> datetime:
+        return datetime.now(UTC) + timedelta(hours=next(hours) - 90)
+
+    seen = run(world, tmp_path / "a", keep=True, now=now)
+    for name in ("b", "c"):
+        world.act("write")
+        run(world, tmp_path / name, since=tmp_path / "a", now=now)
+        run(world, tmp_path / "whole" / name)
+        demand_same(tmp_path / name, tmp_path / "whole" / name)
+    assert seen.ledgers > 0
+
+
 def test_only_what_changed_is_read(world: World, tmp_path: Path) -> None:
     """One index file more among others: that file, and the log that it names; nothing of the others."""
     first = run(world, tmp_path / "a", keep=True)
