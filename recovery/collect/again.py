@@ -41,8 +41,8 @@ from recovery.collect.index import Block, Found, Piece
 from recovery.collect.records import DIGEST_COLUMN, DIGESTS
 from recovery.collect.scopes import bucket_of
 from recovery.collect.spool import SHARES, Spool
-from recovery.dataset import AGAIN, Dataset, DatasetWriter, open_dataset
-from recovery.errors import InputError
+from recovery.dataset import AGAIN, MANIFEST, Dataset, DatasetWriter, open_dataset
+from recovery.errors import DatasetError, InputError
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import BUCKETS
@@ -202,8 +202,8 @@ class Again:
         interned: the numbers of byte strings; its scopes name the ledgers.
 
     Raises:
-        InputError: the earlier inventory is another bookie's.
-        DatasetError: there is none, or it is damaged.
+        InputError: the earlier inventory is not there, not whole, or another bookie's.
+        DatasetError: it is damaged.
     """
 
     def __init__(self, terms: Terms, since: Path | None, scratch: Path, started: datetime, interned: Interned) -> None:
@@ -238,6 +238,13 @@ class Again:
             spool.close()
 
     def _open(self, since: Path) -> Dataset | None:
+        try:
+            return self._fitting(since)
+        except DatasetError as error:
+            remedy = "name another earlier inventory of this bookie, or leave --since out: then everything is read"
+            raise InputError(error.path, error.problem, remedy) from error
+
+    def _fitting(self, since: Path) -> Dataset | None:
         inventory = open_dataset(since, "inventory")
         self.reused.inventory, self.reused.collected = str(since), inventory.manifest["coverage"].get("started", "")
         theirs = inventory.manifest["binding"]
@@ -251,15 +258,18 @@ class Again:
             self.reused.reason = "the earlier inventory was not made with --incremental"
             return None
         found = open_dataset(since / AGAIN, "again")
+        if inventory.manifest["coverage"].get("again") != _hash_of(since):
+            raise DatasetError(str(since / AGAIN), "is not what was written with this inventory", "make it again")
+        found.verify()
         binding = found.manifest["binding"]
         # The same bytes may give something else.
         if found.manifest.get("tool_version") != __version__:
             self.reused.reason = "another version of the program made the earlier inventory"
-        elif binding["folders"] != list(self._terms.folders):
+        elif binding.get("folders") != list(self._terms.folders):
             self.reused.reason = "the earlier inventory was made of other folders, or the cookie changed"
         if self.reused.reason:
             return None
-        self.reused.whole = binding["whole"]
+        self.reused.whole = binding.get("whole") or self.reused.collected
         return found
 
     def _read_files(self) -> None:
@@ -645,8 +655,8 @@ class Again:
 
     # Writing.
 
-    def write(self, folder: Path, found: Found[Spool], doubled: Ints) -> None:
-        """Keep what was read and what was taken over.
+    def write(self, folder: Path, found: Found[Spool], doubled: Ints) -> str:
+        """Keep what was read and what was taken over; return the hash of the manifest, which tells every part.
 
         Args:
             folder: of the inventory.
@@ -672,6 +682,7 @@ class Again:
                 self._write_specials(writer, share)
             writer.append("files", self._files_table(left_out))
             writer.close(coverage={})
+        return _hash_of(folder)
 
     def _write_index(self, writer: DatasetWriter, share: int | None, found: Found[Spool], harmed: Ints) -> set[int]:
         """Write what is kept of the ledgers; return the indexes of those that are left out."""
@@ -742,6 +753,10 @@ class Kept:
 
 ReadsHeads = Callable[[Sequence[int]], tuple[Ints, Ints, Ints]]
 """Reads headers in files: the place of each row's file, the rows, and the (ledger, entry) pairs that stand there."""
+
+
+def _hash_of(inventory: Path) -> str:
+    return hashlib.sha256((inventory / AGAIN / MANIFEST).read_bytes()).hexdigest()
 
 
 def _hidden(passwords: Sequence[bytes], salt: str) -> dict[str, str] | None:

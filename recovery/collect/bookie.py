@@ -154,14 +154,14 @@ def collect(
         try:
             for table in run.tables():
                 writer.append("copies", table)
-            run.keep(out)
+            kept = run.keep(out)
         finally:
             run.close()
         run.suspect()
         damage.flush()
         row = run.row(started, now())
         writer.append("bookies", pa.Table.from_pylist([row], schema=tables.BOOKIES))
-        writer.close(coverage=_coverage(row, run.deep, run.reused))
+        writer.close(coverage={**_coverage(row, run.deep, run.reused), "again": kept})
     missing = tuple(p.name for p in disks.places if p.folder is None)
     return CollectSummary(
         disks.bookie,
@@ -253,10 +253,13 @@ class _Run:
         """What was taken over; None: no earlier inventory was named."""
         return None if self._again is None or self._options.since is None else self._again.reused
 
-    def keep(self, out: Path) -> None:
-        """Write what the next collection need not read again, if that was asked for; when `tables` has ended."""
-        if self._again is not None:
-            self._again.write(out, self._found, self._doubled())
+    def keep(self, out: Path) -> str | None:
+        """Write what the next collection need not read again, if that was asked for; when `tables` has ended.
+
+        Returns:
+            What tells it from what something else wrote there since; None: nothing was asked for.
+        """
+        return None if self._again is None else self._again.write(out, self._found, self._doubled())
 
     def tables(self) -> Iterator[pa.Table]:
         """Read everything, and yield the rows of copies."""
