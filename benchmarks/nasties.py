@@ -13,9 +13,9 @@ entries as the made-up ledgers have; at a million ledgers each stands for four, 
 The whole solver is needed by
 
     share        of            because
-    17 of 100    changed       adds under way left a bookie with a part of what came after it, which tiles nothing
-    65 of 100    rereplicated  they changed bookies, too (those died under their writers): copies of several ensembles;
-                               the other 35 have one ensemble, and `recovery.infer.replicas` fits them column-wise
+    19 of 100    changed       adds under way left a bookie with a part of what came after it, which tiles nothing
+    62 of 100    rereplicated  they changed bookies, too (those died under their writers): copies of several ensembles;
+                               34 have one ensemble, and `recovery.infer.replicas` fits them column-wise; 4 are held
     66 of 100    damaged       an entry is short of its copies, which nothing column-wise proves; the rest are held
 """
 
