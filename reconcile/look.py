@@ -52,6 +52,7 @@ from recovery.model.ids import LedgerId, unsigned
 
 Ints = npt.NDArray[np.int64]
 
+_PLAIN_INDEX: Final = re.compile(r"([0-9a-f]{1,16})\.idx", re.IGNORECASE)
 LISTED: Final = 100
 """Pieces of damage, ranges and ledgers that are given one by one; all are counted."""
 HASH_DIGITS: Final = 12
@@ -320,7 +321,7 @@ def _span(ledgers: Ints, scope: int) -> list[str]:
 def _read_index(path: Path, content: memoryview, found: _Notes) -> None:
     name = path.name.removesuffix(".rloc")
     scoped = index_file.scoped_ledger_of("/".join([*path.absolute().parts[-4:-1], name]))
-    ledger = int(name.removesuffix(".idx"), 16) if name.endswith(".idx") and len(name) <= 20 else None
+    ledger = int(plain[1], 16) if (plain := _PLAIN_INDEX.fullmatch(name)) is not None else None
     if scoped is not None:
         found.header["ledger"] = str(scoped)
     elif ledger is not None:

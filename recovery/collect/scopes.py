@@ -78,6 +78,11 @@ class Scopes:
         return int(self.keys(np.array([scope]), np.array([ledger]))[0]) if scope else ledger
 
     def _keys(self, scope: Ints, ledger: Ints) -> Ints:
+        starts = np.flatnonzero(np.append(True, (scope[1:] != scope[:-1]) | (ledger[1:] != ledger[:-1]))[: len(scope)])
+        keys = self._of_runs(scope[starts], ledger[starts])
+        return np.repeat(keys, np.diff(np.append(starts, len(scope))))
+
+    def _of_runs(self, scope: Ints, ledger: Ints) -> Ints:
         first, of = distinct(scope, ledger)
         scope, ledger = scope[first], ledger[first]
         names = _named(scope, ledger)

@@ -44,6 +44,30 @@ def test_an_index_file_of_a_scope_names_its_ledger(tmp_path: Path) -> None:
     assert with_lac.header["explicit LAC"] == "2, CRC32C, digest agrees"
 
 
+@pytest.mark.parametrize(
+    ("name", "ledger"),
+    [
+        ("00000005.idx", "5"),
+        ("ABCDEF.idx", "11259375"),
+        ("zz.idx", None),
+        ("-1.idx", None),
+        ("1_0.idx", None),
+        ("0x10.idx", None),
+        ("x.idx.rloc", None),
+        ("00000000000000070000000000000005.idx", None),
+    ],
+)
+def test_an_index_file_under_any_name_is_read(tmp_path: Path, name: str, ledger: str | None) -> None:
+    """Only a number is taken for a ledger, of scope 0; what the file holds is told whatever its name is."""
+    made = make_scoped_bookie(tmp_path / "bookie", HELD)
+    file = tmp_path / name
+    file.write_bytes((made.ledger_dirs[0] / "current/00000000/00000007/00000000/00000005.idx").read_bytes())
+    found = look(file)
+    assert (found.header.get("ledger"), found.damaged) == (ledger, 0)
+    assert bool(found.notes) == (ledger is not None)
+    assert found.header["explicit LAC"] == "2, CRC32C, digest agrees"
+
+
 def test_databases_of_scopes_are_told_by_their_keys(tmp_path: Path) -> None:
     """Rows, ledgers and the logs that they name."""
     made = make_scoped_bookie(tmp_path, HELD, "db", put=write_database)
