@@ -50,8 +50,8 @@ def test_fences_whole_compactions_more_folders_and_formats(bookies: Bookies) -> 
         bookies.cluster("told", ledger=left, lac=last, bookies=ids)
         bookies.stop()
         for n in every:
-            seen = stored(bookies, n, left)
-            assert (seen["explicit_lac"], seen["fenced"]) == (last, False)
+            row = stored(bookies, n, left)
+            assert (row["explicit_lac"], row["fenced"]) == (last, False)
         bookies.start()
 
     # A reader closes what its writer left, and so fences it; most of what was written is deleted and compacted away.
