@@ -11,7 +11,7 @@ from typing import Final
 
 from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
-from benchmarks import bookie_folder, catalogs, disks, etcd, inventories, nasties, plans, snapshots
+from benchmarks import bookie_folder, catalogs, disks, etcd, inventories, nasties, plans, scoped, snapshots
 from benchmarks.bookies import JAVA_IN_FLIGHT, LEDGERS, bookies
 from benchmarks.bookies import client as client_of_bookies
 from benchmarks.data import kept
@@ -72,15 +72,13 @@ def _whole(place: Place, cost: Cost) -> Cost:
     return cost
 
 
-@contextmanager
-def _collect(place: Place) -> Iterator[dict[str, Contestant]]:
-    folder = kept(place.home, bookie_folder.write, place.ledgers)
-    current = folder / bookie_folder.LEDGERS / "current"
+def _collecting(place: Place, ledgers: Path, journal: Path) -> Contestant:
+    """Return the whole command on the folders of a bookie."""
     out = place.scratch / "inventory"
-    folders = ["--ledger-dir", folder / bookie_folder.LEDGERS, "--journal-dir", folder / bookie_folder.JOURNAL]
+    folders = ["--ledger-dir", str(ledgers), "--journal-dir", str(journal)]
     # `-c` instead of the installed program: it also runs where the checkout is not installed.
     program = [sys.executable, "-c", "from reconcile.cli.main import main; main()"]
-    collect = [*program, "collect", *map(str, folders), "--out", str(out), "--progress", "none", "--json"]
+    collect = [*program, "collect", *folders, "--out", str(out), "--progress", "none", "--json"]
 
     def product() -> Cost:
         shutil.rmtree(out, ignore_errors=True)
@@ -88,7 +86,29 @@ def _collect(place: Place) -> Iterator[dict[str, Contestant]]:
         found = {"ledgers": cost.said["counts"]["ledgers"], "code": cost.said["exit_code"]}
         return _whole(place, replace(cost, said=found))
 
-    yield {"collect": product, "find | xargs -P2 cat": lambda: disks.cat(current)}
+    return product
+
+
+@contextmanager
+def _collect(place: Place) -> Iterator[dict[str, Contestant]]:
+    folder = kept(place.home, bookie_folder.write, place.ledgers)
+    ledgers = folder / bookie_folder.LEDGERS
+    product = _collecting(place, ledgers, folder / bookie_folder.JOURNAL)
+    yield {"collect": product, "find | xargs -P2 cat": lambda: disks.cat(ledgers / "current")}
+
+
+def _scoped(kind: str) -> Callable[[Place], AbstractContextManager[dict[str, Contestant]]]:
+    @contextmanager
+    def row(place: Place) -> Iterator[dict[str, Contestant]]:
+        folder = kept(place.home, scoped.write, place.ledgers)
+        plain, of_scopes = (folder / side / kind for side in scoped.SIDES)
+        stages = {"collect, scopes": _collecting(place, of_scopes / scoped.LEDGERS, of_scopes / scoped.JOURNAL)}
+        if kind == "index":
+            stages["cat, scopes"] = lambda: disks.cat(of_scopes / scoped.LEDGERS)
+            stages["cat, scope 0"] = lambda: disks.cat(plain / scoped.LEDGERS)
+        yield stages | {"collect, scope 0": _collecting(place, plain / scoped.LEDGERS, plain / scoped.JOURNAL)}
+
+    return row
 
 
 @contextmanager
@@ -282,6 +302,17 @@ ROWS: Final = (
         "ten records of 1 KiB a ledger in a journal into groups, against cat of the journal into cat",
         100_000,
         disks.one_journal,
+    ),
+    *(
+        Row(
+            f"scoped-{kind}",
+            1.5,
+            f"`bkmeta collect` of a bookie whose ledgers are of scopes, {what}, as a whole command; against that of "
+            "a bookie that has the same ledgers in scope 0",
+            100_000,
+            _scoped(kind),
+        )
+        for kind, what in scoped.KINDS.items()
     ),
     Row(
         "reconstruct",
