@@ -233,8 +233,9 @@ class RecordFiles:
                 for item in listing:
                     log_id = log_id_of(item.name)
                     if log_id is not None:
-                        known = [f for f in self._files.get(log_id, ()) if f.path != item.path]
-                        self._files[log_id] = [*known, RecordFile(item.path, item.stat().st_size)]
+                        known = {f.path: f for f in self._files.get(log_id, ())}
+                        known[item.path] = RecordFile(item.path, item.stat().st_size)
+                        self._files[log_id] = [*known.values()]
         self._measure()
 
     def _candidates(self, number: int) -> Sequence[RecordFile]:
