@@ -125,3 +125,31 @@ def test_a_long_stretch_is_looked_ahead(sizes: list[int]) -> None:
     assert [number for part in entries for number in part.entry.tolist()] == [*range(many)]
     places = [(at, size) for part in entries for at, size in zip(part.position, part.size, strict=True)]
     assert [raw[at : at + size] for at, size in places] == records
+
+
+@pytest.mark.parametrize("digest", [Digest.CRC32C, Digest.DUMMY])
+@pytest.mark.parametrize("of_zero", [0, 1])
+def test_a_long_stretch_of_scopes_is_looked_ahead(digest: Digest, of_zero: int) -> None:
+    """In a log and in a journal, ledgers in turns, of scope 0 among them or not: in arrays, each with its scope."""
+    many = 3000
+    records = [scoped_entry_of(1 - of_zero + n % 6, n, n % 7, digest) for n in range(many)]
+    log, whole = entry_log.encode(records, with_map=True), journal.encode(records)
+    for raw, parts in ((log, [*entry_log.scan_columns(log)]), (whole, [*journal.scan_columns(whole)])):
+        entries = [part for part in parts if isinstance(part, Entries)]
+        assert len(entries) == len(parts)
+        assert max(len(part.ledger) for part in entries) > many // 2
+        found = Entries.joined(entries)
+        assert found.entry.tolist() == [*range(many)]
+        assert [raw[at : at + size] for at, size in zip(found.position, found.size, strict=True)] == records
+        assert found.scope is not None
+        assert [*zip(found.scope.tolist(), found.ledger.tolist(), strict=True)] == [entry.ids_of(r) for r in records]
+
+
+def test_special_records_between_cost_no_memory() -> None:
+    """What is given out of a journal with a fence behind each 700 entries holds hardly more than it says."""
+    one = [scoped_entry_of(n % 7, n, 0, Digest.CRC32C) for n in range(700)]
+    raw = journal.encode([body for _ in range(24) for body in (*one, journal.encode_fence(1))])
+    entries = [part for part in journal.scan_columns(raw) if isinstance(part, Entries)]
+    assert all(len(part.ledger) for part in entries)
+    held = sum((column if column.base is None else column.base).nbytes for part in entries for column in part.columns())
+    assert held <= 8 * sum(column.nbytes for part in entries for column in part.columns())
