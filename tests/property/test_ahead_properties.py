@@ -146,9 +146,9 @@ def test_a_long_stretch_of_scopes_is_looked_ahead(digest: Digest, of_zero: int) 
 
 
 def test_special_records_between_cost_no_memory() -> None:
-    """What is given out of a journal with a fence behind each 700 entries holds hardly more than it says."""
+    """What is given out of a journal with a master key behind each 700 entries holds hardly more than it says."""
     one = [scoped_entry_of(n % 7, n, 0, Digest.CRC32C) for n in range(700)]
-    raw = journal.encode([body for _ in range(24) for body in (*one, journal.encode_fence(1))])
+    raw = journal.encode([body for _ in range(48) for body in (*one, journal.encode_master_key(1, bytes(20)))])
     entries = [part for part in journal.scan_columns(raw) if isinstance(part, Entries)]
     assert all(len(part.ledger) for part in entries)
     held = sum((column if column.base is None else column.base).nbytes for part in entries for column in part.columns())
