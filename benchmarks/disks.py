@@ -1,5 +1,6 @@
 """Rows about the files of a bookie: each format by itself, against what only reads the bytes."""
 
+import os
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -57,6 +58,26 @@ def small(place: "Place") -> Iterator[dict[str, Contestant]]:
         "index files": lambda: shares("index", current, "ledgers", place.ledgers),
         "find | xargs -P2 cat": lambda: cat(current),
     }
+
+
+DROP: Final = Path("/proc/sys/vm/drop_caches")
+"""Where the system is told to forget what it keeps of files; only for root."""
+
+
+@contextmanager
+def cold(place: "Place") -> Iterator[dict[str, Contestant]]:
+    """Small index files that nothing has read since the system started, as far as the page cache knows."""
+
+    def from_disk(contestant: Contestant) -> Contestant:
+        def alone() -> Cost:
+            os.sync()
+            DROP.write_text("3\n")
+            return contestant()
+
+        return alone
+
+    with small(place) as warm:
+        yield {name: from_disk(contestant) for name, contestant in warm.items()}
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The rows: each names a stage, the floor that it is compared with, and how both are run."""
 
+import os
 import shlex
 import shutil
 import sys
@@ -259,6 +260,21 @@ def _wire(count: int) -> Callable[[Place], AbstractContextManager[dict[str, Cont
     return row
 
 
+_COLD: Final = (
+    (
+        Row(
+            "index-cold",
+            0.5,
+            "the same small index files from the disk, the page cache dropped before each: several reads in flight",
+            1_000_000,
+            disks.cold,
+        ),
+    )
+    if os.access(disks.DROP, os.W_OK)
+    else ()
+)
+"""Only root may drop the page cache."""
+
 ROWS: Final = (
     Row(
         "collect",
@@ -275,6 +291,7 @@ ROWS: Final = (
         1_000_000,
         disks.small,
     ),
+    *_COLD,
     Row(
         "large",
         2.0,
