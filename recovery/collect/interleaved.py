@@ -14,14 +14,13 @@ Source: spec bookie-storage §2.
 import errno
 import os
 import re
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
@@ -58,7 +57,7 @@ for again. A multiple of most sizes of ensembles, so that their patterns are not
 _IN_FLIGHT: Final = 16
 """Batches that wait for a cold disk at a time; threads cost more than they give where nothing waits."""
 _SLOW: Final = 200e-6
-"""Seconds a file or a folder that tell a cold disk; from the page cache it takes a tenth."""
+"""Seconds a file that tell a cold disk; from the page cache it takes a tenth."""
 _SLOW_BATCHES: Final = 128
 """After so many, one batch is timed alone again."""
 _PAGES: Final = (4096, 2048, 1024, 512)
@@ -119,10 +118,8 @@ def find_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes) -> 
     for is_scoped, some in groupby(levels, lambda level: _SCOPED_FOLDER.fullmatch(level.name) is not None):
         if not is_scoped:
             for level in some:
-                leaves = [*_subfolders(level.paths, level.name, _FOLDER, damage)]
-                with _Listing([path for leaf in leaves for path in leaf.paths.values()]) as listing:
-                    for leaf in leaves:
-                        yield from _files_in(leaf.paths, f"{level.name}/{leaf.name}", listing, damage)
+                for low in _subfolders(level.paths, level.name, _FOLDER, damage):
+                    yield from _files_in(low.paths, f"{level.name}/{low.name}", damage)
             continue
         found = _scoped_files(some, damage, scopes)
         while files := list(islice(found, _NAMED)):
@@ -171,47 +168,12 @@ def _tell_stray(path: str, name: str, inside: str, damage: TakesDamage) -> None:
     damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
 
 
-class _Listing:
-    """Lists folders that are asked for in their order, several ahead where one takes long."""
-
-    def __init__(self, folders: Sequence[str]) -> None:
-        self._folders = folders
-        self._asked = 0
-        self._ahead: deque[Future[list[str]]] = deque()
-        self._pool: ThreadPoolExecutor | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def next(self) -> list[str]:
-        """Return the names in the next folder.
-
-        Raises:
-            OSError: it cannot be listed.
-        """
-        at, self._asked = self._asked, self._asked + 1
-        if self._pool is None:
-            begun = time.monotonic()
-            try:
-                return os.listdir(self._folders[at])  # noqa: PTH208  # names alone, of up to 65,536 folders
-            finally:
-                if time.monotonic() - begun > _SLOW:
-                    self._pool = ThreadPoolExecutor(_IN_FLIGHT)
-        for folder in self._folders[at + len(self._ahead) : at + _IN_FLIGHT]:
-            self._ahead.append(self._pool.submit(os.listdir, folder))
-        return self._ahead.popleft().result()
-
-
-def _files_in(folders: Mapping[int, str], inside: str, listing: _Listing, damage: TakesDamage) -> Iterator[IndexFile]:
+def _files_in(folders: Mapping[int, str], inside: str, damage: TakesDamage) -> Iterator[IndexFile]:
     whole: dict[int, IndexFile] = {}
     copies: dict[int, IndexFile] = {}
     for number, folder in folders.items():
         try:
-            names = listing.next()
+            names = os.listdir(folder)  # noqa: PTH208  # names alone, of up to 65,536 folders
         except OSError as error:
             _tell_unlisted(folder, error, damage)
             continue

@@ -15,11 +15,8 @@ from typing import Any
 
 import pytest
 
-from recovery.collect import CollectOptions, Progress, collect, interleaved
-from recovery.collect.damage import Noted
-from recovery.collect.facts import Interned
+from recovery.collect import CollectOptions, Progress, collect
 from recovery.collect.folders import Disks, survey
-from recovery.collect.interleaved import IndexReader, find_files, first_level
 from recovery.collect.reading import Mapped, Meter
 from recovery.dataset import open_dataset
 from recovery.testing.bookie_dir import (
@@ -31,8 +28,6 @@ from recovery.testing.bookie_dir import (
     write_journal,
     write_log,
 )
-from tests.golden.bookie_files import index_files
-from tests.golden.cases import NAMES
 from tests.unit.collecting import look
 
 BLOCK = 4096
@@ -375,25 +370,3 @@ def test_a_folder_that_goes_before_it_is_listed_is_damage(
     seen = look(compacted, tmp_path)
     assert ("unreadable", None, True) in seen.reasons()
     assert not seen.bookie["complete"]
-
-
-@pytest.mark.parametrize("case", [name for name in NAMES if index_files(name)])
-def test_what_is_asked_ahead_of_a_slow_disk_is_what_a_quick_one_gives(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Folders listed and files read several at a time give the same, in the same order."""
-
-    def found() -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = []
-        for current in sorted({path.parents[2] for path in index_files(case)}):
-            damage, secrets = Noted(), Interned()
-            levels = first_level([current], damage)
-            files = [*find_files(levels, damage, secrets.scopes)]
-            rows += [(file.path, file.ledger) for file in files]
-            for piece in IndexReader(Meter(None, lambda _: None), damage, secrets).read(files):
-                rows.append(tuple(piece.rows().entry.tolist()))
-        return rows
-
-    quick = found()
-    monkeypatch.setattr(interleaved, "_SLOW", -1.0)
-    assert found() == quick
