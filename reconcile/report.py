@@ -241,7 +241,7 @@ def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: S
     sizes = _Sizes()
     sources: Counter[str] = Counter()
     keys: Counter[str] = Counter()
-    for batch in inventory.batches("copies"):
+    for batch in inventory.batches("copies", ["part", "entries", "source", "key_kind"]):
         whole = batch.filter(pc.equal(batch["part"], 0))
         sizes.add(whole["entries"])
         _count_into(sources, whole["source"])

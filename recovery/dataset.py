@@ -58,6 +58,8 @@ SPILL: Final = ".spill"
 
 _ROW_GROUP: Final = 16_384
 _ROW_GROUP_BYTES: Final = 64 << 20
+_AHEAD: Final = 4
+"""Row groups that are read before they are asked for: each takes memory."""
 _SPILL_BYTES: Final = 64 << 20
 _SPILL_ROWS: Final = 1 << 17
 _MERGE_STEPS: Final = 64
@@ -399,8 +401,8 @@ class Dataset:
             raise self._broken(name, str(error).splitlines()[0]) from error
         return (min(low for low, _ in found), max(high for _, high in found)) if found else None
 
-    def batches(self, name: str) -> Iterator[pa.Table]:
-        """Yield a table in its order, a row group or so at a time.
+    def batches(self, name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Yield a table, or some columns of it, in its order, a row group or so at a time.
 
         Raises:
             DatasetError: a file is gone or damaged.
@@ -409,7 +411,8 @@ class Dataset:
             if not part.rows:
                 continue
             try:
-                for batch in self._scan(name, [part.file]).to_batches(batch_size=_ROW_GROUP):
+                rows = self._scan(name, [part.file])
+                for batch in rows.to_batches(columns=columns, batch_size=_ROW_GROUP, batch_readahead=_AHEAD):
                     yield pa.Table.from_batches([batch])
             except (OSError, pa.ArrowException) as error:
                 raise self._broken(name, str(error).splitlines()[0]) from error
