@@ -393,13 +393,15 @@ class Dataset:
         found = []
         try:
             for fragment in self._scan(name, files).get_fragments() if files else ():
-                leaves = [leaf.path for leaf in fragment.metadata.schema]
-                for group in range(fragment.metadata.num_row_groups):
-                    said = fragment.metadata.row_group(group).column(leaves.index(column)).statistics
-                    found.append((said.min, said.max))
-        except (OSError, pa.ArrowException) as error:
+                metadata = fragment.metadata
+                at = [leaf.path for leaf in metadata.schema].index(column)
+                groups = map(metadata.row_group, range(metadata.num_row_groups))
+                found += [group.column(at).statistics for group in groups]
+        except (OSError, ValueError, pa.ArrowException) as error:  # a column's name that is no text is a ValueError
             raise self._broken(name, str(error).splitlines()[0]) from error
-        return (min(low for low, _ in found), max(high for _, high in found)) if found else None
+        if not all(said is not None and said.has_min_max for said in found):
+            raise self._broken(name, f"a file does not say which values of {column} it has")
+        return (min(said.min for said in found), max(said.max for said in found)) if found else None
 
     def batches(self, name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Yield a table, or some columns of it, in its order, a row group or so at a time.

@@ -20,3 +20,9 @@ def test_no_bytes_break_a_parser(name: str, record_property: Callable[[str, obje
     """No other error, and neither memory nor time beyond a bound; the bytes are named, and can be made again."""
     tried = fuzz(name, COUNT if COUNT >= _FULL else max(COUNT // PARSERS[name].times, 10))
     record_property("tried", str(tried))
+
+
+@pytest.mark.parametrize(("name", "first"), [("table of a dataset", 2300)])
+def test_inputs_that_broke_a_parser_once_do_not_again(name: str, first: int) -> None:
+    """The hundred inputs from a number on: a column's name that is no text."""
+    fuzz(name, 100, first)
