@@ -384,24 +384,15 @@ class Dataset:
         return found
 
     def bounds(self, name: str, column: str) -> tuple[Any, Any] | None:
-        """Return the smallest and the largest value of a column, as the files say without being read; None: no rows.
+        """Return the smallest and the largest value of a column; None: no rows.
+
+        Read from the rows: asked for the statistics of a damaged footer, the library may end the process.
 
         Raises:
             DatasetError: a file is gone or damaged.
         """
-        files = [part.file for part in self.parts(name) if part.rows]
-        found = []
-        try:
-            for fragment in self._scan(name, files).get_fragments() if files else ():
-                metadata = fragment.metadata
-                at = [leaf.path for leaf in metadata.schema].index(column)
-                groups = map(metadata.row_group, range(metadata.num_row_groups))
-                found += [group.column(at).statistics for group in groups]
-        except (OSError, ValueError, pa.ArrowException) as error:  # a column's name that is no text is a ValueError
-            raise self._broken(name, str(error).splitlines()[0]) from error
-        if not all(said is not None and said.has_min_max for said in found):
-            raise self._broken(name, f"a file does not say which values of {column} it has")
-        return (min(said.min for said in found), max(said.max for said in found)) if found else None
+        found = [pc.min_max(batch[column]).as_py() for batch in self.batches(name, [column]) if batch.num_rows]
+        return (min(one["min"] for one in found), max(one["max"] for one in found)) if found else None
 
     def batches(self, name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Yield a table, or some columns of it, in its order, a row group or so at a time.
