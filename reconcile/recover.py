@@ -31,7 +31,7 @@ from reconcile.rules import diff, referenced
 from reconcile.rules.findings import Run, of_subjects
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import store
-from recovery.dataset import SPILL, Dataset, Part, open_dataset, sort_by_key, write_manifest, write_part
+from recovery.dataset import SPILL, Dataset, Part, only, open_dataset, sort_by_key, write_manifest, write_part
 from recovery.errors import InputError
 from recovery.infer.prior import Prior
 from recovery.infer.reconstruct import Options
@@ -139,7 +139,7 @@ class _Job:
         released, of_store = plan.released(rows, stored, matched)
         wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
         actions = plan.ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
-        kept = diff.still_held(stored.filter(pa.array(~of_store)))
+        kept = diff.still_held(only(stored, pa.array(~of_store)))
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
         run = Run(self.run, self.at)

@@ -30,7 +30,7 @@ from reconcile.rules.sides import Compared, Relation
 from recovery.codecs.keys import marked
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import Layout, generator_key
-from recovery.dataset import Dataset, sort_by_key
+from recovery.dataset import Dataset, only, sort_by_key
 from recovery.infer.earlier import as_recorded
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
@@ -193,7 +193,7 @@ class Tables:
     def records(self) -> pa.Table:
         """Return the newest earlier record of each ledger; no holds, which are in recovery."""
         found, _ = sides.newest(self.earlier)
-        return found.filter(pc.not_equal(found["state"], "IN_RECOVERY"))
+        return only(found, pc.not_equal(found["state"], "IN_RECOVERY"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -402,6 +402,8 @@ def _stale_marks(evidence: Evidence, one: Range, buckets: range, run: Run) -> pa
     mine = (bucket >= buckets.start) & (bucket < buckets.stop)
     keys = pa.table({"bucket": bucket[mine], "scope": marks.scope[mine], "ledger": marks.ledger[mine]})
     keys = keys.append_column("path", paths.take(pa.array(marks.rows[mine])))
+    if not keys.num_rows:
+        return tables.FINDINGS.empty_table()
     ours, stored = sides.unite([keys, one.stored]).rows
     stale = np.sort(ours[(ours != sides.ABSENT) & (stored == sides.ABSENT)])
     keys = keys.take(pa.array(stale))
@@ -568,7 +570,8 @@ def beside(
 
 
 def _take(rows: pa.Table, at: npt.NDArray[np.int64]) -> pa.Table:
-    return rows.take(pa.array(at))
+    # Of none, Arrow would still lay out all columns.
+    return rows.take(pa.array(at)) if len(at) else rows.slice(0, 0)
 
 
 def _shown(rows: pa.Table, name: str) -> Any:  # noqa: ANN401 - an Arrow column

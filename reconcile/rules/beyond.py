@@ -37,15 +37,16 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.
         seen: every bookie was looked at, completely.
     """
     keys = list(tables.KEY_COLUMNS)
-    closed = stored.filter(pc.fill_null(pc.equal(stored["state"], "CLOSED"), fill_value=False))
-    if not closed.num_rows or not copies.num_rows:
+    if not copies.num_rows:
         return tables.FINDINGS.empty_table()
     ends = copies.group_by(keys).aggregate([("last", "max")])
-    ours, theirs = sides.unite([ends, closed]).rows
+    ours, theirs = sides.unite([ends, stored]).rows
     both = (ours != sides.ABSENT) & (theirs != sides.ABSENT)
-    ends, closed = ends.take(pa.array(ours[both])), closed.take(pa.array(theirs[both]))
-    beyond = pc.fill_null(pc.greater(ends["last_max"], closed["last_entry"]), fill_value=False)
-    closed = closed.filter(beyond)
+    at = pa.array(theirs[both])
+    known = stored.select(["state", "last_entry"]).take(at)
+    above = pc.greater(ends["last_max"].take(pa.array(ours[both])), known["last_entry"])
+    beyond = pc.fill_null(pc.and_(pc.equal(known["state"], "CLOSED"), above), fill_value=False)
+    closed = stored.take(at.filter(beyond.combine_chunks()))
     if not closed.num_rows:
         return tables.FINDINGS.empty_table()
     wanted = pa.table({**{name: closed[name] for name in keys}, "wanted": pa.array([True] * closed.num_rows)})

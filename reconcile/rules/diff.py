@@ -3,6 +3,7 @@
 Both sides are tables of one bucket range, sorted by key, as their datasets give them; nothing is joined across ranges.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -197,7 +198,10 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
     Returns:
         scope, ledger, bucket, category, field, stored, held: the last two as text.
     """
-    ours = reconstruction.take(matched.held_rows)
+    keys = list(KEY_COLUMNS)
+    compared = ["last_entry", "ensemble_size", "write_quorum"]
+    catalog = catalog.select([*keys, "state", "error", *compared])
+    ours = reconstruction.select(["outcome", "grades", *compared]).take(matched.held_rows)
     theirs = catalog.take(matched.stored_rows)
     closed = pc.fill_null(pc.equal(theirs["state"], "CLOSED"), fill_value=False)
     known = pc.and_(pc.fill_null(pc.equal(ours["outcome"], "restored"), fill_value=False), closed)
@@ -210,29 +214,35 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
     lost = catalog.take(matched.unheld)
     has_entries = pc.and_(pc.equal(lost["state"], "CLOSED"), pc.greater_equal(lost["last_entry"], 0))
 
-    def said(category: Category, side: pa.Table, when: Any, field: str, stored: Any, held: Any) -> pa.Table:  # noqa: ANN401 - Arrow columns
-        table = side.select(list(KEY_COLUMNS))
+    def said(
+        category: Category,
+        field: str,
+        when: Any,  # noqa: ANN401 - an Arrow column
+        shown: Callable[[pa.Table], Any],
+        stored: pa.Table,
+        held: pa.Table | None = None,
+    ) -> pa.Table:
+        when = pc.fill_null(when, fill_value=False)
+        stored = stored.filter(when)
+        table = stored.select(keys)
         for name, value in (("category", str(category)), ("field", field)):
-            table = table.append_column(name, pa.array([value] * table.num_rows, pa.string()))
-        for name, column in (("stored", stored), ("held", held)):
-            text = pa.nulls(table.num_rows, pa.string()) if column is None else pc.cast(column, pa.string())
+            table = table.append_column(name, pa.repeat(value, table.num_rows))
+        for name, side in (("stored", stored), ("held", None if held is None else held.filter(when))):
+            text = pa.nulls(table.num_rows, pa.string()) if side is None else pc.cast(shown(side), pa.string())
             table = table.append_column(name, pc.fill_null(text, "nothing"))
-        return table.filter(pc.fill_null(when, fill_value=False))
+        return table
 
-    both_last = (theirs["last_entry"], ours["last_entry"])
+    def last(side: pa.Table) -> Any:  # noqa: ANN401 - an Arrow column
+        return side["last_entry"]
+
+    beyond = pc.and_(known, pc.greater(last(theirs), last(ours)))
+    other = pc.and_(pc.and_(known, striped), quorums)
     return pa.concat_tables(
         [
-            said(Category.METADATA_UNPARSABLE, catalog, pc.is_valid(catalog["error"]), "raw", catalog["error"], None),
-            said(Category.ENTRIES_MISSING, theirs, pc.and_(known, pc.greater(*both_last)), "last_entry", *both_last),
-            said(
-                Category.QUORUM_DIFFERS,
-                theirs,
-                pc.and_(pc.and_(known, striped), quorums),
-                "ensemble_size/write_quorum",
-                _slashed(theirs),
-                _slashed(ours),
-            ),
-            said(Category.NOT_ON_BOOKIES, lost, has_entries, "last_entry", lost["last_entry"], None),
+            said(Category.METADATA_UNPARSABLE, "raw", pc.is_valid(catalog["error"]), lambda s: s["error"], catalog),
+            said(Category.ENTRIES_MISSING, "last_entry", beyond, last, theirs, ours),
+            said(Category.QUORUM_DIFFERS, "ensemble_size/write_quorum", other, _slashed, theirs, ours),
+            said(Category.NOT_ON_BOOKIES, "last_entry", has_entries, last, lost),
         ]
     )
 

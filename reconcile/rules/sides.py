@@ -144,13 +144,16 @@ def newest(catalogs: Sequence[tuple[pa.Table, int | None]]) -> tuple[pa.Table, R
     """Unite earlier catalogs: each ledger's record from the first that has it.
 
     Args:
-        catalogs: CATALOG_LEDGERS, the newest first, each with the transaction that it was taken at.
+        catalogs: CATALOG_LEDGERS in key order, the newest first, each with the transaction that it was taken at.
 
     Returns:
         CATALOG_LEDGERS, and for each row the transaction up to which it is known to have stood; -1: not known.
     """
     if not catalogs:
         return tables.CATALOG_LEDGERS.empty_table(), np.zeros(0, np.int64)
+    if len(catalogs) == 1:
+        table, txn = catalogs[0]
+        return table, np.full(table.num_rows, ABSENT if txn is None else txn, np.int64)
     united = unite([table for table, _ in catalogs])
     start, picked, seen = 0, np.full(united.keys.num_rows, ABSENT, np.int64), np.zeros(united.keys.num_rows, np.int64)
     for (table, txn), rows in zip(catalogs, united.rows, strict=True):
@@ -159,9 +162,7 @@ def newest(catalogs: Sequence[tuple[pa.Table, int | None]]) -> tuple[pa.Table, R
         seen[fresh] = ABSENT if txn is None else txn
         start += table.num_rows
     every = pa.concat_tables([table for table, _ in catalogs])
-    # One catalog in its order is the usual case, and records are the widest rows there are.
-    in_order = len(picked) == every.num_rows and np.array_equal(picked, np.arange(len(picked)))
-    return every if in_order else every.take(pa.array(picked)), seen
+    return every.take(pa.array(picked)), seen
 
 
 def deletions(history: pa.Table) -> pa.Table:
@@ -234,7 +235,7 @@ def compare(
     if not has_earlier:
         relation[now & on] = _CODES[Relation.STORE_AND_BOOKIES]
     pairs = np.flatnonzero(now & before)
-    relation[pairs] = _pairs(stored.take(pa.array(s[pairs])), earlier.take(pa.array(e[pairs])))
+    relation[pairs] = _pairs((stored, s[pairs]), (earlier, e[pairs]))
     broken = np.zeros(len(h), np.bool_)
     broken[now] = pc.is_valid(stored["error"]).to_numpy()[s[now]]
     relation[broken] = _CODES[Relation.UNPARSABLE]
@@ -257,12 +258,13 @@ def compare(
     return Compared(pa.table(sides), h, s, e, np.where(deleted, d, ABSENT))
 
 
-def _pairs(ours: pa.Table, theirs: pa.Table) -> npt.NDArray[np.int8]:
-    """Return the relation of records that both the store and the earlier catalog have."""
-    found = np.full(ours.num_rows, _CODES[Relation.EQUAL], np.int8)
-    differ = np.flatnonzero(~_equal(ours["raw"], theirs["raw"]))
+def _pairs(*sides: tuple[pa.Table, Rows]) -> npt.NDArray[np.int8]:
+    """Return the relation of records that both the store and the earlier catalog have: some rows of each."""
+    found = np.full(len(sides[0][1]), _CODES[Relation.EQUAL], np.int8)
+    # Records are the widest rows there are: of those that are equal nothing else is taken.
+    differ = np.flatnonzero(~_equal(*(side["raw"].take(pa.array(rows)) for side, rows in sides)))
     if len(differ):
-        found[differ] = _differing(ours.take(pa.array(differ)), theirs.take(pa.array(differ)))
+        found[differ] = _differing(*(side.take(pa.array(rows[differ])) for side, rows in sides))
     return found
 
 
