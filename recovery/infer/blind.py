@@ -66,6 +66,9 @@ def _named(known: Facts, damage: pa.Table) -> Mask:
         return np.zeros(known.count, np.bool_)
     scope = pc.fill_null(damage["scope"], 0).to_numpy().astype(np.int64)
     ledger = damage["ledger"].to_numpy().astype(np.int64)
-    pairs = np.stack([np.append(scope, known.scope), np.append(ledger, known.ledger)], axis=1)
+    near = np.flatnonzero(pc.is_in(pa.array(known.ledger), value_set=pa.array(ledger)))
+    pairs = np.stack([np.append(scope, known.scope[near]), np.append(ledger, known.ledger[near])], axis=1)
     same = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
-    return np.isin(same[len(ledger) :], same[: len(ledger)])
+    found = np.zeros(known.count, np.bool_)
+    found[near[np.isin(same[len(ledger) :], same[: len(ledger)])]] = True
+    return found

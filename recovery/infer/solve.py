@@ -71,6 +71,8 @@ _PADDED: Final = (4, 7)
 """Rows that a problem is filled up to, where it has fewer."""
 _MAIN: Final = 14
 """The likeliest cuts: what segments there cost, the cheapest ones need not exceed."""
+_FEW: Final = 18
+"""Cuts of which the likeliest are not looked at by themselves."""
 _EXACT: Final = 1e-9
 """More than what the order of adding changes."""
 _SMALL: Final = 256
@@ -199,14 +201,12 @@ class Path(NamedTuple):
 
     Attributes:
         cost: without the penalty.
-        most: the most that any part from 0 to a cut costs; it is `cost`, or a little more.
         first: of each segment.
         members: (segments, E): rows or NOBODY.
         shares: as `_shares` gives them.
     """
 
     cost: float
-    most: float
     first: Ints
     members: Ints
     shares: Ints
@@ -256,12 +256,12 @@ def solve(problem: Problem, path: Path | None, *, lost_member: float) -> Solutio
     Returns:
         The history; None where there are no segments, or it would take more time than one ledger may take.
     """
-    if path is None or path.most > problem.limit - problem.candidate.penalty:
+    if path is None or path.cost > problem.limit - problem.candidate.penalty:
         return None
     copies, candidate = problem.copies, problem.candidate
     ensemble, write = candidate.ensemble, candidate.write
     end = int(problem.counted.cuts[-1]) - 1
-    cost, _, first, members, shares = path
+    cost, first, members, shares = path
     patched = _readable(copies, end, write, first, members, _in_place(shares, members))
     if patched is None:
         return None
@@ -359,6 +359,29 @@ class Counted(NamedTuple):
         return cls(cuts, begin, below, over, sums[below] - sums[begin[:-1]] - over)
 
 
+class _Known(NamedTuple):
+    """What is known of the cells of `_Weighed` so far.
+
+    Attributes:
+        best: the cost up to each, inf where that is no use.
+        came: the cell that its last segment begins at.
+        left: assignments that each problem may still take; below 0 it is given up.
+        assigned: members by cell, where they had to be assigned.
+    """
+
+    best: Floats
+    came: Ints
+    left: Ints
+    assigned: dict[int, Ints]
+
+    @classmethod
+    def of(cls, begin: Ints) -> "_Known":
+        """Begin with nothing but the first cell of each problem."""
+        best = np.full(begin[-1], np.inf)
+        best[begin[:-1]] = 0.0
+        return cls(best, np.zeros(begin[-1], np.int64), np.full(len(begin) - 1, _ASSIGNMENTS), {})
+
+
 @dataclass(frozen=True, slots=True)
 class _Weighed:
     """Counts of copies below each cut, from which intervals between two cuts are weighed; of problems of one shape.
@@ -421,29 +444,64 @@ class _Weighed:
 
     def cheapest(self) -> list[Path | None]:
         """Return the cheapest segments of each problem, None where they cost or take too much."""
-        every = np.arange(len(self.limit))
-        ceiling = self.limit.copy()
-        large = np.flatnonzero(np.isinf(ceiling) & (np.diff(self.begin) > 2 * _MAIN))
-        if len(large):
-            # Segments at the likeliest cuts are no cheaper than the cheapest: they say what need not be weighed.
-            main = self._main(large)
-            best, _, _, given_up = main.paths(np.arange(len(large)), ceiling[large])
-            ceiling[large] = np.where(given_up, np.inf, best[main.begin[1:] - 1])
-        best, came, assigned, given_up = self.paths(every, ceiling)
-        within = np.maximum.reduceat(best, self.begin[:-1]) <= self.limit
-        found: list[Path | None] = [None] * len(every)
-        solved = every[within & ~given_up]
-        for at, path in zip(solved.tolist(), self._followed(solved, best, came, assigned), strict=True):
+        of = np.repeat(np.arange(len(self.limit)), np.diff(self.begin))
+        before, after, once = self._ends(of)
+        free = np.isinf(self.limit)
+        # One segment, or two, are no cheaper than the cheapest: they say which cuts need not be looked at.
+        ceiling = np.where(free, once, self.limit)
+        near = before + after <= self._highest(ceiling)[of]
+        large = free & (np.bincount(of[near], minlength=len(free)) > _FEW)
+        if large.any():
+            # Neither are segments at the likeliest cuts.
+            cells = np.flatnonzero(near & self.main & large[of])
+            main = self._only(cells)
+            known = main.paths(ceiling[large], before[cells], after[cells])
+            cost = np.where(known.left < 0, np.inf, known.best[main.begin[1:] - 1])
+            ceiling[large] = np.minimum(ceiling[large], cost)
+            near &= before + after <= self._highest(ceiling)[of]
+        cells = np.flatnonzero(near | np.isin(np.arange(len(of)), [self.begin[:-1], self.begin[1:] - 1]))
+        few = self._only(cells)
+        known = few.paths(ceiling, before[cells], after[cells])
+        solved = np.flatnonzero((known.best[few.begin[1:] - 1] <= self.limit) & (known.left >= 0))
+        found: list[Path | None] = [None] * len(ceiling)
+        for at, path in zip(solved.tolist(), few.followed(solved, known), strict=True):
             found[at] = path
         return found
 
-    def _main(self, some: Ints) -> "_Weighed":
-        """Return some problems with their likeliest cuts only."""
-        of = np.repeat(np.arange(len(self.limit)), np.diff(self.begin))
-        cells = np.flatnonzero(self.main & np.isin(of, some))
+    def _highest(self, ceiling: Floats) -> Floats:
+        """Return what costs too much; more entries never cost less, but for the taste."""
+        highest: Floats = ceiling + 3 * _TINY * self.ensemble + _EXACT
+        return highest
+
+    def _ends(self, of: Ints) -> tuple[Floats, Floats, Floats]:
+        """Return of each cell what comes before it and after it costs at least, and of each problem what one or two do.
+
+        That is one segment, or two at least.
+        """
+        cells, last = np.arange(len(of)), self.begin[1:] - 1
+        before, after, both = np.zeros((3, len(of)))
+        for low in range(0, len(of), size := max(1, _AT_ONCE // self.fits[:, :, 0].size)):
+            part = slice(low, low + size)
+            mine = of[part]
+            for costs, begins, ends in ((before, self.begin[mine], cells[part]), (after, cells[part], last[mine])):
+                base, gain = self._weigh(mine, begins, ends)
+                bound, sure = self._bound(gain)
+                costs[part] = base - bound
+                both[part] += np.where(sure, costs[part], np.inf)
+        before[self.begin[:-1]], after[last] = 0.0, 0.0
+        both[self.begin[:-1]] -= SEGMENT
+        both[last] -= SEGMENT
+        two = 2 * (SEGMENT - _TINY * self.ensemble)
+        return np.minimum(before, two), np.minimum(after, two), np.minimum.reduceat(both, self.begin[:-1])
+
+    def _only(self, cells: Ints) -> "_Weighed":
+        """Return the problems that some cells are of, with these alone."""
+        of = np.searchsorted(self.begin, cells, "right") - 1
+        begin = np.append(np.flatnonzero(heads(of)), len(cells))
+        some = of[begin[:-1]]
         return replace(
             self,
-            begin=np.append(np.searchsorted(of[cells], some), len(cells)),
+            begin=begin,
             rows=self.rows[some],
             limit=self.limit[some],
             cuts=self.cuts[cells],
@@ -456,30 +514,22 @@ class _Weighed:
             most=self.most[:, some],
         )
 
-    def paths(self, some: Ints, ceiling: Floats) -> tuple[Floats, Ints, dict[int, Ints], Mask]:
+    def paths(self, ceiling: Floats, before: Floats, after: Floats) -> "_Known":
         """Weigh the intervals that may be part of what costs no more than a ceiling.
 
         More entries never cost less, but for the taste: an interval that costs too much is not made longer.
 
         Args:
-            some: problems, ascending.
-            ceiling: of each.
-
-        Returns:
-            Of each cell: the cost up to it, inf where that is more than the ceiling, 0 for other problems; and the cell
-            that its last segment begins at. Members by cell, where they had to be assigned. Problems that were given
-            up, since they take too much.
+            ceiling: of each problem.
+            before: of each cell, what comes before it costs at least.
+            after: the same of what follows.
         """
         count = np.diff(self.begin)
-        best, came = np.zeros(self.begin[-1]), np.zeros(self.begin[-1], np.int64)
-        for at in some.tolist():
-            best[self.begin[at] + 1 : self.begin[at + 1]] = np.inf
-        assigned: dict[int, Ints] = {}
-        given_up, dead = np.zeros((2, len(count)), np.bool_)
-        left = dict.fromkeys(some.tolist(), _ASSIGNMENTS)
-        highest = np.full(len(count), -np.inf)
-        highest[some] = ceiling + 3 * _TINY * self.ensemble + _EXACT
-        alive, of, start = some, some[:0], some[:0]
+        known = _Known.of(self.begin)
+        best, highest = known.best, self._highest(ceiling)
+        one = SEGMENT - _TINY * self.ensemble
+        alive = np.arange(len(count))
+        of, start = alive[:0], alive[:0]
         behind = 1
         while len(alive):
             room = _AT_ONCE // (self.fits[:, :, 0].size * (len(of) + len(alive)))
@@ -487,67 +537,77 @@ class _Weighed:
             # Cells that the intervals of this turn may begin at, beside those that may be made longer.
             fresh = self.begin[alive][:, None] + np.arange(behind - 1, behind - 1 + steps)
             useful = fresh < self.begin[alive + 1][:, None] - 1
-            useful &= best[fresh[:, :1]] + SEGMENT <= highest[alive][:, None]
+            fresh[~useful] = 0
+            reach = before[fresh]
+            reach[:, 0] = best[fresh[:, 0]]
+            useful &= reach + after[fresh] <= highest[alive][:, None]
             of = np.append(of, np.repeat(alive, useful.sum(axis=1)))
             start = np.append(start, fresh[useful])
             order = np.argsort(of, kind="stable")
             of, start = of[order], start[order]
             ends = self.begin[of][:, None] + np.arange(behind, behind + steps)
             valid = (ends > start[:, None]) & (ends < self.begin[of + 1][:, None])
-            base, gain = self._weigh(of[:, None], start[:, None], np.where(valid, ends, start[:, None]))
+            ends = np.where(valid, ends, start[:, None])
+            reach = np.where(best[start] < np.inf, best[start], before[start])
+            valid &= (reach + one)[:, None] + after[ends] <= highest[of][:, None]
+            now = np.flatnonzero(valid.any(axis=1))
+            lowest = np.full(len(of), -np.inf)
+            base, gain = self._weigh(of[now, None], start[now, None], ends[now])
             bound, sure = self._bound(gain)
-            head = heads(of)
-            owner, first = np.cumsum(head) - 1, np.flatnonzero(head)
-            lowest, reached = np.full(len(of), np.inf), ends < self.begin[of + 1][:, None]
-            for step in range(steps if len(of) else 0):
-                lowest = np.where(valid[:, step], best[start] + base[:, step] - bound[:, step], np.inf)
-                # Of equals, the earlier one: a newcomer holds nothing from before it came.
-                least = np.minimum.reduceat(lowest, first)
-                hit = np.flatnonzero(lowest == least[owner])
-                hit = hit[heads(owner[hit])]
-                hit = hit[reached[hit, step]]
-                # Whatever follows a part that costs too much does, too.
-                cheap = lowest[hit] <= highest[of[hit]]
-                dead[of[hit[~cheap]]] = True
-                hit = hit[cheap & ~dead[of[hit]]]
-                clear = sure[hit, step]
-                best[ends[hit[clear], step]], came[ends[hit[clear], step]] = lowest[hit[clear]], start[hit[clear]]
-                for at in hit[~clear].tolist():
-                    mine = slice(first[owner[at]], at + 1 + int(np.argmax(np.append(head[at + 1 :], True))))
-                    problem, cell = int(of[at]), int(ends[at, step])
-                    for one in (mine.start + np.argsort(lowest[mine], kind="stable")).tolist():
-                        if lowest[one] >= best[cell] or lowest[one] > highest[problem]:
-                            break
-                        cost, who = float(lowest[one]), None
-                        if not sure[one, step]:
-                            left[problem] -= 1
-                            if left[problem] < 0:
-                                given_up[problem] = True
-                                break
-                            value, who = self._assign(gain[: self.rows[problem], :, one, step])
-                            cost = float(best[start[one]] + base[one, step] - value)
-                        if cost < best[cell]:
-                            best[cell], came[cell] = cost, start[one]
-                            assigned.pop(cell, None)
-                            if who is not None:
-                                assigned[cell] = who
-                    dead[problem] |= best[cell] > highest[problem]
+            for step in range(steps if len(now) else 0):
+                end, cost = ends[now, step], best[start[now]] + base[:, step]
+                least = np.where(valid[now, step], cost - bound[:, step], -np.inf)
+                cheap = np.where(valid[now, step] & (least + after[end] <= highest[of[now]]), least, np.inf)
+                self._settle(known, of[now], start[now], end, base[:, step], cheap, sure[:, step], gain[..., step])
+                lowest[now] = np.maximum(lowest[now], least)
             behind += steps
-            dead |= given_up
-            kept = (lowest <= highest[of]) & (count[of] > behind) & ~dead[of]
+            kept = (lowest <= highest[of]) & (count[of] > behind) & (known.left[of] >= 0)
+            kept &= best[start] + after[start] <= highest[of]
             of, start = of[kept], start[kept]
-            alive = alive[(count[alive] > behind) & ~dead[alive]]
-            more = best[self.begin[alive] + behind - 1] + SEGMENT <= highest[alive]
+            alive = alive[(count[alive] > behind) & (known.left[alive] >= 0)]
+            more = best[self.begin[alive] + behind - 1] + one <= highest[alive]
             alive = alive[more | np.isin(alive, of)]
-        return best, came, assigned, given_up
+        return known
 
-    def _followed(self, some: Ints, best: Floats, came: Ints, assigned: dict[int, Ints]) -> list[Path]:
+    def _settle(
+        self, known: "_Known", of: Ints, start: Ints, ends: Ints, base: Floats, lowest: Floats, sure: Mask, gain: Floats
+    ) -> None:
+        """Choose the cheapest of the intervals that end at one cell of each problem."""
+        if not len(of):
+            return
+        head = heads(of)
+        owner, first = np.cumsum(head) - 1, np.append(np.flatnonzero(head), len(of))
+        # Of equals, the earlier one: a newcomer holds nothing from before it came.
+        hit = np.flatnonzero((lowest == np.minimum.reduceat(lowest, first[:-1])[owner]) & (lowest < np.inf))
+        hit = hit[heads(owner[hit])]
+        clear = sure[hit]
+        known.best[ends[hit[clear]]], known.came[ends[hit[clear]]] = lowest[hit[clear]], start[hit[clear]]
+        for at in owner[hit[~clear]].tolist():
+            problem = int(of[first[at]])
+            for one in (first[at] + np.argsort(lowest[first[at] : first[at + 1]], kind="stable")).tolist():
+                cell = int(ends[one])
+                if not lowest[one] < known.best[cell]:
+                    break
+                cost, who = float(lowest[one]), None
+                if not sure[one]:
+                    known.left[problem] -= 1
+                    if known.left[problem] < 0:
+                        break
+                    value, who = self._assign(gain[: self.rows[problem], :, one])
+                    cost = float(known.best[start[one]] + base[one] - value)
+                if cost < known.best[cell]:
+                    known.best[cell], known.came[cell] = cost, start[one]
+                    known.assigned.pop(cell, None)
+                    if who is not None:
+                        known.assigned[cell] = who
+
+    def followed(self, some: Ints, known: "_Known") -> list[Path]:
         """Name the members of the cheapest segments of some problems."""
         parts: list[list[int]] = []
         for begin, end in zip(self.begin[some].tolist(), (self.begin[some + 1] - 1).tolist(), strict=True):
             cells = [end]
             while cells[-1] > begin:
-                cells.append(int(came[cells[-1]]))
+                cells.append(int(known.came[cells[-1]]))
             parts.append(cells[::-1])
         of = np.repeat(some, [len(cells) - 1 for cells in parts])
         start, end = (
@@ -556,16 +616,14 @@ class _Weighed:
         )
         members = self._best(self._weigh(of, start, end)[1])
         for at, cell in enumerate(end.tolist()):
-            if cell in assigned:
-                members[at] = assigned[cell]
+            if cell in known.assigned:
+                members[at] = known.assigned[cell]
         shares = np.moveaxis(self.fits[:, :, end] - self.fits[:, :, start], 2, 0)
         found, at = [], 0
-        for problem, own in zip(some.tolist(), parts, strict=True):
+        for own in parts:
             mine = slice(at, at + len(own) - 1)
             at = mine.stop
-            costs = best[self.begin[problem] : self.begin[problem + 1]]
-            path = Path(float(costs[-1]), float(costs.max()), self.cuts[own[:-1]], members[mine], shares[mine])
-            found.append(path)
+            found.append(Path(float(known.best[own[-1]]), self.cuts[own[:-1]], members[mine], shares[mine]))
         return found
 
     def _weigh(self, of: Ints, begins: Ints, ends: Ints) -> tuple[Floats, Floats]:
@@ -606,7 +664,8 @@ class _Weighed:
             top[better] = row
             np.maximum(value, gain[row], out=value)
         # Nobody is as good at one place as at the other.
-        apart = np.sort(np.where(value > 0, top, -1 - np.arange(gain.shape[1])[:, None, None]), axis=0)
+        nobody = -1 - np.arange(len(value)).reshape(-1, *[1] * (value.ndim - 1))
+        apart = np.sort(np.where(value > 0, top, nobody), axis=0)
         return _sum(value), (apart[1:] != apart[:-1]).all(axis=0)
 
     def _best(self, gain: Floats) -> Ints:
