@@ -24,6 +24,7 @@ Source: apache/bookkeeper 9590a97, bookie/FileInfo, IndexPersistenceMgr, LedgerE
 
 import re
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,7 +42,7 @@ _START: Final = struct.Struct(">4sii")
 _I32: Final = struct.Struct(">i")
 _FENCED: Final = 1
 _LAC_MIN: Final = 16
-_PATH: Final = re.compile(r"[0-9a-f]{1,2}/[0-9a-f]{1,2}/([0-9a-f]{1,16})\.idx")
+_SUFFIX: Final = ".idx"
 _SCOPED_PATH: Final = re.compile(r"([0-9a-f]{8})/([0-9a-f]{8})/([0-9a-f]{8})/([0-9a-f]{8})\.idx")
 
 
@@ -153,11 +154,23 @@ def path_of(ledger: int, scope: int = 0) -> str:
 
 def ledger_of(path: str) -> int | None:
     """Return the ledger of scope 0 whose index belongs at a path below ``current``, or None if none does."""
-    found = _PATH.fullmatch(path)
-    if found is None:
-        return None
-    ledger = int(found[1], 16)
-    return ledger if ledger < 1 << 63 and path_of(ledger) == path else None
+    folder, _, name = path.rpartition("/")
+    return next(ledgers_in(folder, [name]))
+
+
+def ledgers_in(folder: str, names: Iterable[str]) -> Iterator[int | None]:
+    """Yield, of the files of a folder below ``current``, what `ledger_of` says of each."""
+    low = None
+    for name in names:
+        try:
+            ledger = int(name.removesuffix(_SUFFIX), 16)
+        except ValueError:
+            yield None
+            continue
+        if ledger & 0xFFFF != low and path_of(ledger) == f"{folder}/{name}":
+            low = ledger & 0xFFFF
+        # The folder was seen to be that of this low half, so the name alone decides.
+        yield ledger if ledger & 0xFFFF == low and 0 <= ledger < 1 << 63 and f"{ledger:x}{_SUFFIX}" == name else None
 
 
 def scoped_name_of(path: str) -> str | None:

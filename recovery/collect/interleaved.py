@@ -20,12 +20,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from recovery.codecs import index_file
-from recovery.codecs.index_file import IndexHeader, ledger_of
+from recovery.codecs.index_file import IndexHeader, ledgers_in
 from recovery.collect.damage import Hides, TakesDamage, Unread
 from recovery.collect.facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned
 from recovery.collect.folders import stray
@@ -47,9 +47,9 @@ _NAMED: Final = 1024
 """Ledgers of scopes that get their keys together."""
 _SMALL: Final = 64 << 10
 """A file of this size or more is read block by block."""
-_BUFFER: Final = 1 << 20
-"""What stays in the processor's cache."""
-_BATCH: Final = 112
+_BUFFER: Final = 2 << 20
+"""Little enough for the processor's cache, and enough that a pass costs little a file."""
+_BATCH: Final = 224
 """Files of one page and their headers that fill the buffer."""
 _BLOCK: Final = 30_240 * index_file.SLOT
 """Read of a large file at a time: little enough for the cache, and for memory that is used again without being asked
@@ -70,8 +70,7 @@ _KEY_SIZE: Final = 20
 _KEY_AT: Final = slice(12, 12 + _KEY_SIZE)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFile:
+class IndexFile(NamedTuple):
     """An index file that is to be read: its path, its ledger's key, and the number of the index folder it is in."""
 
     path: str
@@ -177,13 +176,11 @@ def _files_in(folders: Mapping[int, str], inside: str, damage: TakesDamage) -> I
         except OSError as error:
             _tell_unlisted(folder, error, damage)
             continue
-        for name in names:
+        for name, ledger in zip(names, ledgers_in(inside, [n.removesuffix(_COPY) for n in names]), strict=True):
             path = f"{folder}/{name}"
-            is_copy = name.endswith(_COPY)
-            ledger = ledger_of(f"{inside}/{name.removesuffix(_COPY)}")
             if ledger is None:
                 _tell_stray(path, name, inside, damage)
-            elif is_copy:
+            elif name.endswith(_COPY):
                 copies.setdefault(ledger, IndexFile(path, ledger, number))
             elif ledger in whole:
                 _tell_double(path, ledger, whole[ledger].path, damage)
@@ -385,7 +382,7 @@ class IndexReader:
         filled[(word + size // 8)[size % 8 > 0]] = False
         for n in np.flatnonzero(~good).tolist():
             filled[word[n] : word[n] + (sizes[n] + 7) // 8] = False
-        self.pages.take([files[n] for n in np.flatnonzero(good).tolist()], size[good])
+        self.pages.take(files if good.all() else [files[n] for n in np.flatnonzero(good).tolist()], size[good])
         at = np.flatnonzero(filled)
         counts = np.diff(np.append(np.searchsorted(at, word), len(at)))
         self._count(folder, size)
@@ -414,8 +411,12 @@ class IndexReader:
         facts = np.empty((len(files), FACT_WIDTH), np.int64)
         facts[:, LEDGER], facts[:, SOURCE], facts[:, FENCED] = ledger, folder, number[:, 8] & 1
         facts[:, LIMBO], facts[:, LAC] = 0, NONE
-        keys, of = np.unique(np.ascontiguousarray(front[:, _KEY_AT]).view(f"V{_KEY_SIZE}")[:, 0], return_inverse=True)
-        facts[:, KEY] = np.array([self._secrets.key(key.tobytes()) for key in keys], np.int64)[of]
+        keys = np.ascontiguousarray(front[:, _KEY_AT])
+        if (keys == keys[0]).all():
+            facts[:, KEY] = self._secrets.key(keys[0].tobytes())
+        else:
+            distinct, of = np.unique(keys.view(f"V{_KEY_SIZE}")[:, 0], return_inverse=True)
+            facts[:, KEY] = np.array([self._secrets.key(key.tobytes()) for key in distinct], np.int64)[of]
         for n in np.flatnonzero(~usual).tolist():
             start = int(begin[n])
             fact = self._decode(files[n], memoryview(loaded.buffer)[start : start + min(int(size[n]), _HEAD)])

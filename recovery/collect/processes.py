@@ -174,7 +174,7 @@ class Taken:
         self.found.facts.rename(LEDGER, ours)
         for rows in (self.fingerprints, self.logs):
             rows[:, 0] = translated(rows[:, 0], ours)
-        cut = [(replace(file, ledger=_named(file.ledger, ours)), size) for file, size in self.pages.cut]
+        cut = [(file._replace(ledger=_named(file.ledger, ours)), size) for file, size in self.pages.cut]
         listed, damage = (
             tuple(one if one.ledger is None else replace(one, ledger=_named(one.ledger, ours)) for one in some)
             for some in (self.listed, self.damage)
