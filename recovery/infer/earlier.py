@@ -26,6 +26,7 @@ from recovery.infer.search import MAX_RUNS
 from recovery.infer.solve import (
     NOBODY,
     Candidate,
+    Cases,
     Copies,
     Problem,
     Solution,
@@ -232,7 +233,7 @@ def _closed(known: Facts, ledger: int, row: Row, stored: LedgerMetadata, record:
     copies = _copies(known, ledger)
     if copies is None:
         return row
-    laid = copies.laid_out().until(end)
+    laid = copies.until(end)
     first = np.array([segment.first for segment in stored.segments])
     names = known.bookies.take(pa.array(copies.bookie)).to_pylist()
     place = {name: at for at, name in enumerate(names)}
@@ -274,10 +275,10 @@ def _solved(known: Facts, ledger: int, stored: LedgerMetadata, end: int) -> Solu
     copies = _copies(known, ledger)
     if copies is None or not len(copies.bookie):
         return None
-    laid = copies.laid_out().until(end)
+    laid = copies.until(end)
     shape = Candidate(stored.ensemble_size, stored.write_quorum, 0.0)
-    problem = Problem.of(laid, end, shape)
-    return solve(problem, cheapest([problem])[0], lost_member=0.0)
+    problem = Problem(0, laid, end, shape)
+    return solve(problem, cheapest(Cases.of([laid], [end]), [problem])[0], lost_member=0.0)
 
 
 def _with_segments(known: Facts, ledger: int, row: Row, found: Solution, stored: LedgerMetadata) -> Row:

@@ -19,6 +19,7 @@ from recovery.infer.solve import (
     STRANGE_IF_LOST,
     STRANGE_STRIPES,
     Candidate,
+    Cases,
     Copies,
     Problem,
     Solution,
@@ -136,7 +137,7 @@ class _Case:
         candidates = _candidates(self.laid, prior, len(self._known.bookies), strange)
         elsewhere = self._doubt.elsewhere
         self.candidates = [c for c in candidates if c.shown or elsewhere <= prior.bears(c.ensemble, c.write)]
-        self.laid = self.laid.laid_out()
+        self.laid = self.laid.until(self.end)
         return None if self.candidates else Refusal.SOURCE_INCOMPLETE
 
     def found(self, solutions: Sequence[Solution], prior: Prior) -> Found:
@@ -179,7 +180,9 @@ def _solved(cases: Sequence[_Case]) -> list[list[Solution]]:
     """
     found: list[list[Solution]] = [[] for _ in cases]
     limit = [math.inf] * len(cases)
-    problems = [Problem.of(case.laid, case.end, case.candidates[0]) for case in cases]
+    if not cases:
+        return []
+    together = Cases.of([case.laid for case in cases], [case.end for case in cases])
     left = [case.candidates for case in cases]
     while any(left):
         tried = []
@@ -187,11 +190,11 @@ def _solved(cases: Sequence[_Case]) -> list[list[Solution]]:
             now = len(candidates) if found[number] else 1
             left[number] = candidates[now:]
             tried += [
-                (number, problems[number]._replace(candidate=candidate, limit=limit[number]))
+                (number, Problem(number, cases[number].laid, cases[number].end, candidate, limit[number]))
                 for candidate in candidates[:now]
                 if candidate.penalty <= limit[number]
             ]
-        paths = cheapest([problem for _, problem in tried])
+        paths = cheapest(together, [problem for _, problem in tried])
         for (number, problem), path in zip(tried, paths, strict=True):
             within = problem._replace(limit=limit[number])
             solution = solve(within, path, lost_member=cases[number].lost_member)
@@ -317,7 +320,7 @@ def _unsettled(
     spare = doubt.elsewhere + int(idle[1] - idle[0]) - chosen.lacking[chosen.lacking > 0]
     if any(c.shown and c[:2] == (chosen.ensemble, chosen.write) for c in candidates):
         return bool((spare > 0).any())
-    over = not laid.copied.any() and chosen.extra > _OVER * int(laid.groups.size.sum())
+    over = not laid.copied.any() and chosen.extra > _OVER * laid.entries
     return over or chosen.missing > chosen.unnamed or bool(spare.any())
 
 
@@ -344,7 +347,7 @@ def _second_history(laid: Copies, known: Facts, rows: slice, solution: Solution)
 
 def _forced(laid: Copies, solution: Solution, prior: Prior) -> bool:
     """Whether a shape that nothing supports leaves much unexplained."""
-    odd = solution.missing + solution.extra > _ODD * int(laid.groups.size.sum())
+    odd = solution.missing + solution.extra > _ODD * laid.entries
     known = {(shape.ensemble, shape.write) for shape in prior.hypotheses}
     return odd and solution.write == solution.ensemble and (solution.ensemble, solution.write) not in known
 

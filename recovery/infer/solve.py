@@ -12,8 +12,7 @@ bookie that lost much of its share stays a member. What the cheapest history lea
 The time that one ledger may take is bounded. The theory is in `docs/design/0006-whole-method.md`.
 """
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -23,8 +22,8 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from recovery.infer.clean import ENTRIES_A_SEGMENT
-from recovery.infer.holdings import Holdings, Ints, Mask, heads
-from recovery.model.groups import KeyedGroups, KeyedRuns, group_runs, rank, run_counts, to_runs
+from recovery.infer.holdings import Holdings, Ints, Mask, heads, numbered
+from recovery.model.groups import KeyedGroups, KeyedRuns, count, group_runs, rank, run_counts, to_runs, within
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,7 +63,9 @@ _CELLS: Final = 1 << 24
 _AT_ONCE: Final = 1 << 17
 """Intervals times bookies times positions that are weighed at a time: columns that stay beside the processor."""
 _FIRST: Final = 8
-"""Cuts that are weighed at a time: most shapes cost too much after the first ones already."""
+"""Cuts that are weighed at a time."""
+_STRETCH: Final = 64
+"""Entries that are weighed first: most shapes cost too much there already."""
 _TOGETHER: Final = 256
 """Problems that are weighed side by side."""
 _PADDED: Final = (4, 7)
@@ -111,18 +112,14 @@ class Copies(NamedTuple):
         """How many runs there are."""
         return int(run_counts(self.groups.first, self.groups.last, self.groups.period).sum())
 
-    def laid_out(self) -> "Copies":
-        """Return the same with every run as a group of its own."""
-        runs = to_runs(self.groups)
-        none = np.zeros(len(runs.key), np.int64)
-        return self._replace(groups=KeyedGroups(runs.key, runs.first, runs.first, runs.size, none))
+    @property
+    def entries(self) -> int:
+        """How many copies there are."""
+        return int(count(*self.groups[1:]).sum())
 
     def until(self, end: int) -> "Copies":
-        """Return what there is up to an entry; rows that have nothing stay. Groups must be runs."""
-        keep = self.groups.first <= end
-        key, first, last, size, period = (column[keep] for column in self.groups)
-        size = np.minimum(size, end + 1 - first)
-        return self._replace(groups=KeyedGroups(key, first, last, size, period))
+        """Return what there is up to an entry, grouped anew; rows that have nothing stay."""
+        return self._replace(groups=group_runs(within(self.groups, 0, end)))
 
 
 class Candidate(NamedTuple):
@@ -167,33 +164,18 @@ class Problem(NamedTuple):
     """One ledger and one shape that it may have.
 
     Attributes:
-        copies: what bookies hold, every run a group of its own (`Copies.laid_out`), none above the end.
-        counted: the same below each cut.
-        main: which cuts are the likeliest.
+        number: of the ledger in `Cases`.
+        copies: what bookies hold, none above the end.
+        end: the last entry.
         candidate: the shape.
         limit: what is of no use if it costs more, the shape's penalty included.
     """
 
+    number: int
     copies: Copies
-    counted: "Counted"
-    main: Mask
+    end: int
     candidate: Candidate
     limit: float = np.inf
-
-    @classmethod
-    def of(cls, copies: Copies, end: int, candidate: Candidate) -> "Problem":
-        """Return the problem of a ledger that ends at an entry."""
-        cuts = cuts_of(copies, end)
-        return cls(copies, Counted.of(copies, cuts.place), cuts.main, candidate)
-
-    def begun(self) -> "Problem":
-        """Return the first cuts alone: what costs too much up to there does, too."""
-        cuts, begin, below, over, held = self.counted
-        some = slice(0, _FIRST + 1)
-        counted = Counted(cuts[some], begin, below[some], over[some], held[some])
-        # Each row's taste is another there.
-        slack = _TINY * self.candidate.ensemble * _FIRST
-        return self._replace(counted=counted, main=self.main[some], limit=self.limit + slack)
 
 
 class Path(NamedTuple):
@@ -212,37 +194,71 @@ class Path(NamedTuple):
     shares: Ints
 
 
-def cheapest(problems: Sequence[Problem]) -> list[Path | None]:
+def cheapest(cases: "Cases", problems: Sequence[Problem]) -> list[Path | None]:
     """Find the cheapest segments of each problem; None where they cost, or would take, too much."""
-    hopeful = [
-        at
-        for at, problem in enumerate(problems)
-        if len(problem.counted.cuts) > _FIRST + 1 and np.isfinite(problem.limit)
-    ]
-    begun = _side_by_side([problems[at].begun() for at in hopeful])
-    hopeless = {at for at, path in zip(hopeful, begun, strict=True) if path is None}
-    rest = [at for at in range(len(problems)) if at not in hopeless]
-    found: list[Path | None] = [None] * len(problems)
-    for at, path in zip(rest, _side_by_side([problems[at] for at in rest]), strict=True):
-        found[at] = path
-    return found
-
-
-def _side_by_side(problems: Sequence[Problem]) -> list[Path | None]:
     found: list[Path | None] = [None] * len(problems)
     alike: dict[tuple[int, int, int], list[int]] = {}
-    for number, (copies, counted, _, candidate, _) in enumerate(problems):
-        rows, (ensemble, write) = len(copies.bookie), candidate[:2]
-        if len(counted.cuts) * rows * (ensemble if write < ensemble else 1) <= _WEIGHED:
+    for at in np.flatnonzero(_hopeful(cases, problems)).tolist():
+        number, (ensemble, write) = problems[at].number, problems[at].candidate[:2]
+        rows, cuts = len(problems[at].copies.bookie), int(cases.begin[number + 1] - cases.begin[number])
+        if cuts * rows * (ensemble if write < ensemble else 1) <= _WEIGHED:
             # Few rows are added up one by one, so that empty ones beside them change nothing.
             few = next((n for n in _PADDED if rows <= n), rows)
-            alike.setdefault((ensemble, write, few), []).append(number)
+            alike.setdefault((ensemble, write, few), []).append(at)
     for (ensemble, write, rows), some in alike.items():
-        for part in _batched(some, _TOGETHER):
-            paths = _Weighed.of([problems[at] for at in part], ensemble, write, rows).cheapest()
+        for low in range(0, len(some), _TOGETHER):
+            part = some[low : low + _TOGETHER]
+            limit = np.array([problems[at].limit - problems[at].candidate.penalty for at in part])
+            ledgers = np.array([problems[at].number for at in part])
+            paths = _Weighed.of(cases, ledgers, limit, ensemble, write, rows).cheapest()
             for at, path in zip(part, paths, strict=True):
                 found[at] = path
     return found
+
+
+def _hopeful(cases: "Cases", problems: Sequence[Problem]) -> Mask:
+    """Say which problems may cost so little, as far as one stretch of entries shows, in which no segment begins.
+
+    It lies in some segment, which holds no fewer entries and costs no less.
+    """
+    limit = np.array([problem.limit - problem.candidate.penalty for problem in problems])
+    hopeful: Mask = np.isinf(limit) | (np.array([problem.candidate.ensemble for problem in problems]) > _STRETCH)
+    tried = np.flatnonzero(~hopeful)
+    length = np.append(np.diff(cases.cuts), 0)
+    length[cases.begin[1:] - 1] = -1
+    widest = np.maximum.reduceat(length, cases.begin[:-1])
+    at = np.flatnonzero(length == np.repeat(widest, np.diff(cases.begin)))
+    at = at[heads(np.searchsorted(cases.begin, at, "right"))]
+    low, width = cases.cuts[at], np.minimum(widest, _STRETCH)
+    of_row = np.repeat(np.arange(len(low)), np.diff(cases.row))
+    groups = cases.groups
+    shift = low[of_row[groups.key]]
+    moved = groups._replace(first=groups.first - shift, last=groups.last - shift)
+    holds = _laid(within(moved, 0, _STRETCH - 1), len(of_row), _STRETCH)
+    entry = np.arange(_STRETCH)
+    holds &= entry < width[of_row, None]
+    step = max(1, _AT_ONCE // (_STRETCH * max(int(np.diff(cases.row).max(initial=1)), _STRETCH)))
+    for part in np.split(tried, range(step, len(tried), step)):
+        ledger = np.array([problems[at].number for at in part.tolist()], np.int64)
+        shape = np.array([problems[at].candidate[:2] for at in part.tolist()], np.int64).reshape(-1, 2)
+        ensemble, write = shape[:, 0], shape[:, 1]
+        position = np.arange(ensemble.max(initial=1))
+        row, own = cases.rows_of(ledger, int(np.diff(cases.row)[ledger].max(initial=1)))
+        residue = (low[ledger, None] + entry) % ensemble[:, None]
+        due = (position - residue[:, :, None]) % ensemble[:, None, None] < write[:, None, None]
+        due &= (position < ensemble[:, None])[:, None] & (entry < width[ledger, None])[:, :, None]
+        held = holds[row] & own[:, :, None]
+        fits = held.astype(np.float32) @ due.astype(np.float32)
+        count, absent = held.sum(axis=2), np.minimum(ABSENCE * due.sum(axis=1), ABSENCES)
+        each, most = cases.extras(row, write[:, None], ensemble[:, None])
+        alone = np.minimum(each * count, most)
+        gain = absent[:, None] - np.minimum(ABSENCE * (due.sum(axis=1)[:, None] - fits), ABSENCES) + alone[:, :, None]
+        gain -= np.minimum(each[:, :, None] * (count[:, :, None] - fits), most[:, :, None])
+        gain[fits <= 0] = 0.0
+        saved = np.minimum(gain.max(axis=1).sum(axis=1), gain.max(axis=2).sum(axis=1))
+        cost = SEGMENT + alone.sum(axis=1) + absent.sum(axis=1) - saved
+        hopeful[part] = cost <= limit[part] + _TINY * ensemble + _EXACT
+    return hopeful
 
 
 def solve(problem: Problem, path: Path | None, *, lost_member: float) -> Solution | None:
@@ -258,9 +274,8 @@ def solve(problem: Problem, path: Path | None, *, lost_member: float) -> Solutio
     """
     if path is None or path.cost > problem.limit - problem.candidate.penalty:
         return None
-    copies, candidate = problem.copies, problem.candidate
+    copies, end, candidate = problem.copies, problem.end, problem.candidate
     ensemble, write = candidate.ensemble, candidate.write
-    end = int(problem.counted.cuts[-1]) - 1
     cost, first, members, shares = path
     patched = _readable(copies, end, write, first, members, _in_place(shares, members))
     if patched is None:
@@ -275,7 +290,7 @@ def solve(problem: Problem, path: Path | None, *, lost_member: float) -> Solutio
         shares = _shares(copies, first, end, ensemble, write)
     in_place = _in_place(shares, members)
     promised = write * (end + 1)
-    total = int(copies.groups.size.sum())
+    total = copies.entries
     # A member that shows nothing of its share is as good as nobody, and says less.
     due = _due(first, end, ensemble, write)
     members = np.where((in_place == 0) & (due > 0), NOBODY, members)
@@ -297,66 +312,84 @@ def solve(problem: Problem, path: Path | None, *, lost_member: float) -> Solutio
     )
 
 
-class Cuts(NamedTuple):
-    """Where a segment may begin, and the place behind the last entry; ascending, from 0. `main`: the likeliest."""
+class Cases(NamedTuple):
+    """Ledgers that are solved together: who holds what, and where segments may begin.
 
-    place: Ints
+    Attributes:
+        row: of each ledger, its first row; the last one is the number of rows.
+        copied: rows that re-replication made, at least in part.
+        beside: rows of ledgers that have such a row.
+        longest: of each row, its longest run.
+        groups: of all rows; keys are their numbers.
+        begin: of each ledger, its first cut; the last one is the number of cuts.
+        cuts: ascending from 0 to the place behind the last entry.
+        main: the likeliest cuts.
+    """
+
+    row: Ints
+    copied: Mask
+    beside: Mask
+    longest: Ints
+    groups: KeyedGroups
+    begin: Ints
+    cuts: Ints
     main: Mask
 
+    @classmethod
+    def of(cls, copies: Sequence[Copies], end: Sequence[int]) -> "Cases":
+        """Take some ledgers and their last entries: a segment may begin where some bookie comes or goes."""
+        row = np.append(0, np.cumsum([len(some.bookie) for some in copies]))
+        groups = KeyedGroups(
+            *(np.concatenate(column) for column in zip(*(some.groups for some in copies), strict=True))
+        )
+        groups = groups._replace(key=groups.key + np.repeat(row[:-1], [len(some.groups.key) for some in copies]))
+        longest = np.zeros(row[-1], np.int64)
+        np.maximum.at(longest, groups.key, groups.size)
+        copied = np.concatenate([some.copied for some in copies])
+        beside = np.repeat([bool(some.copied.any()) for some in copies], np.diff(row))
+        ledger = np.repeat(np.arange(len(copies)), np.diff(row))[groups.key]
+        return cls(row, copied, beside, longest, groups, *_cuts(groups, ledger, np.array(end)))
 
-def cuts_of(copies: Copies, end: int) -> Cuts:
-    """Return where a segment may begin: where some bookie comes or goes, the longest away first."""
-    key, _, _, size, _ = copies.groups
-    groups = group_runs(KeyedRuns(key, copies.groups.first, size))
+    def rows_of(self, ledgers: Ints, most: int) -> tuple[Ints, Mask]:
+        """Return the rows of some ledgers, and where there are fewer, which are none: (ledgers, most)."""
+        begin, behind = self.row[ledgers, None], self.row[ledgers + 1, None]
+        row = begin + np.arange(most)
+        return np.minimum(row, behind - 1), row < behind
+
+    def extras(self, row: Ints, write: Ints | int, ensemble: Ints | int) -> tuple[Floats, Floats]:
+        """Return what a copy of each of some rows costs that is not explained, and at most."""
+        # What was copied while the ledger was open has a lower LAC, and shows by its width alone.
+        wide = (self.longest[row] > write) & np.less(write, ensemble)
+        marked = self.beside[row] & (self.copied[row] | wide)
+        return np.where(marked, COPIED_EXTRA, EXTRA), np.where(marked, COPIED_EXTRAS, EXTRAS)
+
+
+def _cuts(groups: KeyedGroups, ledger: Ints, end: Ints) -> tuple[Ints, Ints, Mask]:
+    """Return where segments may begin, as `Cases` has it: where some bookie comes or goes, the longest away first."""
     # Inside a group of equal distances nobody comes or goes; two runs are at equal distances by chance.
     few = run_counts(groups.first, groups.last, groups.period) == 2
     begin = np.concatenate([groups.first, groups.last[few]])
     behind = np.concatenate([groups.last + groups.size, (groups.first + groups.size)[few]])
     head = heads(groups.key)
     tail = np.append(head[1:], True)[: len(head)]
-    gap = np.where(head, end + 1, groups.first - np.append(0, behind[: len(head)][:-1])[: len(head)])
-    after = np.where(tail, end + 1, np.append(gap[1:], 0)[: len(gap)])
+    gap = np.where(head, end[ledger] + 1, groups.first - np.append(0, behind[: len(head)][:-1])[: len(head)])
+    after = np.where(tail, end[ledger] + 1, np.append(gap[1:], 0)[: len(gap)])
     places = np.concatenate([begin, behind])
     weight = np.concatenate([gap, gap[few], after, gap[few]])
-    inside = (places > 0) & (places <= end)
-    places, weight = places[inside], weight[inside]
-    order = np.argsort(-weight, kind="stable")[:_CUTS]
-    ends = np.array([0, end + 1])
-    found = np.unique(np.append(ends, places[order]))
-    main = np.zeros(len(found), np.bool_)
-    main[np.searchsorted(found, np.append(ends, places[order[:_MAIN]]))] = True
-    return Cuts(found, main)
-
-
-class Counted(NamedTuple):
-    """Counts of copies below each cut, whatever the shape.
-
-    Attributes:
-        cuts: ascending; the last one lies behind the last entry.
-        begin: of each row, its first run; the last one is the number of runs.
-        below: (cuts, rows): the first run of each row that does not begin below the cut.
-        over: (cuts, rows): entries of the run before it that are not below the cut.
-        held: (cuts, rows): entries of each row.
-    """
-
-    cuts: Ints
-    begin: Ints
-    below: Ints
-    over: Ints
-    held: Ints
-
-    @classmethod
-    def of(cls, copies: Copies, cuts: Ints) -> "Counted":
-        """Count the copies of one ledger, every run a group of its own."""
-        key, first, _, size, _ = copies.groups
-        behind = first + size
-        begin = np.searchsorted(key, np.arange(len(copies.bookie) + 1))
-        below = np.stack(
-            [low + np.searchsorted(first[low:high], cuts) for low, high in itertools.pairwise(begin.tolist())], axis=1
-        )
-        over = np.where(below > begin[:-1], np.maximum(behind[np.maximum(below - 1, 0)] - cuts[:, None], 0), 0)
-        sums = np.append(0, np.cumsum(size))
-        return cls(cuts, begin, below, over, sums[below] - sums[begin[:-1]] - over)
+    of = np.concatenate([ledger, ledger[few], ledger, ledger[few]])
+    inside = np.flatnonzero((places > 0) & (places <= end[of]))
+    inside = inside[np.lexsort((-weight[inside], of[inside]))]
+    nth = numbered(of[inside])
+    inside, nth = inside[nth < _CUTS], nth[nth < _CUTS]
+    every = np.arange(len(end))
+    of = np.concatenate([every, every, of[inside]])
+    places = np.concatenate([np.zeros(len(end), np.int64), end + 1, places[inside]])
+    likely = np.append(np.ones(2 * len(end), np.bool_), nth < _MAIN)
+    order = np.lexsort((places, of))
+    first = np.flatnonzero(heads(of[order], places[order]))
+    main = np.logical_or.reduceat(likely[order], first)
+    chosen = order[first]
+    return np.searchsorted(of[chosen], np.arange(len(end) + 1)), places[chosen], main
 
 
 class _Known(NamedTuple):
@@ -417,30 +450,30 @@ class _Weighed:
     most: Floats
 
     @classmethod
-    def of(cls, problems: Sequence[Problem], ensemble: int, write: int, rows: int) -> "_Weighed":
-        striped, count = write < ensemble, len(problems)
-        begin = np.append(0, np.cumsum([len(problem.counted.cuts) for problem in problems]))
-        cuts = np.concatenate([problem.counted.cuts for problem in problems])
-        positions = ensemble if striped else 1
-        held = np.zeros((rows, begin[-1]), np.int64)
-        fits = np.zeros((rows, positions, begin[-1]), np.int64)
-        each, most = np.full((rows, count), EXTRA), np.full((rows, count), EXTRAS)
-        for at, (copies, counted, _, _, _) in enumerate(problems):
-            cells, own = slice(begin[at], begin[at + 1]), len(copies.bookie)
-            held[:own, cells] = counted.held.T
-            fits[:own, :, cells] = _fits(copies, counted, ensemble, write).transpose(1, 2, 0)
-            if copies.copied.any():
-                # What was copied while the ledger was open has a lower LAC, and shows by its width alone.
-                wide = np.bincount(copies.groups.key, copies.groups.size > write, minlength=own)[:own] > 0
-                marked = np.flatnonzero(copies.copied | (wide & striped))
-                each[marked, at], most[marked, at] = COPIED_EXTRA, COPIED_EXTRAS
+    def of(cls, cases: Cases, ledgers: Ints, limit: Floats, ensemble: int, write: int, rows: int) -> "_Weighed":
+        """Count the copies of some ledgers below each cut; none of them has more than so many rows."""
+        striped = write < ensemble
+        count = np.diff(cases.begin)[ledgers]
+        begin = np.append(0, np.cumsum(count))
+        cells = np.repeat(cases.begin[ledgers] - begin[:-1], count) + np.arange(begin[-1])
+        cuts = cases.cuts[cells]
+        row, own = cases.rows_of(ledgers, rows)
+        wanted = np.zeros(cases.row[-1], np.bool_)
+        wanted[row] = True
+        groups = KeyedGroups(*(column[wanted[cases.groups.key]] for column in cases.groups))
+        place = np.broadcast_to(cuts, (rows, len(cuts)))
+        held, fits = _below(groups, np.repeat(row.T, count, axis=1), place, ensemble, write)
+        there = np.repeat(own.T, count, axis=1)
+        held *= there
+        fits *= there[:, None]
         due = np.ascontiguousarray(_rank(cuts[:, None], ensemble, write).T) if striped else cuts[None]
         last = begin[1:] - 1
         taste = _TINY * fits[:, :, last] / np.maximum(held[:, last], 1)[:, None]
-        limit = np.array([problem.limit - problem.candidate.penalty for problem in problems])
-        main = np.concatenate([problem.main for problem in problems])
-        of_row = np.array([len(problem.copies.bookie) for problem in problems])
-        return cls(ensemble, write, begin, of_row, limit, cuts, main, held, fits, due, taste, each, most)
+        each, most = cases.extras(row.T, write, ensemble)
+        return cls(
+            ensemble, write, begin, np.diff(cases.row)[ledgers], limit, cuts, cases.main[cells], held, fits, due,
+            taste, each, most,
+        )  # fmt: skip
 
     def cheapest(self) -> list[Path | None]:
         """Return the cheapest segments of each problem, None where they cost or take too much."""
@@ -687,11 +720,6 @@ class _Weighed:
         return float(value.sum()), members
 
 
-def _batched(some: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    for at in range(0, len(some), size):
-        yield some[at : at + size]
-
-
 def _sum(columns: Floats) -> Floats:
     """Add up along the first axis, many in pairs: what comes to the same stays equal, whatever it is beside."""
     few = len(columns) < _IN_PAIRS
@@ -699,26 +727,54 @@ def _sum(columns: Floats) -> Floats:
     return added
 
 
-def _fits(copies: Copies, counted: Counted, ensemble: int, write: int) -> Ints:
-    """Return how many entries below each cut each row has of each position: (cuts, rows, E); of one where W = E."""
-    if write == ensemble:
-        return counted.held[:, :, None]
-    _, first, _, size, _ = copies.groups
-    behind = first + size
-    cuts, begin, below, over, _ = counted
-    if below[-1].sum() < begin[1:].sum():
-        # Of each row, the runs that begin below the last cut.
-        few = np.flatnonzero(first < cuts[-1])
-        first, behind = first[few], behind[few]
-        fewer = np.append(0, np.cumsum(below[-1] - begin[:-1]))
-        below, begin = below + (fewer - begin)[:-1], fewer
-    within = np.cumsum(_rank(behind[:, None], ensemble, write) - _rank(first[:, None], ensemble, write), axis=0)
-    within = np.concatenate([np.zeros((1, ensemble), np.int64), within])
-    fits: Ints = within[below] - within[begin[:-1]]
-    at = np.nonzero(over)
-    reach = behind[below[at] - 1][:, None]
-    fits[at] -= _rank(reach, ensemble, write) - _rank(cuts[at[0]][:, None], ensemble, write)
-    return fits
+def _below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: int) -> tuple[Ints, Ints]:
+    """Return how many entries below a place a row has, and how many of these belong to each position.
+
+    Args:
+        groups: ascending by row.
+        row: (rows, cells).
+        place: the same.
+        ensemble: E.
+        write: W.
+
+    Returns:
+        (rows, cells), and (rows, positions, cells); there is one position where W = E.
+    """
+    striped = write < ensemble
+    if not len(groups.key):
+        return np.zeros_like(row), np.zeros((len(row), ensemble if striped else 1, row.shape[1]), np.int64)
+    if striped:
+        # Where a group goes on at another distance than the positions do, each run is one of its own.
+        odd = (groups.last > groups.first) & (groups.period % ensemble != 0)
+        if odd.any():
+            runs = to_runs(KeyedGroups(*(column[odd] for column in groups)))
+            laid = KeyedGroups(runs.key, runs.first, runs.first, runs.size, np.zeros(len(runs.key), np.int64))
+            both = KeyedGroups(*(np.append(a[~odd], b) for a, b in zip(groups, laid, strict=True)))
+            order = np.lexsort((both.first, both.key))
+            groups = KeyedGroups(*(column[order] for column in both))
+    count = run_counts(groups.first, groups.last, groups.period)
+    # The last group of the row that begins below the place.
+    known, code = np.unique(np.append(groups.first, place), return_inverse=True)
+    own, wanted = groups.key * len(known) + code[: len(count)], row * len(known) + code[len(count) :].reshape(row.shape)
+    at = np.searchsorted(own, wanted) - 1
+    begin = np.searchsorted(groups.key, row)
+    there = at >= begin
+    at = np.maximum(at, 0)
+    runs_below = np.minimum((place - 1 - groups.first[at]) // np.maximum(groups.period, 1)[at] + 1, count[at])
+    reach = groups.first[at] + (runs_below - 1) * groups.period[at] + groups.size[at]
+    over = np.maximum(reach - place, 0) * there
+    sums = np.append(0, np.cumsum(count * groups.size))
+    held = (sums[at] - sums[begin] + runs_below * groups.size[at]) * there - over
+    if not striped:
+        return held, held[:, None]
+    each = _rank(groups.first[:, None] + groups.size[:, None], ensemble, write) - _rank(
+        groups.first[:, None], ensemble, write
+    )
+    sums = np.append(np.zeros((1, ensemble), np.int64), np.cumsum(each * count[:, None], axis=0), axis=0)
+    fits = (sums[at] - sums[begin] + runs_below[..., None] * each[at]) * there[..., None]
+    cut = np.nonzero(over)
+    fits[cut] -= _rank(reach[cut][:, None], ensemble, write) - _rank(place[cut][:, None], ensemble, write)
+    return held, np.ascontiguousarray(np.moveaxis(fits, 2, 1))
 
 
 def _due(first: Ints, end: int, ensemble: int, write: int) -> Ints:
@@ -747,7 +803,12 @@ def _round(ensemble: int, write: int) -> Ints:
 
 def _shares(copies: Copies, first: Ints, end: int, ensemble: int, write: int) -> Ints:
     """Return how many entries each row holds of each position: (segments, rows, E); of one where W = E."""
-    return np.diff(_fits(copies, Counted.of(copies, np.append(first, end + 1)), ensemble, write), axis=0)
+    bounds, rows = np.append(first, end + 1), np.arange(len(copies.bookie))
+    shape = len(rows), len(bounds)
+    fits = _below(
+        copies.groups, np.broadcast_to(rows[:, None], shape), np.broadcast_to(bounds, shape), ensemble, write
+    )[1]
+    return np.moveaxis(np.diff(fits), 2, 0)
 
 
 def _in_place(shares: Ints, members: Ints) -> Ints:
@@ -826,12 +887,14 @@ def _patched(
 
 def laid_on(copies: Copies, low: int, high: int) -> Mask:
     """Return who holds which entry of [low, high): (rows, entries)."""
-    key, first, _, size, _ = copies.groups
-    near = np.flatnonzero((first < high) & (first + size > low))
-    change = np.zeros((len(copies.bookie), high - low + 1), np.int8)
-    begin, behind = np.maximum(first[near], low) - low, np.minimum(first[near] + size[near], high) - low
-    np.add.at(change, (key[near], begin), 1)
-    np.add.at(change, (key[near], behind), -1)
+    runs = within(copies.groups, low, high - 1)
+    return _laid(runs._replace(first=runs.first - low), len(copies.bookie), high - low)
+
+
+def _laid(runs: KeyedRuns, rows: int, entries: int) -> Mask:
+    change = np.zeros((rows, entries + 1), np.int8)
+    np.add.at(change, (runs.key, runs.first), 1)
+    np.add.at(change, (runs.key, runs.first + runs.size), -1)
     laid: Mask = np.cumsum(change[:, :-1], axis=1, dtype=np.int8) > 0
     return laid
 

@@ -114,12 +114,14 @@ def test_work_does_not_grow_with_the_ledger(kind: Any, entries: int, work: Count
 
 def test_costs_are_not_weighed_where_they_would_be_too_many(work: Counter[str]) -> None:
     """A ledger on very many bookies with very many cuts is not begun with shapes that would take too long."""
-    random = Random(1)
-    copies = solve.Copies(np.arange(900), np.zeros(900, np.bool_), KeyedGroups(*np.zeros((5, 0), np.int64)))
-    none = np.zeros((162, 900), np.int64)
-    counted = solve.Counted(np.arange(162) * random.randint(2, 5), np.zeros(901, np.int64), none, none, none)
-    problem = solve.Problem(copies, counted, np.ones(162, np.bool_), solve.Candidate(12, 3, 0.0))
-    assert solve.cheapest([problem]) == [None]
+    none, plain = np.zeros(900, np.int64), np.zeros(900, np.bool_)
+    copies = solve.Copies(np.arange(900), plain, KeyedGroups(*np.zeros((5, 0), np.int64)))
+    cuts = np.cumsum(np.append(0, np.random.default_rng(1).integers(2, 5, 161)))
+    cases = solve.Cases(
+        np.array([0, 900]), plain, plain, none, copies.groups, np.array([0, 162]), cuts, np.ones(162, np.bool_)
+    )
+    problem = solve.Problem(0, copies, int(cuts[-1]) - 1, solve.Candidate(12, 3, 0.0))
+    assert solve.cheapest(cases, [problem]) == [None]
     assert not work
 
 
