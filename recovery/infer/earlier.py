@@ -277,8 +277,8 @@ def _solved(known: Facts, ledger: int, stored: LedgerMetadata, end: int) -> Solu
         return None
     laid = copies.until(end)
     shape = Candidate(stored.ensemble_size, stored.write_quorum, 0.0)
-    problem = Problem(0, laid, end, shape)
-    return solve(problem, cheapest(Cases.of([laid], [end]), [problem])[0], lost_member=0.0)
+    cases, problems = Cases.of([laid], [end]), [Problem(0, laid, end, shape)]
+    return solve(cases, problems, cheapest(cases, problems), [0.0])[0]
 
 
 def _with_segments(known: Facts, ledger: int, row: Row, found: Solution, stored: LedgerMetadata) -> Row:

@@ -195,9 +195,9 @@ def _solved(cases: Sequence[_Case]) -> list[list[Solution]]:
                 if candidate.penalty <= limit[number]
             ]
         paths = cheapest(together, [problem for _, problem in tried])
-        for (number, problem), path in zip(tried, paths, strict=True):
-            within = problem._replace(limit=limit[number])
-            solution = solve(within, path, lost_member=cases[number].lost_member)
+        lost_member = [cases[number].lost_member for number, _ in tried]
+        solutions = solve(together, [problem for _, problem in tried], paths, lost_member)
+        for (number, _), solution in zip(tried, solutions, strict=True):
             if solution is not None:
                 found[number].append(solution)
                 limit[number] = min(limit[number], solution.cost + _SIMILAR)

@@ -12,7 +12,8 @@ bookie that lost much of its share stays a member. What the cheapest history lea
 The time that one ledger may take is bounded. The theory is in `docs/design/0006-whole-method.md`.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -261,55 +262,149 @@ def _hopeful(cases: "Cases", problems: Sequence[Problem]) -> Mask:
     return hopeful
 
 
-def solve(problem: Problem, path: Path | None, *, lost_member: float) -> Solution | None:
-    """Make a history of the cheapest segments: one that leaves nothing unreadable.
+def solve(
+    cases: "Cases", problems: Sequence[Problem], paths: Sequence[Path | None], lost_member: Sequence[float]
+) -> list[Solution | None]:
+    """Make histories of the cheapest segments: such as leave nothing unreadable.
 
     Args:
-        problem: the ledger and the shape.
-        path: what `cheapest` found.
-        lost_member: what a position without any bookie costs.
+        cases: the ledgers.
+        problems: ledgers and shapes.
+        paths: what `cheapest` found for each.
+        lost_member: what a position without any bookie costs, of each.
 
     Returns:
-        The history; None where there are no segments, or it would take more time than one ledger may take.
+        The histories; None where there are no segments, or it would take more time than one ledger may take.
     """
-    if path is None or path.cost > problem.limit - problem.candidate.penalty:
-        return None
-    copies, end, candidate = problem.copies, problem.end, problem.candidate
-    ensemble, write = candidate.ensemble, candidate.write
-    cost, first, members, shares = path
-    patched = _readable(copies, end, write, first, members, _in_place(shares, members))
-    if patched is None:
-        return None
-    first, members, patches = patched
-    if patches:
-        shares = _shares(copies, first, end, ensemble, write)
-    members = _aligned(_with_newest(copies, first, members, end, write, shares), write)
-    before = first
-    first, low, members = _joined(first, members, ensemble, write, end)
-    if not np.array_equal(first, before):
-        shares = _shares(copies, first, end, ensemble, write)
-    in_place = _in_place(shares, members)
-    promised = write * (end + 1)
-    total = copies.entries
+    found: list[Solution | None] = [None] * len(problems)
+    alike: dict[tuple[int, int], list[_History]] = {}
+    for at, (problem, path) in enumerate(zip(problems, paths, strict=True)):
+        if path is not None:
+            own = _History(at, problem, path.cost, 0, path.first, path.members, path.shares)
+            alike.setdefault(problem.candidate[:2], []).append(own)
+    for (ensemble, write), some in alike.items():
+        histories = _settled(cases, some, ensemble, write)
+        for history, solution in zip(
+            histories, _solutions(cases, histories, ensemble, write, lost_member), strict=True
+        ):
+            found[history.at] = solution
+    return found
+
+
+class _History(NamedTuple):
+    """Segments of one problem that are being made; `at`: its place; `patches`: segments that were added."""
+
+    at: int
+    problem: Problem
+    cost: float
+    patches: int
+    first: Ints
+    members: Ints
+    shares: Ints
+
+
+class _Segments(NamedTuple):
+    """Segments of several histories.
+
+    Attributes:
+        of: of each, the history; ascending.
+        first, behind: its first entry, and the one behind its last.
+        members: (segments, E).
+    """
+
+    of: Ints
+    first: Ints
+    behind: Ints
+    members: Ints
+
+    @classmethod
+    def joined(cls, histories: Sequence[_History]) -> "_Segments":
+        of = np.repeat(np.arange(len(histories)), [len(history.first) for history in histories])
+        first = np.concatenate([history.first for history in histories])
+        end = np.array([history.problem.end for history in histories])
+        members = np.concatenate([history.members for history in histories])
+        return cls(of, first, _behind(of, first, end), members)
+
+    def counts(self, cases: "Cases", histories: Sequence[_History], write: int) -> tuple[Ints, Ints]:
+        """Return how many entries belong to each position, and how many of them its member holds: (segments, E)."""
+        ensemble = self.members.shape[1]
+        number = np.array([history.problem.number for history in histories])
+        row = cases.row[number][self.of, None] + np.maximum(self.members, 0)
+        ends = np.stack([self.first, self.behind])
+        place = np.broadcast_to(ends[:, :, None], (2, *self.members.shape)).reshape(1, -1)
+        fits = _below(cases.groups, np.append(row, row).reshape(1, -1), place, ensemble, write)[1][0]
+        position = np.tile(np.arange(ensemble) if len(fits) > 1 else np.zeros(ensemble, np.int64), 2 * len(self.of))
+        own = fits[position, np.arange(place.shape[1])].reshape(2, *self.members.shape)
+        due = _rank(self.behind[:, None], ensemble, write) - _rank(self.first[:, None], ensemble, write)
+        return due, np.where(self.members == NOBODY, 0, own[1] - own[0])
+
+
+def _behind(of: Ints, first: Ints, end: Ints) -> Ints:
+    """Return the entry behind each segment's last one; end: the last entry of each history."""
+    behind = np.append(first[1:], 0)
+    last = np.append(heads(of)[1:], True)
+    behind[last] = end[of[last]] + 1
+    return behind
+
+
+def _settled(cases: "Cases", histories: Sequence[_History], ensemble: int, write: int) -> list[_History]:
+    """Make sure that nothing is unreadable, and choose among equal members; what would take too long is left out."""
+    segments = _Segments.joined(histories)
+    due, in_place = segments.counts(cases, histories, write)
+    lacking = np.bincount(segments.of, weights=_uncovered(due != in_place, write), minlength=len(histories)) > 0
+    begin = np.searchsorted(segments.of, np.arange(len(histories) + 1)).tolist()
+    found = []
+    for at, history in enumerate(histories):
+        copies, end, patched = history.problem.copies, history.problem.end, history
+        if lacking[at]:
+            own = in_place[begin[at] : begin[at + 1]]
+            readable = _readable(copies, end, write, history.first, history.members, own)
+            if readable is None:
+                continue
+            first, members, patches = readable
+            shares = _shares(copies, first, end, ensemble, write)
+            patched = history._replace(first=first, members=members, patches=patches, shares=shares)
+        members = _with_newest(copies, patched.first, patched.members, end, write, patched.shares)
+        found.append(patched._replace(members=_aligned(members, write)))
+    return found
+
+
+def _solutions(
+    cases: "Cases", histories: Sequence[_History], ensemble: int, write: int, lost_member: Sequence[float]
+) -> Iterator[Solution]:
+    """Join segments of one ensemble, and count what they leave open."""
+    if not histories:
+        return
+    segments, low = _joined(_Segments.joined(histories), np.array([h.problem.end for h in histories]), write)
+    due, in_place = segments.counts(cases, histories, write)
     # A member that shows nothing of its share is as good as nobody, and says less.
-    due = _due(first, end, ensemble, write)
-    members = np.where((in_place == 0) & (due > 0), NOBODY, members)
-    hasty = write == ensemble and len(first) > 1 and end + 1 < ENTRIES_A_SEGMENT * len(first)
+    members = np.where((in_place == 0) & (due > 0), NOBODY, segments.members)
     nobody = (members == NOBODY) & (due > 0)
-    thin = int(nobody.any(axis=0).sum())
-    return Solution(
-        ensemble,
-        write,
-        cost + SEGMENT * patches + candidate.penalty + lost_member * thin + HASTE * hasty,
-        first,
-        low,
-        members,
-        promised - int(in_place.sum()),
-        total - int(in_place.sum()),
-        thin,
-        int(due[nobody].sum()),
-        nobody.sum(axis=1),
-    )
+    begin = np.searchsorted(segments.of, np.arange(len(histories) + 1))
+    thin = np.logical_or.reduceat(nobody, begin[:-1]).sum(axis=1).tolist()
+    held = np.add.reduceat(in_place.sum(axis=1), begin[:-1]).tolist()
+    unnamed = np.add.reduceat((due * nobody).sum(axis=1), begin[:-1]).tolist()
+    lacking = nobody.sum(axis=1)
+    for at, (history, (start, stop)) in enumerate(zip(histories, itertools.pairwise(begin.tolist()), strict=True)):
+        problem, own = history.problem, slice(start, stop)
+        hasty = write == ensemble and stop - start > 1 and problem.end + 1 < ENTRIES_A_SEGMENT * (stop - start)
+        yield Solution(
+            ensemble,
+            write,
+            history.cost
+            + SEGMENT * history.patches
+            + problem.candidate.penalty
+            + lost_member[history.at] * thin[at]
+            + HASTE * hasty,
+            segments.first[own],
+            low[own],
+            members[own],
+            write * (problem.end + 1) - held[at],
+            problem.copies.entries - held[at],
+            thin[at],
+            unnamed[at],
+            lacking[own],
+        )
 
 
 class Cases(NamedTuple):
@@ -458,11 +553,8 @@ class _Weighed:
         cells = np.repeat(cases.begin[ledgers] - begin[:-1], count) + np.arange(begin[-1])
         cuts = cases.cuts[cells]
         row, own = cases.rows_of(ledgers, rows)
-        wanted = np.zeros(cases.row[-1], np.bool_)
-        wanted[row] = True
-        groups = KeyedGroups(*(column[wanted[cases.groups.key]] for column in cases.groups))
         place = np.broadcast_to(cuts, (rows, len(cuts)))
-        held, fits = _below(groups, np.repeat(row.T, count, axis=1), place, ensemble, write)
+        held, fits = _below(cases.groups, np.repeat(row.T, count, axis=1), place, ensemble, write)
         there = np.repeat(own.T, count, axis=1)
         held *= there
         fits *= there[:, None]
@@ -741,6 +833,9 @@ def _below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: in
         (rows, cells), and (rows, positions, cells); there is one position where W = E.
     """
     striped = write < ensemble
+    wanted = np.zeros(int(max(groups.key.max(initial=-1), row.max(initial=-1))) + 1, np.bool_)
+    wanted[row] = True
+    groups = KeyedGroups(*(column[wanted[groups.key]] for column in groups))
     if not len(groups.key):
         return np.zeros_like(row), np.zeros((len(row), ensemble if striped else 1, row.shape[1]), np.int64)
     if striped:
@@ -755,8 +850,8 @@ def _below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: in
     count = run_counts(groups.first, groups.last, groups.period)
     # The last group of the row that begins below the place.
     known, code = np.unique(np.append(groups.first, place), return_inverse=True)
-    own, wanted = groups.key * len(known) + code[: len(count)], row * len(known) + code[len(count) :].reshape(row.shape)
-    at = np.searchsorted(own, wanted) - 1
+    begins = groups.key * len(known) + code[: len(count)]
+    at = np.searchsorted(begins, row * len(known) + code[len(count) :].reshape(row.shape)) - 1
     begin = np.searchsorted(groups.key, row)
     there = at >= begin
     at = np.maximum(at, 0)
@@ -779,10 +874,7 @@ def _below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: in
 
 def _due(first: Ints, end: int, ensemble: int, write: int) -> Ints:
     """Return how many entries belong to each position: (segments, E)."""
-    bounds = np.append(first, end + 1)[:, None]
-    if write == ensemble:
-        return np.repeat(bounds[1:] - bounds[:-1], ensemble, axis=1)
-    below = _rank(bounds, ensemble, write)
+    below = _rank(np.append(first, end + 1)[:, None], ensemble, write)
     return below[1:] - below[:-1]
 
 
@@ -833,10 +925,7 @@ def _readable(
     Returns:
         first entries, members, and how many segments were added; None where these are too many.
     """
-    short = _due(first, end, members.shape[1], write) != in_place
-    # A write set is W members in a row: with one among them that has all its share, nothing is unreadable.
-    none: Mask = np.logical_and.reduce([np.roll(short, -i, axis=1) for i in range(write)])
-    lacking: Mask = np.asarray(none.any(axis=1))
+    lacking = _uncovered(_due(first, end, members.shape[1], write) != in_place, write)
     if not lacking.any():
         return first, members, 0
     bounds = np.append(first, end + 1)
@@ -854,6 +943,12 @@ def _readable(
         found_first += [start for start, _ in own]
         found_members += [who for _, who in own]
     return np.array(found_first), np.stack(found_members), len(found_first) - len(first)
+
+
+def _uncovered(short: Mask, write: int) -> Mask:
+    """Say which segments have a write set whose members all lack some of their share: (segments, E)."""
+    none: Mask = np.logical_and.reduce([np.roll(short, -i, axis=1) for i in range(write)])
+    return np.asarray(none.any(axis=1))
 
 
 def _patched(
@@ -957,27 +1052,28 @@ def _aligned(members: Ints, write: int) -> Ints:
     return aligned
 
 
-def _joined(first: Ints, members: Ints, ensemble: int, write: int, end: int) -> tuple[Ints, Ints, Ints]:
-    """Join segments of one ensemble, and date each takeover as far as the striping shows it."""
-    keep = np.append(True, (members[1:] != members[:-1]).any(axis=1))
-    first, members = first[keep], members[keep]
+def _joined(segments: _Segments, end: Ints, write: int) -> tuple[_Segments, Ints]:
+    """Join segments of one ensemble, and date each takeover as far as the striping shows it: it is in [low, first]."""
+    of, first, _, members = segments
+    ensemble = members.shape[1]
+    keep = heads(of)
+    keep[1:] |= (members[1:] != members[:-1]).any(axis=1)
+    of, first, members = of[keep], first[keep], members[keep]
+    head = heads(of)
     low, late = first.copy(), first.copy()
-    for at in range(1, len(first)):
-        changed = np.flatnonzero(members[at] != members[at - 1])
-        if write == ensemble or not len(changed):
-            continue
-        start = int(first[at])
-        # The first entry of a position that is not below the start, and the one behind the last that is below it.
-        near = start + np.arange(ensemble)[:, None]
-        ahead = near[:, 0][((changed - near) % ensemble < write).argmax(axis=0)]
-        behind = start - np.arange(ensemble)[:, None]
-        back = behind[:, 0][((changed - behind + 1) % ensemble < write).argmax(axis=0)]
-        late[at], low[at] = ahead.min(), back.max()
-    bound = np.append(late[1:], end + 1) if len(late) else late
-    ordered = bool((np.diff(late) > 0).all()) and bool((late <= end).all())
-    if ordered and len(bound):
-        first = late
-    low[1:] = np.minimum(np.maximum(low[1:], first[:-1] + 1), first[1:])
-    if len(low):
-        low[0] = 0
-    return first, low, members
+    later = np.flatnonzero(~head)
+    if write < ensemble:
+        changed = members[later] != members[later - 1]
+        begin = np.arange(ensemble) - write + 1
+        # From the start to the position's next entry; and from behind its last one before the start.
+        ahead = -(first[later, None] - begin) % ensemble
+        ahead[ahead > ensemble - write] = 0
+        into = (first[later, None] - 1 - begin) % ensemble
+        late[later] += np.where(changed, ahead, ensemble).min(axis=1)
+        low[later] -= np.where(changed, np.maximum(into - write + 1, 0), ensemble).min(axis=1)
+    disordered = late > end[of]
+    disordered[later] |= late[later] <= late[later - 1]
+    first = np.where(np.bincount(of, weights=disordered)[of] > 0, first, late)
+    low[later] = np.minimum(np.maximum(low[later], first[later - 1] + 1), first[later])
+    low[head] = 0
+    return _Segments(of, first, _behind(of, first, end), members), low

@@ -70,7 +70,7 @@ def row_of(held: Mapping[str, list[int]]) -> dict[str, Any]:
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count what the solver does: shapes, costs of intervals, assignments, entries that are laid out."""
     done: Counter[str] = Counter()
-    weigh, assign, lay, one = solve._Weighed._weigh, linear_sum_assignment, solve.laid_on, solve.solve
+    weigh, assign, lay, some = solve._Weighed._weigh, linear_sum_assignment, solve.laid_on, solve.solve
 
     def weighed(self: Any, *intervals: Any) -> Any:
         found = weigh(self, *intervals)
@@ -85,9 +85,9 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         done["entries"] += high - low
         return lay(copies, low, high)
 
-    def solved(*given: Any, **others: Any) -> Any:
-        done["shapes"] += 1
-        return one(*given, **others)
+    def solved(cases: Any, problems: Any, *others: Any) -> Any:
+        done["shapes"] += len(problems)
+        return some(cases, problems, *others)
 
     monkeypatch.setattr(solve._Weighed, "_weigh", weighed)
     monkeypatch.setattr("recovery.infer.solve.linear_sum_assignment", assigned)
