@@ -77,11 +77,15 @@ class Holdings:
         grouped["group_row"] = new_row[grouped["group_row"]]
         return Holdings(ledgers=len(ledgers), end=self.end[ledgers], **picked, **grouped), rows
 
+    def runs(self) -> Ints:
+        """Return how many runs each ledger has."""
+        found = np.zeros(self.ledgers, np.int64)
+        np.add.at(found, self.row_ledger[self.group_row], run_counts(self.first, self.last, self.period))
+        return found
+
     def few_runs(self) -> Mask:
         """Say which ledgers have few enough runs to be taken one by one."""
-        runs = run_counts(self.first, self.last, self.period)
-        counted = np.bincount(self.row_ledger[self.group_row], weights=runs, minlength=self.ledgers)
-        return counted - np.bincount(self.row_ledger, minlength=self.ledgers) <= _FEW_GAPS
+        return self.runs() - np.bincount(self.row_ledger, minlength=self.ledgers) <= _FEW_GAPS
 
     def stays(self) -> "tuple[Holdings, Ints]":
         """Return a row for each run instead of each bookie, and the row that each comes from.

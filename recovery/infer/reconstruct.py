@@ -222,7 +222,7 @@ def _searched(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts,
             column[ledger] = value
         first = int(np.searchsorted(known.held.row_ledger, ledger))
         count = len(solution.first)
-        members = np.append(known.row_bookie[first:], -1)[solution.members].ravel()
+        members = np.where(solution.members < 0, -1, known.row_bookie[first + np.maximum(solution.members, 0)]).ravel()
         parts.append(
             Segments(np.full(count, ledger), solution.first, solution.low, np.full(count, solution.ensemble), members)
         )

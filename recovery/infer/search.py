@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from recovery.infer.facts import Facts
-from recovery.infer.holdings import Ints, Mask
+from recovery.infer.holdings import Holdings, Ints, Mask, numbered, starts
 from recovery.infer.prior import LARGEST, Prior
 from recovery.infer.refusal import Refusal
 from recovery.infer.solve import (
@@ -42,6 +42,8 @@ _ODD: Final = 0.25
 _OVER: Final = 0.1
 """Copies that are too many, as a share, with which a shape that is only stated is too narrow."""
 _PERIODIC: Final = 3
+_STRIPES: Final = 3
+"""Shapes that a ledger's own stripes may speak for."""
 _SIMILAR: Final = 3.0
 """Shapes that cost so much more than the cheapest one are listed beside it."""
 _LISTED: Final = 4
@@ -107,38 +109,37 @@ def search(known: Facts, ledgers: Sequence[int], prior: Prior, doubts: Callable[
         doubts: what may be hidden of one.
     """
     for low in range(0, len(ledgers), _AT_ONCE):
-        cases = [_Case(known, ledger, doubts(ledger)) for ledger in ledgers[low : low + _AT_ONCE]]
-        refusals = [case.prepare(prior) for case in cases]
-        some = [case for case, refusal in zip(cases, refusals, strict=True) if refusal is None]
-        solved = iter(_solved(some))
-        for case, refusal in zip(cases, refusals, strict=True):
-            yield case.found(next(solved), prior) if refusal is None else Found(refusal, None, case.end, -1)
+        part = np.array(ledgers[low : low + _AT_ONCE])
+        runs = known.held.pick(part)[0].runs()
+        held, rows = known.held.pick(part[runs <= MAX_RUNS])
+        copies = Copies.each(held, known.row_bookie[rows], known.row_copied[rows])
+        seen = iter(zip(copies, _Seen.each(held), strict=True))
+        cases = [
+            _Case(known, ledger, doubts(ledger), prior, *next(seen)) if few else None
+            for ledger, few in zip(part.tolist(), runs <= MAX_RUNS, strict=True)
+        ]
+        solved = iter(_solved([case for case in cases if case and case.candidates]))
+        for ledger, case in zip(part.tolist(), cases, strict=True):
+            if case and case.candidates:
+                yield case.found(next(solved), prior)
+            else:
+                refusal = Refusal.SOURCE_INCOMPLETE if case else Refusal.FRAGMENTED
+                yield Found(refusal, None, int(known.held.end[ledger]), -1)
 
 
 class _Case:
     """One ledger that is searched: who holds what, and which shapes it may have."""
 
-    def __init__(self, known: Facts, ledger: int, doubt: Doubt) -> None:
-        low, high = np.searchsorted(known.held.row_ledger, [ledger, ledger + 1])
+    def __init__(self, known: Facts, ledger: int, doubt: Doubt, prior: Prior, copies: Copies, seen: "_Seen") -> None:
         self._known = known
         self._ledger = ledger
         self._doubt = doubt
-        self._rows = slice(int(low), int(high))
+        self._rows = slice(*np.searchsorted(known.held.row_ledger, [ledger, ledger + 1]).tolist())
         self.end = int(known.held.end[ledger])
-        self.candidates: list[Candidate] = []
-        self.laid = Copies.of(known.held, self._rows, known.row_bookie, known.row_copied)
+        self.laid = copies
         self.lost_member = 0.0 if doubt.lost else LOST_MEMBER
-
-    def prepare(self, prior: Prior) -> Refusal | None:
-        """Lay the copies out and choose the shapes, or say why it is not searched."""
-        if self.laid.runs > MAX_RUNS:
-            return Refusal.FRAGMENTED
-        strange = STRANGE_IF_LOST if self._doubt.lost else STRANGE
-        candidates = _candidates(self.laid, prior, len(self._known.bookies), strange)
-        elsewhere = self._doubt.elsewhere
-        self.candidates = [c for c in candidates if c.shown or elsewhere <= prior.bears(c.ensemble, c.write)]
-        self.laid = self.laid.until(self.end)
-        return None if self.candidates else Refusal.SOURCE_INCOMPLETE
+        candidates = seen.candidates(prior, len(known.bookies), STRANGE_IF_LOST if doubt.lost else STRANGE)
+        self.candidates = [c for c in candidates if c.shown or doubt.elsewhere <= prior.bears(c.ensemble, c.write)]
 
     def found(self, solutions: Sequence[Solution], prior: Prior) -> Found:
         """Choose an end and a history of those that there are, cheapest first."""
@@ -204,53 +205,74 @@ def _solved(cases: Sequence[_Case]) -> list[list[Solution]]:
     return [sorted(some, key=lambda solution: solution.cost) for some in found]
 
 
-def _candidates(copies: Copies, prior: Prior, bookies: int, strange: float) -> list[Candidate]:
-    """Return the shapes that a ledger may have, the likelier first."""
-    penalties: dict[tuple[int, int], float] = {}
-    shown: set[tuple[int, int]] = set()
+class _Seen(NamedTuple):
+    """What the copies of one ledger look like.
 
-    def may_be(shape: tuple[int, int], penalty: float) -> None:
-        if 1 <= shape[1] <= shape[0] <= bookies:
-            penalties[shape] = min(penalty, penalties.get(shape, math.inf))
+    Attributes:
+        stripes: E, W, and whether they are clear, of what most of its entries are striped like.
+        usual, most: how many bookies have most entries, and how many have one at most, as far as groups show it.
+        holders: how many have any.
+    """
 
-    for hypothesis in prior.hypotheses:
-        weight = min(1.0, -_WEIGHT * math.log(hypothesis.weight)) if hypothesis.weight > 0 else 1.0
-        may_be((hypothesis.ensemble, hypothesis.write), weight)
-    groups = copies.groups
-    runs = run_counts(groups.first, groups.last, groups.period)
-    striped = (runs > 1) & (groups.size < groups.period) & (groups.period < LARGEST)
-    shape = groups.period * LARGEST + groups.size
-    total = int((runs * groups.size).sum())
-    pairs, which = np.unique(shape[striped], return_inverse=True)
-    entries = np.bincount(which, weights=(runs * groups.size)[striped], minlength=len(pairs))
-    longest = np.zeros(len(pairs), np.int64)
-    np.maximum.at(longest, which, runs[striped])
-    for pair, runs_long, share in sorted(
-        zip(pairs.tolist(), longest.tolist(), (entries / total).tolist(), strict=True), key=lambda item: -item[2]
-    )[:3]:
-        clear = runs_long >= _PERIODIC and share >= _SHARE
-        may_be((pair // LARGEST, pair % LARGEST), 0.0 if clear else STRANGE_STRIPES)
-        if clear:
-            shown.add((pair // LARGEST, pair % LARGEST))
-    usual, most = _holders(copies)
-    for odd in ((usual, usual), (most, most), (1, 1), (len(copies.bookie), usual)):
-        may_be(odd, strange)
-    ordered = sorted(penalties.items(), key=lambda item: item[1])
-    return [Candidate(*shape, penalty, shape in shown) for shape, penalty in ordered]
+    stripes: Sequence[tuple[int, int, bool]]
+    usual: int
+    most: int
+    holders: int
 
+    @classmethod
+    def each(cls, held: Holdings) -> "list[_Seen]":
+        """Look at all ledgers of a batch."""
+        of, runs = held.row_ledger[held.group_row], run_counts(held.first, held.last, held.period)
+        entries = np.zeros(held.ledgers, np.int64)
+        np.add.at(entries, of, runs * held.size)
+        striped = np.flatnonzero((runs > 1) & (held.size < held.period) & (held.period < LARGEST))
+        shape = held.period[striped] * LARGEST + held.size[striped]
+        order = np.lexsort((shape, of[striped]))
+        striped, shape = striped[order], shape[order]
+        head = starts(of[striped], shape)
+        owner, shape, many = of[striped[head]], shape[head], runs[striped]
+        share, longest = np.zeros(0), many[:0]
+        if len(head):
+            share = np.add.reduceat(many * held.size[striped], head) / entries[owner]
+            longest = np.maximum.reduceat(many, head)
+        clear = (longest >= _PERIODIC) & (share >= _SHARE)
+        order = np.lexsort((-share, owner))
+        order = order[numbered(owner[order]) < _STRIPES]
+        stripes: list[list[tuple[int, int, bool]]] = [[] for _ in range(held.ledgers)]
+        for ledger, pair, seen in zip(*(column[order].tolist() for column in (owner, shape, clear)), strict=True):
+            stripes[ledger].append((*divmod(pair, LARGEST), seen))
+        # How many bookies have each stretch between two places where some group begins or ends.
+        places, both = np.concatenate([held.first, held.last + held.size]), np.append(of, of)
+        change = np.repeat([1, -1], len(of))
+        order = np.lexsort((change, places, both))
+        counts, both = np.cumsum(change[order]), both[order]
+        width = np.append(np.diff(places[order]), 0) * (counts > 0)
+        base = int(counts.max(initial=0)) + 1
+        common = np.bincount(both * base + counts, weights=width, minlength=held.ledgers * base).reshape(-1, base)
+        most = np.zeros(held.ledgers, np.int64)
+        np.maximum.at(most, both, counts)
+        holders = np.bincount(held.row_ledger, minlength=held.ledgers)
+        return list(map(cls, stripes, common.argmax(axis=1).tolist(), most.tolist(), holders.tolist()))
 
-def _holders(copies: Copies) -> tuple[int, int]:
-    """Return how many bookies have most entries, and how many have one at most, as far as groups show it."""
-    _, first, last, size, _ = copies.groups
-    behind = last + size
-    places = np.concatenate([first, behind])
-    change = np.concatenate([np.ones(len(first), np.int64), -np.ones(len(first), np.int64)])
-    order = np.lexsort((change, places))
-    counts = np.cumsum(change[order])
-    width = np.diff(places[order], append=places[order][-1:])
-    common = np.bincount(np.maximum(counts, 0), weights=width)
-    common[0] = 0
-    return int(common.argmax()), int(counts.max())
+    def candidates(self, prior: Prior, bookies: int, strange: float) -> list[Candidate]:
+        """Return the shapes that the ledger may have, the likelier first."""
+        penalties: dict[tuple[int, int], float] = {}
+
+        def may_be(shape: tuple[int, int], penalty: float) -> None:
+            if 1 <= shape[1] <= shape[0] <= bookies:
+                penalties[shape] = min(penalty, penalties.get(shape, math.inf))
+
+        for hypothesis in prior.hypotheses:
+            weight = min(1.0, -_WEIGHT * math.log(hypothesis.weight)) if hypothesis.weight > 0 else 1.0
+            may_be((hypothesis.ensemble, hypothesis.write), weight)
+        for ensemble, write, clear in self.stripes:
+            may_be((ensemble, write), 0.0 if clear else STRANGE_STRIPES)
+        usual, most = self.usual, self.most
+        for odd in ((usual, usual), (most, most), (1, 1), (self.holders, usual)):
+            may_be(odd, strange)
+        shown = {stripe[:2] for stripe in self.stripes if stripe[2]}
+        ordered = sorted(penalties.items(), key=lambda item: item[1])
+        return [Candidate(*shape, penalty, shape in shown) for shape, penalty in ordered]
 
 
 def _end(laid: Copies, solution: Solution, end: int, told: int, prior: Prior, doubt: Doubt) -> int | None:
@@ -347,9 +369,11 @@ def _second_history(laid: Copies, known: Facts, rows: slice, solution: Solution)
 
 def _forced(laid: Copies, solution: Solution, prior: Prior) -> bool:
     """Whether a shape that nothing supports leaves much unexplained."""
-    odd = solution.missing + solution.extra > _ODD * laid.entries
+    if solution.write < solution.ensemble:
+        return False
     known = {(shape.ensemble, shape.write) for shape in prior.hypotheses}
-    return odd and solution.write == solution.ensemble and (solution.ensemble, solution.write) not in known
+    odd = solution.missing + solution.extra > _ODD * laid.entries
+    return odd and (solution.ensemble, solution.write) not in known
 
 
 def length_at(known: Facts, ledger: int, end: int) -> int:

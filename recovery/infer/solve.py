@@ -108,6 +108,28 @@ class Copies(NamedTuple):
         )
         return cls(row_bookie[rows], row_copied[rows], groups)
 
+    @classmethod
+    def each(cls, held: Holdings, bookie: Ints, copied: Mask) -> "list[Copies]":
+        """Return each ledger of a batch, grouped as `until` does; bookie and copied are of its rows."""
+        groups = KeyedGroups(held.group_row, held.first, held.last, held.size, held.period)
+        # A group goes on with a run of its size where it has one only, or it keeps its distance.
+        joins = (groups.key[1:] == groups.key[:-1]) & (groups.size[1:] == groups.size[:-1])
+        joins &= (groups.period[:-1] == 0) | (groups.first[1:] - groups.last[:-1] == groups.period[:-1])
+        anew = np.zeros(len(held.row_ledger), np.bool_)
+        anew[groups.key[1:][joins]] = True
+        anew = anew[groups.key]
+        parts = KeyedGroups(*(c[~anew] for c in groups)), group_runs(to_runs(KeyedGroups(*(c[anew] for c in groups))))
+        groups = KeyedGroups(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        groups = KeyedGroups(*(column[np.argsort(groups.key, kind="stable")] for column in groups))
+        row = np.searchsorted(held.row_ledger, np.arange(held.ledgers + 1))
+        ends = zip(
+            itertools.pairwise(row.tolist()), itertools.pairwise(np.searchsorted(groups.key, row).tolist()), strict=True
+        )
+        return [
+            cls(bookie[low:high], copied[low:high], KeyedGroups(groups.key[a:b] - low, *(c[a:b] for c in groups[1:])))
+            for (low, high), (a, b) in ends
+        ]
+
     @property
     def runs(self) -> int:
         """How many runs there are."""
@@ -358,7 +380,9 @@ def _settled(cases: "Cases", histories: Sequence[_History], ensemble: int, write
         copies, end, patched = history.problem.copies, history.problem.end, history
         if lacking[at]:
             own = in_place[begin[at] : begin[at + 1]]
-            readable = _readable(copies, end, write, history.first, history.members, own)
+            left = history.problem.limit - history.problem.candidate.penalty - history.cost
+            allowed = int(min(_PATCHES, left // SEGMENT + 1))
+            readable = _readable(copies, end, write, history.first, history.members, own, allowed)
             if readable is None:
                 continue
             first, members, patches = readable
@@ -918,7 +942,7 @@ def readable(copies: Copies, end: int, write: int, first: Ints, members: Ints) -
 
 
 def _readable(
-    copies: Copies, end: int, write: int, first: Ints, members: Ints, in_place: Ints
+    copies: Copies, end: int, write: int, first: Ints, members: Ints, in_place: Ints, patches: int = _PATCHES
 ) -> tuple[Ints, Ints, int] | None:
     """Give segments of their own to entries that somebody holds and no member of their write set.
 
@@ -936,7 +960,7 @@ def _readable(
     for at in range(len(first)):
         own = [(int(first[at]), members[at])]
         if lacking[at]:
-            allowed = _PATCHES - len(found_first) + at
+            allowed = patches - len(found_first) + at
             own = _patched(copies, (int(bounds[at]), int(bounds[at + 1])), members[at], write, allowed)
             if len(own) > allowed:
                 return None

@@ -140,7 +140,7 @@ def test_what_would_take_too_much_is_held(
 ) -> None:
     """At each bound the ledger is held as fragmented, with all who hold it: nothing is guessed to save time."""
     monkeypatch.setattr(module, bound, value)
-    monkeypatch.setattr(search, "_candidates", lambda *_: [solve.Candidate(5, 3, 0.0)])
+    monkeypatch.setattr(search._Seen, "candidates", lambda *_: [solve.Candidate(5, 3, 0.0)])
     held = kind(Random(2), 400)
     row = row_of(held)
     assert (row["outcome"], row["reason"], row["class"]) == ("held", "fragmented", "undecided")
