@@ -3,9 +3,10 @@
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 STAGES: Final = "benchmarks.stages"
 _PROCESSES: Final = 2
-_SOURCE: Final = ROOT / "benchmarks" / "c" / "iterate.c"
+_SOURCES: Final = ROOT / "benchmarks" / "c"
+_WAIT_US: Final = 1000
+"""What each read of the slow disk waits: between a good and a bad volume over a network."""
 
 
 def _demand(cost: Cost, what: str, many: int) -> Cost:
@@ -53,9 +56,14 @@ def cat(folder: Path) -> Cost:
 @contextmanager
 def small(place: "Place") -> Iterator[dict[str, Contestant]]:
     """Small index files."""
-    current = kept(place.home, bookie_folder.write, place.ledgers) / bookie_folder.LEDGERS / "current"
-    yield {
-        "index files": lambda: shares("index", current, "ledgers", place.ledgers),
+    yield _small(
+        kept(place.home, bookie_folder.write, place.ledgers) / bookie_folder.LEDGERS / "current", place.ledgers
+    )
+
+
+def _small(current: Path, ledgers: int) -> dict[str, Contestant]:
+    return {
+        "index files": lambda: shares("index", current, "ledgers", ledgers),
         "find | xargs -P2 cat": lambda: cat(current),
     }
 
@@ -67,7 +75,36 @@ DROP: Final = Path("/proc/sys/vm/drop_caches")
 @contextmanager
 def cold(place: "Place") -> Iterator[dict[str, Contestant]]:
     """Small index files that nothing has read since the system started, as far as the page cache knows."""
+    with small(place) as warm:
+        yield _from_disk(warm)
 
+
+@contextmanager
+def slow(place: "Place") -> Iterator[dict[str, Contestant]]:
+    """The same on a disk each of whose reads waits, any number of them at a time."""
+    folder = kept(place.home, bookie_folder.write, place.ledgers) / bookie_folder.LEDGERS
+    image, shown, mounted = (place.scratch / name for name in ("image", "shown", "mounted"))
+    for made in (shown, mounted):
+        made.mkdir()
+    size = sum(file.stat().st_blocks for file in folder.rglob("*")) // 2 * 3
+    _do("mkfs.ext4", "-q", "-d", folder, "-N", 4 * place.ledgers + 100_000, image, f"{size // 2 + (1 << 18)}k")
+    program = _built(place, "slow_disk", "libfuse (libfuse3-dev, fuse3)", "-I/usr/include/fuse3", "-lfuse3")
+    with ExitStack() as stack:
+        disk = subprocess.Popen([program, image, str(_WAIT_US), shown])
+        stack.callback(disk.wait)
+        stack.callback(disk.terminate)
+        while not (shown / "disk").exists():
+            if disk.poll() is not None:
+                raise RunFailedError(f"the slow disk ended with {disk.returncode}")
+            time.sleep(0.01)
+        device = _do("losetup", "--show", "--find", "--read-only", "--direct-io=on", shown / "disk")
+        stack.callback(_do, "losetup", "--detach", device)
+        _do("mount", "-o", "ro,noload", device, mounted)
+        stack.callback(_do, "umount", mounted)
+        yield _from_disk(_small(mounted / "current", place.ledgers))
+
+
+def _from_disk(contestants: Mapping[str, Contestant]) -> dict[str, Contestant]:
     def from_disk(contestant: Contestant) -> Contestant:
         def alone() -> Cost:
             os.sync()
@@ -76,8 +113,23 @@ def cold(place: "Place") -> Iterator[dict[str, Contestant]]:
 
         return alone
 
-    with small(place) as warm:
-        yield {name: from_disk(contestant) for name, contestant in warm.items()}
+    return {name: from_disk(contestant) for name, contestant in contestants.items()}
+
+
+def _do(*command: object) -> str:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RunFailedError(f"{command[0]} ended with {done.returncode}: {done.stderr}")
+    return done.stdout.strip()
+
+
+def _built(place: "Place", name: str, needs: str, *options: str) -> Path:
+    program = place.scratch / name
+    try:
+        _do("cc", "-O2", "-o", program, _SOURCES / f"{name}.c", *options)
+    except (RunFailedError, OSError) as error:
+        raise RunFailedError(f"this row needs a C compiler and {needs}: {error}") from error
+    return program
 
 
 @contextmanager
@@ -116,12 +168,7 @@ def _one(place: "Place", name: str, stage: str) -> Iterator[dict[str, Contestant
 def all_locations(place: "Place") -> Iterator[dict[str, Contestant]]:
     """A database of locations."""
     folder = kept(place.home, locations.write, place.ledgers)
-    program = place.scratch / "iterate"
-    built = subprocess.run(
-        ["cc", "-O2", "-o", str(program), str(_SOURCE), "-lrocksdb"], capture_output=True, text=True, check=False
-    )
-    if built.returncode:
-        raise RunFailedError(f"the floor needs a C compiler and RocksDB's C API (librocksdb-dev): {built.stderr}")
+    program = _built(place, "iterate", "RocksDB's C API (librocksdb-dev)", "-lrocksdb")
 
     def floor() -> Cost:
         cost = run([str(program), str(folder)])

@@ -269,6 +269,13 @@ _COLD: Final = (
             1_000_000,
             disks.cold,
         ),
+        Row(
+            "index-slow",
+            0.5,
+            "the same from a disk each of whose reads waits a millisecond, several of them at a time",
+            20_000,
+            disks.slow,
+        ),
     )
     if os.access(disks.DROP, os.W_OK)
     else ()

@@ -14,6 +14,7 @@ Source: spec bookie-storage §2.
 import errno
 import os
 import re
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -55,10 +56,10 @@ _BLOCK: Final = 30_240 * index_file.SLOT
 """Read of a large file at a time: little enough for the cache, and for memory that is used again without being asked
 for again. A multiple of most sizes of ensembles, so that their patterns are not cut."""
 _IN_FLIGHT: Final = 16
-"""Batches that wait for a cold disk at a time; threads cost more than they give where nothing waits."""
-_SLOW: Final = 200e-6
-"""Seconds a file that tell a cold disk; from the page cache it takes a tenth."""
-_SLOW_BATCHES: Final = 128
+"""Batches, and folders, that wait for a cold disk at a time; threads cost more than they give where nothing waits."""
+_WAITS: Final = 200e-6
+"""Seconds of waiting for a file or a folder that tell a cold disk; work does not count."""
+_COLD_BATCHES: Final = 128
 """After so many, one batch is timed alone again."""
 _PAGES: Final = (4096, 2048, 1024, 512)
 """A bookie writes whole pages behind the header; 8192 bytes unless it is configured otherwise."""
@@ -106,19 +107,24 @@ def first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level]:
     return [*_subfolders(dict(enumerate(map(str, folders))), "", _FIRST_LEVEL, damage)]
 
 
-def find_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes) -> Iterator[IndexFile]:
+def find_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes, ahead: int = 1) -> Iterator[IndexFile]:
     """Yield the index file of each ledger, in no order but grouped by subfolder.
 
     Args:
         levels: subfolders of the first level.
         damage: takes what is in the wrong place, double, or cannot be listed.
         scopes: names the ledgers.
+        ahead: folders that may be listed at a time, where the disk is cold.
     """
     for is_scoped, some in groupby(levels, lambda level: _SCOPED_FOLDER.fullmatch(level.name) is not None):
         if not is_scoped:
             for level in some:
-                for low in _subfolders(level.paths, level.name, _FOLDER, damage):
-                    yield from _files_in(low.paths, f"{level.name}/{low.name}", damage)
+                begun = _idle()
+                lows = [*_subfolders(level.paths, level.name, _FOLDER, damage)]
+                cold = _idle() - begun > _WAITS
+                listed = _listed([path for low in lows for path in low.paths.values()], ahead if cold else 1)
+                for low in lows:
+                    yield from _files_in(low.paths, f"{level.name}/{low.name}", listed, damage)
             continue
         found = _scoped_files(some, damage, scopes)
         while files := list(islice(found, _NAMED)):
@@ -167,14 +173,36 @@ def _tell_stray(path: str, name: str, inside: str, damage: TakesDamage) -> None:
     damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
 
 
-def _files_in(folders: Mapping[int, str], inside: str, damage: TakesDamage) -> Iterator[IndexFile]:
+def _idle() -> float:
+    """Return a clock that stands still while this thread works: what passes, it waited."""
+    return time.monotonic() - time.thread_time()
+
+
+def _listed(folders: Iterable[str], at_once: int) -> Iterator[list[str] | OSError]:
+    """Yield the names in each folder, or why it cannot be listed."""
+    if at_once == 1:
+        yield from map(_names_in, folders)
+        return
+    with ThreadPoolExecutor(at_once) as pool:
+        yield from pool.map(_names_in, folders)
+
+
+def _names_in(folder: str) -> list[str] | OSError:
+    try:
+        return os.listdir(folder)  # noqa: PTH208  # names alone, of up to 65,536 folders
+    except OSError as error:
+        return error
+
+
+def _files_in(
+    folders: Mapping[int, str], inside: str, listed: Iterator[list[str] | OSError], damage: TakesDamage
+) -> Iterator[IndexFile]:
     whole: dict[int, IndexFile] = {}
     copies: dict[int, IndexFile] = {}
     for number, folder in folders.items():
-        try:
-            names = os.listdir(folder)  # noqa: PTH208  # names alone, of up to 65,536 folders
-        except OSError as error:
-            _tell_unlisted(folder, error, damage)
+        names = next(listed)
+        if isinstance(names, OSError):
+            _tell_unlisted(folder, names, damage)
             continue
         for name, ledger in zip(names, ledgers_in(inside, [n.removesuffix(_COPY) for n in names]), strict=True):
             path = f"{folder}/{name}"
@@ -304,6 +332,7 @@ class IndexReader:
     Attributes:
         bytes, files: of each folder, by its number: bytes of headers and slots, and how many files there are.
         pages: what the sizes of the files say.
+        at_once: batches, or folders, that may wait for the disk at a time.
     """
 
     def __init__(self, meter: Meter, damage: TakesDamage, secrets: Interned) -> None:
@@ -314,6 +343,7 @@ class IndexReader:
         self.bytes: dict[int, int] = {}
         self.files: dict[int, int] = {}
         self.pages = Pages()
+        self.at_once = meter.at_once(_BUFFER, _IN_FLIGHT)
 
     def read(self, files: Iterable[IndexFile]) -> Iterator[Piece | Block]:
         """Yield what the files say. A file that cannot be read whole is damage, and gives what could be read."""
@@ -329,21 +359,20 @@ class IndexReader:
                 yield from self._read_large(file)
 
     def _loads(self, todo: Iterator[IndexFile]) -> Iterator[_Loaded]:
-        """Load batches one by one while that is quick, else several at a time: a cold disk is slow by waiting."""
+        """Load batches one by one while none waits, else several at a time: a cold disk is slow by waiting."""
         running: deque[Future[_Loaded]] = deque()
-        slow = 0
-        in_flight = self._meter.at_once(_BUFFER, _IN_FLIGHT)
-        with ThreadPoolExecutor(in_flight) as pool:
+        cold = 0
+        with ThreadPoolExecutor(self.at_once) as pool:
             while True:
-                while slow and len(running) < in_flight and (batch := list(islice(todo, _BATCH))):
+                while cold and len(running) < self.at_once and (batch := list(islice(todo, _BATCH))):
                     running.append(pool.submit(_load, batch, self._buffer()))
-                    slow -= 1
+                    cold -= 1
                 if running:
                     loaded = running.popleft().result()
                 elif batch := list(islice(todo, _BATCH)):
-                    begun = self._meter.clock()
+                    begun = _idle()
                     loaded = _load(batch, self._buffer())
-                    slow = _SLOW_BATCHES if self._meter.clock() - begun > _SLOW * len(batch) else 0
+                    cold = _COLD_BATCHES if _idle() - begun > _WAITS * len(batch) else 0
                 else:
                     return
                 yield loaded

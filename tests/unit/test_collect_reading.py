@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 
-from recovery.collect import CollectOptions, Progress, collect
+from recovery.collect import CollectOptions, Progress, collect, interleaved
+from recovery.collect.damage import Noted
+from recovery.collect.facts import Interned
 from recovery.collect.folders import Disks, survey
+from recovery.collect.interleaved import IndexReader, find_files, first_level
 from recovery.collect.reading import Mapped, Meter
 from recovery.dataset import open_dataset
 from recovery.testing.bookie_dir import (
@@ -28,6 +31,8 @@ from recovery.testing.bookie_dir import (
     write_journal,
     write_log,
 )
+from tests.golden.bookie_files import index_files
+from tests.golden.cases import NAMES
 from tests.unit.collecting import look
 
 BLOCK = 4096
@@ -370,3 +375,35 @@ def test_a_folder_that_goes_before_it_is_listed_is_damage(
     seen = look(compacted, tmp_path)
     assert ("unreadable", None, True) in seen.reasons()
     assert not seen.bookie["complete"]
+
+
+@pytest.mark.parametrize("case", [name for name in NAMES if index_files(name)])
+def test_what_is_asked_ahead_of_a_cold_disk_is_what_a_warm_one_gives(
+    case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Folders listed and files read several at a time give the same, in the same order, and the same damage."""
+    tops = sorted({path.parents[2] for path in index_files(case)})
+    links = [tmp_path / f"{number}" for number in range(len(tops))]
+    for top, link in zip(tops, links, strict=True):
+        link.mkdir()
+        for level in top.iterdir():
+            (link / level.name).symlink_to(level)
+    # The same files are in two folders, and a file is where a folder should be.
+    links.append(tmp_path / "again")
+    (links[-1] / "0").mkdir(parents=True)
+    (links[-1] / "0" / "0").write_bytes(b"no folder")
+
+    def found() -> tuple[list[Any], list[Any]]:
+        damage, secrets = Noted(), Interned()
+        reader = IndexReader(Meter(None, lambda _: None), damage, secrets)
+        levels = first_level([*links, links[0]], damage)
+        files = [*find_files(levels, damage, secrets.scopes, reader.at_once)]
+        rows: list[Any] = [(file.path, file.ledger) for file in files]
+        rows += [(piece.rows().entry.tolist(), piece.rows().location.tolist()) for piece in reader.read(files)]
+        return rows, damage.found
+
+    warm = found()
+    monkeypatch.setattr(interleaved, "_WAITS", -1.0)
+    assert found() == warm
+    assert warm[0]
+    assert warm[1]
