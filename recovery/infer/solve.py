@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from recovery.infer.clean import ENTRIES_A_SEGMENT
-from recovery.infer.holdings import Holdings, Ints, Mask, heads, numbered
+from recovery.infer.holdings import Holdings, Ints, Mask, heads, numbered, starts
 from recovery.model.groups import KeyedGroups, KeyedRuns, count, group_runs, rank, run_counts, to_runs, within
 
 Floats = npt.NDArray[np.float64]
@@ -67,9 +67,9 @@ _FIRST: Final = 8
 """Cuts that are weighed at a time."""
 _STRETCH: Final = 64
 """Entries that are weighed first: most shapes cost too much there already."""
-_TOGETHER: Final = 256
+_TOGETHER: Final = 512
 """Problems that are weighed side by side."""
-_PADDED: Final = (4, 7)
+_PADDED: Final = (5, 7, 11, 15)
 """Rows that a problem is filled up to, where it has fewer."""
 _MAIN: Final = 14
 """The likeliest cuts: what segments there cost, the cheapest ones need not exceed."""
@@ -225,7 +225,7 @@ def cheapest(cases: "Cases", problems: Sequence[Problem]) -> list[Path | None]:
         number, (ensemble, write) = problems[at].number, problems[at].candidate[:2]
         rows, cuts = len(problems[at].copies.bookie), int(cases.begin[number + 1] - cases.begin[number])
         if cuts * rows * (ensemble if write < ensemble else 1) <= _WEIGHED:
-            # Few rows are added up one by one, so that empty ones beside them change nothing.
+            # So many rows are added up in one order, so that empty ones beside them change nothing.
             few = next((n for n in _PADDED if rows <= n), rows)
             alike.setdefault((ensemble, write, few), []).append(at)
     for (ensemble, write, rows), some in alike.items():
@@ -245,8 +245,12 @@ def _hopeful(cases: "Cases", problems: Sequence[Problem]) -> Mask:
     It lies in some segment, which holds no fewer entries and costs no less.
     """
     limit = np.array([problem.limit - problem.candidate.penalty for problem in problems])
-    hopeful: Mask = np.isinf(limit) | (np.array([problem.candidate.ensemble for problem in problems]) > _STRETCH)
+    size = np.array([problem.candidate.ensemble for problem in problems])
+    hopeful: Mask = np.isinf(limit) | (size > _STRETCH)
     tried = np.flatnonzero(~hopeful)
+    if not len(tried):
+        return hopeful
+    tried = tried[np.argsort(size[tried])]
     length = np.append(np.diff(cases.cuts), 0)
     length[cases.begin[1:] - 1] = -1
     widest = np.maximum.reduceat(length, cases.begin[:-1])
@@ -260,7 +264,7 @@ def _hopeful(cases: "Cases", problems: Sequence[Problem]) -> Mask:
     holds = _laid(within(moved, 0, _STRETCH - 1), len(of_row), _STRETCH)
     entry = np.arange(_STRETCH)
     holds &= entry < width[of_row, None]
-    step = max(1, _AT_ONCE // (_STRETCH * max(int(np.diff(cases.row).max(initial=1)), _STRETCH)))
+    step = max(1, 8 * _AT_ONCE // (_STRETCH * max(int(np.diff(cases.row).max(initial=1)), _STRETCH)))
     for part in np.split(tried, range(step, len(tried), step)):
         ledger = np.array([problems[at].number for at in part.tolist()], np.int64)
         shape = np.array([problems[at].candidate[:2] for at in part.tolist()], np.int64).reshape(-1, 2)
@@ -353,10 +357,10 @@ class _Segments(NamedTuple):
         number = np.array([history.problem.number for history in histories])
         row = cases.row[number][self.of, None] + np.maximum(self.members, 0)
         ends = np.stack([self.first, self.behind])
-        place = np.broadcast_to(ends[:, :, None], (2, *self.members.shape)).reshape(1, -1)
+        place = np.broadcast_to(ends[:, :, None], (2, *self.members.shape)).ravel()
         fits = _below(cases.groups, np.append(row, row).reshape(1, -1), place, ensemble, write)[1][0]
         position = np.tile(np.arange(ensemble) if len(fits) > 1 else np.zeros(ensemble, np.int64), 2 * len(self.of))
-        own = fits[position, np.arange(place.shape[1])].reshape(2, *self.members.shape)
+        own = fits[position, np.arange(len(place))].reshape(2, *self.members.shape)
         due = _rank(self.behind[:, None], ensemble, write) - _rank(self.first[:, None], ensemble, write)
         return due, np.where(self.members == NOBODY, 0, own[1] - own[0])
 
@@ -534,6 +538,24 @@ class _Known(NamedTuple):
         return cls(best, np.zeros(begin[-1], np.int64), np.full(len(begin) - 1, _ASSIGNMENTS), {})
 
 
+class _Ends(NamedTuple):
+    """What each cell of `_Weighed` may be part of.
+
+    Attributes:
+        before, after: what comes before it, and what follows, costs at least: one segment, or two or more.
+        first, final: what one segment up to it, or from it to the end, costs; inf where that is not known.
+    """
+
+    before: Floats
+    after: Floats
+    first: Floats
+    final: Floats
+
+    def of(self, cells: Ints) -> "_Ends":
+        """Return the same of some cells."""
+        return _Ends(*(column[cells] for column in self))
+
+
 @dataclass(frozen=True, slots=True)
 class _Weighed:
     """Counts of copies below each cut, from which intervals between two cuts are weighed; of problems of one shape.
@@ -577,8 +599,7 @@ class _Weighed:
         cells = np.repeat(cases.begin[ledgers] - begin[:-1], count) + np.arange(begin[-1])
         cuts = cases.cuts[cells]
         row, own = cases.rows_of(ledgers, rows)
-        place = np.broadcast_to(cuts, (rows, len(cuts)))
-        held, fits = _below(cases.groups, np.repeat(row.T, count, axis=1), place, ensemble, write)
+        held, fits = _below(cases.groups, np.repeat(row.T, count, axis=1), cuts, ensemble, write)
         there = np.repeat(own.T, count, axis=1)
         held *= there
         fits *= there[:, None]
@@ -594,23 +615,23 @@ class _Weighed:
     def cheapest(self) -> list[Path | None]:
         """Return the cheapest segments of each problem, None where they cost or take too much."""
         of = np.repeat(np.arange(len(self.limit)), np.diff(self.begin))
-        before, after, once = self._ends(of)
+        ends = self._ends(of)
         free = np.isinf(self.limit)
         # One segment, or two, are no cheaper than the cheapest: they say which cuts need not be looked at.
-        ceiling = np.where(free, once, self.limit)
-        near = before + after <= self._highest(ceiling)[of]
+        ceiling = np.where(free, np.minimum.reduceat(ends.first + ends.final, self.begin[:-1]), self.limit)
+        near = ends.before + ends.after <= self._highest(ceiling)[of]
         large = free & (np.bincount(of[near], minlength=len(free)) > _FEW)
         if large.any():
             # Neither are segments at the likeliest cuts.
             cells = np.flatnonzero(near & self.main & large[of])
             main = self._only(cells)
-            known = main.paths(ceiling[large], before[cells], after[cells])
+            known = main.paths(ceiling[large], ends.of(cells))
             cost = np.where(known.left < 0, np.inf, known.best[main.begin[1:] - 1])
             ceiling[large] = np.minimum(ceiling[large], cost)
-            near &= before + after <= self._highest(ceiling)[of]
+            near &= ends.before + ends.after <= self._highest(ceiling)[of]
         cells = np.flatnonzero(near | np.isin(np.arange(len(of)), [self.begin[:-1], self.begin[1:] - 1]))
         few = self._only(cells)
-        known = few.paths(ceiling, before[cells], after[cells])
+        known = few.paths(ceiling, ends.of(cells))
         solved = np.flatnonzero((known.best[few.begin[1:] - 1] <= self.limit) & (known.left >= 0))
         found: list[Path | None] = [None] * len(ceiling)
         for at, path in zip(solved.tolist(), few.followed(solved, known), strict=True):
@@ -622,26 +643,20 @@ class _Weighed:
         highest: Floats = ceiling + 3 * _TINY * self.ensemble + _EXACT
         return highest
 
-    def _ends(self, of: Ints) -> tuple[Floats, Floats, Floats]:
-        """Return of each cell what comes before it and after it costs at least, and of each problem what one or two do.
-
-        That is one segment, or two at least.
-        """
+    def _ends(self, of: Ints) -> "_Ends":
+        """Weigh of each cell the intervals up to it and from it; of: the problem that it is of."""
         cells, last = np.arange(len(of)), self.begin[1:] - 1
-        before, after, both = np.zeros((3, len(of)))
-        for low in range(0, len(of), size := max(1, _AT_ONCE // self.fits[:, :, 0].size)):
-            part = slice(low, low + size)
+        bound, sure = np.zeros((2, len(of))), np.ones((2, len(of)), np.bool_)
+        for low in range(0, len(of), step := max(1, _AT_ONCE // self.fits[:, :, 0].size)):
+            part = slice(low, low + step)
             mine = of[part]
-            for costs, begins, ends in ((before, self.begin[mine], cells[part]), (after, cells[part], last[mine])):
+            for side, (begins, ends) in enumerate(((self.begin[mine], cells[part]), (cells[part], last[mine]))):
                 base, gain = self._weigh(mine, begins, ends)
-                bound, sure = self._bound(gain)
-                costs[part] = base - bound
-                both[part] += np.where(sure, costs[part], np.inf)
-        before[self.begin[:-1]], after[last] = 0.0, 0.0
-        both[self.begin[:-1]] -= SEGMENT
-        both[last] -= SEGMENT
+                saved, sure[side, part] = self._bound(gain)
+                bound[side, part] = base - saved
+        bound[0, self.begin[:-1]] = bound[1, last] = 0.0
         two = 2 * (SEGMENT - _TINY * self.ensemble)
-        return np.minimum(before, two), np.minimum(after, two), np.minimum.reduceat(both, self.begin[:-1])
+        return _Ends(*np.minimum(bound, two), *np.where(sure, bound, np.inf))
 
     def _only(self, cells: Ints) -> "_Weighed":
         """Return the problems that some cells are of, with these alone."""
@@ -663,20 +678,20 @@ class _Weighed:
             most=self.most[:, some],
         )
 
-    def paths(self, ceiling: Floats, before: Floats, after: Floats) -> "_Known":
+    def paths(self, ceiling: Floats, bounds: "_Ends") -> "_Known":
         """Weigh the intervals that may be part of what costs no more than a ceiling.
 
         More entries never cost less, but for the taste: an interval that costs too much is not made longer.
 
         Args:
             ceiling: of each problem.
-            before: of each cell, what comes before it costs at least.
-            after: the same of what follows.
+            bounds: of each cell.
         """
         count = np.diff(self.begin)
         known = _Known.of(self.begin)
         best, highest = known.best, self._highest(ceiling)
         one = SEGMENT - _TINY * self.ensemble
+        before, after, first, final = bounds
         alive = np.arange(len(count))
         of, start = alive[:0], alive[:0]
         behind = 1
@@ -699,15 +714,19 @@ class _Weighed:
             ends = np.where(valid, ends, start[:, None])
             reach = np.where(best[start] < np.inf, best[start], before[start])
             valid &= (reach + one)[:, None] + after[ends] <= highest[of][:, None]
+            # Where one segment from the very first entry costs no more, or one up to the end, two need not be weighed.
+            valid &= ((reach + one)[:, None] < first[ends]) | (start == self.begin[of])[:, None]
+            valid &= (one + after[ends] < final[start, None]) | (ends == self.begin[of + 1][:, None] - 1)
             now = np.flatnonzero(valid.any(axis=1))
             lowest = np.full(len(of), -np.inf)
+            head = np.append(starts(of[now]), len(now))
             base, gain = self._weigh(of[now, None], start[now, None], ends[now])
             bound, sure = self._bound(gain)
             for step in range(steps if len(now) else 0):
                 end, cost = ends[now, step], best[start[now]] + base[:, step]
                 least = np.where(valid[now, step], cost - bound[:, step], -np.inf)
                 cheap = np.where(valid[now, step] & (least + after[end] <= highest[of[now]]), least, np.inf)
-                self._settle(known, of[now], start[now], end, base[:, step], cheap, sure[:, step], gain[..., step])
+                self._settle(known, head, start[now], end, base[:, step], cheap, sure[:, step], gain[..., step])
                 lowest[now] = np.maximum(lowest[now], least)
             behind += steps
             kept = (lowest <= highest[of]) & (count[of] > behind) & (known.left[of] >= 0)
@@ -719,21 +738,28 @@ class _Weighed:
         return known
 
     def _settle(
-        self, known: "_Known", of: Ints, start: Ints, ends: Ints, base: Floats, lowest: Floats, sure: Mask, gain: Floats
+        self,
+        known: "_Known",
+        head: Ints,
+        start: Ints,
+        ends: Ints,
+        base: Floats,
+        lowest: Floats,
+        sure: Mask,
+        gain: Floats,
     ) -> None:
-        """Choose the cheapest of the intervals that end at one cell of each problem."""
-        if not len(of):
-            return
-        head = heads(of)
-        owner, first = np.cumsum(head) - 1, np.append(np.flatnonzero(head), len(of))
+        """Choose the cheapest of the intervals that end at one cell of each problem; head: where each one's begin."""
         # Of equals, the earlier one: a newcomer holds nothing from before it came.
-        hit = np.flatnonzero((lowest == np.minimum.reduceat(lowest, first[:-1])[owner]) & (lowest < np.inf))
-        hit = hit[heads(owner[hit])]
+        least = np.minimum.reduceat(lowest, head[:-1]) if len(lowest) else lowest
+        hit = np.flatnonzero(lowest == np.repeat(np.where(least < np.inf, least, np.nan), np.diff(head)))
+        owner = np.searchsorted(head, hit, "right") - 1
+        new = heads(owner)
+        hit, owner = hit[new], owner[new]
         clear = sure[hit]
         known.best[ends[hit[clear]]], known.came[ends[hit[clear]]] = lowest[hit[clear]], start[hit[clear]]
-        for at in owner[hit[~clear]].tolist():
-            problem = int(of[first[at]])
-            for one in (first[at] + np.argsort(lowest[first[at] : first[at + 1]], kind="stable")).tolist():
+        for low, high in zip(head[owner[~clear]].tolist(), head[owner[~clear] + 1].tolist(), strict=True):
+            problem = int(np.searchsorted(self.begin, start[low], "right")) - 1
+            for one in (low + np.argsort(lowest[low:high], kind="stable")).tolist():
                 cell = int(ends[one])
                 if not lowest[one] < known.best[cell]:
                     break
@@ -849,7 +875,7 @@ def _below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: in
     Args:
         groups: ascending by row.
         row: (rows, cells).
-        place: the same.
+        place: of each cell.
         ensemble: E.
         write: W.
 
@@ -873,10 +899,9 @@ def _below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: in
             groups = KeyedGroups(*(column[order] for column in both))
     count = run_counts(groups.first, groups.last, groups.period)
     # The last group of the row that begins below the place.
-    known, code = np.unique(np.append(groups.first, place), return_inverse=True)
-    begins = groups.key * len(known) + code[: len(count)]
-    at = np.searchsorted(begins, row * len(known) + code[len(count) :].reshape(row.shape)) - 1
-    begin = np.searchsorted(groups.key, row)
+    known, code = np.unique(groups.first, return_inverse=True)
+    at = np.searchsorted(groups.key * len(known) + code, row * len(known) + np.searchsorted(known, place)) - 1
+    begin = np.searchsorted(groups.key, np.arange(len(wanted)))[row]
     there = at >= begin
     at = np.maximum(at, 0)
     runs_below = np.minimum((place - 1 - groups.first[at]) // np.maximum(groups.period, 1)[at] + 1, count[at])
@@ -892,7 +917,7 @@ def _below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: in
     sums = np.append(np.zeros((1, ensemble), np.int64), np.cumsum(each * count[:, None], axis=0), axis=0)
     fits = (sums[at] - sums[begin] + runs_below[..., None] * each[at]) * there[..., None]
     cut = np.nonzero(over)
-    fits[cut] -= _rank(reach[cut][:, None], ensemble, write) - _rank(place[cut][:, None], ensemble, write)
+    fits[cut] -= _rank(reach[cut][:, None], ensemble, write) - _rank(place[cut[1], None], ensemble, write)
     return held, np.ascontiguousarray(np.moveaxis(fits, 2, 1))
 
 
@@ -920,10 +945,8 @@ def _round(ensemble: int, write: int) -> Ints:
 def _shares(copies: Copies, first: Ints, end: int, ensemble: int, write: int) -> Ints:
     """Return how many entries each row holds of each position: (segments, rows, E); of one where W = E."""
     bounds, rows = np.append(first, end + 1), np.arange(len(copies.bookie))
-    shape = len(rows), len(bounds)
-    fits = _below(
-        copies.groups, np.broadcast_to(rows[:, None], shape), np.broadcast_to(bounds, shape), ensemble, write
-    )[1]
+    row = np.broadcast_to(rows[:, None], (len(rows), len(bounds)))
+    fits = _below(copies.groups, row, bounds, ensemble, write)[1]
     return np.moveaxis(np.diff(fits), 2, 0)
 
 
