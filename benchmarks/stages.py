@@ -162,7 +162,7 @@ def index(folder: str, number: str, of: str) -> dict[str, Any]:
         reader = IndexReader(Meter(None, lambda _progress: None), damage, secrets)
         levels = first_level([Path(folder)], damage)[int(number) :: int(of)]
         grouper = Grouper()
-        for piece in reader.read(find_files(levels, damage, secrets.scopes, reader.at_once)):
+        for piece in reader.read(find_files(levels, damage, secrets.scopes, reader.ahead)):
             if isinstance(piece, Block):
                 grouper.feed_groups(piece.groups)
                 continue

@@ -382,7 +382,7 @@ class _Run:
         none = np.empty(0, np.int64)
         reader = IndexReader(self._meter, told, Interned(scopes))
         levels = first_level([f.path for f in self._index_folders], told)
-        for piece in reader.read(find_files(levels, told, scopes, reader.at_once)):
+        for piece in reader.read(find_files(levels, told, scopes, reader.ahead)):
             yield piece.rows()
         for database, _ in self._databases():
             for facts in read_ledgers(database, self._meter, told, Interned(scopes)):

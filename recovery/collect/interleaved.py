@@ -16,7 +16,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
@@ -58,7 +58,7 @@ for again. A multiple of most sizes of ensembles, so that their patterns are not
 _IN_FLIGHT: Final = 16
 """Batches, and folders, that wait for a cold disk at a time; threads cost more than they give where nothing waits."""
 _WAITS: Final = 200e-6
-"""Seconds of waiting for a file or a folder that tell a cold disk; work does not count."""
+"""Seconds of waiting for a file that tell a cold disk; work does not count."""
 _COLD_BATCHES: Final = 128
 """After so many, one batch is timed alone again."""
 _PAGES: Final = (4096, 2048, 1024, 512)
@@ -107,22 +107,22 @@ def first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level]:
     return [*_subfolders(dict(enumerate(map(str, folders))), "", _FIRST_LEVEL, damage)]
 
 
-def find_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes, ahead: int = 1) -> Iterator[IndexFile]:
+def find_files(
+    levels: Iterable[Level], damage: TakesDamage, scopes: Scopes, ahead: Callable[[], int] = lambda: 1
+) -> Iterator[IndexFile]:
     """Yield the index file of each ledger, in no order but grouped by subfolder.
 
     Args:
         levels: subfolders of the first level.
         damage: takes what is in the wrong place, double, or cannot be listed.
         scopes: names the ledgers.
-        ahead: folders that may be listed at a time, where the disk is cold.
+        ahead: how many folders to list at a time, for now.
     """
     for is_scoped, some in groupby(levels, lambda level: _SCOPED_FOLDER.fullmatch(level.name) is not None):
         if not is_scoped:
             for level in some:
-                begun = _idle()
                 lows = [*_subfolders(level.paths, level.name, _FOLDER, damage)]
-                cold = _idle() - begun > _WAITS
-                listed = _listed([path for low in lows for path in low.paths.values()], ahead if cold else 1)
+                listed = _listed([path for low in lows for path in low.paths.values()], ahead())
                 for low in lows:
                     yield from _files_in(low.paths, f"{level.name}/{low.name}", listed, damage)
             continue
@@ -332,7 +332,6 @@ class IndexReader:
     Attributes:
         bytes, files: of each folder, by its number: bytes of headers and slots, and how many files there are.
         pages: what the sizes of the files say.
-        at_once: batches, or folders, that may wait for the disk at a time.
     """
 
     def __init__(self, meter: Meter, damage: TakesDamage, secrets: Interned) -> None:
@@ -343,7 +342,8 @@ class IndexReader:
         self.bytes: dict[int, int] = {}
         self.files: dict[int, int] = {}
         self.pages = Pages()
-        self.at_once = meter.at_once(_BUFFER, _IN_FLIGHT)
+        self._in_flight = meter.at_once(_BUFFER, _IN_FLIGHT)
+        self._cold = 0
 
     def read(self, files: Iterable[IndexFile]) -> Iterator[Piece | Block]:
         """Yield what the files say. A file that cannot be read whole is damage, and gives what could be read."""
@@ -361,23 +361,26 @@ class IndexReader:
     def _loads(self, todo: Iterator[IndexFile]) -> Iterator[_Loaded]:
         """Load batches one by one while none waits, else several at a time: a cold disk is slow by waiting."""
         running: deque[Future[_Loaded]] = deque()
-        cold = 0
-        with ThreadPoolExecutor(self.at_once) as pool:
+        with ThreadPoolExecutor(self._in_flight) as pool:
             while True:
-                while cold and len(running) < self.at_once and (batch := list(islice(todo, _BATCH))):
+                while self._cold and len(running) < self._in_flight and (batch := list(islice(todo, _BATCH))):
                     running.append(pool.submit(_load, batch, self._buffer()))
-                    cold -= 1
+                    self._cold -= 1
                 if running:
                     loaded = running.popleft().result()
                 elif batch := list(islice(todo, _BATCH)):
                     begun = _idle()
                     loaded = _load(batch, self._buffer())
-                    cold = _COLD_BATCHES if _idle() - begun > _WAITS * len(batch) else 0
+                    self._cold = _COLD_BATCHES if _idle() - begun > _WAITS * len(batch) else 0
                 else:
                     return
                 yield loaded
                 if loaded.rest:
                     todo = chain(loaded.rest, todo)
+
+    def ahead(self) -> int:
+        """Return how many folders to list at a time: several while files wait for the disk."""
+        return self._in_flight if self._cold else 1
 
     def count(self, files: Iterable[IndexFile]) -> None:
         """Count files that are there."""

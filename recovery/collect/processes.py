@@ -273,7 +273,7 @@ def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
     if isinstance(unit.part, Range):
         pieces = _rows(unit.part, setup, compared, meter, told, scopes)
     else:
-        files = _files(find_files(unit.part, listed, scopes, reader.at_once), setup, compared, reader, scopes)
+        files = _files(find_files(unit.part, listed, scopes, reader.ahead), setup, compared, reader, scopes)
         # Files that are only compared are not opened.
         pieces = reader.read(files)
     for piece in pieces:

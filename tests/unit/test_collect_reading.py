@@ -393,17 +393,25 @@ def test_what_is_asked_ahead_of_a_cold_disk_is_what_a_warm_one_gives(
     (links[-1] / "0").mkdir(parents=True)
     (links[-1] / "0" / "0").write_bytes(b"no folder")
 
+    ahead: list[int] = []
+
     def found() -> tuple[list[Any], list[Any]]:
         damage, secrets = Noted(), Interned()
         reader = IndexReader(Meter(None, lambda _: None), damage, secrets)
         levels = first_level([*links, links[0]], damage)
-        files = [*find_files(levels, damage, secrets.scopes, reader.at_once)]
-        rows: list[Any] = [(file.path, file.ledger) for file in files]
-        rows += [(piece.rows().entry.tolist(), piece.rows().location.tolist()) for piece in reader.read(files)]
+        ahead.append(1)
+        rows: list[Any] = []
+        for file in find_files(levels, damage, secrets.scopes, reader.ahead):
+            rows.append((file.path, file.ledger))
+            rows += [(piece.rows().entry.tolist(), piece.rows().location.tolist()) for piece in reader.read([file])]
+            ahead.append(reader.ahead())
         return rows, damage.found
 
+    monkeypatch.setattr(interleaved, "_WAITS", float("inf"))
     warm = found()
+    assert set(ahead) == {1}
     monkeypatch.setattr(interleaved, "_WAITS", -1.0)
     assert found() == warm
+    assert max(ahead) > 1
     assert warm[0]
     assert warm[1]
