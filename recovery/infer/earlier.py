@@ -23,17 +23,8 @@ from recovery.infer.facts import Facts
 from recovery.infer.holdings import Ints, Mask
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import MAX_RUNS
-from recovery.infer.solve import (
-    NOBODY,
-    Candidate,
-    Cases,
-    Copies,
-    Problem,
-    Solution,
-    cheapest,
-    readable,
-    solve,
-)
+from recovery.infer.solve import Solution, readable, solve
+from recovery.infer.weigh import NOBODY, Candidate, Cases, Copies, Problem, cheapest
 from recovery.model import tables
 from recovery.model.metadata import LedgerMetadata, Segment, State
 
@@ -278,7 +269,7 @@ def _solved(known: Facts, ledger: int, stored: LedgerMetadata, end: int) -> Solu
     laid = copies.until(end)
     shape = Candidate(stored.ensemble_size, stored.write_quorum, 0.0)
     cases, problems = Cases.of([laid], [end]), [Problem(0, laid, end, shape)]
-    return solve(cases, problems, cheapest(cases, problems), [0.0])[0]
+    return solve(cases, problems, cheapest(cases, problems))[0]
 
 
 def _with_segments(known: Facts, ledger: int, row: Row, found: Solution, stored: LedgerMetadata) -> Row:

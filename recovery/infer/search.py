@@ -12,21 +12,8 @@ from recovery.infer.facts import Facts
 from recovery.infer.holdings import Holdings, Ints, Mask, numbered, starts
 from recovery.infer.prior import LARGEST, Prior
 from recovery.infer.refusal import Refusal
-from recovery.infer.solve import (
-    LOST_MEMBER,
-    NOBODY,
-    STRANGE,
-    STRANGE_IF_LOST,
-    STRANGE_STRIPES,
-    Candidate,
-    Cases,
-    Copies,
-    Problem,
-    Solution,
-    cheapest,
-    laid_on,
-    solve,
-)
+from recovery.infer.solve import LOST_MEMBER, Solution, laid_on, solve
+from recovery.infer.weigh import NOBODY, Candidate, Cases, Copies, Problem, cheapest
 from recovery.model.groups import run_counts
 
 MAX_RUNS: Final = 2_000_000
@@ -46,6 +33,12 @@ _STRIPES: Final = 3
 """Shapes that a ledger's own stripes may speak for."""
 _SIMILAR: Final = 3.0
 """Shapes that cost so much more than the cheapest one are listed beside it."""
+_STRANGE: Final = 2.5
+"""What a shape costs that nothing but the number of copies speaks for."""
+_STRANGE_IF_LOST: Final = 4.5
+"""The same where a bookie may have lost its copies: that is likelier than a shape of its own."""
+_STRANGE_STRIPES: Final = 2.0
+"""The same where the copies are striped like that."""
 _LISTED: Final = 4
 _WEIGHT: Final = 0.3
 """What a shape costs that e^-1 of the ledgers have."""
@@ -138,7 +131,7 @@ class _Case:
         self.end = int(known.held.end[ledger])
         self.laid = copies
         self.lost_member = 0.0 if doubt.lost else LOST_MEMBER
-        candidates = seen.candidates(prior, len(known.bookies), STRANGE_IF_LOST if doubt.lost else STRANGE)
+        candidates = seen.candidates(prior, len(known.bookies), _STRANGE_IF_LOST if doubt.lost else _STRANGE)
         self.candidates = [c for c in candidates if c.shown or doubt.elsewhere <= prior.bears(c.ensemble, c.write)]
 
     def found(self, solutions: Sequence[Solution], prior: Prior) -> Found:
@@ -190,18 +183,16 @@ def _solved(cases: Sequence[_Case]) -> list[list[Solution]]:
         for number, candidates in enumerate(left):
             now = len(candidates) if found[number] else 1
             left[number] = candidates[now:]
+            case = cases[number]
             tried += [
-                (number, Problem(number, cases[number].laid, cases[number].end, candidate, limit[number]))
+                Problem(number, case.laid, case.end, candidate, case.lost_member, limit[number])
                 for candidate in candidates[:now]
                 if candidate.penalty <= limit[number]
             ]
-        paths = cheapest(together, [problem for _, problem in tried])
-        lost_member = [cases[number].lost_member for number, _ in tried]
-        solutions = solve(together, [problem for _, problem in tried], paths, lost_member)
-        for (number, _), solution in zip(tried, solutions, strict=True):
+        for problem, solution in zip(tried, solve(together, tried, cheapest(together, tried)), strict=True):
             if solution is not None:
-                found[number].append(solution)
-                limit[number] = min(limit[number], solution.cost + _SIMILAR)
+                found[problem.number].append(solution)
+                limit[problem.number] = min(limit[problem.number], solution.cost + _SIMILAR)
     return [sorted(some, key=lambda solution: solution.cost) for some in found]
 
 
@@ -266,7 +257,7 @@ class _Seen(NamedTuple):
             weight = min(1.0, -_WEIGHT * math.log(hypothesis.weight)) if hypothesis.weight > 0 else 1.0
             may_be((hypothesis.ensemble, hypothesis.write), weight)
         for ensemble, write, clear in self.stripes:
-            may_be((ensemble, write), 0.0 if clear else STRANGE_STRIPES)
+            may_be((ensemble, write), 0.0 if clear else _STRANGE_STRIPES)
         usual, most = self.usual, self.most
         for odd in ((usual, usual), (most, most), (1, 1), (self.holders, usual)):
             may_be(odd, strange)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from recovery.infer import search, solve
+from recovery.infer import search, solve, weigh
 from recovery.infer.prior import Hypothesis, Prior, Source
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
@@ -70,10 +70,10 @@ def row_of(held: Mapping[str, list[int]]) -> dict[str, Any]:
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count what the solver does: shapes, costs of intervals, assignments, entries that are laid out."""
     done: Counter[str] = Counter()
-    weigh, assign, lay, some = solve._Weighed._weigh, linear_sum_assignment, solve.laid_on, solve.solve
+    one, assign, lay, some = weigh._Weighed._weigh, linear_sum_assignment, solve.laid_on, solve.solve
 
     def weighed(self: Any, *intervals: Any) -> Any:
-        found = weigh(self, *intervals)
+        found = one(self, *intervals)
         done["costs"] += found[1].size
         return found
 
@@ -89,8 +89,8 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         done["shapes"] += len(problems)
         return some(cases, problems, *others)
 
-    monkeypatch.setattr(solve._Weighed, "_weigh", weighed)
-    monkeypatch.setattr("recovery.infer.solve.linear_sum_assignment", assigned)
+    monkeypatch.setattr(weigh._Weighed, "_weigh", weighed)
+    monkeypatch.setattr("recovery.infer.weigh.linear_sum_assignment", assigned)
     monkeypatch.setattr(solve, "laid_on", laid)
     monkeypatch.setattr("recovery.infer.search.solve", solved)
     return done
@@ -105,31 +105,31 @@ def test_work_does_not_grow_with_the_ledger(kind: Any, entries: int, work: Count
     assert row["outcome"] == "restored" or row["reason"]
     # A shorter end is searched once more.
     shapes = 2 * (len(SHAPES) + OTHERS)
-    cuts = solve._CUTS + 2
+    cuts = weigh._CUTS + 2
     assert work["shapes"] <= shapes
-    assert work["costs"] <= shapes * cuts * min(solve._WEIGHED, cuts * len(NAMES) ** 2)
-    assert work["assignments"] <= shapes * (solve._ASSIGNMENTS + 1)
+    assert work["costs"] <= shapes * cuts * min(weigh._WEIGHED, cuts * len(NAMES) ** 2)
+    assert work["assignments"] <= shapes * (weigh._ASSIGNMENTS + 1)
     assert work["entries"] <= shapes * solve._LOOKED_THROUGH
 
 
 def test_costs_are_not_weighed_where_they_would_be_too_many(work: Counter[str]) -> None:
     """A ledger on very many bookies with very many cuts is not begun with shapes that would take too long."""
     none, plain = np.zeros(900, np.int64), np.zeros(900, np.bool_)
-    copies = solve.Copies(np.arange(900), plain, KeyedGroups(*np.zeros((5, 0), np.int64)))
+    copies = weigh.Copies(np.arange(900), plain, KeyedGroups(*np.zeros((5, 0), np.int64)))
     cuts = np.cumsum(np.append(0, np.random.default_rng(1).integers(2, 5, 161)))
-    cases = solve.Cases(
+    cases = weigh.Cases(
         np.array([0, 900]), plain, plain, none, copies.groups, np.array([0, 162]), cuts, np.ones(162, np.bool_)
     )
-    problem = solve.Problem(0, copies, int(cuts[-1]) - 1, solve.Candidate(12, 3, 0.0))
-    assert solve.cheapest(cases, [problem]) == [None]
+    problem = weigh.Problem(0, copies, int(cuts[-1]) - 1, weigh.Candidate(12, 3, 0.0))
+    assert weigh.cheapest(cases, [problem]) == [None]
     assert not work
 
 
 @pytest.mark.parametrize(
     ("module", "bound", "value", "kind"),
     [
-        (solve, "_ASSIGNMENTS", 0, alike),
-        (solve, "_WEIGHED", 8, noise),
+        (weigh, "_ASSIGNMENTS", 0, alike),
+        (weigh, "_WEIGHED", 8, noise),
         (solve, "_PATCHES", 0, noise),
         (solve, "_LOOKED_THROUGH", 10, noise),
         (search, "MAX_RUNS", 10, noise),
@@ -140,7 +140,7 @@ def test_what_would_take_too_much_is_held(
 ) -> None:
     """At each bound the ledger is held as fragmented, with all who hold it: nothing is guessed to save time."""
     monkeypatch.setattr(module, bound, value)
-    monkeypatch.setattr(search._Seen, "candidates", lambda *_: [solve.Candidate(5, 3, 0.0)])
+    monkeypatch.setattr(search._Seen, "candidates", lambda *_: [weigh.Candidate(5, 3, 0.0)])
     held = kind(Random(2), 400)
     row = row_of(held)
     assert (row["outcome"], row["reason"], row["class"]) == ("held", "fragmented", "undecided")
