@@ -344,6 +344,7 @@ class IndexReader:
         self.pages = Pages()
         self._in_flight = meter.at_once(_BUFFER, _IN_FLIGHT)
         self._cold = 0
+        self._ends: list[tuple[IndexFile, int]] = []
 
     def read(self, files: Iterable[IndexFile]) -> Iterator[Piece | Block]:
         """Yield what the files say. A file that cannot be read whole is damage, and gives what could be read."""
@@ -357,6 +358,8 @@ class IndexReader:
             self._buffers.append(loaded.buffer)
             for file in loaded.large:
                 yield from self._read_large(file)
+            self.pages.take([file for file, _ in self._ends], np.array([size for _, size in self._ends], np.int64))
+            self._ends.clear()
 
     def _loads(self, todo: Iterator[IndexFile]) -> Iterator[_Loaded]:
         """Load batches one by one while none waits, else several at a time: a cold disk is slow by waiting."""
@@ -492,7 +495,7 @@ class IndexReader:
         fact = self._decode(file, memoryview(os.pread(fd, _HEAD, 0)))
         if fact is None:
             return
-        self.pages.take([file], np.array([size]))
+        self._ends.append((file, size))
         none = np.empty(0, np.int64)
         yield Piece(none, none, none, np.array([fact], np.int64))
         read = 0
