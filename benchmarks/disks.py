@@ -3,7 +3,6 @@
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -90,13 +89,9 @@ def slow(place: "Place") -> Iterator[dict[str, Contestant]]:
     _do("mkfs.ext4", "-q", "-d", folder, "-N", 4 * place.ledgers + 100_000, image, f"{size // 2 + (1 << 18)}k")
     program = _built(place, "slow_disk", "libfuse (libfuse3-dev, fuse3)", "-I/usr/include/fuse3", "-lfuse3")
     with ExitStack() as stack:
-        disk = subprocess.Popen([program, image, str(_WAIT_US), shown])
-        stack.callback(disk.wait)
-        stack.callback(disk.terminate)
-        while not (shown / "disk").exists():
-            if disk.poll() is not None:
-                raise RunFailedError(f"the slow disk ended with {disk.returncode}")
-            time.sleep(0.01)
+        # It goes on in the background once it is mounted, and ends with that.
+        _do(program, image, _WAIT_US, shown)
+        stack.callback(_do, "umount", shown)
         device = _do("losetup", "--show", "--find", "--read-only", "--direct-io=on", shown / "disk")
         stack.callback(_do, "losetup", "--detach", device)
         _do("mount", "-o", "ro,noload", device, mounted)
@@ -117,7 +112,10 @@ def _from_disk(contestants: Mapping[str, Contestant]) -> dict[str, Contestant]:
 
 
 def _do(*command: object) -> str:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise RunFailedError(f"{command[0]} does not run: {error.strerror}") from error
     if done.returncode:
         raise RunFailedError(f"{command[0]} ended with {done.returncode}: {done.stderr}")
     return done.stdout.strip()
@@ -127,7 +125,7 @@ def _built(place: "Place", name: str, needs: str, *options: str) -> Path:
     program = place.scratch / name
     try:
         _do("cc", "-O2", "-o", program, _SOURCES / f"{name}.c", *options)
-    except (RunFailedError, OSError) as error:
+    except RunFailedError as error:
         raise RunFailedError(f"this row needs a C compiler and {needs}: {error}") from error
     return program
 

@@ -44,6 +44,6 @@ int main(int count, char **arguments) {
   image = open(arguments[1], O_RDONLY);
   if (image < 0) return 1;
   wait_us = (useconds_t)atol(arguments[2]);
-  char *mine[] = {arguments[0], "-f", "-o", "max_threads=128", arguments[3], NULL};
-  return fuse_main(5, mine, &operations, NULL);
+  char *mine[] = {arguments[0], "-o", "max_threads=128", arguments[3], NULL};
+  return fuse_main(4, mine, &operations, NULL);
 }
