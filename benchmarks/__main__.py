@@ -66,27 +66,32 @@ def _measured(row: Row, home: Path, ledgers: int, rounds: int, *, alone: bool) -
 
 
 def main() -> None:
-    """Run the rows that were asked for, and print what they came to."""
+    """Run the rows that were asked for, and print what they came to; one that cannot run does not end the others."""
     given = _parsed()
     given.data.mkdir(parents=True, exist_ok=True)
     # As it is where a program is installed: compiled once, not at each start, whatever this machine is set to.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(given.data / "bytecode")
     print(f"{len(os.sched_getaffinity(0))} cores")
+    failed = []
     for row in ROWS:
         if given.rows and row.name not in given.rows:
             continue
         most = min(row.largest, given.ledgers or row.largest)
         sizes = [size for size in _GROWTH if size <= most] if given.growth else [given.ledgers or _LEDGERS]
-        results = [_measured(row, given.data, size, given.rounds, alone=given.growth) for size in sizes]
+        try:
+            results = [_measured(row, given.data, size, given.rounds, alone=given.growth) for size in sizes]
+        except RunFailedError as error:
+            print(f"\n{row.name}: {error}", file=sys.stderr)
+            failed.append(row.name)
+            continue
         if given.growth:
             print(f"\n{row.name}, growth")
             for line in growth(results):
                 print(f"  {line}")
+    if failed:
+        sys.exit(f"benchmarks: no figures for {', '.join(failed)}")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except RunFailedError as error:
-        sys.exit(f"benchmarks: {error}")
+    main()
