@@ -36,7 +36,7 @@ have_uv() { uv --version >/dev/null 2>&1; }
 want_python() {
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
     die "python3 of version 3.11 or later is missing: everything here is written in it. On Debian 12 or later:  apt-get install python3"
-  have_uv || [ -x .cache/tools/bin/uv ] || python3 -c 'import ensurepip, venv' 2>/dev/null ||
+  have_uv || [ -x .cache/bin/uv ] || python3 -c 'import ensurepip, venv' 2>/dev/null ||
     want python3-venv "an environment for uv, which installs the Python packages that uv.lock names"
 }
 
@@ -73,15 +73,18 @@ check_java() {
     die "java is version ${major:-none}, and 17 or later is needed. Put it first on PATH; on Debian:  update-alternatives --config java"
 }
 
-# uv of the machine, else one of our own; then exactly what uv.lock says.
+# uv of the machine, else one of our own; then exactly what uv.lock says. Our own comes onto PATH alone, by a link: the
+# environment that it is installed in has a Python, which must not become the Python of what is tested.
 sync_python() {
   if ! have_uv; then
-    PATH="$PWD/.cache/tools/bin:$PATH"
+    PATH="$PWD/.cache/bin:$PATH"
     if ! have_uv; then
       say "Installing uv into .cache/tools"
       rm -rf .cache/tools
       python3 -m venv .cache/tools
       .cache/tools/bin/python -m pip install -q --disable-pip-version-check 'uv>=0.9,<1' >&2
+      mkdir -p .cache/bin
+      ln -sfn ../tools/bin/uv .cache/bin/uv
     fi
     export PATH
   fi
