@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,7 +26,7 @@ from reconcile import decision, plan, threeway
 from reconcile.decision import Case
 from reconcile.plan import Passwords, Phase, SystemWrite
 from reconcile.references import References, beside_them
-from reconcile.rules import diff, referenced
+from reconcile.rules import diff, referenced, used_ids
 from reconcile.rules.findings import Run, of_subjects
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import store
@@ -42,9 +41,6 @@ from recovery.spark import over_buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-RAISE_LIMIT: Final = 100_000_000
-"""Largest id that a counter is raised past: more takes hours, and BookKeeper skips an id that has a record anyway."""
 
 _NO_DISAGREEMENT: Final = (
     diff.Category.HELD,
@@ -164,7 +160,7 @@ class _Job:
                 ("sides", compared),
             )
         }
-        used = compared.select(["scope", "ledger"])
+        used = used_ids.numbers(self.request.layout, used_ids.of_ledgers(compared, sides.history, references))
         return {
             "parts": written,
             "buckets": plan.bucket_hashes(actions),
@@ -185,8 +181,7 @@ class _Job:
             "verdicts": _counted(compared["verdict"]),
             "left": left,
             "references": {} if references is None else _referenced(references, rows, stored),
-            "taken": store.numbers_taken(self.request.layout, _scope_0(used), RAISE_LIMIT),
-            **_not_given(self.request.layout, _scope_0(used)),
+            **asdict(used),
         }
 
     def _is_proven(self, found: pa.Table) -> pa.ChunkedArray:
@@ -236,19 +231,6 @@ def _part_json(part: Part) -> dict[str, Any]:
 
 def _counted(column: pa.ChunkedArray) -> dict[str, int]:
     return {str(row["values"]): row["counts"] for row in pc.value_counts(column).to_pylist()}
-
-
-def _scope_0(ids: pa.Table) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = ids["ledger"].filter(pc.equal(ids["scope"], 0)).to_numpy()
-    return found
-
-
-def _not_given(layout: store.Layout, ids: npt.NDArray[np.int64]) -> dict[str, int]:
-    """Count the ids that no short generator gives, and those that none is raised past."""
-    if layout is store.Layout.ETCD:
-        past = int(((ids & ((1 << store.BUCKET_BITS) - 1)) > RAISE_LIMIT).sum())
-        return {"above_short": past, "above_raise": past}
-    return {"above_short": int((ids >= store.FIRST_LONG_ID).sum()), "above_raise": int((ids > RAISE_LIMIT).sum())}
 
 
 def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
@@ -401,10 +383,11 @@ def _finish(
         sums.update({name: answer[name] for name in names})
         reasons.update(answer["reasons"])
         hashes.update({int(bucket): value for bucket, value in answer["buckets"].items()})
-    largest = [i["ledger"] for row in job.case.bookies["max_ids"].to_pylist() for i in row if i["scope"] == 0]
-    taken = store.numbers_taken(request.layout, np.array(largest, np.int64), RAISE_LIMIT)
-    for answer in answers:
-        taken |= {key: max(number, taken.get(key, -1)) for key, number in answer["taken"].items()}
+    counters = used_ids.numbers(request.layout, used_ids.of_counters(job.case.evidence.counters(request.layout)))
+    of_bookies = used_ids.numbers(request.layout, used_ids.of_bookies(job.case.bookies))
+    taken: dict[str, int] = {}
+    for part in (counters.taken, of_bookies.taken, *(answer["taken"] for answer in answers)):
+        taken |= {key: max(number, taken.get(key, -1)) for key, number in part.items()}
     settled = sum(sums[f"outcome {name}"] for name in ("restored", "held", "accepted_loss", "deleted"))
     unsettled = sums["ledgers"] - sums["present"] - settled
     writes = _system_writes(request, job.case.bookies, taken, with_cookies=unsettled == 0)
@@ -467,6 +450,7 @@ def _finish(
         "actions": sum(p.rows for p in parts["actions"]),
         "ids_above_short_generator": sums["above_short"],
         "ids_not_raised_past": sums["above_raise"] - sums["above_short"],
+        "counters_not_raised_past": counters.above_raise - counters.above_short,
     }
     manifest = write_manifest(
         out,

@@ -59,6 +59,7 @@ class Earlier:
     txn: int | None
     at: float
     ledgers: int
+    layout: Layout | None = None
 
     @classmethod
     def of(cls, dataset: Dataset) -> "Earlier":
@@ -66,7 +67,8 @@ class Earlier:
         rows = dataset.read("sources").to_pylist()
         row: Mapping[str, Any] = rows[0] if rows else {}
         at = row["at"].timestamp() if row.get("at") else 0.0
-        return cls(dataset, str(row.get("uri") or dataset.path), row.get("txn"), at, dataset.rows("ledgers"))
+        layout = Layout(row["layout"]) if row.get("layout") else None
+        return cls(dataset, str(row.get("uri") or dataset.path), row.get("txn"), at, dataset.rows("ledgers"), layout)
 
 
 def newest_first(catalogs: Sequence[Dataset]) -> tuple[Earlier, ...]:
@@ -119,6 +121,11 @@ class Evidence:
                 counters = nodes.filter(pc.equal(nodes["path"], generator_key(layout)))["children_created"]
                 found = max(found, pc.max(counters).as_py() or 0)
         return int(found)
+
+    def counters(self, layout: Layout) -> list[tuple[pa.Table, Layout]]:
+        """Return CATALOG_NODES of the store and of each earlier catalog, each with its layout, else the given one."""
+        columns = ["path", "children_created"]
+        return [(catalog.dataset.read("nodes", columns=columns), catalog.layout or layout) for catalog in self.catalogs]
 
     def history(self, buckets: range) -> pa.Table:
         """Return what happened to records, as far as any catalog remembers."""

@@ -312,7 +312,7 @@ def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
 
 
 def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Result:
-    from reconcile.recover import RAISE_LIMIT
+    from reconcile.rules.used_ids import RAISE_LIMIT
     from recovery.dataset import REPORT
 
     counts, coverage = manifest["counts"], manifest["coverage"]
@@ -395,6 +395,11 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
         details.append(
             f"{counts['ids_not_raised_past']} ledgers have ids above {RAISE_LIMIT:,}, and the id generator is not "
             "raised past them (it takes hours): BookKeeper skips an id that has a record, so none is given out twice"
+        )
+    if counts.get("counters_not_raised_past"):
+        details.append(
+            f"an id generator stood above {RAISE_LIMIT:,} and is not raised that far (it takes hours): ids of ledgers "
+            "that were deleted since can be given out again"
         )
     if counts["in_store_not_on_bookies"]:
         details.append(f"in the store, on no bookie looked at: {counts['in_store_not_on_bookies']}")

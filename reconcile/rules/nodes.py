@@ -181,7 +181,7 @@ def _generator(now: Side, counter: str, largest: int, *, raised: bool) -> Iterat
             "severity": "warning" if raised else "critical",
             "said": [
                 Said(now.name, "next id", "none was ever given" if reached is None else str(reached), now.source),
-                Said("plan" if raised else "bookies", "largest id that is used", str(largest)),
+                Said("plan" if raised else "all sides", "largest id that is used", str(largest)),
             ],
             "suggested": "the plan raises it, before anything else" if raised else None,
         }

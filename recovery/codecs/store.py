@@ -96,6 +96,8 @@ _SHORT_KEY: Final = re.compile(r"/([0-9]{2})/([0-9]{4})/L([0-9]{4})")
 _LONG_KEY: Final = re.compile(r"/([0-9]{3})/([0-9]{4})/([0-9]{4})/([0-9]{4})/L([0-9]{4})")
 _ETCD_KEY: Final = re.compile(r"/ledgers/([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})")
 _SCOPED_KEY: Final = re.compile(r"/scoped((?:/[0-9a-f]{4}){4})((?:/[0-9a-f]{4}){3}/L[0-9a-f]{4})")
+_BUCKET_KEY: Final = re.compile(r"/buckets/([0-9]{3})")
+_BUCKETS: Final = 128
 _HIGH_ORDER: Final = re.compile(r"HOB-([0-9]{10})")
 _SHORT_WIDTHS: Final = (2, 4, 4)
 _LONG_WIDTHS: Final = (3, 4, 4, 4, 4)
@@ -352,6 +354,12 @@ def generator_key(layout: Layout) -> str:
 def bucket_key(bucket: int) -> str:
     """Return the key whose writes give the ids of a bucket, 0 to 127, on etcd."""
     return f"{ETCD_BUCKETS}/{bucket:03d}"
+
+
+def bucket_of(key: str) -> int | None:
+    """Return the bucket whose ids a key's writes give, on etcd; None if it is no such key."""
+    match = _BUCKET_KEY.fullmatch(key)
+    return int(match[1]) if match and int(match[1]) < _BUCKETS else None
 
 
 def numbers_taken(layout: Layout, ledger: npt.NDArray[np.int64], limit: int) -> dict[str, int]:

@@ -187,6 +187,31 @@ def test_a_store_whose_ids_are_past_the_bookies_gets_no_raise(
     assert plans.overview(again, shown=0).problems == ()
 
 
+@pytest.mark.parametrize("source", ["counter", "counter of the store", "history", "references"])
+def test_the_generator_is_raised_past_every_id_that_any_source_names(
+    inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path, source: str
+) -> None:
+    """Ids of ledgers that are on no bookie: a counter gave them, history shows them, or an upper layer names them."""
+    node = {"path": "/idgen", "kind": "generator", "raw": b"", "version": 0, "children_created": 60_000}
+    bucket = int(buckets(np.zeros(1, np.int64), np.array([59_999], np.int64))[0])
+    change = {"bucket": bucket, "scope": 0, "ledger": 59_999, "txn": 9, "op": "deleted"}
+    with DatasetWriter(tmp_path / "catalog", "catalog", binding={}) as out:
+        if source == "history":
+            out.append("history", pa.Table.from_pylist([change], schema=tables.CATALOG_HISTORY))
+        elif source != "references":
+            out.append("nodes", pa.Table.from_pylist([node], schema=tables.CATALOG_NODES))
+        out.close(coverage={})
+    catalog = open_dataset(tmp_path / "catalog", "catalog")
+    changes: dict[str, Any] = {"snapshots": (catalog,)}
+    if source == "references":
+        (tmp_path / "references.jsonl").write_text(json.dumps({"ledger": 59_999}) + "\n")
+        changes = {"references": references.References(references.read(tmp_path / "references.jsonl"))}
+    live = catalog if source == "counter of the store" else None
+    made = make(request_of(inventories, live, **({} if live else changes)), tmp_path / "p", spark)
+    raised = [row["value"] for row in made.read("actions").to_pylist() if row["op"] == "raise"]
+    assert raised == ([] if live else [b"59999"])
+
+
 def test_a_record_that_nobody_can_read_is_critical_and_absence_only_where_all_were_looked_at(
     inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
 ) -> None:
