@@ -447,6 +447,7 @@ def make(name: str, seed: int, ledgers: int, profile: Profile | None = None) -> 
                 life.step(1.0)
                 life.end()
         lives = going
+        world.past.append(world.metadata())
         _upkeep(rng, world, profile, {life.writer.ledger for life in lives})
     _harm(rng, world, profile)
     for bookie in world.bookies.values():

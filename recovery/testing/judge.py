@@ -1,6 +1,6 @@
 """What a reconstruction is worth on histories whose truth is known: guarantees, holds, grades, class by class.
 
-    python -m recovery.testing.judge [CLASS[/SCAN]…] [--count N] [--seed S] [--show K]
+    python -m recovery.testing.judge [CLASS[/SCAN][@EVIDENCE]…] [--count N] [--seed S] [--show K]
 
 A guarantee that is broken is a `Violation`, with what was true and what was claimed; the same class, seed and ledger
 bring it back. The guarantees (`docs/design` has the theory and the table that this prints):
@@ -9,10 +9,14 @@ bring it back. The guarantees (`docs/design` has the theory and the table that t
     G2    nothing acknowledged is above the end of a closed ledger; what nobody scanned has is said to be open
     G5    where the end or the length is not the true one, the true one is among the alternatives
     grade what is called observed or verified is true
+    shape where E or W is not the true one, the true shape is among the alternatives, if the cluster or a snapshot
+          has it
+    earlier where an earlier record or a reference supplied what is not true, nothing in the inventory contradicts it,
+          or the truth is among the alternatives (`recovery.testing.contradictions`)
     hold  what is not restored names exactly the bookies that serve entries
-    law7  what the inventory shows to be two ledgers under one id is not restored as one; what some bookie shows to be
-          deleted is not restored
-    clean a ledger to which nothing happened comes back as it was
+    law7  what the inventory shows to be two ledgers under one id is not restored as one; what some bookie or a
+          reference shows to be deleted is not restored
+    clean a ledger to which nothing happened comes back as it was; with its own closed record, byte for byte
     rows  every ledger of the inventory has one row, and it is well formed
 """
 
@@ -20,7 +24,6 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 from typing import Any, Final, Protocol
@@ -28,27 +31,39 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recovery.codecs import ledger_metadata
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.search import Tail
 from recovery.model.metadata import State
+from recovery.testing import evidence as others
 from recovery.testing import histories, nasty
+from recovery.testing.contradictions import Claim, contradictions
+from recovery.testing.evidence import Evidence
 from recovery.testing.histories import CLASSES, PASSWORD, SCANS, Inventory, profile_of
 from recovery.testing.nasty import NASTY
 from recovery.testing.protocol import Record, World
+from recovery.testing.tally import HEAD, JUDGED, Tally, Violation, calibration, inferred, line, reasons, row_of
 
 PASSWORDS: Final = (b"", PASSWORD)
 SURE: Final = ("observed", "verified")
 NASTY_LEDGERS: Final = 100
 """Ledgers that share a cluster in the histories of `nasty`."""
+_ELSEWHERE: Final = 1_000_003
+"""How far the seed of another cluster is from this one's."""
 _ORDERS: Final = 4
 """Orders of answers in which a ledger that is left open is recovered."""
 UNTOUCHED: Final = ("clean",)
 """Classes to whose ledgers nothing happens that BookKeeper does not show: all come back as they were."""
-JUDGED: Final = (
-    "ensemble_size", "write_quorum", "ack_quorum", "state", "last_entry", "length", "segments", "digest", "password",
-)  # fmt: skip
 
+_SUPPLIED: Final = ("ensemble_size", "write_quorum", "last_entry", "length", "digest")
+"""Fields that earlier records and references supply, and that are judged where they do."""
+_SHAPE: Final = "ensemble_size/write_quorum"
+_LONG: Final = 3
+"""A ledger shows its shape with so many entries a bookie."""
+_SHOWN: Final = 5
+"""So many ledgers, and this share of them, must show a shape for it to be expected among the alternatives."""
+_SHARE: Final = 0.05
 Row = Mapping[str, Any]
 Quorums = Mapping[tuple[int, int, int], int]
 
@@ -56,104 +71,28 @@ Quorums = Mapping[tuple[int, int, int], int]
 class Reconstruct(Protocol):
     """What is judged."""
 
-    def __call__(self, inventory: Inventory, *, tail: Tail = ..., quorums: Quorums | None = ...) -> pa.Table:
+    def __call__(
+        self, inventory: Inventory, *, tail: Tail = ..., quorums: Quorums | None = ..., evidence: Evidence = ...
+    ) -> pa.Table:
         """Return RECONSTRUCTION; quorums: (E, W, A) to ledgers, as a snapshot has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A broken guarantee.
-
-    Attributes:
-        guarantee: as in the module's table.
-        history, seed, ledger: what brings it back.
-        what: in words.
-        true, claimed: the ledger as it was, and as the reconstruction has it.
-        served: what bookies serve.
-    """
-
-    guarantee: str
-    history: str
-    seed: int
-    ledger: int
-    what: str
-    true: str
-    claimed: str
-    served: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.guarantee}: {self.history} seed {self.seed} ledger {self.ledger}: {self.what}\n"
-            f"  true     {self.true}\n  claimed  {self.claimed}\n  served   {self.served}"
-        )
+NOTHING: Final = Evidence()
 
 
-@dataclass(slots=True)
-class Tally:
-    """What a class of histories came to; tallies of several batches add up.
-
-    Attributes:
-        ledgers: that any scanned bookie has something of.
-        paths: classes of rows; outcomes: of rows.
-        reasons: of what was not restored.
-        opened: restored ledgers that are left open.
-        entries: served entries, not above the end, of restored ledgers; readable: of these, through what was restored.
-        unseen: restored ledgers whose acknowledged end nobody scanned has, and that say so.
-        gone: restored ledgers whose acknowledged end is on no bookie any more, and no LAC shows it.
-        resurrected: restored ledgers that were deleted, with nothing on any scanned bookie that shows it.
-        blended: restored ledgers that are two under one id, with nothing in the inventory that shows it: of one of them
-            nothing is served, or all headers that were read may be of one ledger.
-        odd: restored ledgers whose true record has a length that is not the sum of their entries, or of which no header
-            that was read says it.
-        strays: copies of restored ledgers on bookies that no segment names.
-        grades: (field, grade) to how many claims, and how many of them are right.
-        violations: all of them.
-    """
-
-    ledgers: int = 0
-    paths: Counter[str] = field(default_factory=Counter)
-    outcomes: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    opened: int = 0
-    entries: int = 0
-    readable: int = 0
-    unseen: int = 0
-    gone: int = 0
-    resurrected: int = 0
-    blended: int = 0
-    odd: int = 0
-    strays: int = 0
-    grades: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    violations: list[Violation] = field(default_factory=list)
-
-    def add(self, other: "Tally") -> None:
-        """Add another tally to this one."""
-        self.ledgers += other.ledgers
-        self.paths += other.paths
-        self.outcomes += other.outcomes
-        self.reasons += other.reasons
-        self.opened += other.opened
-        self.entries += other.entries
-        self.readable += other.readable
-        self.unseen += other.unseen
-        self.gone += other.gone
-        self.resurrected += other.resurrected
-        self.blended += other.blended
-        self.odd += other.odd
-        self.strays += other.strays
-        for place, (claims, right) in other.grades.items():
-            mine = self.grades.setdefault(place, [0, 0])
-            mine[0] += claims
-            mine[1] += right
-        self.violations += other.violations
-
-
-def reconstructed(inventory: Inventory, *, tail: Tail = Tail.INCLUSIVE, quorums: Quorums | None = None) -> pa.Table:
+def reconstructed(
+    inventory: Inventory,
+    *,
+    tail: Tail = Tail.INCLUSIVE,
+    quorums: Quorums | None = None,
+    evidence: Evidence = NOTHING,
+) -> pa.Table:
     """Reconstruct with what the cluster itself shows, and the passwords that an operator has."""
     shapes = count_shapes(inventory.copies, inventory.bookies)
     prior = Prior.build(shapes, quorums, unscanned=inventory.unscanned)
     options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
-    return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options)
+    known = (evidence.catalog(), evidence.reference_table())
+    return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options, *known)
 
 
 def run(
@@ -167,7 +106,8 @@ def run(
 ) -> Tally:
     """Judge so many histories of a class, in clusters of the size that the class has; see `judge`."""
     tally, left = Tally(), count
-    size = NASTY_LEDGERS if name in NASTY else profile_of(name).ledgers
+    history = name.partition("@")[0]
+    size = NASTY_LEDGERS if history in NASTY else profile_of(history).ledgers
     while left > 0:
         many = min(left, size)
         tally.add(judge(name, seed, many, tail=tail, told=told, reconstruct=reconstruct))
@@ -187,25 +127,48 @@ def judge(
     """Judge one cluster's history.
 
     Args:
-        name: of the class.
+        name: of the class, with the kind of evidence behind an ``@`` where there is some.
         seed: of the history.
         ledgers: how many.
         tail: the policy that is asked for.
         told: a snapshot says how many ledgers have which quorums.
         reconstruct: what is judged.
     """
-    world, view = (nasty if name in NASTY else histories).make(name, seed, ledgers)
+    history, _, kind = name.partition("@")
+    make = nasty.make if history in NASTY else histories.make
+    world, view = make(history, seed, ledgers)
+    evidence = NOTHING
+    if kind:
+        evidence = others.make(kind, history, seed, world, lambda: make(history, seed + _ELSEWHERE, ledgers)[0])
     inventory = histories.inventory(world, view)
     quorums = Counter((record.ensemble, record.write, record.ack) for record in world.records.values())
-    rows = reconstruct(inventory, tail=tail, quorums=quorums if told else None).to_pylist()
-    return _Judge(name, seed, world, inventory, tail).all(rows)
+    stated = evidence.quorums() or (quorums if told else None)
+    rows = reconstruct(inventory, tail=tail, quorums=stated, evidence=evidence).to_pylist()
+    return _Judge(name, seed, world, inventory, tail, evidence, stated or {}).all(rows)
 
 
 class _Judge:
-    def __init__(self, name: str, seed: int, world: World, inventory: Inventory, tail: Tail) -> None:
+    def __init__(
+        self,
+        name: str,
+        seed: int,
+        world: World,
+        inventory: Inventory,
+        tail: Tail,
+        evidence: Evidence,
+        quorums: Quorums,
+    ) -> None:
         self.name, self.seed, self.world, self.inventory, self.tail = name, seed, world, inventory, tail
+        self.evidence = evidence
         self.tally = Tally()
+        self._is_untouched = name.partition("@")[0] in UNTOUCHED and evidence.is_honest
         self._clean = {row["bookie"] for row in inventory.bookies.to_pylist() if row["dirty"] is False}
+        self._is_all_seen = (
+            not inventory.unscanned
+            and all(inventory.bookies["complete"].to_pylist())
+            and all(bookie.incarnation == 1 for bookie in world.bookies.values())
+        )
+        self._shapes = {(ensemble, write) for ensemble, write, _ in quorums} | self._shown_shapes()
 
     def all(self, rows: Sequence[Row]) -> Tally:
         known = set(self.inventory.copies["ledger"].to_pylist())
@@ -267,6 +230,9 @@ class _Judge:
 
     def _held(self, row: Row) -> Iterator[tuple[str, str]]:
         served = self.inventory.served.get(row["ledger"], {})
+        reference = self.evidence.references.get(row["ledger"])
+        if row["outcome"] == "deleted" and reference is not None and reference.deleted:
+            return
         if row["outcome"] not in ("held", "waiting"):
             yield "rows", f"outcome {row['outcome']}"
         if not row["reason"]:
@@ -275,7 +241,7 @@ class _Judge:
             yield "hold", f"names {[*map(_short, row['holders'])]}"
         if not served and not set(self.inventory.leftovers.get(row["ledger"], ())) <= set(row["holders"]):
             yield "hold", f"leaves out leftovers: {[*map(_short, row['holders'])]}"
-        if self.name in UNTOUCHED:
+        if self._is_untouched:
             yield "clean", f"not restored: {row['reason']}"
 
     # ---------------------------------------------------------------------------------------------- restored
@@ -289,6 +255,16 @@ class _Judge:
         if sorted(row["holders"]) != sorted(served):
             yield "hold", f"holders {[*map(_short, row['holders'])]}"
         yield from self._readable(row, served)
+        reference = self.evidence.references.get(ledger)
+        if reference is not None and reference.deleted:
+            yield "law7", "a reference says that it was deleted"
+        misled, broken = self._of_evidence(row, true)
+        yield from (("earlier", what) for what in broken)
+        if misled:
+            self.tally.misled += 1
+            return
+        if len(self._lives(ledger)) < 2:
+            yield from self._shape(row, true)
         if row["state"] == State.CLOSED:
             yield from self._cut(row, served, true)
         else:
@@ -298,8 +274,59 @@ class _Judge:
         blended = len(self._lives(ledger)) > 1
         if row["state"] == State.CLOSED and ledger in self.world.records and not blended:
             yield from self._alternatives(row, true)
-        if self.name in UNTOUCHED:
+        if self._is_untouched:
             yield from _unequal(row, true)
+            record = self.evidence.records.get(ledger)
+            if record is not None and record.state is State.CLOSED and row["raw"] != ledger_metadata.encode(record):
+                yield "clean", "not byte for byte as its record was"
+
+    def _of_evidence(self, row: Row, true: Record) -> tuple[bool, list[str]]:
+        """Return whether the row follows evidence that is wrong and not refuted, and what it follows although it is."""
+        misled, broken = False, []
+        record, reference = self.evidence.records.get(row["ledger"]), self.evidence.references.get(row["ledger"])
+        claims = {
+            "snapshot": Claim.of_record(record) if record is not None else Claim(),
+            "reference": Claim.of_reference(reference) if reference is not None else Claim(),
+        }
+        listed = _listed(row)
+        for name in _SUPPLIED:
+            grade = row["grades"][name]
+            if grade not in claims or _right(name, row, true):
+                continue
+            claim = claims[grade]
+            if claim.value(name) != row[name]:
+                continue  # worked out from what bookies show: judged as such
+            shown = list(contradictions(claim, self._headers(row["ledger"]), is_all_seen=self._is_all_seen))
+            if not shown:
+                misled = True
+            elif not _lists(listed, name, true):
+                broken.append(f"{name} {row[name]} is the {grade}'s, and not true: {shown[0]}")
+        return misled, broken
+
+    def _shape(self, row: Row, true: Record) -> Iterator[tuple[str, str]]:
+        shape = (true.ensemble, true.write)
+        if (row["ensemble_size"], row["write_quorum"]) == shape or _lists(_listed(row), "write_quorum", true):
+            return
+        if shape in self._shapes:
+            yield "shape", f"{shape[0]}/{shape[1]} is not among the alternatives {_listed(row)[_SHAPE]}"
+        else:
+            self.tally.unheard += 1
+
+    def _shown_shapes(self) -> set[tuple[int, int]]:
+        """Return the shapes that enough ledgers show: of one ensemble, long, and each entry where it was written."""
+        counted: Counter[tuple[int, int]] = Counter()
+        for ledger, held in self.inventory.served.items():
+            record = self.world.records.get(ledger)
+            if record is None or len(record.segments) > 1 or (record.last or 0) < _LONG * record.ensemble:
+                continue
+            holders: dict[int, set[str]] = {}
+            for name, copies in held.items():
+                for entry in copies:
+                    holders.setdefault(entry, set()).add(name)
+            if all(holders.get(entry) == set(record.write_set(entry)) for entry in range((record.last or 0) + 1)):
+                counted[record.ensemble, record.write] += 1
+        enough = max(_SHOWN, _SHARE * len(self.inventory.served))
+        return {shape for shape, many in counted.items() if many >= enough}
 
     def _readable(self, row: Row, served: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[str, str]]:
         end = row["last_entry"]
@@ -400,7 +427,7 @@ class _Judge:
         served = self.inventory.served.get(row["ledger"], {}).values()
         if end < true.last and not (self.tail is Tail.ACKNOWLEDGED and any(true.last in held for held in served)):
             return  # what is cut off is judged elsewhere; what nobody holds any more is not listed
-        listed = {name: [other["value"] for other in row["alternatives"] if other["field"] == name] for name in JUDGED}
+        listed = _listed(row)
         if end != true.last:
             if not any(_within(value, true.last) for value in listed["last_entry"]):
                 yield "G5", f"the true end {true.last} is not among the alternatives {listed['last_entry']}"
@@ -545,6 +572,26 @@ def _same_sets(row: Row, true: Record) -> bool:
     return True
 
 
+def _listed(row: Row) -> dict[str, list[str]]:
+    """Return the alternatives' values by field."""
+    return {
+        name: [other["value"] for other in row["alternatives"] if other["field"] == name] for name in (*JUDGED, _SHAPE)
+    }
+
+
+def _lists(listed: Mapping[str, Sequence[str]], name: str, true: Record) -> bool:
+    """Whether what is true of a field is among the alternatives."""
+    if name in ("ensemble_size", "write_quorum"):
+        return f"{true.ensemble}/{true.write}" in listed[_SHAPE]
+    number = {"last_entry": true.last, "length": true.length}.get(name)
+    # Another end has another length, which is known with it.
+    names = ("last_entry", "length") if name == "length" else (name,)
+    if number is None:
+        return False
+    ends = listed["last_entry"] if true.last is not None and "length" in names else []
+    return any(_within(value, number) for value in listed[name]) or any(_within(v, true.last or 0) for v in ends)
+
+
 def _within(value: str, wanted: int) -> bool:
     """Whether an alternative's value, a number or a range ``low..high``, has a number."""
     low, dots, high = value.partition("..")
@@ -597,72 +644,6 @@ def _claimed(row: Row) -> str:
     )
 
 
-PATHS: Final = ("clean", "re-replicated", "solved", "undecided")
-
-
-_WHY: Final = 4
-"""Reasons that are named of each class."""
-HEAD: Final = (
-    "class", "ledgers", *PATHS, "restored", "readable", "unseen", "gone", "resurrected", "blended", "odd", "violations",
-)  # fmt: skip
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |\n"
-
-
-def _share(right: int, claims: int, digits: int = 2) -> str:
-    return f"{100 * right / claims:.{digits}f} %" if claims else ""
-
-
-def row_of(name: str, tally: Tally) -> list[str]:
-    """Return a class's cells, under `HEAD`."""
-    many = max(1, tally.ledgers)
-    counts = (tally.unseen, tally.gone, tally.resurrected, tally.blended, tally.odd, len(tally.violations))
-    return [
-        name,
-        str(tally.ledgers),
-        *(_share(tally.paths[path], many, 1) for path in PATHS),
-        _share(tally.outcomes["restored"], many, 1),
-        _share(tally.readable, max(1, tally.entries), 3),
-        *map(str, counts),
-    ]
-
-
-def inferred(tallies: Mapping[str, Tally]) -> str:
-    """Return how often what is inferred is right, by class and field, in Markdown."""
-    names = [name for name in JUDGED if any((name, "inferred") in tally.grades for tally in tallies.values())]
-    lines = [_line(["inferred", *names]), _line(["---"] * (len(names) + 1))]
-    for of, tally in tallies.items():
-        shares = [tally.grades.get((name, "inferred"), [0, 0]) for name in names]
-        lines.append(_line([of, *(_share(right, claims) for claims, right in shares)]))
-    return "".join(lines)
-
-
-def reasons(tallies: Mapping[str, Tally]) -> str:
-    """Return why ledgers are not restored, the commonest reasons of each class, in Markdown."""
-    lines = [_line(["class", "not restored", "why"]), _line(["---"] * 3)]
-    for name, tally in tallies.items():
-        held = sum(tally.reasons.values())
-        why = (f"{reason} {_share(many, tally.ledgers, 1)}" for reason, many in tally.reasons.most_common(_WHY))
-        lines.append(_line([name, _share(held, tally.ledgers, 1), ", ".join(why)]))
-    return "".join(lines)
-
-
-def calibration(tallies: Mapping[str, Tally]) -> str:
-    """Return how often what was claimed is right, by field and grade, in Markdown."""
-    total = Tally()
-    for tally in tallies.values():
-        total.add(tally)
-    lines = ["| field | grade | claims | right | worst class |", "| --- | --- | --- | --- | --- |"]
-    for (name, grade), (claims, right) in sorted(total.grades.items()):
-        shares = [(mine[1] / mine[0], of) for of, tally in tallies.items() if (mine := tally.grades.get((name, grade)))]
-        share, worst = min(shares)
-        text = f"{100 * right / claims:.2f} %"
-        lines.append(f"| {name} | {grade} | {claims} | {text} | {worst}: {100 * share:.2f} % |")
-    return "\n".join(lines)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge classes of histories and print the tables; 1 if a guarantee is broken."""
     parser = argparse.ArgumentParser(prog="python -m recovery.testing.judge", description="Judge the reconstruction.")
@@ -670,7 +651,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "classes",
         nargs="*",
         metavar="CLASS[/SCAN]",
-        help=f"of {', '.join(CLASSES)}; with a /SCAN of {', '.join(SCANS)}; or of {', '.join(NASTY)}",
+        help=f"of {', '.join(CLASSES)}; with a /SCAN of {', '.join(SCANS)}; or of {', '.join(NASTY)}; all with an "
+        f"@EVIDENCE of {', '.join(others.KINDS)}",
     )
     parser.add_argument("--count", type=int, default=1000, help="histories of each class")
     parser.add_argument("--seed", type=int, default=0, help="of the first cluster")
@@ -681,13 +663,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--told", action="store_true", help="a snapshot says how many ledgers have which quorums")
     given = parser.parse_args(arguments)
     known = {*CLASSES, *NASTY, *(f"{name}/{scan}" for name in CLASSES for scan in SCANS)}
-    if unknown := sorted(set(given.classes) - known):
+    kinds = {"", *others.KINDS}
+    if unknown := sorted(
+        n for n in given.classes if n.partition("@")[0] not in known or n.partition("@")[2] not in kinds
+    ):
         parser.error(f"no such class: {', '.join(unknown)}")
     tallies: dict[str, Tally] = {}
-    sys.stdout.write(_line(HEAD) + _line(["---"] * len(HEAD)))
+    sys.stdout.write(line(HEAD) + line(["---"] * len(HEAD)))
     for name in given.classes or CLASSES:
         tallies[name] = run(name, given.count, given.seed, tail=given.tail, told=given.told)
-        sys.stdout.write(_line(row_of(name, tallies[name])))
+        sys.stdout.write(line(row_of(name, tallies[name])))
         sys.stdout.flush()
     sys.stdout.write(f"\n{reasons(tallies)}\n{calibration(tallies)}\n\n{inferred(tallies)}")
     for name, tally in tallies.items():

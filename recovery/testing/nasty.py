@@ -357,6 +357,7 @@ def make(name: str, seed: int, ledgers: int) -> tuple[World, View]:
             for bookie in stage.world.bookies.values():
                 if not bookie.up:
                     bookie.start()
+        stage.world.past.append(stage.world.metadata())
         view = NASTY[name](stage)
     for bookie in stage.world.bookies.values():
         if bookie.up:

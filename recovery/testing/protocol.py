@@ -283,6 +283,7 @@ class World:
         records: the store.
         deleted: records that were removed on purpose, by ledger; the last one of an id.
         forgotten: records that a bad restore lost, by ledger: their ids were given out again.
+        past: what the store held at earlier times, the oldest first.
     """
 
     def __init__(self, names: Iterable[str], *, database: Iterable[str] = ()) -> None:
@@ -291,6 +292,7 @@ class World:
         self.records: dict[int, Record] = {}
         self.deleted: dict[int, Record] = {}
         self.forgotten: dict[int, Record] = {}
+        self.past: list[dict[int, LedgerMetadata]] = []
         self._lives = 0
 
     def create(
@@ -322,6 +324,10 @@ class World:
         """Return the bookies that a client may choose."""
         besides = set(without)
         return [name for name, bookie in self.bookies.items() if bookie.registered and name not in besides]
+
+    def metadata(self) -> dict[int, LedgerMetadata]:
+        """Return what the store holds."""
+        return {ledger: record.metadata() for ledger, record in self.records.items()}
 
     def delete(self, ledger: int) -> None:
         """Remove a record on purpose; bookies notice when they collect."""
