@@ -201,7 +201,7 @@ def believing(
     ],
 )
 def test_the_judge_sees_who_believes_anything(name: str, guarantees: set[str]) -> None:
-    """A record or a reference that the bookies contradict, or that says deleted, is not to be followed, or passed over."""
+    """Whoever follows a record that bookies contradict, or passes over a reference that says deleted, is found."""
     tally = judge.judge(name, 3, 150, reconstruct=believing)
     assert guarantees <= {violation.guarantee for violation in tally.violations}
 
