@@ -26,12 +26,14 @@ A line without its end is what a killed process leaves, and is cut off when the 
 that does not agree with its hash, or with the line before it, was altered.
 """
 
+import errno
 import fcntl
 import getpass
 import hashlib
 import json
 import os
 import socket
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -42,12 +44,14 @@ from typing import Any, BinaryIO, Final, Self
 
 from reconcile.errors import JournalDiskError, JournalError
 from recovery import __version__
+from recovery.out_folder import sync_folder
 
 JOURNAL: Final = "journal.jsonl"
 _HASH: Final = b',"hash":"'
 _TAIL: Final = len(_HASH) + 64 + len(b'"}')
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
+_OTHERS_WRITE: Final = 0o022
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +203,10 @@ class Journal:
         path = folder / JOURNAL
         try:
             folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _FILE_MODE)
+            _shut_out_others(folder)
+            handle = _open_own(path)
         except OSError as error:
-            problem = f"cannot be opened ({error.strerror})"
+            problem = "is a symbolic link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
             raise JournalError(str(path), problem, "name another folder with --journal") from error
         journal = cls(path, handle, now, write)
         with ExitStack() as unopened:
@@ -212,14 +217,14 @@ class Journal:
                 raise JournalError(str(path), "another process is writing it", "wait until it has ended") from error
             journal._begin(binding, resume=resume, replay=replay, ready=ready)
             unopened.pop_all()
-        _sync_folder(folder)
+        sync_folder(folder)
         return journal
 
     def _begin(
         self, binding: Mapping[str, str], *, resume: bool, replay: Callable[[Record], None], ready: Callable[[], None]
     ) -> None:
         torn = 0
-        for record in scan(self.path):
+        for record in self._scan():
             if isinstance(record, Torn):
                 torn = record.length
                 os.truncate(self._handle, record.offset)
@@ -236,6 +241,11 @@ class Journal:
         else:
             self.append("begin", {"binding": dict(binding), "by": _by()})
         self.sync()
+
+    def _scan(self) -> Iterator[Record | Torn]:
+        # What is open, not what has its name by now.
+        with os.fdopen(os.dup(self._handle), "rb") as journal:
+            yield from _scan(journal, self.path)
 
     def _demand_same(self, record: Record, binding: Mapping[str, str], *, resume: bool) -> None:
         if record.fields.get("binding") != dict(binding):
@@ -291,10 +301,38 @@ def _by() -> dict[str, str]:
     return {"user": user, "host": socket.gethostname(), "version": __version__}
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the file's name survive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _open_own(path: Path) -> int:
+    """Open a journal for writing, or make it; nobody else can read or write it afterwards.
+
+    Raises:
+        JournalError: it is somebody else's, or no regular file.
+        OSError: it is a symbolic link, or cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    handle = os.open(path, flags, _FILE_MODE)
     try:
-        os.fsync(handle)
-    finally:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+            problem = "is not a file of your own, with one name"
+            raise JournalError(str(path), problem, "name another folder with --journal")
+        if stat.S_IMODE(found.st_mode) != _FILE_MODE:
+            os.fchmod(handle, _FILE_MODE)
+    except BaseException:
         os.close(handle)
+        raise
+    return handle
+
+
+def _shut_out_others(folder: Path) -> None:
+    """Take from others the right to write in a journal's folder, where they could put another one in its place.
+
+    Raises:
+        JournalError: they can, and the folder is not ours.
+    """
+    found = folder.stat()
+    if not found.st_mode & _OTHERS_WRITE:
+        return
+    if found.st_uid != os.geteuid():
+        problem = f"is somebody else's, and has mode {stat.S_IMODE(found.st_mode):04o}: others can write there"
+        raise JournalError(str(folder), problem, "name another folder with --journal")
+    folder.chmod(_FOLDER_MODE)

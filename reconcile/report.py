@@ -24,6 +24,7 @@ from reconcile.rules.sides import RIGHT, WORDS, Relation
 from recovery.dataset import REPORT, Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
+from recovery.out_folder import create_file
 
 logger = logging.getLogger(__name__)
 
@@ -276,8 +277,7 @@ def write_page(folder: Path, page: Callable[[], str]) -> None:
     begun = path.with_suffix(".tmp")
     try:
         # A plan's page has no passwords, but it names ledgers and their sizes: its owner's business.
-        fd = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
+        with os.fdopen(create_file(begun, secret=True), "w", encoding="utf-8") as file:
             file.write(page())
         begun.replace(path)
     except OSError as error:

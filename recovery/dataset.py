@@ -21,7 +21,6 @@ A plan's folder also holds `store/`: the catalog of the store that it was compar
 Reading goes through `pyarrow.fs`: a path is a local path or a URI that it knows.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -40,9 +39,10 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from recovery import __version__
-from recovery.errors import DatasetError, DiskError
+from recovery.errors import DatasetError
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
+from recovery.out_folder import claim_folder, create_file, disk_error, release_folder, sync_folder
 
 MANIFEST: Final = "manifest.json"
 REPORT: Final = "report.html"
@@ -105,17 +105,6 @@ def _steps_of(rows: pa.Table) -> Iterator[pa.Table]:
             yield rows.slice(low, high - low)
 
 
-_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-
-
-def disk_error(path: Path, error: OSError) -> DatasetError:
-    """Return what an error of writing there means: the disk's fault, or that of who named the place."""
-    problem = f"cannot be written ({error.strerror or error})"
-    if error.errno in _DISK:
-        return DiskError(str(path), problem, "free space or choose another --out, then run it again")
-    return DatasetError(str(path), problem, "choose another --out")
-
-
 def _slices(table: pa.Table) -> Iterator[pa.Table]:
     per_row = max(1, table.nbytes // max(1, table.num_rows))
     step = max(1, min(_ROW_GROUP, _ROW_GROUP_BYTES // per_row))
@@ -150,9 +139,8 @@ def write_part(
     rows = 0
     low = high = None
     try:
-        target.parent.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if secret else 0o666)
-        with os.fdopen(fd, "wb") as sink:
+        target.parent.mkdir(mode=0o700 if secret else 0o755, parents=True, exist_ok=True)
+        with os.fdopen(create_file(temporary, secret=secret), "wb") as sink:
             writer: pq.ParquetWriter | None = None
             for batch in batches:
                 if writer is None:
@@ -209,17 +197,13 @@ def write_manifest(
     temporary = folder / f"{MANIFEST}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if secret else 0o666)
-        with os.fdopen(fd, "w", encoding="utf-8") as sink:
+        with os.fdopen(create_file(temporary, secret=secret), "w", encoding="utf-8") as sink:
             json.dump(manifest, sink, indent=1)
             sink.flush()
             os.fsync(sink.fileno())
         temporary.replace(folder / MANIFEST)
-        directory = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_folder(folder)
+        release_folder(folder)
     except OSError as error:
         raise disk_error(folder / MANIFEST, error) from error
     return manifest
@@ -233,20 +217,9 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
     """
     if (folder / MANIFEST).exists():
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
-    try:
-        folder.mkdir(mode=0o700 if secret else 0o777, parents=True, exist_ok=True)
-        beside = {"plan": ["store", EARLIER, COLLECTED], "inventory": [AGAIN]}.get(kind, [])
-        ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
-        foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
-        if foreign:
-            raise DatasetError(str(folder), f"holds other files ({foreign[0]}, …)", "name an empty or a new folder")
-        for entry in folder.iterdir():
-            if entry.is_dir():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
-    except OSError as error:
-        raise disk_error(folder, error) from error
+    beside = {"plan": ["store", EARLIER, COLLECTED], "inventory": [AGAIN]}.get(kind, [])
+    ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
+    claim_folder(folder, kind, ours, secret=secret)
 
 
 class DatasetWriter:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recovery.collect.scopes import bucket_of
-from recovery.dataset import disk_error
 from recovery.model.ids import BUCKETS
+from recovery.out_folder import disk_error
 
 Rows = npt.NDArray[np.int64]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,64 @@ def test_a_write_in_pieces_is_whole(tmp_path: Path) -> None:
     with opened(tmp_path, write=lambda handle, data: os.write(handle, data[:7])) as journal:
         journal.append("end", {"counts": {}})
     assert [record.event for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)] == ["begin", "end"]
+
+
+def mode_of(path: Path) -> int:
+    """The permission bits of a file or folder."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_journal_that_others_could_write_is_made_its_owners(tmp_path: Path) -> None:
+    """One of mode 0666 in a folder of mode 0777 is gone on with as 0600 in 0700; nobody can add to it any more."""
+    file = written(tmp_path / "j")
+    file.chmod(0o666)
+    file.parent.chmod(0o777)
+    with opened(file.parent, resume=True):
+        assert mode_of(file) == 0o600
+        assert mode_of(file.parent) == 0o700
+
+
+def test_a_folder_that_others_only_read_stays_as_it_is(tmp_path: Path) -> None:
+    """A folder that somebody named may hold other things: it is closed only where that protects the journal."""
+    tmp_path.chmod(0o755)
+    written(tmp_path)
+    assert mode_of(tmp_path) == 0o755
+    assert mode_of(tmp_path / JOURNAL) == 0o600
+
+
+@pytest.mark.parametrize("target", ["there", "not there"])
+def test_a_symbolic_link_in_place_of_a_journal_is_refused(target: str, tmp_path: Path) -> None:
+    """Nothing is made or written where it points to."""
+    other = tmp_path / "other"
+    if target == "there":
+        other.write_text("mine")
+    (tmp_path / "j").mkdir()
+    (tmp_path / "j" / JOURNAL).symlink_to(other)
+    with pytest.raises(JournalError, match="symbolic link"):
+        opened(tmp_path / "j", resume=True)
+    assert other.exists() is (target == "there")
+    assert target == "not there" or other.read_text() == "mine"
+
+
+def test_a_journal_of_two_names_or_of_no_file_is_refused(tmp_path: Path) -> None:
+    """A hard link to something else, or a pipe that would be waited for: said, and nothing is written."""
+    (tmp_path / "other").write_text("mine")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / JOURNAL).hardlink_to(tmp_path / "other")
+    (tmp_path / "piped").mkdir()
+    os.mkfifo(tmp_path / "piped" / JOURNAL)
+    for name in ("linked", "piped"):
+        with pytest.raises(JournalError, match="not a file of your own"):
+            opened(tmp_path / name)
+    assert (tmp_path / "other").read_text() == "mine"
+
+
+def test_a_folder_of_somebody_else_that_others_write_in_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as /tmp: whoever writes there could put another journal in place of this one."""
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(JournalError, match="others can write there"):
+        opened(tmp_path)
+    assert not (tmp_path / JOURNAL).exists()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -139,7 +140,7 @@ def test_places_that_nothing_may_be_written_to(bookie: BookieDir, inventory: Pat
     inside = bookie.ledger_dirs[0] / "current" / "inventory"
     refused([*collect, inside], inside, "inside the bookie's folder", "elsewhere")
     refused([*collect, inventory], inventory, "already holds a dataset", "another folder")
-    refused([*collect, inventory.parent], "holds other files", "empty or a new folder")
+    refused([*collect, inventory.parent], "is not empty", "empty or a new folder")
     refused([*collect, "/proc/nowhere"], "/proc/nowhere", "cannot be written", "--out")
     refused([*collect, bookie.log()], "--out", "is a file")
     open_dataset(inventory, "inventory").verify()
@@ -432,6 +433,29 @@ def test_a_limit_of_reads_is_refused_where_reads_are_not_counted(tmp_path: Path,
     for uri in ("etcd://127.0.0.1:1/bk", "etcdfile:///none", "zkfiles:///none", f"catalog://{tmp_path}/catalog"):
         refused(["capture", "--metadata", uri, "--max-ops-s", "10", "--out", new], uri, "--max-ops-s")
     assert not new.exists()
+
+
+def test_no_command_clears_a_folder_of_somebody_else(
+    tmp_path: Path, inventory: Path, plan: Path, bookie: BookieDir, refused: Refusal
+) -> None:
+    """A bookie's `data/ledgers` given as --out of each command that has one: said, and every file is still there."""
+    with DatasetWriter(tmp_path / "catalog", "catalog", binding={"root": "/ledgers"}, secret=True) as writer:
+        writer.close(coverage={})
+    catalog = f"catalog://{tmp_path}/catalog"
+    for command in (
+        ["capture", "--metadata", catalog],
+        ["collect", *folders(bookie)],
+        ["recover", "--inventory", inventory, "--layout", "hierarchical"],
+        ["plan", "split", plan],
+        ["plan", "edit", plan, "--acl", "world:anyone:r"],
+    ):
+        for name in ("ledgers", "copies", "actions", "store"):
+            out = tmp_path / "data"
+            (out / name / "current").mkdir(parents=True)
+            (out / name / "current" / "0.log").write_text("entries")
+            refused([*command, "--out", out], out, "is not empty", "name an empty or a new folder")
+            assert (out / name / "current" / "0.log").read_text() == "entries"
+            shutil.rmtree(out)
 
 
 def test_a_store_that_does_not_answer(

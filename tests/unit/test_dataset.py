@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import resource
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,7 @@ from recovery.dataset import MANIFEST, DatasetWriter, open_dataset, prepare
 from recovery.errors import DatasetError
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, buckets
+from recovery.out_folder import MARK, claim_folder, create_file
 
 
 def ledgers(ids: list[int], scope: int = 0) -> pa.Table:
@@ -109,6 +112,62 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"precious\.txt"):
         prepare(tmp_path, "catalog", secret=False)
     assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", sorted(tables.KINDS))
+def test_a_folder_of_somebody_else_is_never_cleared(kind: str, tmp_path: Path) -> None:
+    """A bookie's `ledgers`, an operator's `copies`: names that a dataset has, too, without our mark; all stays."""
+    for name in (*tables.KINDS[kind], "store", "earlier", "inventories", "again", ".spill"):
+        folder = tmp_path / name
+        (folder / name / "current").mkdir(parents=True)
+        (folder / name / "current" / "0.log").write_text("entries")
+        with pytest.raises(DatasetError, match="is not empty"):
+            prepare(folder, kind, secret=True)
+        assert (folder / name / "current" / "0.log").read_text() == "entries"
+        assert sorted(entry.name for entry in folder.iterdir()) == [name]
+
+
+def test_a_broken_off_run_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    """Its mark says what it was writing; a file that somebody put there since then is kept, too."""
+    prepare(tmp_path, "catalog", secret=False)
+    (tmp_path / "ledgers").mkdir()
+    with pytest.raises(DatasetError, match="kind catalog, not inventory"):
+        claim_folder(tmp_path, "inventory", ["ledgers"], secret=False)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(DatasetError, match=r"notes\.txt"):
+        prepare(tmp_path, "catalog", secret=False)
+    assert (tmp_path / "ledgers").is_dir()
+    (tmp_path / "notes.txt").unlink()
+    prepare(tmp_path, "catalog", secret=False)
+    assert [entry.name for entry in tmp_path.iterdir()] == [MARK]
+
+
+def test_the_mark_goes_when_the_dataset_is_whole(tmp_path: Path) -> None:
+    """A whole dataset has none, so that nothing of it is ever cleared, even without its manifest."""
+    write(tmp_path / "d", ledgers([1]))
+    assert not (tmp_path / "d" / MARK).exists()
+    (tmp_path / "d" / MANIFEST).unlink()
+    with pytest.raises(DatasetError, match="is not empty"):
+        write(tmp_path / "d", ledgers([2]))
+    assert (tmp_path / "d" / "ledgers" / "part-00000.parquet").exists()
+
+
+@pytest.mark.parametrize("secret", [True, False])
+def test_an_empty_folder_that_others_write_in_is_closed(secret: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """Of mode 0777: nobody else writes there afterwards, and nobody else reads where passwords will stand."""
+    tmp_path.chmod(0o777)
+    prepare(tmp_path, "catalog", secret=secret)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == (0o700 if secret else 0o755)
+
+
+def test_files_are_made_where_no_link_leads_away(tmp_path: Path) -> None:
+    """A symbolic link with the name of a file that is written is replaced; what it points to stays as it is."""
+    (tmp_path / "other").write_text("mine")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "file").symlink_to(tmp_path / "other")
+    os.close(create_file(tmp_path / "out" / "file", secret=True))
+    assert (tmp_path / "other").read_text() == "mine"
+    assert stat.S_IMODE((tmp_path / "out" / "file").lstat().st_mode) == 0o600
 
 
 def test_a_half_copied_dataset_is_refused_with_the_file_that_is_missing(tmp_path: Path) -> None:

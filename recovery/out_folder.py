@@ -1,0 +1,127 @@
+"""Folders that a command writes into: only what carries our own mark is ever cleared, and nobody else can write there.
+
+    <folder>/.bkmeta-unfinished    first into an empty folder, removed when the manifest is written; JSON: kind, tool_version
+
+A folder that has the mark is what a broken-off run left. Any other folder must be empty: one named `ledgers` in it may be
+a bookie's own.
+"""
+
+import errno
+import json
+import os
+import shutil
+import stat
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from recovery import __version__
+from recovery.errors import DatasetError, DiskError
+
+MARK: Final = ".bkmeta-unfinished"
+_LARGEST_MARK: Final = 4096
+_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_PRIVATE: Final = 0o700
+_PUBLIC: Final = 0o755
+_OTHERS_WRITE: Final = 0o022
+
+
+def disk_error(path: Path, error: OSError) -> DatasetError:
+    """Return what an error of writing there means: the disk's fault, or that of who named the place."""
+    problem = f"cannot be written ({error.strerror or error})"
+    if error.errno in _DISK:
+        return DiskError(str(path), problem, "free space or choose another --out, then run it again")
+    return DatasetError(str(path), problem, "choose another --out")
+
+
+def create_file(path: Path, *, secret: bool) -> int:
+    """Create a file, in place of one that is there, and return its descriptor; never opens what somebody put there."""
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, 0o600 if secret else 0o644)
+
+
+def claim_folder(folder: Path, kind: str, ours: Collection[str], *, secret: bool) -> None:
+    """Create a folder, or take an empty one, or clear what a broken-off run of the same kind left; mark it as ours.
+
+    Args:
+        folder: that was named by a person.
+        kind: of what will be written.
+        ours: names that a run of this kind writes there.
+        secret: nobody else may read there; nobody else may write there in any case.
+
+    Raises:
+        DatasetError: it holds what is not ours, or cannot be written.
+    """
+    try:
+        folder.mkdir(mode=_PRIVATE if secret else _PUBLIC, parents=True, exist_ok=True)
+        _shut_out_others(folder, secret=secret)
+        entries = [entry for entry in folder.iterdir() if entry.name != MARK]
+        mark = _marked_kind(folder)
+        if entries and mark is None:
+            problem = f"is not empty ({min(entry.name for entry in entries)}, …), and is no broken-off run of ours"
+            raise DatasetError(str(folder), problem, "name an empty or a new folder")
+        foreign = sorted(entry.name for entry in entries if entry.name not in ours)
+        if foreign:
+            raise DatasetError(str(folder), f"holds other files ({foreign[0]}, …)", "name an empty or a new folder")
+        if entries and mark != kind:
+            problem = f"is what a broken-off run left that was writing the dataset of kind {mark}, not {kind}"
+            raise DatasetError(str(folder), problem, "name an empty or a new folder, or remove this one yourself")
+        for entry in entries:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        _write_mark(folder, kind)
+    except OSError as error:
+        raise disk_error(folder, error) from error
+
+
+def _shut_out_others(folder: Path, *, secret: bool) -> None:
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    wanted = mode & _PRIVATE if secret else mode & ~_OTHERS_WRITE
+    if mode == wanted:
+        return
+    try:
+        folder.chmod(wanted)
+    except PermissionError as error:
+        problem = f"has mode {mode:04o}, so others can {'read or ' if secret else ''}write there, and is not yours"
+        raise DatasetError(str(folder), problem, "name a new folder, or one of your own") from error
+
+
+def _marked_kind(folder: Path) -> str | None:
+    """Return what the mark of a folder says was being written; None: no mark. A torn one says nothing: ""."""
+    try:
+        handle = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        raw = file.read(_LARGEST_MARK) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    try:
+        return str(json.loads(raw)["kind"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
+
+
+def _write_mark(folder: Path, kind: str) -> None:
+    """Write the mark, on the disk before anything else is."""
+    with os.fdopen(create_file(folder / MARK, secret=True), "w", encoding="utf-8") as file:
+        json.dump({"kind": kind, "tool_version": __version__}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(folder)
+
+
+def release_folder(folder: Path) -> None:
+    """Remove the mark: what was being written is whole."""
+    (folder / MARK).unlink(missing_ok=True)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
