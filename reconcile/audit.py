@@ -309,18 +309,19 @@ def _open_own(path: Path) -> int:
         OSError: it is a symbolic link, or cannot be opened.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    handle = os.open(path, flags, _FILE_MODE)
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
-            problem = "is not a file of your own, with one name"
-            raise JournalError(str(path), problem, "name another folder with --journal")
-        if stat.S_IMODE(found.st_mode) != _FILE_MODE:
-            os.fchmod(handle, _FILE_MODE)
-    except BaseException:
-        os.close(handle)
-        raise
+    with ExitStack() as unopened:
+        handle = os.open(path, flags, _FILE_MODE)
+        unopened.callback(os.close, handle)
+        _demand_own(path, os.fstat(handle))
+        os.fchmod(handle, _FILE_MODE)
+        unopened.pop_all()
     return handle
+
+
+def _demand_own(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+        problem = "is not a file of your own, with one name"
+        raise JournalError(str(path), problem, "name another folder with --journal")
 
 
 def _shut_out_others(folder: Path) -> None:

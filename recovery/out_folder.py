@@ -1,9 +1,9 @@
 """Folders that a command writes into: only what carries our own mark is ever cleared, and nobody else can write there.
 
-    <folder>/.bkmeta-unfinished    first into an empty folder, removed when the manifest is written; JSON: kind, tool_version
+    <folder>/.bkmeta-unfinished    first into an empty folder, removed when the manifest is written
 
-A folder that has the mark is what a broken-off run left. Any other folder must be empty: one named `ledgers` in it may be
-a bookie's own.
+The mark is JSON: kind, tool_version. A folder that has it is what a broken-off run left. Any other folder must be empty:
+one named `ledgers` in it may be a bookie's own.
 """
 
 import errno

@@ -153,7 +153,7 @@ def test_the_mark_goes_when_the_dataset_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("secret", [True, False])
-def test_an_empty_folder_that_others_write_in_is_closed(secret: bool, tmp_path: Path) -> None:  # noqa: FBT001
+def test_an_empty_folder_that_others_write_in_is_closed(secret: bool, tmp_path: Path) -> None:
     """Of mode 0777: nobody else writes there afterwards, and nobody else reads where passwords will stand."""
     tmp_path.chmod(0o777)
     prepare(tmp_path, "catalog", secret=secret)
