@@ -2,8 +2,8 @@
 
     <folder>/.bkmeta-unfinished    first into an empty folder, removed when the manifest is written
 
-The mark is JSON: kind, tool_version. A folder that has it is what a broken-off run left. Any other folder must be empty:
-one named `ledgers` in it may be a bookie's own.
+The mark is JSON: kind, tool_version. A folder that has it is what a broken-off run left. Any other folder must be
+empty: one named `ledgers` in it may be a bookie's own.
 """
 
 import errno
