@@ -25,6 +25,7 @@ make_bare() {
   name=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")
   debootstrap --variant=minbase --include=ca-certificates,python3 "$name" "$fresh" >"$fresh.log" 2>&1 ||
     die "debootstrap failed: $(tail -n 3 "$fresh.log")"
+  rm -f "$fresh/etc/apt/sources.list"
   cp -a /etc/apt/sources.list* "$fresh/etc/apt/"
   cp -a /usr/local/share/ca-certificates "$fresh/usr/local/share/"
   chroot "$fresh" update-ca-certificates >/dev/null 2>&1

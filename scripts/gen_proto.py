@@ -3,7 +3,7 @@
     proto/recovery/codecs/_pb/x.proto  ->  recovery/codecs/_pb/x_pb2.py, x_pb2.pyi
 
 Usage: ``python scripts/gen_proto.py [--check]``. With ``--check`` nothing is written, and the exit code is 1 if a
-generated module is not current. Needs ``uvx``: the compiler runs in an environment of its own, since the version whose
+generated module is not current. Needs ``uv``: the compiler runs in an environment of its own, since the version whose
 output runs on protobuf 5.29 to 7 cannot be installed beside protobuf 7.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-COMPILER: Final = ("uvx", "--from", "grpcio-tools==1.71.*", "python", "-m", "grpc_tools.protoc")
+COMPILER: Final = ("uv", "tool", "run", "--from", "grpcio-tools==1.71.*", "python", "-m", "grpc_tools.protoc")
 SERVICES: Final = "reconcile/service/"
 """Only our own service needs method stubs."""
 
