@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from benchmarks.data import default_home
+from benchmarks.data.cache import default_home
 from benchmarks.measure import RunFailedError
 from benchmarks.pairs import Result, beside, growth, in_turns, table
-from benchmarks.rows import ROWS, Place, Row
+from benchmarks.rows.row import Place, Row
+from benchmarks.rows.table import ROWS
 
 _GROWTH: Final = (10_000, 100_000, 1_000_000, 5_000_000)
 _LEDGERS: Final = 100_000

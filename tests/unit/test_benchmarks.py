@@ -13,12 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import bookie_folder, catalogs, disks, inventories, locations, nasties, plans, rows, stages
-from benchmarks.data import kept
-from benchmarks.ledgers import BOOKIES, ENSEMBLE, PASSWORD, WRITE, chunk, groups, stays
+from benchmarks.data import bookie_folder, catalogs, inventories, locations, nasties, plans
+from benchmarks.data.cache import kept
+from benchmarks.data.ledgers import BOOKIES, ENSEMBLE, PASSWORD, WRITE, chunk, groups, stays
 from benchmarks.measure import Cost, RunFailedError, python, run, staying
 from benchmarks.pairs import Contestant, Result, growth, in_turns, table
-from benchmarks.rows import Place
+from benchmarks.programs import stages
+from benchmarks.rows import bookie_files
+from benchmarks.rows.row import Place
+from benchmarks.rows.table import ROWS
 from recovery.codecs.ledger_metadata import decode
 from recovery.dataset import open_dataset
 from recovery.infer.prior import Prior, count_shapes
@@ -132,7 +135,7 @@ def test_what_duckdb_groups_is_every_ledger(tmp_path: Path) -> None:
 def test_rows_with_spark_look_at_every_ledger(name: str, note: str, tmp_path: Path) -> None:
     """The stage ends with as many ledgers as were made, or says so, and says what became of them."""
     (tmp_path / "scratch").mkdir()
-    [row] = [one for one in rows.ROWS if one.name == name]
+    [row] = [one for one in ROWS if one.name == name]
     with row.open(Place(tmp_path, tmp_path / "scratch", 200, alone=True)) as contestants:
         [cost] = [run_one() for run_one in contestants.values()]
     assert cost.said["ledgers"] == 200
@@ -143,7 +146,7 @@ def test_rows_with_spark_look_at_every_ledger(name: str, note: str, tmp_path: Pa
 def test_the_floor_of_diff_joins_both_sides(tmp_path: Path) -> None:
     """Spark's join has a row for each ledger of either side."""
     catalogs.write(tmp_path, 200)
-    with staying(python("benchmarks.stages", "outer-join", tmp_path)) as floor:
+    with staying(python("benchmarks.programs.stages", "outer-join", tmp_path)) as floor:
         assert floor.run().said["ledgers"] == 200
 
 
@@ -254,7 +257,9 @@ def test_the_command_says_what_it_has() -> None:
     assert "no row is called nothing" in refused.stderr
 
 
-@pytest.mark.parametrize("row", [disks.small, disks.large, disks.one_log, disks.one_journal])
+@pytest.mark.parametrize(
+    "row", [bookie_files.small, bookie_files.large, bookie_files.one_log, bookie_files.one_journal]
+)
 def test_rows_about_files_do_all_of_their_work(
     row: Callable[[Place], AbstractContextManager[dict[str, Contestant]]], tmp_path: Path
 ) -> None:
@@ -269,4 +274,4 @@ def test_all_locations_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "locations"
     locations.write(folder, 3)
     held = len([n for n in range(locations.EACH) if n % ENSEMBLE < WRITE])
-    assert run(python("benchmarks.stages", "locations", folder, 0, 1)).said["keys"] == 3 * held
+    assert run(python("benchmarks.programs.stages", "locations", folder, 0, 1)).said["keys"] == 3 * held

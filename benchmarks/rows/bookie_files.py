@@ -2,25 +2,24 @@
 
 import os
 import shlex
+import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from benchmarks import bookie_folder, large_index, locations, records
-from benchmarks.data import kept
-from benchmarks.measure import ROOT, Cost, RunFailedError, python, run
+from benchmarks.data import bookie_folder, large_index, locations, records, scoped
+from benchmarks.data.cache import kept
+from benchmarks.measure import Cost, RunFailedError, python, run
 from benchmarks.pairs import Contestant
+from benchmarks.rows.row import STAGES, Place, Row, demand_whole
 
-if TYPE_CHECKING:
-    from benchmarks.rows import Place
-
-STAGES: Final = "benchmarks.stages"
 _PROCESSES: Final = 2
-_SOURCES: Final = ROOT / "benchmarks" / "c"
+_SOURCES: Final = Path(__file__).with_name("c")
 _WAIT_US: Final = 1000
 """What each read of the slow disk waits: between a good and a bad volume over a network."""
 
@@ -53,7 +52,7 @@ def cat(folder: Path) -> Cost:
 
 
 @contextmanager
-def small(place: "Place") -> Iterator[dict[str, Contestant]]:
+def small(place: Place) -> Iterator[dict[str, Contestant]]:
     """Small index files."""
     yield _small(
         kept(place.home, bookie_folder.write, place.ledgers) / bookie_folder.LEDGERS / "current", place.ledgers
@@ -72,14 +71,14 @@ DROP: Final = Path("/proc/sys/vm/drop_caches")
 
 
 @contextmanager
-def cold(place: "Place") -> Iterator[dict[str, Contestant]]:
+def cold(place: Place) -> Iterator[dict[str, Contestant]]:
     """Small index files that nothing has read since the system started, as far as the page cache knows."""
     with small(place) as warm:
         yield _from_disk(warm)
 
 
 @contextmanager
-def slow(place: "Place") -> Iterator[dict[str, Contestant]]:
+def slow(place: Place) -> Iterator[dict[str, Contestant]]:
     """The same on a disk each of whose reads waits, any number of them at a time."""
     folder = kept(place.home, bookie_folder.write, place.ledgers) / bookie_folder.LEDGERS
     image, shown, mounted = (place.scratch / name for name in ("image", "shown", "mounted"))
@@ -121,7 +120,7 @@ def _do(*command: object) -> str:
     return done.stdout.strip()
 
 
-def _built(place: "Place", name: str, needs: str, *options: str) -> Path:
+def _built(place: Place, name: str, needs: str, *options: str) -> Path:
     program = place.scratch / name
     try:
         _do("cc", "-O2", "-o", program, _SOURCES / f"{name}.c", *options)
@@ -131,7 +130,7 @@ def _built(place: "Place", name: str, needs: str, *options: str) -> Path:
 
 
 @contextmanager
-def large(place: "Place") -> Iterator[dict[str, Contestant]]:
+def large(place: Place) -> Iterator[dict[str, Contestant]]:
     """Large index files."""
     folder = kept(place.home, large_index.write, place.ledgers)
     files = max(1, place.ledgers // large_index.SHARE)
@@ -142,18 +141,18 @@ def large(place: "Place") -> Iterator[dict[str, Contestant]]:
 
 
 @contextmanager
-def one_log(place: "Place") -> Iterator[dict[str, Contestant]]:
+def one_log(place: Place) -> Iterator[dict[str, Contestant]]:
     """An entry log."""
     yield from _one(place, records.LOG, "log")
 
 
 @contextmanager
-def one_journal(place: "Place") -> Iterator[dict[str, Contestant]]:
+def one_journal(place: Place) -> Iterator[dict[str, Contestant]]:
     """A journal."""
     yield from _one(place, records.JOURNAL, "journal")
 
 
-def _one(place: "Place", name: str, stage: str) -> Iterator[dict[str, Contestant]]:
+def _one(place: Place, name: str, stage: str) -> Iterator[dict[str, Contestant]]:
     file = kept(place.home, records.write, place.ledgers) / name
     entries = records.EACH * place.ledgers
     yield {
@@ -163,7 +162,7 @@ def _one(place: "Place", name: str, stage: str) -> Iterator[dict[str, Contestant
 
 
 @contextmanager
-def all_locations(place: "Place") -> Iterator[dict[str, Contestant]]:
+def all_locations(place: Place) -> Iterator[dict[str, Contestant]]:
     """A database of locations."""
     folder = kept(place.home, locations.write, place.ledgers)
     program = _built(place, "iterate", "RocksDB's C API (librocksdb-dev)", "-lrocksdb")
@@ -180,3 +179,123 @@ def all_locations(place: "Place") -> Iterator[dict[str, Contestant]]:
         "locations": lambda: shares("locations", named, "keys", keys),
         "C, one thread": floor,
     }
+
+
+def _collecting(place: Place, ledgers: Path, journal: Path) -> Contestant:
+    """Return the whole command on the folders of a bookie."""
+    out = place.scratch / "inventory"
+    folders = ["--ledger-dir", str(ledgers), "--journal-dir", str(journal)]
+    # `-c` instead of the installed program: it also runs where the checkout is not installed.
+    program = [sys.executable, "-c", "from reconcile.cli.main import main; main()"]
+    collect = [*program, "collect", *folders, "--out", str(out), "--progress", "none", "--json"]
+
+    def product() -> Cost:
+        shutil.rmtree(out, ignore_errors=True)
+        cost = run(collect)
+        found = {"ledgers": cost.said["counts"]["ledgers"], "code": cost.said["exit_code"]}
+        return demand_whole(place, replace(cost, said=found))
+
+    return product
+
+
+@contextmanager
+def _collect(place: Place) -> Iterator[dict[str, Contestant]]:
+    folder = kept(place.home, bookie_folder.write, place.ledgers)
+    ledgers = folder / bookie_folder.LEDGERS
+    product = _collecting(place, ledgers, folder / bookie_folder.JOURNAL)
+    yield {"collect": product, "find | xargs -P2 cat": lambda: cat(ledgers / "current")}
+
+
+def _scoped(kind: str) -> Callable[[Place], AbstractContextManager[dict[str, Contestant]]]:
+    @contextmanager
+    def row(place: Place) -> Iterator[dict[str, Contestant]]:
+        folder = kept(place.home, scoped.write, place.ledgers)
+        plain, of_scopes = (folder / side / kind for side in scoped.SIDES)
+        stages = {"collect, scopes": _collecting(place, of_scopes / scoped.LEDGERS, of_scopes / scoped.JOURNAL)}
+        if kind == "index":
+            stages["cat, scopes"] = lambda: cat(of_scopes / scoped.LEDGERS)
+            stages["cat, scope 0"] = lambda: cat(plain / scoped.LEDGERS)
+        yield stages | {"collect, scope 0": _collecting(place, plain / scoped.LEDGERS, plain / scoped.JOURNAL)}
+
+    return row
+
+
+_COLD: Final = (
+    (
+        Row(
+            "index-cold",
+            0.5,
+            "the same small index files from the disk, the page cache dropped before each: several reads in flight",
+            1_000_000,
+            cold,
+        ),
+        Row(
+            "index-slow",
+            0.5,
+            "the same from a disk each of whose reads waits a millisecond, several of them at a time",
+            20_000,
+            slow,
+        ),
+    )
+    if os.access(DROP, os.W_OK)
+    else ()
+)
+"""Only root may drop the page cache."""
+
+ROWS: Final = (
+    Row(
+        "collect",
+        2.0,
+        "`bkmeta collect` of a bookie with a small index file a ledger, as a whole command: index files, a header read "
+        "in the entry log for each ledger, the inventory written; against cat of the same index files, two at a time",
+        1_000_000,
+        _collect,
+    ),
+    Row(
+        "index",
+        0.6,
+        "small index files into groups, two processes, against cat of them, two at a time",
+        1_000_000,
+        small,
+    ),
+    *_COLD,
+    Row(
+        "large",
+        2.0,
+        "index files of 64 KiB to 2 MiB, one for twenty ledgers, into groups, two processes, against cat of them",
+        100_000,
+        large,
+    ),
+    Row(
+        "locations",
+        1.1,
+        "a hundred locations a ledger in RocksDB into groups, two processes, against RocksDB's C API",
+        200_000,
+        all_locations,
+    ),
+    Row(
+        "log",
+        1.0,
+        "ten records of 1 KiB a ledger in an entry log into groups, against cat of the log into cat",
+        100_000,
+        one_log,
+    ),
+    Row(
+        "journal",
+        1.5,
+        "ten records of 1 KiB a ledger in a journal into groups, against cat of the journal into cat",
+        100_000,
+        one_journal,
+    ),
+    *(
+        Row(
+            f"scoped-{kind}",
+            1.5,
+            f"`bkmeta collect` of a bookie whose ledgers are of scopes, {what}, as a whole command; against that of "
+            "a bookie that has the same ledgers in scope 0",
+            100_000,
+            _scoped(kind),
+        )
+        for kind, what in scoped.KINDS.items()
+    ),
+)

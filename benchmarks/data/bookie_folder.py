@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.inventories import identity
-from benchmarks.ledgers import BOOKIES, ENSEMBLE, PASSWORD, PAYLOAD, WRITE, Ints
+from benchmarks.data.inventories import identity
+from benchmarks.data.ledgers import BOOKIES, ENSEMBLE, PASSWORD, PAYLOAD, WRITE, Ints
 from recovery.codecs import cookie, entry, entry_log, index_file
 from recovery.codecs.entry import EntryHeader
 from recovery.codecs.framing import SIZE_FIELD

@@ -29,8 +29,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.inventories import copies, fill
-from benchmarks.ledgers import BOOKIES, CHUNK, ENSEMBLE, WRITE, Ints, Ledgers
+from benchmarks.data.inventories import copies, fill
+from benchmarks.data.ledgers import BOOKIES, CHUNK, ENSEMBLE, WRITE, Ints, Ledgers
 from recovery.infer import facts
 from recovery.model import tables
 from recovery.model.ids import buckets

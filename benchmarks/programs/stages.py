@@ -33,9 +33,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks import catalogs
-from benchmarks.ledgers import BOOKIES, PASSWORD
-from benchmarks.plans import LAYOUT
+from benchmarks.data import catalogs
+from benchmarks.data.ledgers import BOOKIES, PASSWORD
+from benchmarks.data.plans import LAYOUT
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 
 MASTER: Final = "local[2]"

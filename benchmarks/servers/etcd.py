@@ -16,7 +16,7 @@ import numpy as np
 from backends.errors import UnavailableError
 from backends.etcd.store import EtcdStore
 from backends.protocols import Write
-from benchmarks.ledgers import INSTANCE
+from benchmarks.data.ledgers import INSTANCE
 from benchmarks.measure import RunFailedError
 from recovery.codecs import store
 from recovery.codecs.store import Layout

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.ledgers import BOOKIES, CHUNK, INSTANCE, PASSWORD, PAYLOAD, Ledgers, chunk, groups, stays
+from benchmarks.data.ledgers import BOOKIES, CHUNK, INSTANCE, PASSWORD, PAYLOAD, Ledgers, chunk, groups, stays
 from recovery.codecs import cookie
 from recovery.codecs.cookie import Cookie
 from recovery.codecs.entry import HEADER_SIZE, master_key

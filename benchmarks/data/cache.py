@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from benchmarks import ledgers as made_up
+from benchmarks.data import ledgers as made_up
 from recovery.model import tables
 
 _DIGITS: Final = 12

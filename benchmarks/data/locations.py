@@ -5,7 +5,7 @@ from typing import Final
 
 import rocksdict
 
-from benchmarks.ledgers import ENSEMBLE, WRITE
+from benchmarks.data.ledgers import ENSEMBLE, WRITE
 from recovery.codecs import entry_log, ledger_db
 
 EACH: Final = 100

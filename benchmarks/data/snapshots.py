@@ -12,7 +12,7 @@ from typing import IO, Final
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.ledgers import CHUNK, ENSEMBLE, INSTANCE, PASSWORD, WRITE, chunk
+from benchmarks.data.ledgers import CHUNK, ENSEMBLE, INSTANCE, PASSWORD, WRITE, chunk
 from recovery.codecs.ledger_metadata import encode_columns
 from recovery.codecs.store import INSTANCE_ID, LAYOUT, Layout, layout_bytes, ledger_keys
 from recovery.model.metadata import Digest, State

@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 import rocksdict
 
-from benchmarks.inventories import identity
-from benchmarks.ledgers import BOOKIES, PASSWORD, PAYLOAD
+from benchmarks.data.inventories import identity
+from benchmarks.data.ledgers import BOOKIES, PASSWORD, PAYLOAD
 from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db
 from recovery.codecs.entry import EntryHeader
 from recovery.codecs.framing import SIZE_FIELD

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.ledgers import BOOKIES, CHUNK, ENSEMBLE, INSTANCE, PASSWORD, PAYLOAD, WRITE, Ledgers, chunk
+from benchmarks.data.ledgers import BOOKIES, CHUNK, ENSEMBLE, INSTANCE, PASSWORD, PAYLOAD, WRITE, Ledgers, chunk
 from recovery.codecs.ledger_metadata import decode_columns, encode_columns
 from recovery.dataset import DatasetWriter
 from recovery.model import tables

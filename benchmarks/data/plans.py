@@ -10,8 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from benchmarks.inventories import bookie_row, copies
-from benchmarks.ledgers import BOOKIES, CHUNK, PASSWORD, chunk
+from benchmarks.data.inventories import bookie_row, copies
+from benchmarks.data.ledgers import BOOKIES, CHUNK, PASSWORD, chunk
 from reconcile import plan
 from reconcile.plan import Passwords
 from recovery.codecs.store import Layout

@@ -1,4 +1,4 @@
-"""The ledgers of a ZooKeeper snapshot into a Parquet file: `python -m benchmarks.raw_snapshot FOLDER OUT`.
+"""The ledgers of a ZooKeeper snapshot into a Parquet file: `python -m benchmarks.programs.raw_snapshot FOLDER OUT`.
 
 A program of its own that loads nothing else, since it is timed as a whole, beside another that is.
 """

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.ledgers import ENSEMBLE, PASSWORD, WRITE
+from benchmarks.data.ledgers import ENSEMBLE, PASSWORD, WRITE
 from recovery.codecs import entry, entry_log, index_file
 from recovery.codecs.index_file import IndexHeader
 

@@ -1,0 +1,1 @@
+"""What stages are run on: made-up ledgers, in every form that a stage takes."""

@@ -1,0 +1,1 @@
+"""Stages and floors as programs of their own."""

@@ -1,0 +1,1 @@
+"""The rows: each a stage, and the floor or the peer that it is compared with."""

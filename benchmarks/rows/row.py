@@ -1,0 +1,58 @@
+"""What a row is, where it works, and how its stages are called."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks.measure import Cost, RunFailedError
+from benchmarks.pairs import Contestant
+
+STAGES: Final = "benchmarks.programs.stages"
+"""The module whose commands are the stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row works.
+
+    Attributes:
+        home: of data that is kept.
+        scratch: of what stages write; empty before, removed afterwards.
+        ledgers: how many.
+        alone: nothing but the stage will run.
+    """
+
+    home: Path
+    scratch: Path
+    ledgers: int
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A stage and its floor.
+
+    Attributes:
+        name: on the command line.
+        goal: the ratio to stay at or below.
+        compares: what with what, in one line.
+        largest: ledgers that growth is looked at up to.
+        open: makes ready; gives the contestants, the stage first and the floor last.
+        beside: other contestants that are floors, too, and the ratio to stay at or below.
+    """
+
+    name: str
+    goal: float
+    compares: str
+    largest: int
+    open: Callable[[Place], AbstractContextManager[dict[str, Contestant]]]
+    beside: Mapping[str, float] = field(default_factory=dict)
+
+
+def demand_whole(place: Place, cost: Cost) -> Cost:
+    """See that a run did all of its work."""
+    if cost.said.get("ledgers") != place.ledgers:
+        raise RunFailedError(f"{place.ledgers} ledgers were there, and the run says {dict(cost.said)}")
+    return cost

@@ -1,0 +1,141 @@
+"""Rows about metadata stores: records written, and read, against the stores' own clients."""
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from backends.protocols import Write
+from backends.zookeeper import ZooKeeperStore
+from benchmarks.data import plans, snapshots
+from benchmarks.data.cache import kept
+from benchmarks.data.ledgers import INSTANCE
+from benchmarks.measure import Cost, python, run
+from benchmarks.pairs import Contestant
+from benchmarks.rows.row import STAGES, Place, Row, demand_whole
+from benchmarks.servers import etcd
+from benchmarks.servers.zookeeper import BATCH, BATCHES, READS, client, formatter, server
+from recovery.codecs import store
+
+_ROOT: Final = "/ledgers"
+
+
+@contextmanager
+def _apply(place: Place) -> Iterator[dict[str, Contestant]]:
+    plan = kept(place.home, plans.write, place.ledgers)
+    java = client(place.home)
+    with server() as hosts:
+
+        def product() -> Cost:
+            run([*java, "delete", hosts, _ROOT])
+            journal = place.scratch / "journal"
+            shutil.rmtree(journal, ignore_errors=True)
+            return demand_whole(place, run(python(STAGES, "apply", plan, f"zk://{hosts}{_ROOT}", _ROOT, journal)))
+
+        def floor() -> Cost:
+            run([*java, "delete", hosts, _ROOT])
+            records = str(plan / plans.RECORDS)
+            return demand_whole(place, run([*java, "create", hosts, _ROOT, records, str(BATCH), str(BATCHES)]))
+
+        yield {"apply": product, "Java, asynchronous": floor}
+
+
+@contextmanager
+def _capture(place: Place) -> Iterator[dict[str, Contestant]]:
+    plan = kept(place.home, plans.write, place.ledgers)
+    java = client(place.home)
+    with server() as hosts:
+        run([*java, "create", hosts, _ROOT, str(plan / plans.RECORDS), str(BATCH), str(BATCHES)])
+        held = ZooKeeperStore(hosts)
+        nodes = {store.LAYOUT: store.layout_bytes(plans.LAYOUT), store.INSTANCE_ID: INSTANCE.encode()}
+        held.write([Write(_ROOT + key, value) for key, value in nodes.items()])
+        held.close()
+        out = place.scratch / "catalog"
+
+        def product() -> Cost:
+            shutil.rmtree(out, ignore_errors=True)
+            return demand_whole(place, run(python(STAGES, "capture", f"zk://{hosts}{_ROOT}", out)))
+
+        yield {
+            "capture": product,
+            "Java, asynchronous": lambda: demand_whole(place, run([*java, "read", hosts, _ROOT, str(READS)])),
+        }
+
+
+@contextmanager
+def _etcd(place: Place) -> Iterator[dict[str, Contestant]]:
+    plan = kept(place.home, plans.write, place.ledgers)
+    catalog = place.scratch / "catalog"
+    with etcd.server() as hosts:
+        etcd.load(hosts, plan)
+        uri = f"etcd://{hosts}{etcd.ROOT}"
+
+        def parsed() -> Cost:
+            shutil.rmtree(catalog, ignore_errors=True)
+            return demand_whole(place, run(python(STAGES, "capture", uri, catalog)))
+
+        yield {
+            "etcd, raw": lambda: demand_whole(place, run(python(STAGES, "etcd", uri, place.scratch / "raw.parquet"))),
+            "capture, all parsed": parsed,
+            "etcdctl get --prefix": lambda: run(["bash", "-c", f"{shlex.join(etcd.get_all(hosts))} > /dev/null"]),
+        }
+
+
+@contextmanager
+def _snapshot(place: Place) -> Iterator[dict[str, Contestant]]:
+    folder = kept(place.home, snapshots.write, place.ledgers)
+    [snapshot] = (folder / snapshots.FOLDER).iterdir()
+    java = shlex.join(formatter(snapshot))
+    catalog = place.scratch / "catalog"
+
+    def product() -> Cost:
+        return demand_whole(
+            place, run(python("benchmarks.programs.raw_snapshot", folder, place.scratch / "raw.parquet"))
+        )
+
+    def parsed() -> Cost:
+        shutil.rmtree(catalog, ignore_errors=True)
+        return demand_whole(place, run(python(STAGES, "capture", f"zkfiles://{folder}?root={_ROOT}", catalog)))
+
+    yield {
+        "snapshot, raw": product,
+        "capture, all parsed": parsed,
+        "SnapshotFormatter -json": lambda: run(["bash", "-c", f"{java} > /dev/null"]),
+    }
+
+
+ROWS: Final = (
+    Row(
+        "apply",
+        1.0,
+        "every ledger's record created, journalled and read back twice, against Java's asynchronous client that "
+        f"creates the same in transactions of {BATCH}, {BATCHES} in flight",
+        100_000,
+        _apply,
+    ),
+    Row(
+        "capture",
+        1.6,
+        "a live ZooKeeper to a catalog, the rights of every ledger included, against Java's asynchronous client that "
+        f"reads the values alone, {READS:,} in flight",
+        1_000_000,
+        _capture,
+    ),
+    Row(
+        "snapshot",
+        0.7,
+        "a snapshot to a Parquet file of ids, versions and raw records, checksums and the tree's digest checked, as a "
+        "whole program; against ZooKeeper's own reader that prints it as JSON to /dev/null",
+        1_000_000,
+        _snapshot,
+    ),
+    Row(
+        "etcd",
+        0.7,
+        "a live etcd to a Parquet file of ids, revisions and raw records at one revision, without the interpreter's "
+        "start; against etcd's own client that prints them to /dev/null",
+        1_000_000,
+        _etcd,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Real servers, and the Java clients that stages are compared with."""
