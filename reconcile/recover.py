@@ -491,7 +491,7 @@ def _system_writes(
     writes = [
         SystemWrite(Phase.GENERATORS, "raise", "generator", counter, str(largest).encode())
         for counter, largest in sorted(taken.items())
-        if (nodes.get(counter, {}).get("children_created") or 0) <= largest
+        if used_ids.is_behind(nodes.get(counter, {}).get("children_created"), largest)
     ]
     wanted = [SystemWrite(Phase.LAYOUT, "create", "node", folder, b"") for folder in where.folders]
     wanted.append(SystemWrite(Phase.LAYOUT, "create", "layout", where.layout, store.layout_bytes(request.layout)))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from reconcile.rules.diff import Category
 from reconcile.rules.findings import Said
+from reconcile.rules.used_ids import is_behind
 from recovery.codecs import store
 from recovery.codecs.store import Layout
 from recovery.errors import FormatError
@@ -174,7 +175,7 @@ def _generator(now: Side, counter: str, largest: int, *, raised: bool) -> Iterat
     reached = (now.nodes.get(counter) or {}).get("children_created")
     if counter in now.nodes and reached is None:
         return
-    if (reached or 0) <= largest:
+    if is_behind(reached, largest):
         yield {
             "category": Category.GENERATOR_BEHIND,
             "subject": counter,

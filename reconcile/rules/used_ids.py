@@ -42,6 +42,11 @@ class UsedNumbers:
     above_raise: int = 0
 
 
+def is_behind(next_id: int | None, largest: int) -> bool:
+    """Say whether a counter would give a used id again; next_id: what it gives next, None: it never gave any."""
+    return (next_id or 0) <= largest
+
+
 def of_ledgers(sides: pa.Table, history: pa.Table, references: pa.Table | None) -> Ids:
     """Return the ids that count of a bucket range, each once.
 

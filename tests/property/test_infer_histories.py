@@ -10,10 +10,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
+from recovery.infer import weigh
 from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.model.metadata import State
-from recovery.testing import judge
+from recovery.testing import judge, sensitivity
 from recovery.testing.evidence import Evidence
 from recovery.testing.histories import CLASSES, SCANS, Inventory
 from recovery.testing.judge import Quorums
@@ -226,3 +227,14 @@ def test_a_ledger_that_is_left_out_is_seen() -> None:
 
     found = judge.judge("clean", 1, 40, reconstruct=reconstruct).violations
     assert [violation.guarantee for violation in found] == ["rows"]
+
+
+def test_a_constant_is_changed_and_put_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """Segments that cost twice as much make other rows; afterwards all is as it was."""
+    stood = weigh.SEGMENT
+    assert sensitivity.main(["weigh.SEGMENT", "--count", "40", "--classes", "storm"]) == 0
+    first, half, double = capsys.readouterr().out.splitlines()[2:]
+    assert [cell.strip() for cell in double.split("|")[1:4]] == ["weigh.SEGMENT", "1.5", "3"]
+    assert int(double.split("|")[4]) > 0 == int(first.split("|")[4])
+    assert half != double
+    assert weigh.SEGMENT == stood

@@ -367,6 +367,19 @@ def test_special_records_count_whatever_the_index_says(tmp_path: Path) -> None:
     assert seen.bookie["complete"]
 
 
+@pytest.mark.parametrize(("journaled", "shown"), [(1, 2), (2, 2), (3, 3)])
+def test_the_newer_explicit_lac_counts(tmp_path: Path, journaled: int, shown: int) -> None:
+    """Of an index file that has one and a journal that has another, with the record that it was read from."""
+    made = make_bookie(tmp_path, {5: [0, 1]})
+    records = {lac: entry.encode_lac_record(5, lac, Digest.CRC32C) for lac in (1, 2, 3)}
+    header = index_file.IndexHeader(1, entry.master_key(b""), fenced=False, explicit_lac=records[2])
+    made.index(5).write_bytes(index_file.encode_header(header) + made.index(5).read_bytes()[index_file.HEADER_SIZE :])
+    write_journal(made, JOURNAL, [journal.encode_lac(5, records[journaled])])
+    seen = look(made, tmp_path)
+    assert (seen.row(5)["explicit_lac"], seen.row(5)["lac_record"]) == (shown, records[shown])
+    assert seen.damage == []
+
+
 def test_two_keys_for_one_ledger_are_both_kept(tmp_path: Path) -> None:
     """An id that was used twice: the index row has its key, a journal row the other, and damage says so."""
     made = make_bookie(tmp_path, {5: [0]})

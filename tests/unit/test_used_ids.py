@@ -4,7 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
+from reconcile.rules.nodes import Bookies, Side
 from recovery.codecs.store import Layout
 from recovery.model import tables
 
@@ -61,3 +63,26 @@ def test_numbers_of_a_layout() -> None:
     assert used_ids.numbers(Layout.HIERARCHICAL, ids) == used_ids.UsedNumbers({"/idgen": used_ids.RAISE_LIMIT}, 1, 2)
     on_etcd = used_ids.numbers(Layout.ETCD, np.array([3 << 56 | 8, (3 << 56) + used_ids.RAISE_LIMIT + 1]))
     assert on_etcd == used_ids.UsedNumbers({"/buckets/003": 8}, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("next_id", "largest", "behind"), [(None, 0, True), (0, 0, True), (5, 6, True), (5, 5, True), (5, 4, False)]
+)
+def test_a_counter_that_gives_a_used_id_next_is_behind(next_id: int | None, largest: int, *, behind: bool) -> None:
+    """Equal is behind: the number is the one that it gives next. What the plan raises is only a warning."""
+    assert used_ids.is_behind(next_id, largest) == behind
+    now = Side.of("store", "zk", nodes(**{"/idgen": next_id}), 1, complete=True)
+    for raised in (False, True):
+        found = list(
+            beside.findings(
+                now,
+                None,
+                Bookies(),
+                layout=Layout.HIERARCHICAL,
+                taken={"/idgen": largest},
+                raised=frozenset({"/idgen"} if raised else ()),
+            )
+        )
+        # Where the store does not say how far it is, nothing is said of it.
+        expected = [("/idgen", "warning" if raised else "critical")] if behind and next_id is not None else []
+        assert [(row["subject"], row["severity"]) for row in found] == expected
