@@ -237,4 +237,4 @@ def test_a_constant_is_changed_and_put_back(capsys: pytest.CaptureFixture[str]) 
     assert [cell.strip() for cell in double.split("|")[1:4]] == ["weigh.SEGMENT", "1.5", "3"]
     assert int(double.split("|")[4]) > 0 == int(first.split("|")[4])
     assert half != double
-    assert weigh.SEGMENT == stood
+    assert stood == weigh.SEGMENT
