@@ -4,10 +4,11 @@
     closed, and all is readable     the record, byte for byte: a closed ledger's end never changes
     closed, its bookies moved       the record with the segments that bookies show: re-replicated since
     not closed                      closed where bookies end; quorums, password, custom metadata of the record
-    another key than the bookies'   held: two ledgers under one id
-    ends below an acknowledged one  held: two ledgers under one id
+    contradicted by bytes           held, unless that is a loss (`contradictions`): two ledgers may be under one id
+    of what no bookie has           itself if it is closed; held by its members if it is not
 
-Whole batches are compared; only what differs is looked at ledger by ledger.
+What is contradicted is said, whatever becomes of the ledger. Whole batches are compared; only what differs is looked
+at ledger by ledger.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.codecs import ledger_metadata
+from recovery.infer.contradictions import Contradiction, above_all, contradictions, end_of
 from recovery.infer.facts import Facts
 from recovery.infer.holdings import Ints, Mask
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import MAX_RUNS
-from recovery.infer.solve import Solution, readable, solve
+from recovery.infer.solve import Laid, Solution, solve
 from recovery.infer.weigh import NOBODY, Candidate, Cases, Copies, Problem, cheapest
 from recovery.model import tables
 from recovery.model.metadata import LedgerMetadata, Segment, State
@@ -49,16 +51,18 @@ _READS_AS: Final = "as the earlier record had it: entries that moved since could
 Row = dict[str, Any]
 
 
-def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table) -> pa.Table:
-    """Let earlier records supply and check what bookies show.
+def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table, hidden: Ints, ends: Ints) -> pa.Table:
+    """Let earlier records supply what bookies do not show, and bookies' bytes check what the records say.
 
     Args:
         rows: RECONSTRUCTION of the ledgers of `known`, in their order.
         known: what bookies show.
         earlier: CATALOG_LEDGERS, each ledger at most once; no holds.
+        hidden: of each ledger, how many bookies may hide entries of it.
+        ends: of each ledger, the end that copies of the closed ledger prove; `UNPROVED` without one.
 
     Returns:
-        RECONSTRUCTION; `raw` where an earlier record is the base.
+        RECONSTRUCTION; `raw` where an earlier record is the base, `contradictions` where one is contradicted.
     """
     if not known.count:
         return rows
@@ -68,16 +72,14 @@ def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table) -> pa.Table:
     usable = pc.and_(pc.is_null(earlier["error"]), pc.is_valid(earlier["ensemble_size"])).to_numpy()
     mine, theirs = mine[usable[theirs]], theirs[usable[theirs]]
     ours, before = rows.take(pa.array(mine)), earlier.take(pa.array(theirs))
-    same = _same(ours, before)
-    closed = pc.equal(before["state"], str(State.CLOSED)).to_numpy()
-    agrees = (
-        same & closed & pc.fill_null(pc.equal(ours["last_entry"], before["last_entry"]), fill_value=False).to_numpy()
-    )
-    agrees &= ~_other_key(ours, before)
+    agrees = _same(ours, before) & pc.equal(before["state"], str(State.CLOSED)).to_numpy()
+    for name in ("last_entry", "length"):
+        agrees &= pc.fill_null(pc.equal(ours[name], before[name]), fill_value=False).to_numpy()
+    agrees &= ~_differs(ours["key"], before["password_hash"]) & ~_differs(ours["digest"], before["digest"])
     taken = _as_it_was(ours.filter(pa.array(agrees)), before.filter(pa.array(agrees)))
     rest = np.flatnonzero(~agrees)
     changed = [
-        _decided(known, int(mine[at]), row, record)
+        _decided(known, int(mine[at]), row, record, int(hidden[mine[at]]), int(ends[mine[at]]))
         for at, row, record in zip(
             rest.tolist(), ours.take(pa.array(rest)).to_pylist(), before.take(pa.array(rest)).to_pylist(), strict=True
         )
@@ -128,8 +130,9 @@ def _matched(known: Facts, earlier: pa.Table) -> tuple[Ints, Ints]:
     return mine, found[mine]
 
 
-def _other_key(ours: pa.Table, before: pa.Table) -> Mask:
-    other: Mask = pc.fill_null(pc.not_equal(ours["key"], before["password_hash"]), fill_value=False).to_numpy()
+def _differs(ours: pa.ChunkedArray, before: pa.ChunkedArray) -> Mask:
+    """Say where both sides know something, and not the same."""
+    other: Mask = pc.fill_null(pc.not_equal(ours, before), fill_value=False).to_numpy()
     return other
 
 
@@ -192,21 +195,21 @@ def _as_it_was(ours: pa.Table, before: pa.Table) -> pa.Table:
     grades = ours["grades"].combine_chunks()
     columns["grades"] = pa.StructArray.from_arrays([grade] * len(tables.GRADED), fields=list(grades.type))
     columns["alternatives"] = pa.array([[]] * ours.num_rows, tables.RECONSTRUCTION.field("alternatives").type)
+    columns["acked_high"] = before["last_entry"]
     names = tables.RECONSTRUCTION.names
     return pa.table([columns.get(name, ours[name]) for name in names], schema=tables.RECONSTRUCTION)
 
 
-def _decided(known: Facts, ledger: int, row: Row, record: Mapping[str, Any]) -> Row:
+def _decided(known: Facts, ledger: int, row: Row, record: Mapping[str, Any], hidden: int, proved_end: int) -> Row:
     """Return the row of a ledger whose earlier record is not what bookies show now."""
-    if row["reason"] in KEPT:
-        return row
-    if row["key"] is not None and record["password_hash"] is not None and row["key"] != record["password_hash"]:
-        return _held(row, Refusal.TWO_KEYS)
     stored = ledger_metadata.decode(record["raw"])
+    against = contradictions(known, ledger, row, stored, record["password_hash"], proved_end)
+    if row["reason"] in KEPT:
+        return _against(row, against)
+    if against:
+        return _refused(row, against)
     if stored.state is State.CLOSED:
-        if int(known.lac[ledger]) > (stored.last_entry or 0) >= 0:
-            return _held(row, Refusal.TWO_HISTORIES)
-        return _closed(known, ledger, row, stored, record)
+        return _closed(known, ledger, row, stored, record, hidden)
     if row["outcome"] != "restored" or row["last_entry"] is None:
         return row
     if (row["ensemble_size"], row["write_quorum"]) != (stored.ensemble_size, stored.write_quorum):
@@ -219,40 +222,72 @@ def _decided(known: Facts, ledger: int, row: Row, record: Mapping[str, Any]) -> 
     return _based_on(row, made, ("ensemble_size", "write_quorum", "ack_quorum", "digest", "ctime", "custom"))
 
 
-def _closed(known: Facts, ledger: int, row: Row, stored: LedgerMetadata, record: Mapping[str, Any]) -> Row:
-    end = stored.last_entry if stored.last_entry is not None else -1
+def _against(row: Row, against: Sequence[Contradiction]) -> Row:
+    return row | {"contradictions": [one.row() for one in against] or None}
+
+
+def _refused(row: Row, against: Sequence[Contradiction]) -> Row:
+    """Hold a ledger whose earlier record is contradicted."""
+    return _against(_held(row, next(one.refusal for one in against if one.refusal is not None)), against)
+
+
+def _closed(known: Facts, ledger: int, row: Row, stored: LedgerMetadata, record: Mapping[str, Any], hidden: int) -> Row:
+    end = end_of(stored)
     copies = _copies(known, ledger)
     if copies is None:
         return row
-    laid = copies.until(end)
     first = np.array([segment.first for segment in stored.segments])
     names = known.bookies.take(pa.array(copies.bookie)).to_pylist()
     place = {name: at for at, name in enumerate(names)}
     members = np.array([[place.get(name, NOBODY) for name in s.members] for s in stored.segments])
-    kept = first <= end
-    shown = end < 0 or readable(laid, end, stored.write_quorum, first[kept], members[kept])
+    # Of what is above all entries nothing is there to be laid.
+    until = min(end, int(known.held.end[ledger]))
+    kept = first <= max(until, 0)
+    laid = Laid.of(copies.until(until), until, stored.write_quorum, first[kept], members[kept])
+    lost = above_all(known, ledger, stored, first.tolist(), laid, members, hidden)
+    if lost is not None and lost.refusal is not None:
+        return _refused(row, [lost])
+    against = [] if lost is None else [lost]
+    in_place = int(laid.in_place.sum())
     row = row | {
         "outcome": "restored",
         "reason": None,
         "class": "clean" if row["class"] == "undecided" else row["class"],
+        "acked_high": end,
     }
-    if not shown:
-        found = _solved(known, ledger, stored, end)
+    if end >= 0 and not laid.readable:
+        found = _solved(known, ledger, stored, until)
         if found is None:
-            return _held(row, Refusal.FRAGMENTED)
+            return _against(_held(row, Refusal.FRAGMENTED), against)
         row = _with_segments(known, ledger, row, found, stored) | {"class": "solved"}
+        row["missing"] += stored.write_quorum * (end - until)
+        row["segments"] += _listed([s for s in stored.segments if s.first > until], place)
         segments = tuple(Segment(s["first"], tuple(s["members"])) for s in row["segments"])
         graded = tuple(name for name in _GRADED if name != "segments")
         made = replace(stored, segments=segments)
+        if not copies.copied.any():
+            # Re-replication leaves its mark: these members wrote, or go by other names.
+            shown = Contradiction("segments", _in_words(stored.segments), _in_words(segments), None)
+            against.append(shown)
         others = [*row["alternatives"], _earlier_segments(stored)]
-        return _based_on(row, made, graded) | {"alternatives": others}
-    assumed = [[name not in place for name in s.members] for s in stored.segments]
-    listed = [
-        {"first": s.first, "first_low": s.first, "members": list(s.members), "assumed": flags}
-        for s, flags in zip(stored.segments, assumed, strict=True)
+        return _against(_based_on(row, made, graded) | {"alternatives": others}, against)
+    held = copies.until(until).entries
+    counts = {"missing": stored.write_quorum * (end + 1) - in_place, "extra": held - in_place}
+    row = row | {"segments": _listed(stored.segments, place), "alternatives": []} | counts
+    return _against(_based_on(row, stored, _GRADED) | {"raw": record["raw"]}, against)
+
+
+def _listed(segments: Sequence[Segment], shown: Mapping[str, int]) -> list[Row]:
+    """Return segments of a record as RECONSTRUCTION has them; members that show nothing are assumed."""
+    return [
+        {
+            "first": one.first,
+            "first_low": one.first,
+            "members": list(one.members),
+            "assumed": [name not in shown for name in one.members],
+        }
+        for one in segments
     ]
-    row = row | {"segments": listed, "alternatives": []}
-    return _based_on(row, stored, _GRADED) | {"raw": record["raw"]}
 
 
 def _copies(known: Facts, ledger: int) -> Copies | None:
@@ -298,8 +333,11 @@ def _with_segments(known: Facts, ledger: int, row: Row, found: Solution, stored:
 
 
 def _earlier_segments(stored: LedgerMetadata) -> Row:
-    text = " ".join(f"{s.first}:[{','.join(s.members)}]" for s in stored.segments)
-    return {"field": "segments", "value": text, "reads_as": _READS_AS, "weight": 0.0}
+    return {"field": "segments", "value": _in_words(stored.segments), "reads_as": _READS_AS, "weight": 0.0}
+
+
+def _in_words(segments: Sequence[Segment]) -> str:
+    return " ".join(f"{s.first}:[{','.join(s.members)}]" for s in segments)
 
 
 def _held(row: Row, reason: Refusal) -> Row:

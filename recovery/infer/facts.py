@@ -76,6 +76,8 @@ class Facts:
         keys: how many distinct master keys; key: one of them, number of `key_values`, or -1.
         lac: the largest of all headers and explicit ones; explicit: of explicit ones; NO_LAC where there is none.
         copied: a header's LAC is not below its entry.
+        closed_copy: the highest entry whose header has the largest LAC of all and is a copy's: where that is in the
+            last segment the ledger was closed at that LAC, for nothing else is copied there; -1 without one.
         last_length: at the last entry, -1 where no header of it was read.
         lengths_differ: two headers of one entry disagree; crossed: an entry begins, in bytes of the ledger, before an
             earlier one ends.
@@ -117,6 +119,7 @@ class Facts:
     lac_record: Ints
     lac_records: pa.Array
     copied: Mask
+    closed_copy: Ints
     last_length: Ints
     lengths_differ: Mask
     crossed: Mask
@@ -273,7 +276,9 @@ def read(
     past = np.flatnonzero(weak & possible)
     np.maximum.at(weak_end, of[record[past]], last[past] + size[past] - 1)
     broken |= headers.pop("beyond")
-    lac = np.maximum(explicit, headers.pop("header_lac"))
+    header_lac = headers.pop("header_lac")
+    lac = np.maximum(explicit, header_lac)
+    headers["closed_copy"] = np.where(lac > header_lac, -1, headers["closed_copy"])
     digest = headers.pop("digest")
     recorded = np.flatnonzero(_mask(pc.is_valid(copies["lac_record"])))
     return Facts(
@@ -349,6 +354,8 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
     kinds = _distinct(named, owner, count)
     digest = np.where(kinds == 1, _fold(np.maximum, named, owner, count, -1), -1)
     every = ~_any(owner[named < 0], count)
+    header_lac = _fold(np.maximum, lac, owner, count, NO_LAC)
+    newest = np.flatnonzero((lac >= entry) & (lac == header_lac[owner]))
     payload = np.where(named < 0, -1, size - _ENTRY_HEADER - np.append(_WIDTHS, 0)[named])[order]
     all_headers = Headers(mine, one, total, payload)
     crosses[1:] &= distinct[1:] & (total[1:] - np.maximum(payload[1:], 0) < total[:-1])
@@ -357,7 +364,8 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
     order = order[wanted[mine]]
     by_width = _width_digest(copies, of, wanted, owner[order], entry[order], length[order], size[order])
     return {
-        "header_lac": _fold(np.maximum, lac, owner, count, NO_LAC),
+        "header_lac": header_lac,
+        "closed_copy": _fold(np.maximum, entry[newest], owner[newest], count, -1),
         "copied": _any(owner[lac >= entry], count),
         "copied_weak": copied_weak,
         "copied_record": record[(lac >= entry) & (entry <= end[owner])],

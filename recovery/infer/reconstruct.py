@@ -18,6 +18,7 @@ from recovery.codecs.entry import lac_record_agrees, master_key
 from recovery.infer import facts, rows
 from recovery.infer.blind import Blind
 from recovery.infer.earlier import with_earlier
+from recovery.infer.ends import proved_ends, without_dropped
 from recovery.infer.facts import DIGESTS, MAX_ENTRY, MAX_GROUPS, Facts
 from recovery.infer.fill import fill
 from recovery.infer.holdings import Ints, Mask
@@ -91,6 +92,8 @@ def reconstruct(
         _refuse(refusal, ~striped_somewhere(known.held), Refusal.SOURCE_INCOMPLETE)
     doubt = _Doubts(blind, _may_be_lost(bookies, options), options.tail)
     explained = _fitted(known, explained, prior, blind, bears, refusal)
+    sees_all = (blind.bookies == 0) & ~blind.named & (not doubt.lost)
+    explained = without_dropped(known, explained, sees_all)
     _refuse(refusal, (explained.path == UNDECIDED) & known.leftover, Refusal.DELETED_SOMEWHERE)
     explained = _searched(known, explained, prior, doubt, refusal)
     _refuse_leftovers(known, explained, refusal)
@@ -111,12 +114,14 @@ def reconstruct(
             assumed=assumed,
             ack=ack,
             ack_source=source,
-            certain_end=(blind.bookies < enough) & _shown_whole(explained),
+            # Where the shape is not seen, newcomers may have lost all, and a LAC is a lower bound only.
+            certain_end=(blind.bookies < enough) & explained.seen,
             opened=opened,
             verified=known.verified | _verified_by_lac(known, keys, opened & (refusal == 0)),
         ),
     )
-    found = found if earlier is None else with_earlier(found, known, earlier)
+    if earlier is not None:
+        found = with_earlier(found, known, earlier, blind.bookies, proved_ends(known, explained, sees_all))
     return found if references is None else with_references(found, known, references)
 
 
@@ -275,15 +280,6 @@ def _opened(known: Facts, keys: dict[bytes, bytes]) -> Mask:
     match = pc.is_in(known.key_values, value_set=pa.array(list(keys), pa.binary())).to_numpy(zero_copy_only=False)
     found: Mask = np.append(match, False)[known.key] & (known.keys == 1)
     return found
-
-
-def _shown_whole(explained: Explained) -> Mask:
-    """Say where every member is seen and lacks nothing: nobody lost what was above the end.
-
-    Where the shape is not seen, those who came after may have lost all, and a LAC is a lower bound only.
-    """
-    seen: Mask = (explained.path == CLEAN) & (explained.shape >= 0) & (explained.shape < explained.observed)
-    return seen
 
 
 def _states(

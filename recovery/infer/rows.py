@@ -12,7 +12,7 @@ from recovery.infer.facts import DIGESTS, NO_LAC, Facts
 from recovery.infer.holdings import Ints, Mask
 from recovery.infer.prior import Source
 from recovery.infer.refusal import REFUSALS
-from recovery.infer.trial import CLEAN, PATHS, UNDECIDED, Explained, Segments
+from recovery.infer.trial import PATHS, UNDECIDED, Explained, Segments
 from recovery.model import tables
 from recovery.model.metadata import State
 
@@ -87,6 +87,7 @@ def rows(known: Facts, explained: Explained, proposals: Proposals) -> pa.Table:
         "holders": _holders(known),
         "alternatives": _alternatives(known, explained, restored),
         "raw": pa.nulls(known.count, pa.binary()),
+        "contradictions": pa.nulls(known.count, tables.RECONSTRUCTION.field("contradictions").type),
     }
     return pa.table([columns[name] for name in tables.RECONSTRUCTION.names], schema=tables.RECONSTRUCTION)
 
@@ -97,11 +98,11 @@ def _text(values: "list[str] | tuple[str, ...]", which: Ints, missing: Mask | No
 
 
 def _grades(known: Facts, explained: Explained, proposals: Proposals, restored: Mask) -> pa.Array:
-    shape = np.array([*(_shape_grade(explained, n) for n in range(len(explained.shapes))), _UNKNOWN])[explained.shape]
+    shape = np.array([*(_shape_grade(one.source) for one in explained.shapes), _UNKNOWN])[explained.shape]
     quorum = np.array([*(_quorum_grade(source) for source in Source), _UNKNOWN])[proposals.ack_source]
     # The last add confirmed is a lower bound, what all bookies hold an upper one: where they meet, the end is seen.
     end = np.where((known.explicit == explained.end) & proposals.certain_end, _OBSERVED, _INFERRED)
-    shape = np.where(explained.path == CLEAN, shape, np.minimum(shape, _INFERRED))
+    shape = np.where(explained.seen, _OBSERVED, shape)
     by_field = {
         "ensemble_size": shape,
         "write_quorum": shape,
@@ -121,11 +122,8 @@ def _grades(known: Facts, explained: Explained, proposals: Proposals, restored: 
     return pa.StructArray.from_arrays(fields, fields=list(tables.RECONSTRUCTION.field("grades").type))
 
 
-def _shape_grade(explained: Explained, number: int) -> int:
-    if number < explained.observed:
-        return _OBSERVED
-    assumed = explained.shapes[number].source in (Source.DEFAULT_QUORUM, Source.BOOKKEEPER_DEFAULT)
-    return _ASSUMED if assumed else _INFERRED
+def _shape_grade(source: Source) -> int:
+    return _ASSUMED if source in (Source.DEFAULT_QUORUM, Source.BOOKKEEPER_DEFAULT) else _INFERRED
 
 
 def _quorum_grade(source: Source) -> int:

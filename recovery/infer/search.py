@@ -141,6 +141,9 @@ class _Case:
             return Found(Refusal.FRAGMENTED, None, end, -1)
         told = max(int(known.lac[self._ledger]), -1)
         cut = _end(laid, solutions[0], end, told, prior, doubt)
+        if not doubt.blind and not doubt.lost and known.closed_copy[self._ledger] >= solutions[0].first[-1]:
+            # A copy of the last segment shows where the ledger was closed: what is behind it was dropped.
+            cut = min(told, end)
         if cut is None:
             return Found(Refusal.RAGGED_TAIL, None, end, -1)
         if cut < 0:

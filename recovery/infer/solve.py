@@ -194,11 +194,26 @@ def _in_place(shares: Ints, members: Ints) -> Ints:
     return np.where(members == NOBODY, 0, shares[of, np.maximum(members, 0), position])
 
 
-def readable(copies: Copies, end: int, write: int, first: Ints, members: Ints) -> bool:
-    """Say whether all that somebody holds is readable through segments; copies as for `solve`."""
-    shares = _shares(copies, first, end, members.shape[1], write)
-    found = _readable(copies, end, write, first, members, _in_place(shares, members))
-    return found is not None and np.array_equal(found[1], members)
+class Laid(NamedTuple):
+    """Copies laid on given segments, both up to the same end: (segments, E).
+
+    Attributes:
+        due: how many entries belong to each position.
+        in_place: how many of them its member holds.
+        readable: whether all that somebody holds has a holder in its write set.
+    """
+
+    due: Ints
+    in_place: Ints
+    readable: bool
+
+    @classmethod
+    def of(cls, copies: Copies, end: int, write: int, first: Ints, members: Ints) -> "Laid":
+        """Lay copies on segments that begin no later than the end; copies as for `solve`."""
+        in_place = _in_place(_shares(copies, first, end, members.shape[1], write), members)
+        found = _readable(copies, end, write, first, members, in_place)
+        due = _due(first, end, members.shape[1], write)
+        return cls(due, in_place, found is not None and np.array_equal(found[1], members))
 
 
 def _readable(

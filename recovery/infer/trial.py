@@ -83,6 +83,17 @@ class Explained:
     other_ledger: Ints
     other_shape: Ints
 
+    @property
+    def seen(self) -> Mask:
+        """Say which ledgers show their shape by themselves.
+
+        Single entries that go round look like E/1, and may be 1/1 whose ensemble changed with every entry: two bookies
+        that fail in turn leave 2/1.
+        """
+        several = np.array([*(shape.write > 1 for shape in self.shapes), False])
+        found: Mask = (self.path == CLEAN) & (self.shape >= 0) & (self.shape < self.observed) & several[self.shape]
+        return found
+
 
 def explain(
     known: Facts, hypotheses: Sequence[Hypothesis], tried: Mask, bears: Sequence[int], elsewhere: int
@@ -114,8 +125,15 @@ def explain(
             continue
         each = np.ones(len(some), np.int64)
         trials.attempt(some, each * hypothesis.ensemble, each * hypothesis.write, each * number)
+    tried_shapes, others = [*shapes, *hypotheses], trials.others()
+    single = np.flatnonzero(
+        np.array([*(shape.write == 1 for shape in shapes), *[False] * (len(hypotheses) + 1)])[trials.shape]
+    )
+    if len(single):
+        tried_shapes.append(Hypothesis(1, 1, 0.0, Source.COPIES))
+        others = np.append(others[0], single), np.append(others[1], np.full(len(single), len(tried_shapes) - 1))
     return Explained(
-        [*shapes, *hypotheses],
+        tried_shapes,
         len(shapes),
         trials.shape,
         np.where(trials.shape == NO_SHAPE, UNDECIDED, CLEAN),
@@ -124,9 +142,9 @@ def explain(
         np.minimum(np.maximum(known.lac, -1), held.end),
         np.zeros(held.ledgers, np.int64),
         trials.extra,
-        (trials.shape >= 0) & (trials.shape < len(shapes)),
+        (trials.shape >= 0) & (trials.shape < len(shapes)) & ~np.isin(np.arange(held.ledgers), single),
         trials.segments(),
-        *trials.others(),
+        *others,
     )
 
 
