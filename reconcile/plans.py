@@ -33,8 +33,9 @@ from reconcile import plan
 from reconcile.errors import PlanError
 from reconcile.plan import Phase
 from recovery.codecs import ledger_metadata, store
-from recovery.dataset import Dataset, Part, open_dataset, prepare, write_manifest, write_part
+from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
 from recovery.errors import FormatError
+from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import LedgerMetadata

@@ -30,12 +30,13 @@ from reconcile.rules import diff, referenced, used_ids
 from reconcile.rules.findings import Run, of_subjects
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import store
-from recovery.dataset import SPILL, Dataset, Part, only, open_dataset, sort_by_key, write_manifest, write_part
+from recovery.dataset import SPILL, Dataset, only, open_dataset, sort_by_key, write_manifest, write_part
 from recovery.errors import InputError
 from recovery.infer.prior import Prior
 from recovery.infer.reconstruct import Options
 from recovery.infer.references import SCHEMA
 from recovery.infer.search import Tail
+from recovery.manifest import Part
 from recovery.model import tables
 from recovery.spark import over_buckets
 

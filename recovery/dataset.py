@@ -11,9 +11,14 @@ dataset is a contiguous stretch. `manifest.json`:
                      are left out
     tool_version     of the writer
     secret           true: the folder holds passwords, its files have mode 0600
-    tables           name → parts: file, rows, bytes, sha256, and the first and last bucket of a keyed table
+    tables           name → parts: file, rows, bytes, sha256, blocks (SHA-256 of each MiB, where there are several), and
+                     the first and last bucket of a keyed table
     binding          what the dataset belongs to
     coverage         what was looked at, and what was not
+    digest           SHA-256 of the rest of the manifest, which has the files' hashes: of the whole dataset
+
+Whatever is read is hashed while it is, and compared: the manifest, and of each file the blocks that are touched.
+Columns that are not there, or are of another type, are damage, but for null ones of an earlier minor version.
 
 A plan's folder also holds `store/`: the catalog of the store that it was compared with, a dataset of its own; and in
 `earlier/` those of files of the store that were named as snapshots.
@@ -21,12 +26,12 @@ A plan's folder also holds `store/`: the catalog of the store that it was compar
 Reading goes through `pyarrow.fs`: a path is a local path or a URI that it knows.
 """
 
-import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -40,9 +45,11 @@ import pyarrow.parquet as pq
 
 from recovery import __version__
 from recovery.errors import DatasetError
+from recovery.manifest import Part, demand_shape, digest_of
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
 from recovery.out_folder import claim_folder, create_file, disk_error, release_folder, sync_folder
+from recovery.verified_file import VerifiedFile, hash_blocks
 
 MANIFEST: Final = "manifest.json"
 REPORT: Final = "report.html"
@@ -65,18 +72,6 @@ _SPILL_ROWS: Final = 1 << 17
 _MERGE_STEPS: Final = 64
 """Bucket ranges that spilled runs are merged in: memory of a merge is about a 64th of the table."""
 _MERGE_STEP: Final = BUCKETS // _MERGE_STEPS
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One file of a table, as the manifest lists it; buckets are null where the table is not keyed."""
-
-    file: str
-    rows: int
-    bytes: int
-    sha256: str
-    first_bucket: int | None
-    last_bucket: int | None
 
 
 def _is_keyed(schema: pa.Schema) -> bool:
@@ -160,13 +155,13 @@ def write_part(
             sink.flush()
             os.fsync(sink.fileno())
         with temporary.open("rb") as source:
-            digest = hashlib.file_digest(source, "sha256").hexdigest()
+            digest, blocks = hash_blocks(source)
         size = temporary.stat().st_size
         temporary.replace(target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise disk_error(target, error) from error
-    return Part(f"{table_name}/{part}.parquet", rows, size, digest, low, high)
+    return Part(f"{table_name}/{part}.parquet", rows, size, digest, low, high, blocks)
 
 
 def write_manifest(
@@ -194,6 +189,7 @@ def write_manifest(
         "coverage": dict(coverage),
         **(extra or {}),
     }
+    manifest["digest"] = digest_of(manifest)
     temporary = folder / f"{MANIFEST}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -332,7 +328,7 @@ class Dataset:
         """Return how many rows a table has, without reading it."""
         return sum(p.rows for p in self.parts(name))
 
-    def _scan(self, name: str, files: list[str]) -> Any:  # noqa: ANN401 - a pyarrow dataset
+    def _scan(self, name: str, parts: Sequence[Part]) -> Any:  # noqa: ANN401 - a pyarrow dataset
         import pyarrow.dataset as pads  # noqa: PLC0415 - loads pandas, which takes longer than a small command
 
         system, root = _file_system(self.path)
@@ -340,7 +336,29 @@ class Dataset:
             default_fragment_scan_options=pads.ParquetFragmentScanOptions(page_checksum_verification=True)
         )
         schema = tables.KINDS[self.kind][name]
-        return pads.dataset([f"{root}/{file}" for file in files], schema=schema, format=checked, filesystem=system)
+        fragments = []
+        for part in parts:
+            file = VerifiedFile(
+                partial(system.open_input_file, f"{root}/{part.file}"),
+                part.bytes,
+                part.sha256,
+                part.blocks,
+                partial(self._broken, part.file, "is not the file that the manifest lists"),
+            )
+            fragment = checked.make_fragment(pa.PythonFile(file, mode="r"))
+            self._demand_columns(part, fragment.physical_schema, schema)
+            fragments.append(fragment)
+        return pads.FileSystemDataset(fragments, schema, checked)
+
+    def _demand_columns(self, part: Part, found: pa.Schema, wanted: pa.Schema) -> None:
+        """Refuse a file whose columns are not the table's; nothing but what is null in new tables may be missing."""
+        is_older = list(self.manifest["schema_version"]) < list(tables.SCHEMA_VERSION)
+        for field in wanted:
+            at = found.get_field_index(field.name)
+            if at < 0 and not (is_older and field.nullable):
+                raise self._broken(part.file, f"has no column {field.name}")
+            if at >= 0 and not is_older and found.field(at).type != field.type:
+                raise self._broken(part.file, f"has a column {field.name} of another type ({found.field(at).type})")
 
     def read(self, name: str, *, buckets: range | None = None, columns: list[str] | None = None) -> pa.Table:
         """Return a table, or a bucket range of it, in its order.
@@ -357,7 +375,7 @@ class Dataset:
         if buckets is not None:
             keep = (pc.field("bucket") >= buckets.start) & (pc.field("bucket") < buckets.stop)
         try:
-            found: pa.Table = self._scan(name, [p.file for p in wanted]).to_table(columns=names, filter=keep)
+            found: pa.Table = self._scan(name, wanted).to_table(columns=names, filter=keep)
         except (OSError, pa.ArrowException) as error:
             raise self._broken(name, str(error).splitlines()[0]) from error
         return found
@@ -383,7 +401,7 @@ class Dataset:
             if not part.rows:
                 continue
             try:
-                rows = self._scan(name, [part.file])
+                rows = self._scan(name, [part])
                 for batch in rows.to_batches(columns=columns, batch_size=_ROW_GROUP, batch_readahead=_AHEAD):
                     yield pa.Table.from_batches([batch])
             except (OSError, pa.ArrowException) as error:
@@ -400,13 +418,11 @@ class Dataset:
             for part in self.parts(name):
                 try:
                     with system.open_input_stream(f"{root}/{part.file}") as source:
-                        digest = hashlib.sha256()
-                        while block := source.read(1 << 20):
-                            digest.update(block)
+                        digest, _ = hash_blocks(source)
                 except (OSError, pa.ArrowException) as error:
-                    raise self._broken(name, f"{part.file} cannot be read") from error
-                if digest.hexdigest() != part.sha256:
-                    raise self._broken(name, f"{part.file} is not the file that the manifest lists")
+                    raise self._broken(part.file, "cannot be read") from error
+                if digest != part.sha256:
+                    raise self._broken(part.file, "is not the file that the manifest lists")
 
     def _broken(self, name: str, problem: str) -> DatasetError:
         return DatasetError(f"{self.path}/{name}", problem, "copy or make the dataset again")
@@ -423,20 +439,6 @@ def _file_system(path: str) -> tuple[Any, str]:
         system, root = pafs.FileSystem.from_uri(path)
         return system, root.rstrip("/")
     return pafs.LocalFileSystem(), str(Path(path).resolve())
-
-
-def _demand_shape(manifest: Mapping[str, Any], kind: str) -> None:
-    """Raise TypeError or KeyError where a manifest lacks what every reader of its kind counts on."""
-    fields: dict[str, type] = {"binding": dict, "coverage": dict}
-    if kind == "plan":
-        fields |= {"hash": str, "counts": dict, "reasons": dict}
-    wrong = [name for name, shape in fields.items() if not isinstance(manifest[name], shape)]
-    for part in (part for parts in manifest["tables"].values() for part in parts):
-        numbers = (part["rows"], part["bytes"], part["first_bucket"] or 0, part["last_bucket"] or 0)
-        if not (isinstance(part["file"], str) and all(isinstance(number, int) for number in numbers)):
-            wrong.append(str(part["file"]))
-    if wrong:
-        raise TypeError(f"of another shape: {', '.join(wrong)}")
 
 
 def open_dataset(path: str | Path, kind: str) -> Dataset:
@@ -463,7 +465,7 @@ def open_dataset(path: str | Path, kind: str) -> Dataset:
         found = str(manifest["kind"])
         dataset = Dataset(where, manifest)
         parts = [p for name in manifest["tables"] for p in dataset.parts(name)]
-        _demand_shape(manifest, found)
+        demand_shape(manifest, found)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise DatasetError(f"{where}/{MANIFEST}", "is not a manifest of ours", f"name a bkmeta {kind}") from error
     if major != tables.SCHEMA_VERSION[0]:
@@ -472,6 +474,9 @@ def open_dataset(path: str | Path, kind: str) -> Dataset:
         raise DatasetError(where, problem, f"use bkmeta {version}, which wrote it")
     if found != kind:
         raise DatasetError(where, f"is a dataset of kind {found}, not {kind}", f"name a bkmeta {kind}")
+    if "digest" in manifest and manifest["digest"] != digest_of(manifest):
+        problem = "was altered after it was written: it does not agree with its digest"
+        raise DatasetError(f"{where}/{MANIFEST}", problem, "copy or make the dataset again")
     infos = system.get_file_info([f"{root}/{p.file}" for p in parts])
     for part, info in zip(parts, infos, strict=True):
         if info.type == pafs.FileType.NotFound:

@@ -15,9 +15,10 @@ from benchmarks.data.ledgers import BOOKIES, CHUNK, PASSWORD, chunk
 from reconcile import plan
 from reconcile.plan import Passwords
 from recovery.codecs.store import Layout
-from recovery.dataset import Part, sort_by_key, write_manifest, write_part
+from recovery.dataset import sort_by_key, write_manifest, write_part
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
+from recovery.manifest import Part
 from recovery.model import tables
 
 RECORDS: Final = "records.bin"

@@ -46,8 +46,9 @@ from recovery.collect.holdings import joined, members, pick, starts_of
 from recovery.collect.members import ALIAS_UNRESOLVED, Member, Members
 from recovery.collect.records import DIGEST_COLUMN, HEAD_WIDTH, SIZE_COLUMN, head_of
 from recovery.collect.rows import NO_LAC, Known, Source, copies
-from recovery.dataset import Dataset, Part, prepare, sort_by_key, write_manifest, write_part
+from recovery.dataset import Dataset, prepare, sort_by_key, write_manifest, write_part
 from recovery.errors import FormatError, InputError, Reason
+from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, decode_availabilities, union
 from recovery.model.ids import BUCKETS, LedgerId

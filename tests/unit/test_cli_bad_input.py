@@ -285,12 +285,18 @@ def test_inventories_that_cannot_be_used(
     assert not Path("new").exists()
 
 
-def test_a_flipped_bit_in_an_inventory(inventory: Path, refused: Refusal) -> None:
-    """It is found when the rows are read, and the table is named."""
+@READERS
+def test_a_flipped_bit_in_an_inventory(
+    reader: list[str], inventory: Path, tmp_path: Path, refused: Refusal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In rows, or in the name of a column, which would read as nulls: the file is named, and nothing is proposed."""
+    monkeypatch.chdir(tmp_path)
     part = inventory / open_dataset(inventory, "inventory").parts("copies")[0].file
     raw = part.read_bytes()
-    part.write_bytes(raw[:40] + bytes([raw[40] ^ 1]) + raw[41:])
-    refused(["explain", "5", "--inventory", inventory], f"{inventory}/copies", "copy or make")
+    for at in (40, raw.rindex(b"headers")):
+        part.write_bytes(flipped(raw, at))
+        refused([*reader, inventory], part, "is not the file that the manifest lists", "copy or make")
+        shutil.rmtree("new", ignore_errors=True)
 
 
 def test_one_bookie_twice(inventory: Path, tmp_path: Path, refused: Refusal) -> None:
