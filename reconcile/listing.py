@@ -318,26 +318,35 @@ def demand_restored(
     return {"listed": listing.ledgers, "held": held.num_rows, "absent": absent.num_rows}
 
 
-def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset], *, accept: int = 0) -> int:
+def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset], *, accept: int | None = None) -> int:
     """Refuse a thaw of bookies of which nobody knows what they hold; return how many these are.
 
-    They are those that run, or have a cookie and so can start, and that no inventory is of.
+    They are those that run, or have a cookie and so can start, and that no inventory is of. Without any inventory the
+    number has to be given even where it is 0: a bookie that lost its session and its cookie deletes all the same.
 
     Args:
         store: only read.
         root: of the ledgers.
         inventories: of bookies.
-        accept: how many bookies somebody lets delete what has no record.
+        accept: how many bookies somebody lets delete what has no record; None: nobody gave a number.
 
     Raises:
-        GuardRefusedError: there are others than were accepted.
+        GuardRefusedError: there are others than were accepted, or no inventory was given and no number.
     """
     folders = (*REGISTRATIONS, COOKIES)
     present = {
         name for folder in folders for name in store.children(root + folder) or () if f"{folder}/{name}" not in folders
     }
     unseen = sorted(present - {bookie for bookie, _ in instances(inventories)})
-    if len(unseen) != accept:
+    if accept is None and not inventories:
+        names = f" ({', '.join(unseen[:_EXAMPLES])}{', …' if len(unseen) > _EXAMPLES else ''})" if unseen else ""
+        raise GuardRefusedError(
+            root,
+            f"has {len(unseen)} bookies that run or have a cookie{names}, and no inventory was given: what they hold "
+            "without a record would be deleted",
+            f"give --inventory DIR for each bookie, or accept that nobody looked: --accept-unseen {len(unseen)}",
+        )
+    if len(unseen) != (accept or 0):
         more = ", …" if len(unseen) > _EXAMPLES else ""
         problem = f"has {len(unseen)} bookies that no inventory is of ({', '.join(unseen[:_EXAMPLES])}{more}): "
         problem += "what only they hold would be deleted"

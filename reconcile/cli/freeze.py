@@ -119,9 +119,8 @@ def freeze_command(uri: str, confirm: str | None, journal: Path | None, **shared
 @click.option(
     "--accept-unseen",
     type=int,
-    default=0,
     metavar="N",
-    help="So many bookies that no inventory is of may delete what has no record.",
+    help="So many bookies that no inventory is of may delete what has no record. Without any inventory it is demanded.",
 )
 @click.option(
     "--accept-left-out",
@@ -137,16 +136,16 @@ def thaw_command(
     journal: Path | None,
     inventories: tuple[str, ...],
     accept_absent: int,
-    accept_unseen: int,
+    accept_unseen: int | None,
     accept_left_out: int,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Give the bookies back what freeze took. WRITES rights; from then on what has no record is deleted.
 
     Without --confirm it prints the exact changes and their hash, and changes nothing. Refuses while LAYOUT or
-    INSTANCEID is missing, no ledger is listed, ledgers of the given inventories have no record, bookies of the store
-    have no inventory among those given, or a closed record leaves out a bookie whose entries not all the bookies that
-    it names have. Replication stays disabled.
+    INSTANCEID is missing, no ledger is listed, no inventory is given, ledgers of the inventories have no record,
+    bookies of the store have no inventory among those given, or a closed record leaves out a bookie whose entries not
+    all the bookies that it names have. Replication stays disabled.
     """
     output = make_output(shared)
     auth = _identity(uri)
@@ -154,7 +153,7 @@ def thaw_command(
     with open_store(uri, writable=True, auth=auth) as opened:
         again = [word for path in inventories for word in ("--inventory", path)]
         again += ["--accept-absent", str(accept_absent)] if accept_absent else []
-        again += ["--accept-unseen", str(accept_unseen)] if accept_unseen else []
+        again += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
         again += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []
         run = _Run(opened, auth, journal or _folder(uri), uri, again)
         past = freeze.read_past(run.folder, run.root)
@@ -168,8 +167,8 @@ def thaw_command(
             counts = listing.demand_restored(
                 run.store, run.root, layout, opened_inventories, accept_absent=accept_absent
             )
+            counts["unseen"] = listing.demand_seen(run.store, run.root, opened_inventories, accept=accept_unseen)
             if opened_inventories:
-                counts["unseen"] = listing.demand_seen(run.store, run.root, opened_inventories, accept=accept_unseen)
                 counts["left_out"] = listing.demand_named(
                     run.store, run.root, layout, opened_inventories, accept=accept_left_out
                 )

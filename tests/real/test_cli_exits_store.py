@@ -62,6 +62,7 @@ def test_thaw_with_a_journal_that_is_not_of_the_freeze(
         opened.store.write([Write(f"{opened.root}/00/0000/L0007", b"record")])
 
     def confirmed(*words: str) -> int:
+        words += ("--accept-unseen", "0") if words[0] == "thaw" else ()
         offered = run(capsys, *words, "--metadata", uri, "--json").result
         return run(capsys, *words, "--metadata", uri, "--confirm", offered["hash"]).code
 

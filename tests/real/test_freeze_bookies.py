@@ -139,8 +139,9 @@ def test_nothing_is_deleted_while_frozen(
         frozen.put(*rest)
         assert [frozen.readable(ledger) for ledger in (first, *rest)] == [ENTRIES] * 3
 
-        offered = run(capsys, "thaw", "--metadata", frozen.uri, "--json").result
-        assert run(capsys, "thaw", "--metadata", frozen.uri, "--confirm", offered["hash"]).code == 0
+        thaw = ("thaw", "--metadata", frozen.uri, "--accept-unseen", "2")
+        offered = run(capsys, *thaw, "--json").result
+        assert run(capsys, *thaw, "--confirm", offered["hash"]).code == 0
         frozen.remove(first)
         until(lambda: frozen.index_files() == set(rest), "the controls are deleted")
         assert [frozen.readable(ledger) for ledger in rest] == [ENTRIES] * 2

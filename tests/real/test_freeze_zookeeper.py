@@ -222,8 +222,9 @@ def test_every_principal_loses_the_rights(
         for name in ("/00", "/idgen"):
             assert closed[name] == f"digest:{principal}:31,sasl:bk:16,world:anyone:16"
         assert closed["/"] == f"digest:{principal}:31,sasl:bk:17,world:anyone:17"
-        offered = run(capsys, "thaw", "--metadata", address, "--json").result
-        assert run(capsys, "thaw", "--metadata", address, "--confirm", offered["hash"]).code == 0
+        thaw = ("thaw", "--metadata", address, "--accept-unseen", "1")
+        offered = run(capsys, *thaw, "--json").result
+        assert run(capsys, *thaw, "--confirm", offered["hash"]).code == 0
         after = rights(client, "/ledgers")
         assert {name: after[name] for name in before if name != "/"} == {n: r for n, r in before.items() if n != "/"}
         client.stop()
@@ -273,6 +274,35 @@ def test_a_thaw_that_would_lose_data_is_refused(
     assert "hash" in run(capsys, "thaw", "--metadata", address, "--inventory", none, "--json").result
     with pytest.raises(NoAuthError):
         nobody.get_children(f"{root}/00")
+
+
+@pytest.mark.parametrize("bookies", [0, 2])
+def test_a_thaw_without_any_inventory_demands_that_somebody_accepts_it(
+    zookeeper_server: ZooKeeperServer, nobody: KazooClient, root: str, capsys: pytest.CaptureFixture[str], bookies: int
+) -> None:
+    """Ledgers that only bookies know have no record: nobody looked, so nothing is thawed until that is said.
+
+    The number is that of all bookies that run or have a cookie. Where there are none it has to be given, too.
+    """
+    address = uri(zookeeper_server, root)
+    if bookies:
+        nobody.create(f"{root}/available/b2", b"")
+    else:
+        nobody.delete(f"{root}/cookies/b1")
+    offered = run(capsys, "freeze", "--metadata", address, "--json").result
+    assert run(capsys, "freeze", "--metadata", address, "--confirm", offered["hash"]).code == 0
+    thaw = ("thaw", "--metadata", address)
+    refused = run(capsys, *thaw)
+    assert (refused.code, f"--accept-unseen {bookies}" in refused.err) == (5, True)
+    assert (f"has {bookies} bookies" in refused.err, "b1, b2" in refused.err) == (True, bool(bookies))
+    assert run(capsys, *thaw, "--accept-unseen", bookies + 1).code == 5
+    with pytest.raises(NoAuthError):
+        nobody.get_children(f"{root}/00")
+    waiting = run(capsys, *thaw, "--accept-unseen", bookies, "--json").result
+    assert waiting["counts"]["unseen"] == bookies
+    assert f"--accept-unseen {bookies}" in waiting["next"]
+    assert run(capsys, *thaw, "--accept-unseen", bookies, "--confirm", waiting["hash"]).code == 0
+    assert nobody.get_children(f"{root}/00") is not None
 
 
 @pytest.mark.parametrize(
