@@ -23,6 +23,7 @@ import pyarrow as pa
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore, Versioned
 from reconcile import frozen, listing
+from reconcile.rules import clusters
 from reconcile.settings import DEFAULT_WAIT_MS, BookieSettings, Unread
 from recovery.codecs.store import (
     UNDERREPLICATION,
@@ -120,6 +121,8 @@ class Report:
         freeze: what the rights say.
         auditor: bookie of the elected auditor; None: there is none, or it could not be read.
         root: present or missing.
+        denied: the root, or folders of ledgers, may not be listed by us.
+        foreign: bookies that were compared are of another cluster instance than the store.
     """
 
     findings: tuple[Finding, ...]
@@ -133,6 +136,14 @@ class Report:
     freeze: frozen.FreezeState | None = None
     auditor: str | None = None
     root: str = "present"
+    denied: bool = False
+    foreign: bool = False
+
+    @property
+    def of_strangers(self) -> bool:
+        """Whether only other bookies than those that were compared use the store: it is a cluster's, and not theirs."""
+        running = [bookie for bookie in self.bookies if bookie.registered != "no"]
+        return self.foreign and bool(running) and not any(bookie.inventory for bookie in running)
 
     @property
     def level(self) -> Level:
@@ -187,6 +198,8 @@ class _Look:
         self._settings = settings
         self._now = now
         self._findings: list[Finding] = []
+        self._denied = False
+        self._foreign = False
         self._inventories = inventories
         columns = ["bookie", "instance_id", "version_files", "complete", "ended"]
         rows = [row for i in inventories for row in i.read("bookies", columns=columns).to_pylist()]
@@ -203,6 +216,7 @@ class _Look:
             names = self._store.children(self._root)
         except AccessDeniedError:
             who = "BKMETA_ETCD_AUTH" if self._on_etcd else "BKMETA_ZK_AUTH"
+            self._denied = True
             self._say(Level.UNDECIDED, "root", f"{self._root} may not be listed: set {who} to who may")
             return self._report(root="not known")
         held = listing.held_ledgers(self._inventories) if self._inventories else None
@@ -212,7 +226,7 @@ class _Look:
         rw, ro = self._registered()
         cookies = self._children(self._where.cookies) or []
         layout = self._layout(named)
-        self._instance(state)
+        self._instance(state, cookies)
         found = self._listed(layout, listing_s)
         counts = self._ledgers(found, held, state, rw + ro, layout)
         not_compared = self._coverage({*rw, *ro, *cookies})
@@ -255,6 +269,8 @@ class _Look:
             freeze=freeze,
             auditor=auditor,
             root=root,
+            denied=self._denied,
+            foreign=self._foreign,
         )
 
     def _missing(self, held: pa.Table | None, named: Layout | None) -> Report:
@@ -308,7 +324,7 @@ class _Look:
             self._say(Level.WARNING, "layout", f"LAYOUT says {stored}, the URI says {named}")
         return stored
 
-    def _instance(self, state: frozen.FreezeState) -> None:
+    def _instance(self, state: frozen.FreezeState, cookies: Sequence[str]) -> None:
         known = sorted({row["instance_id"] for row in self._about.values() if row["instance_id"] is not None})
         held = self._get(self._where.instance_id)
         if held is None:
@@ -322,12 +338,23 @@ class _Look:
             return
         foreign = [instance for instance in known if instance != stored]
         if foreign:
+            self._foreign = True
             bookies = [name for name, row in self._about.items() if row["instance_id"] in foreign]
             self._say(
                 Level.WARNING if state.frozen else Level.CRITICAL,
                 "instance",
                 f"the store is of cluster {stored}, and {_some(bookies)} of {foreign[0]}: it was initialised again, or "
                 "is another cluster's; to these bookies every ledger that is not in it is garbage",
+            )
+        raw = {bookie: held.value for bookie in cookies if (held := self._get(f"{self._where.cookies}/{bookie}"))}
+        for instance, names in clusters.named_by_cookies(raw).items():
+            if instance in (stored, *foreign):
+                continue
+            self._say(
+                Level.WARNING if state.frozen else Level.CRITICAL,
+                "instance",
+                f"the store is of cluster {stored}, and its cookies of {_some(names)} are of {instance}: somebody "
+                "initialised it again; to these bookies every ledger that is not in it is garbage",
             )
 
     def _is_theirs(self) -> bool:
@@ -385,6 +412,7 @@ class _Look:
             return None
         found = listing.list_ledgers(self._store, self._root, layout, within_s=listing_s)
         if found.denied:
+            self._denied = True
             self._say(
                 Level.UNDECIDED,
                 "ledgers",
@@ -416,13 +444,9 @@ class _Look:
         }
         if found is None or not found.complete:
             return counts
+        if found.ledgers == 0 and (held is None or not held.num_rows):
+            self._empty([name for name in running if name not in self._about], state, compared=held is not None)
         if held is None:
-            if found.ledgers == 0:
-                self._say(
-                    Level.WARNING,
-                    "ledgers",
-                    "the store lists no ledger: it is a new cluster's, or its bookies delete everything that they hold",
-                )
             self._say(Level.UNDECIDED, "ledgers", "not compared with what bookies hold: no --inventory was given")
             return counts
         absent = listing.absent_ledgers(held, found)
@@ -452,6 +476,24 @@ class _Look:
         else:
             self._say(Level.WARNING, "ledgers", f"{what}: garbage that waits to be collected, or lost metadata")
         return counts
+
+    def _empty(self, unseen: Sequence[str], state: frozen.FreezeState, *, compared: bool) -> None:
+        """Say what an empty store is to bookies of which nobody knows what they hold."""
+        if state.frozen:
+            self._say(
+                Level.WARNING, "ledgers", "the store lists no ledger; it is frozen, so the bookies cannot list it"
+            )
+        elif unseen:
+            text = (
+                f"the store is valid and EMPTY, and {_some(unseen)} can delete everything that they hold now, unless "
+                "they are a new cluster's and hold nothing"
+            )
+            self._say(Level.CRITICAL, "ledgers", text)
+        elif not compared:
+            text = (
+                "the store lists no ledger: a bookie that runs here without its registration deletes all that it holds"
+            )
+            self._say(Level.WARNING, "ledgers", text)
 
     def _coverage(self, members: Iterable[str]) -> tuple[str, ...]:
         others = tuple(sorted(set(members) - set(self._about)))

@@ -226,15 +226,22 @@ def _following(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     frozen = report.freeze is not None and report.freeze.frozen
     given = [word for path in inventories for word in ("--inventory", path)]
     recover = shlex.join(["bkmeta", "recover", *given, "--metadata", uri, "--out", "plan"])
+    again = shlex.join(["bkmeta", "preflight", *given, "--metadata", uri])
+    stop = "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then "
     lacking = report.level == "critical" or bool(report.counts.get("ledgers_absent"))
     if report.level == "critical" and not frozen:
+        if report.of_strangers:
+            return f"stop every bookie that was collected (kill -STOP); is this their store? If not: {again}"
         if report.layout is not None and parse_store_uri(uri).kind == "zookeeper":
             return f"{AUTH_VARIABLE}=bkmeta:SECRET {shlex.join(['bkmeta', 'freeze', '--metadata', uri])}"
-        stop = "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then "
         return stop + (recover if inventories else _COLLECT)
+    if report.denied:
+        return f"connect as who may look: {AUTH_VARIABLE}=USER:PASSWORD {again}"
     if not inventories:
-        again = shlex.join(["bkmeta", "preflight", "--metadata", uri])
-        return f"{_COLLECT}; then, --inventory once for each bookie: {again} --inventory inventory/BOOKIE"
+        ask = f"{_COLLECT}; then, --inventory once for each bookie: {again} --inventory inventory/BOOKIE"
+        return (
+            f"kill -STOP every bookie until it is compared; {ask}" if report.level == "warning" and not frozen else ask
+        )
     if report.not_compared:
         return f"{_COLLECT}; not looked at yet: {', '.join(report.not_compared[:5])}"
     if lacking:

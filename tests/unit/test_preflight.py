@@ -193,13 +193,30 @@ def test_nodes_younger_than_the_bookies(inventories: list[Dataset]) -> None:
 
 
 def test_without_inventories_nothing_is_ok() -> None:
-    """A store that looks healthy is undecided until it is compared with disks; a young or empty one is a warning."""
+    """A store that looks healthy is undecided until it is compared with disks; a young one is a warning.
+
+    An empty one is critical where bookies are registered of which nobody knows what they hold, else a warning.
+    """
     report = examined(cluster(range(100)))
     assert (report.level, report.undecided) == (Level.UNDECIDED, True)
     young = examined(cluster(range(100), made=NOW - timedelta(hours=2)))
     assert levels(young)["instance"] is Level.WARNING
-    empty = examined(cluster(()))
-    assert levels(empty)["ledgers"] is Level.WARNING
+    empty = cluster(())
+    assert levels(examined(empty))["ledgers"] is Level.CRITICAL
+    assert "b1, b2 can delete" in examined(empty).findings[0].text
+    assert levels(examined(cluster((), bookies=())))["ledgers"] is Level.WARNING
+    freeze_it(empty)
+    assert levels(examined(empty))["ledgers"] is Level.WARNING
+
+
+def test_an_empty_store_is_critical_to_a_bookie_that_was_not_looked_at(tmp_path: Path) -> None:
+    """One bookie was collected and holds nothing; of another, registered one nobody knows what it holds."""
+    path = write_inventory(tmp_path / "b1", "b1", (), instance="one", ended=NOW - timedelta(hours=1))
+    report = examined(cluster(()), [open_dataset(path, "inventory")])
+    assert report.level is Level.CRITICAL
+    assert "b2 can delete" in report.findings[0].text
+    alone = examined(cluster((), bookies=("b1",)), [open_dataset(path, "inventory")])
+    assert levels(alone)["ledgers"] is Level.OK
 
 
 def test_bookies_that_were_not_looked_at_are_named(inventories: list[Dataset]) -> None:
