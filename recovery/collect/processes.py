@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import islice
@@ -40,6 +41,7 @@ _UNITS: Final = 16
 """Units that the subfolders are dealt into: few, so that the reads of a unit are close together in each entry log."""
 _WORTH_S: Final = 0.5
 """Seconds of work after which others are called in: each takes about as long to start."""
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE: Final = 4096
 """Files that are looked at at a time."""
 
@@ -253,11 +255,35 @@ def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proce
 
 def _submit(pool: ProcessPoolExecutor, unit: Unit) -> Future[Taken]:
     """Ask another process. One that is started for it is not left half started, and never stopped but by this one."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    with hold_signals():
+        try:
+            return pool.submit(_take_elsewhere, unit)
+        except BrokenPipeError as error:  # it was killed before it had read what it is to do
+            raise ProcessLostError from error
+
+
+@contextmanager
+def hold_signals() -> Iterator[None]:
+    """Hear SIGINT and SIGTERM only at the end; a process that is started meanwhile never hears them.
+
+    Blocking them in this thread is for that process, which inherits it. Here it is not enough: the system then gives
+    them to another thread, and Python runs the handler in the main one nevertheless.
+    """
+    came: list[int] = []
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in _STOPPING}
     try:
-        return pool.submit(_take_elsewhere, unit)
+        for number in handlers:
+            signal.signal(number, lambda number, _frame: came.append(number))
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
@@ -375,7 +401,11 @@ def _begin(setups: Sequence[Setup], rate: float | None, shared: "Synchronized[fl
         if stop.is_set():
             raise _StoppedError
 
-    meter = Meter(rate, check)
+    def pause(seconds: float) -> None:
+        if stop.wait(seconds):
+            raise _StoppedError
+
+    meter = Meter(rate, check, sleep=pause)
     meter.shared = shared
     _elsewhere.append(_Elsewhere(setups, meter))
 
