@@ -25,6 +25,7 @@ Proven against `etcdutl snapshot restore` and a server on what it restores.
 
 import hashlib
 import mmap
+import os
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,6 +48,7 @@ from backends.errors import (
 )
 from backends.etcd import columns, pages
 from backends.etcd._pb.rpc_pb2 import KeyValue
+from backends.files import open_regular
 from backends.protocols import Point, Versioned, Write
 
 _PAGE: Final = struct.Struct("<QHHI")
@@ -93,7 +95,7 @@ class EtcdFile:
         self._damage: list[str] = []
         self._more_damage = 0
         try:
-            with Path(path).open("rb") as file:
+            with os.fdopen(open_regular(path), "rb") as file:
                 self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise NoSuchStoreError(self._uri, error.strerror or "") from error

@@ -5,10 +5,16 @@ to every file but ``LOCK``, ``LOG*`` and what is the library's own. What a runni
 between the linking and the opening makes the opening fail; then fresh links are made. Once open, every table file is
 held open, and what happens to the folder does not matter any more.
 
+A damaged manifest can make the library loop for ever, so the opening is tried in a process of its own first, with a
+deadline (`backends.rocks_trial`), once for each manifest. ``CURRENT`` and the manifests are copied instead of linked:
+what was tried is what is opened.
+
 Only what is in the files is seen: the write-ahead log is, the memory of a running process is not.
 """
 
+import hashlib
 import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,12 +26,23 @@ import rocksdict
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from backends.errors import CorruptStoreError, NoSuchStoreError, UnavailableError
+from backends.files import read_bounded
+from backends.rocks_trial import CONFIG, open_links, try_opening
 
 _CURRENT: Final = "CURRENT"
 """The file that names the manifest; without it there is no database."""
-_CONFIG: Final = "rocksdict-config.json"
-"""Written by the library even when it only reads: through a link it would be written into the original folder."""
-_NOT_LINKED: Final = frozenset({"LOCK", _CONFIG})
+_MANIFEST: Final = "MANIFEST-"
+_COPIED: Final = {_CURRENT: 4 << 10, _MANIFEST: 2 << 30}
+"""Files that are copied, by their names or what these begin with, and how large they may be: one line; twice what the
+library lets a manifest grow to before it begins another."""
+_NOT_LINKED: Final = frozenset({"LOCK", CONFIG})
+_TRIAL_S: Final = 10.0
+"""Of processor time that opening a database may take, beside what its size explains: usually it takes milliseconds."""
+_TRIAL_BYTES_S: Final = 5 << 20
+"""Of manifests and write-ahead logs a second: a tenth of what is usual."""
+_TRIAL_TABLES_S: Final = 100
+"""Table files a second: a tenth of what is usual."""
+_SECTOR: Final = 512
 _PRIVATE: Final = "bkmeta-rocks-"
 _PRIVATE_PATH: Final = re.compile(rf"/\S*{_PRIVATE}[^/\s]+/[^/\s]+")
 _BATCH: Final = 16_384
@@ -170,17 +187,64 @@ def _open_links(folder: Path, private: Path) -> RocksReader:
     if all(file.name != _CURRENT for file in files):
         raise NoSuchStoreError(str(folder), f"it has no file {_CURRENT}")
     for file in files:
-        (links / file.name).symlink_to(file.absolute())
+        most = _COPIED.get(_MANIFEST if file.name.startswith(_MANIFEST) else file.name)
+        if most is None:
+            (links / file.name).symlink_to(file.absolute())
+        else:
+            (links / file.name).write_bytes(_content(file, most))
+    _demand_trial(folder, links, files)
     try:
-        # Forgives a record cut off at the end, and nothing else.
-        return RocksReader(_open(links, rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records()), folder, None)
+        return RocksReader(open_links(links, is_forgiving=False), folder, None)
     except Exception as error:  # noqa: BLE001  # rocksdict raises nothing narrower
-        _raise_unless_log_damage(error, folder, links)
+        _raise_unless_log_damage(error, folder, links, {file.name for file in files})
         damage = _said(error, folder)
     try:
-        return RocksReader(_open(links, rocksdict.DBRecoveryMode.skip_any_corrupted_record()), folder, damage)
+        return RocksReader(open_links(links, is_forgiving=True), folder, damage)
     except Exception as error:
         raise CorruptStoreError(str(folder), _said(error, folder)) from error
+
+
+def _content(file: Path, most: int) -> bytes:
+    try:
+        return read_bounded(file, most)
+    except FileNotFoundError as error:
+        raise _VanishedError(str(error)) from error
+    except OSError as error:
+        raise CorruptStoreError(str(file), f"cannot be read ({error.strerror})") from error
+
+
+_tried: dict[bytes, str | None] = {}
+"""Why a database must not be opened here, None if it may; by what `_demand_trial` looks at."""
+
+
+def _demand_trial(folder: Path, links: Path, files: list[Path]) -> None:
+    """See that the opening ends, of manifests and table files that were not tried before.
+
+    Raises:
+        CorruptStoreError: it does not.
+    """
+    looked = hashlib.sha256(str(folder.absolute()).encode())
+    within_s = _TRIAL_S
+    for file in sorted(files):
+        looked.update(f"\n{file.name}\n".encode())
+        if file.name.startswith(tuple(_COPIED)):
+            looked.update((links / file.name).read_bytes())
+        if file.suffix == ".sst":
+            within_s += 1 / _TRIAL_TABLES_S
+        else:
+            with suppress(FileNotFoundError):
+                status = file.stat()
+                # Holes cost next to nothing.
+                within_s += min(status.st_size, status.st_blocks * _SECTOR) / _TRIAL_BYTES_S
+    key = looked.digest()
+    if key not in _tried:
+        try:
+            _tried[key] = try_opening(links, within_s)
+        except OSError as error:
+            raise UnavailableError(str(folder), str(error)) from error
+    problem = _tried[key]
+    if problem is not None:
+        raise CorruptStoreError(str(folder), problem)
 
 
 def _said(error: Exception, folder: Path) -> str:
@@ -189,30 +253,33 @@ def _said(error: Exception, folder: Path) -> str:
 
 
 def _linked(folder: Path) -> list[Path]:
+    """Return the files that make the database.
+
+    Raises:
+        CorruptStoreError: one is a pipe or a device, at which the library would wait for ever.
+    """
     try:
-        return [file for file in folder.iterdir() if file.name not in _NOT_LINKED and not file.name.startswith("LOG")]
+        names = [file for file in folder.iterdir() if file.name not in _NOT_LINKED and not file.name.startswith("LOG")]
+        for file in names:
+            with suppress(FileNotFoundError):
+                mode = file.stat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise CorruptStoreError(str(file), "is no regular file")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoSuchStoreError(str(folder), "no such folder") from error
     except OSError as error:
         raise UnavailableError(str(folder), str(error)) from error
+    return names
 
 
-def _open(links: Path, mode: rocksdict.DBRecoveryMode) -> rocksdict.Rdict:
-    options = rocksdict.Options(raw_mode=True)
-    options.set_max_open_files(-1)  # all table files at once, so that their removal does no harm later
-    options.set_wal_recovery_mode(mode)
-    access = rocksdict.AccessType.read_only(error_if_log_file_exist=False)
-    return rocksdict.Rdict(str(links), options, access_type=access)
-
-
-def _raise_unless_log_damage(error: Exception, folder: Path, links: Path) -> None:
+def _raise_unless_log_damage(error: Exception, folder: Path, links: Path, names: set[str]) -> None:
     """Tell by the message what went wrong; the library has one exception for everything."""
     text = _said(error, folder)
     if "No such file" in text:
-        if {link.name for link in links.iterdir() if link.is_symlink()} == {f.name for f in _linked(folder)}:
+        if names == {file.name for file in _linked(folder)}:
             raise CorruptStoreError(str(folder), text) from error  # nothing changed: it was missing before
         raise _VanishedError(text) from error
     if not text.startswith("Corruption"):
         raise UnavailableError(str(folder), text) from error
     with suppress(OSError):
-        (links / _CONFIG).unlink()
+        (links / CONFIG).unlink()

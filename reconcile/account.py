@@ -28,7 +28,7 @@ from typing import Final
 
 from backends.errors import BackendError
 from backends.rocks import open_read_only
-from reconcile.look import CURRENT, HEAD, LISTED, Kind, kind_of
+from reconcile.look import CURRENT, HEAD, LISTED, Kind, is_too_large, kind_of
 from recovery.codecs import account, ledger_db
 from recovery.codecs.account import Stretch
 from recovery.collect.reading import Mapped, Meter
@@ -192,6 +192,8 @@ def _file(path: Path) -> File:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             return File(path, UNKNOWN, why="it is no regular file")
+        if is_too_large(path, status.st_size):
+            return _unknown(path, status.st_size, "it has more bytes than any file of this name")
         with Mapped(path, Meter(None, lambda _progress: None)) as content:
             content.load()
             try:

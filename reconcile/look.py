@@ -66,6 +66,9 @@ _SLICE: Final = 1 << 20
 CURRENT: Final = "CURRENT"
 """The file that makes a folder a RocksDB."""
 _BOOKIE_STATUS: Final = re.compile(r"[0-9]+,(READ_WRITE|READ_ONLY),[0-9]+(,(true|false))?")
+_SMALL: Final = re.compile(r"VERSION|lastMark(\.[0-9]+)?|lastId|BOOKIE_STATUS|DIRTY")
+_LARGEST_SMALL: Final = 1 << 20
+"""Bytes of a file of these names: the largest is the cookie, which lists folders."""
 _LAST_ID: Final = re.compile(rb"([0-9a-fA-F]{1,8})\n?")
 _COOKIE: Final = re.compile(rb"[0-9]{1,9}\n(bookieHost:|[^\x00-\x1f]+\n[^\x00-\x1f]+\n[0-9]+\t)")
 _FOREIGN: Final = {
@@ -226,6 +229,8 @@ def look(path: Path) -> Looked:
         if not path.is_file():
             problem = "is not a regular file" if path.exists() else "no such file"
             raise InputError(str(path), problem, remedy)
+        if is_too_large(path, path.stat().st_size):
+            raise InputError(str(path), "has more bytes than any file of this name", remedy)
         with Mapped(path, Meter(None, lambda _progress: None)) as content:
             content.load()
             kind, notes = kind_of(path, bytes(content.view[:HEAD]))
@@ -236,6 +241,11 @@ def look(path: Path) -> Looked:
             return _result(path, kind, content.size, found)
     except OSError as error:
         raise InputError(str(path), f"cannot be read ({error.strerror})", "mend the rights or the disk") from error
+
+
+def is_too_large(path: Path, size: int) -> bool:
+    """Tell whether a file is larger than its name allows; it need not be read then, which may never end."""
+    return size > _LARGEST_SMALL and _SMALL.fullmatch(path.name) is not None
 
 
 def _result(path: Path, kind: Kind, size: int, found: _Notes) -> Looked:

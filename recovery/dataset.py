@@ -52,6 +52,8 @@ from recovery.out_folder import claim_folder, create_file, disk_error, release_f
 from recovery.verified_file import VerifiedFile, hash_blocks
 
 MANIFEST: Final = "manifest.json"
+_LARGEST_MANIFEST: Final = 1 << 30
+"""It lists files, some 200 bytes each: a plan of 4,096 tasks has a few MB."""
 REPORT: Final = "report.html"
 """Page for people; beside the dataset, not of it."""
 
@@ -453,6 +455,10 @@ def open_dataset(path: str | Path, kind: str) -> Dataset:
     if system.get_file_info(root).type == pafs.FileType.NotFound:
         raise DatasetError(where, "no such folder", f"name the folder that a bkmeta command wrote as its {kind}")
     try:
+        file = system.get_file_info(f"{root}/{MANIFEST}")
+        if file.type not in (pafs.FileType.File, pafs.FileType.NotFound) or (file.size or 0) > _LARGEST_MANIFEST:
+            problem = "is no regular file, or too large for a manifest"
+            raise DatasetError(f"{where}/{MANIFEST}", problem, f"name the folder of a bkmeta {kind}")
         with system.open_input_stream(f"{root}/{MANIFEST}") as source:
             manifest = json.loads(source.read())
     except FileNotFoundError as error:

@@ -57,6 +57,10 @@ _SNAPPY_HEAD: Final = 16
 _SNAPPY_AGAIN: Final = int.from_bytes(_SNAPPY[:4], "big", signed=True)
 _SNAPPY_RATIO: Final = 64
 """A raw block never grows by more."""
+_GZIP_RATIO: Final = 100
+"""Nodes differ in their paths, times and transactions: a snapshot shrinks to a tenth, hardly ever to a fiftieth."""
+_GZIP_FREE: Final = 64 << 20
+"""So much may come of anything."""
 _PIECE: Final = 8 << 20
 _BLOCK: Final = 4096
 _LARGEST_NODE: Final = 1 << 30
@@ -426,12 +430,17 @@ def _copy(file: IO[bytes], sink: io.BytesIO) -> None:
 
 def _gunzip(file: IO[bytes], sink: io.BytesIO) -> None:
     inflater = zlib.decompressobj(wbits=31)
+    size = os.fstat(file.fileno()).st_size
+    most = max(_GZIP_FREE, _GZIP_RATIO * size)
     try:
         while not inflater.eof:
             piece = inflater.unconsumed_tail or file.read(_PIECE)
             if not piece:
                 raise MalformedError(sink.tell(), "the compressed file ends too early")
             sink.write(inflater.decompress(piece, _PIECE))
+            if sink.tell() > most:
+                problem = f"{size} bytes become more than {most}, which no snapshot's do"
+                raise MalformedError(sink.tell(), f"cannot be decompressed: {problem}")
     except zlib.error as error:
         raise MalformedError(sink.tell(), f"cannot be decompressed ({error})") from error
     if inflater.unused_data or file.read(1):

@@ -17,7 +17,6 @@ Source: zookeeper-files §3.1, §3.2, §3.7; Apache ZooKeeper 3.9, FileTxnLog.
 import errno
 import os
 import re
-import stat
 import struct
 import zlib
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from typing import IO, Final
 import numpy as np
 import numpy.typing as npt
 
+from backends.files import open_regular
 from backends.zkfiles.records import HEADER, Damage, MalformedError, Transaction, decode
 
 MAGIC: Final = b"ZKLG"
@@ -106,11 +106,7 @@ def open_file(path: Path, *, buffering: int = _WINDOW) -> IO[bytes]:
 
 
 def _descriptor(path: Path) -> int:
-    found = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return found
+    return open_regular(path, os.O_NOFOLLOW)
 
 
 def survey(path: Path) -> Log:

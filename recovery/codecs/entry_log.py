@@ -79,6 +79,8 @@ _FILLER: Final = _BLOCK - HEADER_SIZE - SIZE_FIELD
 _PADDING: Final = b"\xf0"
 _NAME: Final = re.compile(r"([0-9a-fA-F]{1,8})\.log")
 _LOCATION_LOW: Final = (1 << 32) - 1
+LARGEST: Final = (1 << 32) + (1 << 31)
+"""Bytes of a log: a location has 32 bits for the position, an entry's size has 31. Bookies begin another at 1 GiB."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
+from backends.files import read_bounded
 from recovery.codecs import cookie as cookie_codec
 from recovery.codecs.cookie import Cookie
 from recovery.codecs.entry_log import log_id_of
@@ -35,6 +36,10 @@ from recovery.model.ids import signed
 
 _CURRENT: Final = "current"
 _VERSION: Final = "VERSION"
+_LARGEST_VERSION: Final = 1 << 20
+"""It lists folders: no bookie has a thousand, and no path more than 4 kB."""
+_LARGEST_IDENTITY: Final = 4 << 10
+"""RocksDB writes 36 characters."""
 _DIRTY: Final = "DIRTY"
 _DATABASES: Final = ("ledgers", "locations")
 _SCOPED: Final = "-scoped"
@@ -285,7 +290,7 @@ def stray(path: str, name: str, *, is_dir: bool) -> Unread:
 
 def _version(folder: Path, damage: list[Unread]) -> bytes | None:
     try:
-        return (folder / _VERSION).read_bytes()
+        return read_bounded(folder / _VERSION, _LARGEST_VERSION)
     except FileNotFoundError:
         detail = "nothing says that the folder belongs to this bookie"
         damage.append(Unread(str(folder / _VERSION), Reason.MISSING, Hides.NOTHING, detail=detail))
@@ -399,7 +404,8 @@ def _evidence(
     for folder in folders:
         for name in _DATABASES:
             try:
-                text = (folder.path / name / "IDENTITY").read_text("ascii", "replace").strip()
+                raw = read_bounded(folder.path / name / "IDENTITY", _LARGEST_IDENTITY)
+                text = raw.decode("ascii", "replace").strip()
             except OSError:
                 continue
             evidence.append((f"rocksdb_{name}", text))

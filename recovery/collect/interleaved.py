@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from backends.files import open_regular
 from recovery.codecs import index_file
 from recovery.codecs.index_file import IndexHeader, ledgers_in
 from recovery.collect.damage import Hides, TakesDamage, Unread
@@ -482,7 +483,7 @@ class IndexReader:
 
     def _read_large(self, file: IndexFile) -> Iterator[Piece | Block]:
         try:
-            fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_regular(file.path)
             try:
                 yield from self._read_blocks(file, fd)
             finally:
@@ -529,7 +530,8 @@ def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:
             loaded.rest.extend(files[number:])
             break
         try:
-            fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+            # What is no regular file gives nothing, at once, or so much that it is looked at as a large one.
+            fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 # One call reads a small file: a local file system gives fewer bytes only at its end.
                 got = os.readv(fd, [view[at : at + _SMALL]])
@@ -553,7 +555,7 @@ def _slots_size(path: str) -> tuple[int, int]:
         size = os.stat(path).st_size  # noqa: PTH116  # a Path for each of a million files takes longer than this
         if size < _SMALL:
             return size, size
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(path)
     except OSError:
         return _HEAD, 0
     try:

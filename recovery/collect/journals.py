@@ -14,6 +14,8 @@ which its journal was begun, and nothing tells of one that is missing behind the
 Source: spec bookie-storage §6.
 """
 
+import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ from typing import Final
 
 import numpy as np
 
+from backends.files import open_regular, read_bounded
 from recovery.codecs import entry, journal
 from recovery.codecs.framing import RECORD, Entries
 from recovery.codecs.journal import (
@@ -44,6 +47,8 @@ from recovery.collect.spool import Spool
 from recovery.errors import Damage, FormatError, Reason
 
 _START: Final = LastMark(0, 0)
+_LARGEST_MARK: Final = 4 << 10
+"""It is 16 bytes."""
 _NAMED_BY_TIME: Final = 3
 """The last version of journals whose ids are times."""
 _PIECE: Final = 1 << 20
@@ -137,7 +142,12 @@ def _files(folder: Path, damage: DamageLog) -> list[tuple[int, RecordFile]]:
             journal_id = journal_id_of(item.name)
             if journal_id is not None:
                 with suppress(FileNotFoundError):  # a running bookie trims them
-                    found.append((journal_id, RecordFile(item.path, item.stat().st_size)))
+                    status = item.stat()
+                    if not stat.S_ISREG(status.st_mode):
+                        detail = "not a regular file"
+                        damage.add(Unread(item.path, Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
+                        continue
+                    found.append((journal_id, RecordFile(item.path, status.st_size)))
     return sorted(found, key=lambda pair: pair[0])
 
 
@@ -157,7 +167,7 @@ def _gaps(mark: LastMark, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _is_named_by_time(file: RecordFile) -> bool:
     """Whether a bookie of before 4.2 wrote a journal: of version 2 or 3, or of 1 where it begins with an entry."""
-    with suppress(OSError, FormatError), Path(file.path).open("rb") as opened:
+    with suppress(OSError, FormatError), os.fdopen(open_regular(file.path), "rb") as opened:
         head = opened.read(RECORD.size)
         version, _ = journal.header_of(head)
         if version > 1 or len(head) < RECORD.size:
@@ -172,7 +182,7 @@ def _mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> LastM
     for folder in ledger_folders:
         path = folder / name
         try:
-            best = max(best, journal.decode_last_mark(path.read_bytes()))
+            best = max(best, journal.decode_last_mark(read_bounded(path, _LARGEST_MARK)))
         except FileNotFoundError:
             continue
         except FormatError as error:

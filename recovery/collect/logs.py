@@ -15,6 +15,7 @@ Source: spec bookie-storage §3.
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,7 +62,15 @@ def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]
                 detail = error.strerror or "cannot be looked at"
                 damage.add(Unread(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
                 continue
-            file = RecordFile(item.path, status.st_size)
+            if not stat.S_ISREG(status.st_mode):
+                damage.add(Unread(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail="not a regular file"))
+                continue
+            if status.st_size > entry_log.LARGEST:
+                detail = f"no location reaches beyond {entry_log.LARGEST} bytes: what is behind them is not read"
+                size = status.st_size - entry_log.LARGEST
+                unread = Unread(item.path, Reason.BAD_LENGTH, Hides.UNLISTED, entry_log.LARGEST, size, detail=detail)
+                damage.add(unread)
+            file = RecordFile(item.path, min(status.st_size, entry_log.LARGEST))
             if log_id is not None:
                 named[log_id] = file
                 inodes[log_id] = status.st_ino
@@ -142,7 +151,7 @@ def scan_unlisted(
             continue
         damaged = damage.count
         try:
-            with Mapped(Path(file.path), meter) as log:
+            with Mapped(Path(file.path), meter, entry_log.LARGEST) as log:
                 listed = _listed(log, file, damage)
                 if listed is not None:
                     largest = max(largest, int(listed.max(initial=-1)))

@@ -11,6 +11,7 @@ files what was not in the page cache before does not stay there.
 import ctypes
 import mmap
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Final, Self
 
 import numpy as np
+
+from backends.files import open_regular
 
 _C: Final = ctypes.CDLL(None)
 _WINDOW: Final = 8 << 20
@@ -135,16 +138,21 @@ class Meter:
 class Mapped:
     """A whole file as bytes, of which only what was asked for by `load` or `spot` may be touched.
 
+    Args:
+        path: of a regular file.
+        meter: counts and paces the reads.
+        most: bytes that are looked at; None: all.
+
     Attributes:
         view: the bytes.
-        size: of the file when it was opened.
+        size: of the file when it was opened, or `most`.
         unreadable: stretches that the disk refused, as (offset, length); `view` holds zeros there.
     """
 
-    def __init__(self, path: Path, meter: Meter) -> None:
+    def __init__(self, path: Path, meter: Meter, most: int | None = None) -> None:
         self._meter = meter
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.fstat(self._fd).st_size
+        self._fd = open_regular(path)
+        self.size = min(os.fstat(self._fd).st_size, sys.maxsize if most is None else most)
         self._map = mmap.mmap(self._fd, self.size, prot=mmap.PROT_READ) if self.size else None
         self.view = memoryview(self._map or b"")
         self.unreadable: list[tuple[int, int]] = []

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recovery.codecs import entry as entry_codec
+from recovery.codecs import entry_log
 from recovery.codecs.entry_log import log_id_of
 from recovery.codecs.framing import SCOPED_IDS, Entries
 from recovery.codecs.journal import MetaRecord
@@ -365,7 +366,8 @@ def locate(
     none = np.empty(0, np.int64)
     found = [(none, none, none, none)]
     for number, file in enumerate(files):
-        with suppress(OSError, FormatError), Mapped(Path(file.path), meter) as data:  # told in the first pass
+        most = None if log_id_of(Path(file.path).name) is None else entry_log.LARGEST
+        with suppress(OSError, FormatError), Mapped(Path(file.path), meter, most) as data:  # told in the first pass
             data.load()
             for part in gathered((part for part in scan(data.view) if isinstance(part, Entries)), scopes):
                 if isinstance(part, Entries):

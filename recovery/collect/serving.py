@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.errors import BackendError
+from backends.files import open_regular
 from backends.rocks import RocksReader, open_read_only
 from recovery.codecs import entry_log, index_file, journal, ledger_db
 from recovery.collect.damage import DamageLog, Hides, Unread
@@ -244,7 +245,7 @@ class BookieDisks:
         return Places(_NONE, _NONE, _NONE), bool(self._index_folders)
 
     def _slots(self, path: Path, wanted: Ints) -> Places:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             index_file.decode_header(file.read(index_file.HEADER_SIZE))
             if not len(wanted):
                 return Places(_NONE, _NONE, _NONE)
@@ -283,7 +284,7 @@ class BookieDisks:
 
 
 def _records(path: Path, rows: Ints, position: Ints) -> Iterator[tuple[int, bytes]]:
-    with suppress(OSError), path.open("rb", buffering=_BUFFER) as source:
+    with suppress(OSError), os.fdopen(open_regular(path), "rb", _BUFFER) as source:
         size = os.fstat(source.fileno()).st_size
         for row in rows.tolist():
             record = _record(source, int(position[row]), size)

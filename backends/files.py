@@ -1,0 +1,40 @@
+"""Regular files opened, and nothing else: where a pipe or a device stands in the place of one, nobody waits for it."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def open_regular(path: str | Path, flags: int = 0) -> int:
+    """Return a descriptor that reads a regular file.
+
+    Args:
+        path: of the file.
+        flags: of `os.open`, beside those for reading.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    # Not waited for: else a pipe that nobody writes to is opened when somebody does.
+    found = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
+    mode = os.fstat(found).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(found)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return found
+
+
+def read_bounded(path: str | Path, most: int) -> bytes:
+    """Return what a regular file holds.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or holds more than `most` bytes.
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"has more than {most} bytes, which no such file has", str(path))
+    return content
