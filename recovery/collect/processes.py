@@ -282,8 +282,8 @@ def hold_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for number in came:
-            signal.raise_signal(number)
+        for missed in came:
+            signal.raise_signal(missed)
 
 
 def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:

@@ -40,7 +40,7 @@ def test_a_signal_while_a_process_is_started_is_heard_when_it_has_started(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The other process gets all that it reads at its start: it does not end with a traceback of its own."""
-    real = multiprocessing.util.spawnv_passfds  # type: ignore[attr-defined]
+    real = multiprocessing.util.spawnv_passfds
     heard: list[bool] = []
 
     def start(*arguments: Any) -> Any:
