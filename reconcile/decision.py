@@ -139,7 +139,7 @@ def decided(case: Case, prior: Prior, copies: pa.Table, sides: Tables, issued: i
     if case.layout is not None:
         rows = plan.wait_without_place(rows, case.layout)
     claimed = rows if case.members_known else _without_members(rows)
-    one = threeway.settled(case.evidence, threeway.compared(claimed, sides), sides, issued)
+    one = threeway.settled(case.evidence, threeway.compared(claimed, sides), sides, copies, issued)
     seen = case.evidence.everywhere and case.evidence.looked_at
     return replace(one, shown=rows, empty=threeway.empty(one, sides) if seen else None)
 

@@ -245,11 +245,13 @@ def compared(rows: pa.Table, known: Tables) -> Range:
     return Range(rows, rows, known.stored, earlier, known.history, found, collided)
 
 
-def settled(evidence: Evidence, one: Range, known: Tables, issued: int = 0) -> Range:
-    """Return the range with what somebody deleted not restored, and what collides held."""
+def settled(evidence: Evidence, one: Range, known: Tables, copies: pa.Table, issued: int = 0) -> Range:
+    """Return the range with what somebody deleted not restored, and what collides held; COPIES of its ledgers."""
     on = one.compared.held != sides.ABSENT
     deleted = np.zeros(len(on), np.bool_)
     deleted[one.compared.where(Relation.DELETED)] = True
+    another = _of_another_ledger(one, copies)
+    deleted[another] = False
     rows = ended(one.rows, _deleted_before(one, issued), "held", Refusal.DELETED_BEFORE)
     if evidence.mass_let_go and known.references is not None:
         let_go = known.references.filter(pc.is_valid(known.references["deletion"]))
@@ -259,8 +261,43 @@ def settled(evidence: Evidence, one: Range, known: Tables, issued: int = 0) -> R
         rows = ended(rows, one.compared.held[deleted & on], "held", Refusal.MASS_DELETION)
     else:
         rows = ended(rows, one.compared.held[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
+    rows = ended(rows, one.compared.held[another], "held", Refusal.TWO_HISTORIES)
     rows = ended(rows, one.compared.held[one.collided & on], "held", Refusal.SCOPE_COLLISION)
     return replace(one, rows=rows)
+
+
+def _of_another_ledger(one: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the rows of the join whose deletion was of another ledger under the id than bookies hold.
+
+    The record that was deleted has another key or digest than theirs, ends below an entry that was acknowledged, or has
+    a length that their entries do not have there. That it ends above all of them says nothing: bookies collect what is
+    deleted.
+    """
+    at = one.compared.where(Relation.DELETED)
+    at = at[one.compared.held[at] != sides.ABSENT]
+    if not len(at):
+        return at
+    last = sides.last_records(one.compared, one.earlier, one.history, at)
+    ours = _take(one.shown, one.compared.held[at])
+    against = [pc.not_equal(ours["key"], last["password_hash"]), pc.greater(ours["lac_low"], last["last_entry"])]
+    shown = np.logical_or.reduce([pc.fill_null(mask, fill_value=False).to_numpy() for mask in against])
+    keys = ["scope", "ledger"]
+    numbered = ours.select(keys).append_column("at", pa.array(np.arange(len(at))))
+    served = copies.select([*keys, "source"]).append_column("row", pa.array(np.arange(copies.num_rows)))
+    served = served.filter(pc.not_equal(served["source"], "log")).join(numbered, keys, join_type="inner")
+    heads = copies["headers"].take(served["row"]).combine_chunks()
+    of = np.repeat(served["at"].to_numpy(), pc.list_value_length(heads).to_numpy())
+    entry, running, digest = (pc.struct_field(heads.flatten(), name) for name in ("entry", "length", "digest"))
+    claimed = last.take(pa.array(of))
+    end, length = pc.subtract(entry, claimed["last_entry"]), pc.subtract(running, claimed["length"])
+    for mask in (
+        pc.not_equal(digest, claimed["digest"]),
+        pc.and_(pc.less_equal(end, 0), pc.greater(length, 0)),
+        pc.and_(pc.greater_equal(end, 0), pc.less(length, 0)),
+        pc.and_(pc.equal(end, 0), pc.not_equal(length, 0)),
+    ):
+        shown[of[pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False)]] = True
+    return at[shown]
 
 
 def empty(one: Range, known: Tables) -> pa.Table:

@@ -9,6 +9,9 @@
     references     the ends that an upper layer knows, and what it deleted
     misreferences  half of those with another end or length
     both           stale records, and references
+    deletions      the last records, and what the store's history shows as deleted, with the record that it had
+    elsewhere      the last records, and such a history of another cluster whose bookies have the same ids
+    counter        stale records, and the id that the generator would have given next
 
 Same kind, class, seed and number: the same evidence.
 """
@@ -48,11 +51,15 @@ class Evidence:
     Attributes:
         records: of an earlier store, by ledger.
         references: of an upper layer, by ledger.
+        deletions: the last record of each ledger that a store's history shows as deleted; None: not known any more.
+        issued: the id below which every ledger of the records' time was given out.
         is_honest: all of it was true of these ledgers, at its time.
     """
 
     records: Mapping[int, LedgerMetadata] = field(default_factory=dict)
     references: Mapping[int, Reference] = field(default_factory=dict)
+    deletions: Mapping[int, LedgerMetadata | None] = field(default_factory=dict)
+    issued: int = 0
     is_honest: bool = True
 
     def quorums(self) -> dict[tuple[int, int, int], int]:
@@ -74,6 +81,19 @@ class Evidence:
         }
         columns = [given[f.name] if f.name in given else pa.nulls(len(ledgers), f.type) for f in tables.CATALOG_LEDGERS]
         return pa.table(columns, schema=tables.CATALOG_LEDGERS)
+
+    def history(self) -> pa.Table:
+        """Return CATALOG_HISTORY: each deletion, in a transaction of its own."""
+        ledgers = np.array(sorted(self.deletions), np.int64)
+        records = [self.deletions[ledger] for ledger in ledgers.tolist()]
+        given: dict[str, Any] = {
+            **_keys(ledgers),
+            "txn": pa.array(np.arange(1, len(ledgers) + 1)),
+            "op": pa.array(["deleted"] * len(ledgers), pa.string()),
+            "before": pa.array([None if r is None else ledger_metadata.encode(r) for r in records], pa.binary()),
+        }
+        columns = [given[f.name] if f.name in given else pa.nulls(len(ledgers), f.type) for f in tables.CATALOG_HISTORY]
+        return pa.table(columns, schema=tables.CATALOG_HISTORY)
 
     def reference_table(self) -> pa.Table | None:
         """Return what references know, of `infer.references.SCHEMA`; None: nobody was asked."""
@@ -149,6 +169,28 @@ def _both(rng: Random, world: World, other: Draw) -> Evidence:
     return Evidence(_stale(rng, world, other).records, _references(rng, world, other).references)
 
 
+def _deletions(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+    return Evidence(_readable(world.metadata()), deletions=_deleted(rng, world))
+
+
+def _elsewhere(rng: Random, world: World, other: Draw) -> Evidence:
+    foreign = other()
+    # There what is here may have been deleted only yesterday.
+    gone = {ledger: record for ledger, record in foreign.metadata().items() if rng.random() < 0.3}
+    return Evidence(_readable(world.metadata()), deletions=gone | _deleted(rng, foreign), is_honest=False)
+
+
+def _counter(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+    records = rng.choice(world.past) if world.past else world.metadata()
+    return Evidence(records, issued=max(records, default=-1) + 1)
+
+
+def _deleted(rng: Random, world: World) -> dict[int, LedgerMetadata | None]:
+    """Return what was deleted and not made again; of some, logs remember the deletion alone."""
+    gone = {ledger: record for ledger, record in world.deleted.items() if ledger not in world.records}
+    return {ledger: record.metadata() if rng.random() < 0.8 else None for ledger, record in gone.items()}
+
+
 KINDS: Final[Mapping[str, Callable[[Random, World, Draw], Evidence]]] = {
     "now": _now,
     "stale": _stale,
@@ -158,6 +200,9 @@ KINDS: Final[Mapping[str, Callable[[Random, World, Draw], Evidence]]] = {
     "references": _references,
     "misreferences": _misreferences,
     "both": _both,
+    "deletions": _deletions,
+    "elsewhere": _elsewhere,
+    "counter": _counter,
 }
 """By name."""
 

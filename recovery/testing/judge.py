@@ -176,9 +176,12 @@ class _Judge:
         self.tally.ledgers = len(known)
         for ledger in sorted(known - seen.keys()):
             self._violation("rows", ledger, {}, "no row")
-        for ledger in sorted(ledger for ledger, many in seen.items() if many > 1 or ledger not in known):
-            self._violation("rows", ledger, {}, "more than one row, or one of no ledger")
+        for ledger in sorted(ledger for ledger, many in seen.items() if many > 1):
+            self._violation("rows", ledger, {}, "more than one row")
         for row in rows:
+            if row["ledger"] not in known:
+                self._of_record_alone(row)
+                continue
             self.tally.paths[row["class"]] += 1
             self.tally.outcomes[row["outcome"]] += 1
             if row["outcome"] == "restored":
@@ -189,6 +192,22 @@ class _Judge:
                 for guarantee, what in self._held(row):
                     self._violation(guarantee, row["ledger"], row, what)
         return self.tally
+
+    def _of_record_alone(self, row: Row) -> None:
+        """Judge a row of a ledger that no bookie has anything of: only an earlier record can speak for it."""
+        ledger, outcome = row["ledger"], row["outcome"]
+        record = self.evidence.records.get(ledger)
+        if record is None:
+            self._violation("rows", ledger, row, "a row of no ledger")
+        elif outcome == "restored" and self._is_said_deleted(ledger):
+            self._violation("law7", ledger, row, "deleted, as somebody says, and made from its record")
+        elif outcome == "restored" and row["raw"] != ledger_metadata.encode(record):
+            self._violation("earlier", ledger, row, "no bookie has it, and it is not as its record was")
+
+    def _is_said_deleted(self, ledger: int) -> bool:
+        """Say whether a reference or a history says that a ledger was deleted."""
+        reference = self.evidence.references.get(ledger)
+        return ledger in self.evidence.deletions or (reference is not None and reference.deleted)
 
     def _lives(self, ledger: int) -> set[int]:
         """Return the lives that wrote what is served of a ledger."""
@@ -230,8 +249,8 @@ class _Judge:
 
     def _held(self, row: Row) -> Iterator[tuple[str, str]]:
         served = self.inventory.served.get(row["ledger"], {})
-        reference = self.evidence.references.get(row["ledger"])
-        if row["outcome"] == "deleted" and reference is not None and reference.deleted:
+        if row["outcome"] == "deleted" and self._is_said_deleted(row["ledger"]):
+            yield from self._as_deleted(row)
             return
         if row["outcome"] not in ("held", "waiting"):
             yield "rows", f"outcome {row['outcome']}"
@@ -244,6 +263,19 @@ class _Judge:
         if self._is_untouched:
             yield "clean", f"not restored: {row['reason']}"
 
+    def _as_deleted(self, row: Row) -> Iterator[tuple[str, str]]:
+        """Check that what is taken for deleted was, or that nothing shows that it was another ledger."""
+        ledger = row["ledger"]
+        last = self.evidence.deletions.get(ledger)
+        if ledger not in self.world.records or ledger not in self.evidence.deletions:
+            return
+        claim = Claim.of_record(last) if last is not None else Claim()
+        # Bookies collect what is deleted: what none of them has any more proves nothing.
+        for shown in contradictions(claim, self._headers(ledger), is_all_seen=False):
+            yield "law7", f"another ledger was deleted under the id: {shown}"
+            return
+        self.tally.misled += 1
+
     # ---------------------------------------------------------------------------------------------- restored
 
     def _restored(self, row: Row) -> Iterator[tuple[str, str]]:
@@ -255,9 +287,8 @@ class _Judge:
         if sorted(row["holders"]) != sorted(served):
             yield "hold", f"holders {[*map(_short, row['holders'])]}"
         yield from self._readable(row, served)
-        reference = self.evidence.references.get(ledger)
-        if reference is not None and reference.deleted:
-            yield "law7", "a reference says that it was deleted"
+        if self._is_said_deleted(ledger) and ledger not in self.world.records:
+            yield "law7", "deleted, as a reference or the store's history says"
         misled, broken = self._of_evidence(row, true)
         yield from (("earlier", what) for what in broken)
         if misled:
