@@ -276,7 +276,7 @@ def _of_another_ledger(one: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
     at = one.compared.where(Relation.DELETED)
     at = at[one.compared.held[at] != sides.ABSENT]
     if not len(at):
-        return at
+        return np.asarray(at)
     last = sides.last_records(one.compared, one.earlier, one.history, at)
     ours = _take(one.shown, one.compared.held[at])
     against = [pc.not_equal(ours["key"], last["password_hash"]), pc.greater(ours["lac_low"], last["last_entry"])]
@@ -297,7 +297,7 @@ def _of_another_ledger(one: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
         pc.and_(pc.equal(end, 0), pc.not_equal(length, 0)),
     ):
         shown[of[pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False)]] = True
-    return at[shown]
+    return np.asarray(at[shown])
 
 
 def empty(one: Range, known: Tables) -> pa.Table:
