@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from reconcile.plan import Passwords
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.collect.folders import survey
 from recovery.errors import InputError
 from recovery.spark import over_buckets

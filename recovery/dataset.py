@@ -331,7 +331,7 @@ class Dataset:
         return sum(p.rows for p in self.parts(name))
 
     def _scan(self, name: str, parts: Sequence[Part]) -> Any:  # noqa: ANN401 - a pyarrow dataset
-        import pyarrow.dataset as pads  # noqa: PLC0415 - loads pandas, which takes longer than a small command
+        import pyarrow.dataset as pads  # noqa: PLC0415 - takes longer to load than a small command
 
         system, root = _file_system(self.path)
         checked = pads.ParquetFileFormat(

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from recovery.errors import DatasetError, DiskError, InputError, SparkError
 from recovery.model.ids import BUCKETS
+from recovery.pandas_guard import let_pandas_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +99,7 @@ def session(
         InputError: no pyspark, no Java that it can use, a master that does not answer, or a file that is of no use.
     """
     demand_spark(master, python)
+    let_pandas_in()
     try:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - not installed on bookies, and slow to load
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above

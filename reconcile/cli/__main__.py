@@ -2,6 +2,11 @@
 
 import signal
 
+from recovery.pandas_guard import keep_pandas_out
+
+# Not in main(): the processes that collect starts load this module, and nothing else of it.
+keep_pandas_out()
+
 
 def main() -> None:
     """Load the program, then run it; it says itself what being stopped means."""

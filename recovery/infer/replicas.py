@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
+from recovery.infer.assignment import linear_sum_assignment
 from recovery.infer.facts import Facts
 from recovery.infer.holdings import Holdings, Ints, starts
 from recovery.infer.prior import LARGEST, Hypothesis

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
+from recovery.infer.assignment import linear_sum_assignment
 from recovery.infer.holdings import Holdings, Ints, Mask, heads, numbered, starts
 from recovery.model.groups import KeyedGroups, KeyedRuns, count, group_runs, rank, run_counts, to_runs, within
 

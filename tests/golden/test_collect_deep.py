@@ -16,8 +16,8 @@ import pytest
 from recovery.codecs import entry_log, index_file
 from recovery.codecs.entry_log import EntryAt
 from recovery.codecs.journal import LastMark, encode_last_mark
-from recovery.collect import CollectOptions, CollectSummary, collect
 from recovery.collect import deep as deep_module
+from recovery.collect.bookie import CollectOptions, CollectSummary, collect
 from recovery.collect.deep import DeepCounts
 from recovery.dataset import open_dataset
 from recovery.model.metadata import Digest

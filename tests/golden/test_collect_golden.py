@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from recovery.codecs.entry import master_key
-from recovery.collect import CollectOptions, CollectSummary, collect
+from recovery.collect.bookie import CollectOptions, CollectSummary, collect
 from recovery.collect.folders import survey
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.groups import expand, from_arrow

@@ -9,7 +9,7 @@ import pytest
 import rocksdict
 
 from backends.rocks import open_read_only
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.collect.folders import survey
 from recovery.dataset import Dataset, open_dataset
 from tests.golden.bookie_files import index_files

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from recovery.codecs import entry_log, index_file
-from recovery.collect import collect
+from recovery.collect.bookie import collect
 from recovery.dataset import Dataset, open_dataset
 from tests.golden.cases import case_dir, operator
 from tests.golden.test_collect_golden import held, options

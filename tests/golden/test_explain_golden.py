@@ -11,7 +11,7 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from recovery.capture import capture
 from recovery.codecs.store import Layout
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.dataset import DatasetWriter
 from tests.command import Done, run
 from tests.golden import cases

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from recovery.codecs.ledger_metadata import decode, decode_columns, encode
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.dataset import open_dataset
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct

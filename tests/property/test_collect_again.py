@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db
 from recovery.codecs.index_file import IndexHeader
-from recovery.collect import CollectOptions, collect
 from recovery.collect import again as again_module
-from recovery.collect.bookie import CollectSummary
+from recovery.collect.bookie import CollectOptions, CollectSummary, collect
 from recovery.dataset import AGAIN, open_dataset
 from recovery.errors import DatasetError, InputError
 from recovery.model.metadata import Digest

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from recovery.codecs import index_file
 from recovery.codecs.index_file import IndexHeader
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.collect.damage import DamageLog
 from recovery.collect.facts import NONE, Interned, stamp
 from recovery.collect.holdings import (

@@ -13,7 +13,7 @@ import pytest
 from reconcile.account import ROCKSDB, UNKNOWN, Account, account_for
 from reconcile.look import Kind
 from recovery.codecs import entry_log, index_file, journal
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.dataset import open_dataset
 from recovery.model.groups import expand, from_arrow
 from tests.real.cluster import Bookie, Cluster

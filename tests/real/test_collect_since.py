@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from recovery.collect import CollectOptions, CollectSummary, collect
+from recovery.collect.bookie import CollectOptions, CollectSummary, collect
 from recovery.dataset import open_dataset
 from tests.golden.test_collect_golden import held
 from tests.real.cluster import Bookie, Cluster, encoded

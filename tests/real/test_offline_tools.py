@@ -12,7 +12,7 @@ import pytest
 from reconcile.account import account_for
 from reconcile.look import look
 from recovery.codecs import entry
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.dataset import open_dataset
 from tests.golden.cases import case_dir, operator
 from tests.golden.test_collect_golden import held, options

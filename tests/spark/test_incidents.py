@@ -21,7 +21,7 @@ from reconcile.single import Stored, only
 from recovery.capture import capture
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.model import metadata as md
 from recovery.model.ids import LedgerId

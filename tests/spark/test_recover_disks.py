@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.dataset import open_dataset
 from tests import command
 from tests.golden.cases import case_dir, operator

@@ -22,7 +22,7 @@ from reconcile.references import References, of_store, read
 from reconcile.stores import open_store
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.dataset import Dataset, open_dataset, prepare
 from recovery.model.ids import LedgerId
 from recovery.spark import session

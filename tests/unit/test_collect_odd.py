@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recovery.codecs import entry, entry_log, index_file, journal
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.errors import DatasetError, InputError
 from recovery.infer.prior import Prior
 from recovery.infer.reconstruct import Options, reconstruct

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from recovery.collect import CollectOptions, Progress, collect, interleaved
+from recovery.collect import interleaved
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.collect.damage import Noted
 from recovery.collect.facts import Interned
 from recovery.collect.folders import Disks, survey
 from recovery.collect.interleaved import IndexReader, find_files, first_level
-from recovery.collect.reading import Mapped, Meter
+from recovery.collect.reading import Mapped, Meter, Progress
 from recovery.dataset import open_dataset
 from recovery.testing.bookie_dir import (
     BookieDir,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.model.ids import LedgerId, signed
 from recovery.model.metadata import Digest
 from recovery.testing.bookie_dir import BookieDir

@@ -12,7 +12,7 @@ from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.reasons import REASONS
 from recovery.codecs import store as keys
 from recovery.codecs.store import Layout, layout_bytes
-from recovery.collect import CollectOptions, collect
+from recovery.collect.bookie import CollectOptions, collect
 from recovery.dataset import open_dataset
 from recovery.infer import reconstruct as infer
 from recovery.infer.prior import Prior, count_shapes

@@ -1,0 +1,19 @@
+"""The best assignment of rows to columns, by scipy, which is loaded by the first ledger that needs one.
+
+Loading it takes longer than all else that a command for one ledger does, and most ledgers never need it.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def linear_sum_assignment(
+    worth: npt.NDArray[Any], *, maximize: bool
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the rows and the columns of the best assignment, as scipy's function of this name does."""
+    from scipy import optimize  # noqa: PLC0415 - see above
+
+    rows, columns = optimize.linear_sum_assignment(worth, maximize=maximize)
+    return rows, columns
