@@ -44,6 +44,13 @@ class Result:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
+STAGES: Final[Mapping[str, str]] = {
+    "scopes": "looking for ids that several scopes share",
+    "shapes": "learning from a sample how ledgers of this cluster are spread over bookies",
+    "ledgers": "reconstructing ledgers",
+}
+"""Stages of `recover`, as a person reads them."""
+
 _COLOURS: Final[Mapping[int, str]] = {Exit.DONE: "green", Exit.FOUND: "yellow", Exit.UNDECIDABLE: "yellow"}
 
 
@@ -96,23 +103,27 @@ class Output:
 
     @contextmanager
     def progress(self, title: str, unit: str) -> Iterator[Told]:
-        """Give a function to be told (done, of all): a bar on a terminal, events with --progress json, else nothing."""
-        if self._progress == "json":
-            yield lambda done, total, stage="": click.echo(
-                json.dumps({"event": "progress", "stage": stage or title, "done": done, "total": total, "unit": unit}),
-                err=True,
-            )
-        elif self._progress == "auto" and sys.stderr.isatty() and not self._json:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        """Give a function to be told (done, of all): a bar on a terminal, events with --progress json, else nothing.
 
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-            console = Console(stderr=True, no_color=_is_plain())
-            with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-                task = bar.add_task(title, total=None)
-                yield lambda done, total, stage="": bar.update(
-                    task, completed=done, total=total or None, description=f"{title} {stage}".strip()
-                )
+        What is done is said at once, before anything of it is done.
+
+        Args:
+            title: what is done, for people; with the stage behind it, unless `STAGES` has words for that.
+            unit: what is counted.
+        """
+        if self._progress == "json":
+
+            def say(done: int, total: int, stage: str = "") -> None:
+                event = {"event": "progress", "stage": stage or title, "done": done, "total": total, "unit": unit}
+                click.echo(json.dumps(event), err=True)
+
+            say(0, 0)
+            yield say
+        elif self._progress == "auto" and sys.stderr.isatty() and not self._json:
+            from reconcile.cli.bar import drawn
+
+            with drawn(title, no_color=_is_plain()) as show:
+                yield lambda done, total, stage="": show(done, total, STAGES.get(stage, f"{title} {stage}".strip()))
         else:
             yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
 

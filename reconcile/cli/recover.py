@@ -27,6 +27,7 @@ from reconcile.cli.options import (
     references_option,
 )
 from reconcile.cli.output import Output, Result, broken_off, throttled
+from reconcile.cli.spark import started
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.reasons import in_words
 from recovery.errors import InputError
@@ -215,35 +216,37 @@ def recover(
     The store (--metadata) and what it held earlier (--snapshot) are compared with what bookies show, ledger by ledger;
     without an inventory they are compared with each other, and nothing is proposed.
     """
-    from reconcile import recover as job
-    from reconcile.disks import collect_all, see
-    from reconcile.plan import Passwords
-    from reconcile.report import plan_page, write_page
-    from reconcile.stores import demand_store_uri
-    from recovery.codecs.store import Layout
-    from recovery.dataset import COLLECTED, EARLIER, open_dataset, prepare
-    from recovery.infer.search import Tail
-    from recovery.spark import demand_spark, session
-
     output = make_output(shared)
     if not inventories and not disks and not (uri and snapshots):
         raise click.UsageError("give --inventory or --disk; or --metadata and --snapshot, to compare only these")
     if (uri is None) == (layout is None):
         raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
-    if uri is not None:
-        demand_store_uri(uri)
-    demand_spark(master, python)
-    candidates = Passwords.of(read_passwords(passwords))
+    # Loading what is needed takes a second, and Spark several: nobody should look at an empty line that long.
+    with output.progress("before Spark starts: looking at what was given", "inventories"):
+        from reconcile import recover as job
+        from reconcile.disks import collect_all, see
+        from reconcile.plan import Passwords
+        from reconcile.report import plan_page, write_page
+        from reconcile.stores import demand_store_uri
+        from recovery.codecs.store import Layout
+        from recovery.dataset import COLLECTED, EARLIER, open_dataset, prepare
+        from recovery.infer.search import Tail
+        from recovery.spark import demand_spark
+
+        if uri is not None:
+            demand_store_uri(uri)
+        demand_spark(master, python)
+        candidates = Passwords.of(read_passwords(passwords))
+        expected = read_names(expect_bookies) if expect_bookies else None
+        opened_inventories = job.open_inventories(inventories)
+        see(disks)
+        for snapshot in snapshots:
+            demand_store_uri(snapshot)
     referenced = read_references(references, output)
-    expected = read_names(expect_bookies) if expect_bookies else None
-    opened_inventories = job.open_inventories(inventories)
-    see(disks)
-    for snapshot in snapshots:
-        demand_store_uri(snapshot)
     prepare(out, "plan", secret=True)
     with broken_off(f"{out} is not a plan yet: run the same command again"), ExitStack() as stack:
         # Spark takes a while to start: what can fail before it is asked first, unless it is needed at once.
-        early = stack.enter_context(session(master, python=python)) if disks else None
+        early = stack.enter_context(started(master, python, output)) if disks else None
         if early is not None:
             with output.progress("collecting", "bookies") as told:
                 collected = collect_all(disks, candidates, out / COLLECTED, early, now=now, progress=throttled(told))
@@ -266,12 +269,12 @@ def recover(
             tail=Tail(tail),
             references=referenced,
         )
-        spark = early or stack.enter_context(session(master, python=python))
-        with output.progress("reconstructing", "tasks") as told:
+        spark = early or stack.enter_context(started(master, python, output))
+        with output.progress("reconstructing", "parts") as told:
             recovered = job.recover(request, out, spark, now=now, progress=throttled(told))
     result = _recovered(recovered.manifest, out, no_root="" if present else root)
     made = open_dataset(out, "plan")
-    with broken_off(f"the plan {out} is whole, its report is not"):
+    with broken_off(f"the plan {out} is whole, its report is not"), output.progress("writing the report", "pages"):
         write_page(out, lambda: plan_page(made, opened_inventories, verdict=result.verdict, made=now()))
     sys.exit(output.show(result))
 

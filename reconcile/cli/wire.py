@@ -11,6 +11,7 @@ from backends.errors import UnsupportedAuthError
 from reconcile.cli.command import Exit
 from reconcile.cli.options import FILE, connected, now, quoted, read_passwords
 from reconcile.cli.output import Output, Result, broken_off, throttled
+from reconcile.cli.spark import started
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def collect_cluster(
     from recovery.collect.members import read_members
     from recovery.collect.wire import CATALOG, Request, collect_wire
     from recovery.dataset import open_dataset
-    from recovery.spark import demand_spark, over_buckets, session
+    from recovery.spark import demand_spark, over_buckets
 
     master, python = where
     demand_spark(master, python)
@@ -144,7 +145,11 @@ def collect_cluster(
         summary = capture_into(opened, out / CATALOG, output)
     if summary["root"] != "present":
         raise InputError(uri, "has no ledgers root, so nothing says what to ask for", "collect from the bookies' disks")
-    with broken_off(again), session(master, python=python) as spark, output.progress("asking bookies", "tasks") as told:
+    with (
+        broken_off(again),
+        started(master, python, output) as spark,
+        output.progress("asking bookies", "parts") as told,
+    ):
         show = throttled(told)
         tasks = max(1, spark.sparkContext.defaultParallelism)
         request = Request(open_dataset(out / CATALOG, "catalog"), members, names, options, candidates, tasks)
