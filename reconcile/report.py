@@ -3,9 +3,10 @@
 What is counted is streamed; what is shown ledger by ledger is bounded, and says how much it leaves out.
 """
 
+import itertools
 import logging
-import math
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.reasons import in_words, settled_by
+from reconcile.ledger_lists import Choice, chosen
+from reconcile.reasons import in_words
+from reconcile.report_grids import BACK, WIDTH, Selection, grid_of
+from reconcile.report_picture import entries_by_outcome, stacked, strip_of
 from reconcile.rules.diff import SEVERITIES, SUGGESTED, Category
 from reconcile.rules.sides import RIGHT, WORDS, Relation
+from reconcile.topics import topics
 from recovery.dataset import REPORT, Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -28,18 +33,19 @@ from recovery.out_folder import create_file
 
 logger = logging.getLogger(__name__)
 
-LEDGERS_SHOWN: Final = 60
-"""Ledgers with a grid of their own; each costs the reading of a bucket of every inventory."""
-
 FINDINGS_SHOWN: Final = 200
 """Findings that are listed one by one, holds apart."""
+UNDECIDED_SHOWN: Final = 100
+"""Undecided ledgers that are listed."""
+NAMES_SHOWN: Final = 400
+"""Bookies that are named together."""
+VALUES_SHOWN: Final = 20
+"""Facts and names of one finding."""
 
-GROUPS_DRAWN: Final = 400
-"""Groups drawn for one copy: more cannot be told apart on a page."""
-
-_WIDTH: Final = 640
-_ROW: Final = 18
-_LABEL: Final = 170
+_LONGEST: Final = 200
+"""Characters of a name: bookies, topics and paths are what others wrote."""
+_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+"""Characters that show nothing, or turn the text behind them round."""
 _BINS: Final = 10
 _SEVERITIES: Final = ("critical", "warning", "info")
 _REASONS: Final = {
@@ -67,39 +73,6 @@ class Bar:
     label: str
     count: int
     share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One drawn stretch of a copy: pixels, density in (0, 1], and its title."""
-
-    x: float
-    width: float
-    density: float
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """One bookie's row of a grid."""
-
-    bookie: str
-    source: str
-    y: int
-    runs: Sequence[Run]
-    named: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """One ledger: what is proposed, and who holds what."""
-
-    name: str
-    row: Mapping[str, Any]
-    copies: Sequence[Copy]
-    cuts: Sequence[tuple[float, int]]
-    height: int
-    last: int
 
 
 def bars(counted: Mapping[str, int], *, limit: int = 24) -> list[Bar]:
@@ -149,7 +122,14 @@ def _environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["number"] = lambda value: f"{value:,}"
+    environment.filters["name"] = _readable
     return environment
+
+
+def _readable(text: object) -> str:
+    """Return a name that others chose as it can be shown: no character that hides, and no endless one."""
+    shown = _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", str(text))
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
 
 def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, made: datetime) -> str:
@@ -162,23 +142,23 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
         made: an aware time, printed.
     """
     grades: dict[str, Counter[str]] = {name: Counter() for name in tables.GRADED}
+    outcomes: Counter[str] = Counter()
     sizes = _Sizes()
-    shown: list[dict[str, Any]] = []
-    restored: list[dict[str, Any]] = []
-    held_total = 0
+    selection = Selection()
     for batch in plan.batches("reconstruction"):
         struct = batch["grades"].combine_chunks()
-        back = pc.equal(batch["outcome"], "restored")
+        back = pc.equal(batch["outcome"], BACK)
         for name, counter in grades.items():
             _count_into(counter, pc.struct_field(struct, name).filter(back.combine_chunks()))
+        _count_into(outcomes, batch["outcome"])
         sizes.add(pc.add(batch["last_entry"], 1))
-        held = batch.filter(pc.invert(back))
-        held_total += held.num_rows
-        shown += held.slice(0, max(0, LEDGERS_SHOWN - len(shown))).to_pylist()
-        if len(restored) < LEDGERS_SHOWN:
-            restored += batch.filter(back).slice(0, LEDGERS_SHOWN - len(restored)).to_pylist()
-    rows = [*shown, *restored[: max(0, LEDGERS_SHOWN - len(shown))]]
-    rows.sort(key=lambda row: (row["outcome"] == "restored", LedgerId(row["scope"], row["ledger"])))
+        selection.add(batch)
+    lists = selection.lists()
+    findings = _listed(plan)
+    undecided = list(itertools.islice(chosen(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
+    shown = [LedgerId(row["scope"], row["ledger"]) for kept in lists for row in kept.rows]
+    shown += [row["id"] for row in findings if row["id"] is not None]
+    named = topics(plan, shown)
     damage, hiding = _damage(inventories)
     manifest = plan.manifest
     return (
@@ -190,51 +170,71 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             manifest=manifest,
             counts=manifest["counts"],
             coverage=manifest["coverage"],
-            reasons=bars({f"{reason}: {in_words(reason)}": n for reason, n in manifest["reasons"].items()}),
-            settles=[(reason, settled_by(reason)) for reason, _ in Counter(manifest["reasons"]).most_common()],
+            stacks=[
+                stacked("ledgers", outcomes),
+                stacked(
+                    "entries",
+                    entries_by_outcome(plan, inventories),
+                    "up to each ledger's last one, or the last that a bookie has",
+                ),
+            ],
+            strip=strip_of(manifest["coverage"], inventories),
+            lists=lists,
+            grids={
+                kept.target: [
+                    grid_of(row, named.get(LedgerId(row["scope"], row["ledger"])), inventories) for row in kept.rows
+                ]
+                for kept in lists
+            },
             in_words=in_words,
             grades=[(name, sorted(counter.items(), key=lambda i: -i[1])) for name, counter in grades.items()],
             sides=[
                 (name, count, WORDS[Relation(name)], RIGHT[Relation(name)])
                 for name, count in sorted(manifest.get("sides", {}).items(), key=lambda item: -item[1])
             ],
-            found=_categories(manifest.get("found", {})),
-            listed=_listed(plan),
+            undecided=undecided,
+            categories=_categories(manifest.get("found", {})),
+            findings=findings,
+            topics=named,
             sizes=sizes.bars(),
             damage=bars(damage),
             hiding=hiding,
-            grids=[grid for row in rows for grid in [_grid(row, inventories)]],
-            held_total=held_total,
-            held_shown=len(shown),
-            width=_WIDTH,
-            label=_LABEL,
-            row=_ROW,
+            width=WIDTH,
+            names_shown=NAMES_SHOWN,
+            values_shown=VALUES_SHOWN,
         )
     )
 
 
 def _categories(counted: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
-    """Return category, severity, count and what to do, the gravest first."""
+    """Return category, severity, count and what to do, the gravest first; holds are shown with their ledgers."""
     rows = [
         (str(category), SEVERITIES[category], counted[category], SUGGESTED[category])
         for category in Category
-        if category in counted
+        if category in counted and category is not Category.HELD
     ]
     return sorted(rows, key=lambda row: (_SEVERITIES.index(row[1]), row[0]))
 
 
 def _listed(plan: Dataset) -> list[dict[str, Any]]:
-    """Return the gravest findings; holds are shown with their ledgers."""
+    """Return the gravest findings, in that order; holds are shown with their ledgers."""
     kept: dict[str, list[dict[str, Any]]] = {severity: [] for severity in _SEVERITIES}
     for batch in plan.batches("findings"):
         others = batch.filter(pc.not_equal(batch["category"], str(Category.HELD)))
         for severity, rows in kept.items():
             mine = others.filter(pc.equal(others["severity"], severity))
             rows.extend(mine.slice(0, max(0, FINDINGS_SHOWN - len(rows))).to_pylist())
-    found = [row for severity in _SEVERITIES for row in kept[severity]][:FINDINGS_SHOWN]
-    for row in found:
-        row["of"] = row["subject"] if row["ledger"] is None else str(LedgerId(row["scope"], row["ledger"]))
-    return found
+    listed = [row for severity in _SEVERITIES for row in kept[severity]][:FINDINGS_SHOWN]
+    for row in listed:
+        row["id"] = None if row["ledger"] is None else LedgerId(row["scope"], row["ledger"])
+    listed.sort(key=_gravity)
+    return listed
+
+
+def _gravity(row: Mapping[str, Any]) -> tuple[int, str, bool, tuple[int, int], str]:
+    ledger = row["id"]
+    place = (0, 0) if ledger is None else ledger.unsigned_key
+    return _SEVERITIES.index(row["severity"]), row["category"], ledger is not None, place, row["subject"] or ""
 
 
 def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: Sequence[str] = ()) -> str:
@@ -283,38 +283,3 @@ def write_page(folder: Path, page: Callable[[], str]) -> None:
     except OSError as error:
         begun.unlink(missing_ok=True)
         logger.warning("%s cannot be written (%s); the dataset beside it is whole", path, error.strerror)
-
-
-def _grid(row: Mapping[str, Any], inventories: Sequence[Dataset]) -> Grid:
-    ledger = LedgerId(row["scope"], row["ledger"])
-    columns = ["scope", "ledger", "bookie", "source", "groups", "last"]
-    found = []
-    for inventory in inventories:
-        copies = inventory.read("copies", buckets=range(row["bucket"], row["bucket"] + 1), columns=columns)
-        mine = pc.and_(pc.equal(copies["scope"], ledger.scope), pc.equal(copies["ledger"], ledger.ledger))
-        found += copies.filter(mine).to_pylist()
-    last = max([0, *(c["last"] for c in found if c["last"] is not None), row["last_entry"] or 0])
-    scale = _WIDTH / (last + 1)
-    named = {member for segment in row["segments"] or () for member in segment["members"]}
-    copies = [
-        Copy(
-            copy["bookie"],
-            copy["source"],
-            index * _ROW,
-            [_run(group, scale) for group in copy["groups"][:GROUPS_DRAWN]],
-            not named or copy["bookie"] in named,
-        )
-        for index, copy in enumerate(sorted(found, key=lambda c: (c["bookie"], c["source"])))
-    ]
-    cuts = [(segment["first"] * scale, segment["first"]) for segment in row["segments"] or () if segment["first"]]
-    return Grid(str(ledger), row, copies, cuts, max(1, len(copies)) * _ROW, last)
-
-
-def _run(group: Mapping[str, int], scale: float) -> Run:
-    first, last, size, period = (group[name] for name in ("first", "last", "size", "period"))
-    end = last + size
-    title = f"{first} to {end - 1}"
-    if period:
-        title += f", {size} of every {period}"
-    density = size / period if period else 1.0
-    return Run(first * scale, max(1.5, (end - first) * scale), max(0.25, math.sqrt(density)), title)

@@ -35,6 +35,9 @@ class Ledger:
     custom: Mapping[str, bytes] = field(default_factory=dict)
     reason: str | None = None
     scope: int = 0
+    missing: int = 0
+    owner: str | None = None
+    verdict: str = "clean"
 
     def row(self) -> dict[str, Any]:
         """Return it as a row of RECONSTRUCTION."""
@@ -66,10 +69,24 @@ class Ledger:
             "grades": dict.fromkeys(tables.GRADED, "observed"),
             "lac_low": self.last,
             "acked_high": self.last,
-            "missing": 0,
+            "missing": self.missing,
             "extra": 0,
             "holders": holders,
             "alternatives": [],
+        }
+
+    def side(self) -> dict[str, Any]:
+        """Return it as a row of SIDES."""
+        row = self.row()
+        return {
+            **{name: row[name] for name in tables.KEY_COLUMNS},
+            "on_bookies": True,
+            "in_store": False,
+            "in_earlier": False,
+            "relation": "bookies_only",
+            "right": "bookies",
+            "owner": self.owner,
+            "verdict": self.verdict,
         }
 
 
@@ -100,8 +117,10 @@ def write_plan(
     root: str = "/ledgers",
 ) -> Dataset:
     """Write a plan for an empty store, in two parts of ledgers, and open it."""
-    rows = pa.Table.from_pylist([ledger.row() for ledger in ledgers], schema=tables.RECONSTRUCTION)
-    rows = rows.sort_by([(name, "ascending") for name in tables.KEY_COLUMNS])
+    ledgers = list(ledgers)
+    by_key = [(name, "ascending") for name in tables.KEY_COLUMNS]
+    rows = pa.Table.from_pylist([ledger.row() for ledger in ledgers], schema=tables.RECONSTRUCTION).sort_by(by_key)
+    sides = pa.Table.from_pylist([ledger.side() for ledger in ledgers], schema=tables.SIDES).sort_by(by_key)
     noise = bytes([secrets]) * plan.HOLD_PASSWORD_SIZE * rows.num_rows
     actions = plan.ledger_actions(rows, layout, Passwords.of(passwords), noise)
     system = plan.system_actions(
@@ -122,6 +141,7 @@ def write_plan(
         ],
         "findings": [write_part(folder, "findings", "part", [tables.FINDINGS.empty_table()], secret=True)],
         "reconstruction": [write_part(folder, "reconstruction", "part", [rows], secret=True)],
+        "sides": [write_part(folder, "sides", "part", [sides], secret=True)],
     }
     binding: dict[str, Any] = {
         "instance_ids": ["an-instance"],

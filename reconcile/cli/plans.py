@@ -11,6 +11,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options, parse_ledger, scope_option
 from reconcile.cli.output import Result
+from reconcile.cli.plan_ledgers import ledgers
 from reconcile.reasons import in_words
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ _HASH: Final = 12
 
 @click.group(epilog="Example: bkmeta plan show plan")
 def plan() -> None:
-    """Read a plan, compare two, cut one into waves, or change one. No store is touched."""
+    """Read a plan, list its ledgers, compare two, cut one into waves, or change one. No store is touched."""
+
+
+plan.add_command(ledgers)
 
 
 @plan.command(

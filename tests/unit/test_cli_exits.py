@@ -131,6 +131,8 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("plan diff", Exit.DONE): lambda w: ["plan", "diff", w.plan.path, w.plan.path],
     ("plan diff", Exit.USAGE): lambda w: ["plan", "diff", w.plan.path, w.new],
     ("plan diff", Exit.FOUND): lambda w: ["plan", "diff", w.plan.path, w.other.path],
+    ("plan ledgers", Exit.DONE): lambda w: ["plan", "ledgers", w.plan.path, "--few-copies"],
+    ("plan ledgers", Exit.USAGE): lambda w: ["plan", "ledgers", w.plan.path, "--undecided", "--outcome", "held"],
     ("plan split", Exit.DONE): lambda w: ["plan", "split", w.plan.path, "--waves", "50%,rest", "--out", w.new],
     ("plan split", Exit.FAILED): lambda w: ["plan", "split", w.plan.path, "--waves", "rest", "--out", w.new],
     ("plan split", Exit.USAGE): lambda w: ["plan", "split", w.plan.path, "--waves", "5%", "--out", w.new],

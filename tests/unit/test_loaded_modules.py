@@ -48,7 +48,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "collect": ("collect --ledger-dir {disk} --out {out}", FILES | {"jinja2"}),
     "capture": ("capture --metadata {zookeeper} --out {out}", LIVE),
     "capture files": ("capture --metadata zkfiles://{disk} --out {out}", ARROW),
-    "recover": ("recover --layout hierarchical --inventory {disk} --out {out}", ARROW | {"jinja2"}),
+    "recover": ("recover --layout hierarchical --inventory {disk} --out {out}", FILES | {"jinja2"}),
     "explain": ("explain 1 --inventory {inventory}", ARROW),
     "explain a plan": ("explain 1 --plan {plan}", ARROW),
     "plan show": ("plan show {plan}", ARROW),

@@ -1,0 +1,123 @@
+"""`plan ledgers`: the ledgers of a plan, list by list, with their topics; or their ids alone, for other programs."""
+
+import itertools
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import FOLDER, make_output, output_options, quoted
+from reconcile.cli.output import Result
+from reconcile.reasons import in_words
+from recovery.infer.refusal import Refusal
+
+if TYPE_CHECKING:
+    from reconcile.ledger_lists import Line
+
+OUTCOMES: Final = ("restored", "held", "waiting", "deleted", "accepted_loss")
+_SHOWN: Final = 1000
+_HOLDERS: Final = 8
+
+
+@click.command(
+    "ledgers",
+    cls=Command,
+    exits={
+        Exit.DONE: "they are listed; perhaps there are none",
+        Exit.USAGE: "no plan, or options that exclude each other",
+    },
+    epilog="Example: bkmeta plan ledgers plan --few-copies --ids > few-copies.txt",
+)
+@click.argument("path", metavar="PLAN", type=FOLDER)
+@click.option("--outcome", type=click.Choice(OUTCOMES), help="What the plan does with them.")
+@click.option(
+    "--reason",
+    type=click.Choice([str(reason) for reason in Refusal]),
+    help="Why they are not restored.",
+    metavar="REASON",
+)
+@click.option("--few-copies", is_flag=True, help="They come back, and lack copies that their records promise.")
+@click.option("--undecided", is_flag=True, help="Nothing that was looked at says what is right.")
+@click.option("--ids", is_flag=True, help="Only ids, one a line, and all of them.")
+@click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Ledgers listed.")
+@output_options
+def ledgers(
+    path: Path,
+    outcome: str | None,
+    reason: str | None,
+    shown: int,
+    *,
+    few_copies: bool,
+    undecided: bool,
+    ids: bool,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """List the ledgers of PLAN: all, or those of one outcome, of one reason, with few copies, or undecided.
+
+    Those with few copies can be read once they are restored; replicate them again when the store is thawed.
+    """
+    if undecided and (outcome or reason or few_copies):
+        raise click.UsageError("--undecided ledgers have neither an outcome nor a reason nor copies")
+    if ids and shared["as_json"]:
+        raise click.UsageError("--ids is text: give it or --json")
+    from reconcile.ledger_lists import Choice, chosen
+    from recovery.dataset import open_dataset
+
+    output = make_output(shared)
+    lines = chosen(open_dataset(path, "plan"), Choice(outcome, reason, few_copies, undecided))
+    if ids:
+        for line in lines:
+            click.echo(str(line.ledger))
+        sys.exit(Exit.DONE)
+    listed = list(itertools.islice(lines, shown))
+    total = len(listed) + sum(1 for _ in lines)
+    words = [*([outcome] if outcome else []), *([reason] if reason else []), *(["few copies"] if few_copies else [])]
+    chosen_words = f" ({', '.join(words)})" if words else " (undecided)" if undecided else ""
+    following = ""
+    if few_copies and total:
+        following = quoted("bkmeta", "plan", "ledgers", path, "--few-copies", "--ids") + " > few-copies.txt"
+    elif listed:
+        following = quoted("bkmeta", "explain", listed[0].ledger, "--plan", path)
+    more = [f"and {total - len(listed)} more: --first {total}, or --ids"] if total > len(listed) else []
+    result = Result(
+        "plan-ledgers",
+        f"1 ledger{chosen_words}" if total == 1 else f"{total} ledgers{chosen_words}",
+        Exit.DONE,
+        counts={"ledgers": total, "listed": len(listed)},
+        details=[*(_told(line) for line in listed), *more],
+        following=following,
+        facts={"plan": str(path), "ledgers": [_as_json(line) for line in listed]},
+    )
+    sys.exit(output.show(result))
+
+
+def _told(line: "Line") -> str:
+    words = [line.outcome.replace("_", " ")] if line.outcome else ["undecided"]
+    if line.topic:
+        words.insert(0, line.topic)
+    if line.reason:
+        words.append(in_words(line.reason))
+    if line.missing_copies:
+        words.append(
+            "1 copy of an entry is missing"
+            if line.missing_copies == 1
+            else f"{line.missing_copies} copies of entries are missing"
+        )
+    if line.holders:
+        more = f" and {len(line.holders) - _HOLDERS} more" if len(line.holders) > _HOLDERS else ""
+        words.append("on " + ", ".join(line.holders[:_HOLDERS]) + more)
+    return f"{line.ledger}: " + "; ".join(words)
+
+
+def _as_json(line: "Line") -> dict[str, object]:
+    return {
+        "ledger": str(line.ledger),
+        "topic": line.topic,
+        "outcome": line.outcome,
+        "reason": line.reason,
+        "last_entry": line.last_entry,
+        "missing_copies": line.missing_copies,
+        "holders": list(line.holders),
+    }

@@ -1,0 +1,117 @@
+"""Ledgers of a plan, list by list: which come back, which are held for which reason, which lack copies.
+
+A list is streamed by bucket ranges, so that a million ledgers take no more memory than a few thousand.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.topics import topic_of
+from recovery.dataset import Dataset
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.spark import bucket_ranges
+
+UNDECIDED: Final = "undecided"
+"""Verdict of a ledger that could not be judged; see `recovery.model.tables.SIDES`."""
+
+_ROWS: Final = 100_000
+"""Rows that are read together, about."""
+_COLUMNS: Final = [
+    *tables.KEY_COLUMNS,
+    "outcome",
+    "reason",
+    "last_entry",
+    "write_quorum",
+    "missing",
+    "holders",
+    "custom",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which ledgers are listed; all that is None or False chooses nothing.
+
+    Attributes:
+        outcome: restored, held, waiting, deleted, accepted_loss.
+        reason: why a ledger is not restored.
+        has_few_copies: restored, and bookies hold fewer copies than its record promises.
+        is_undecided: it could not be judged what is right.
+    """
+
+    outcome: str | None = None
+    reason: str | None = None
+    has_few_copies: bool = False
+    is_undecided: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One ledger of a list.
+
+    Attributes:
+        ledger: its id.
+        topic: whose it is; None where nothing says so.
+        outcome: what the plan does with it; None: it is not of this plan's doing.
+        reason: why it is not restored.
+        last_entry: of its proposed record.
+        missing_copies: copies of entries that its record promises and no bookie has.
+        holders: bookies that have anything of it.
+    """
+
+    ledger: LedgerId
+    topic: str | None
+    outcome: str | None
+    reason: str | None
+    last_entry: int | None
+    missing_copies: int
+    holders: tuple[str, ...]
+
+
+def few_copies(rows: pa.Table) -> pa.ChunkedArray:
+    """Return which rows of a reconstruction come back with fewer copies of some entry than their write quorum."""
+    return pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))
+
+
+def chosen(plan: Dataset, choice: Choice) -> Iterator[Line]:
+    """Yield the chosen ledgers of a plan, by bucket.
+
+    Raises:
+        DatasetError: a file of the plan is gone or damaged.
+    """
+    for span in bucket_ranges(plan.rows("reconstruction") + plan.rows("sides"), rows_per_task=_ROWS):
+        if choice.is_undecided:
+            yield from _undecided(plan, span)
+            continue
+        rows = plan.read("reconstruction", buckets=span, columns=_COLUMNS)
+        if choice.outcome is not None:
+            rows = rows.filter(pc.equal(rows["outcome"], choice.outcome))
+        if choice.reason is not None:
+            rows = rows.filter(pc.equal(rows["reason"], choice.reason))
+        if choice.has_few_copies:
+            rows = rows.filter(few_copies(rows))
+        if not rows.num_rows:
+            continue
+        owners = _owners(plan, span)
+        for row in rows.to_pylist():
+            ledger = LedgerId(row["scope"], row["ledger"])
+            topic = topic_of(row["custom"], owners.get(ledger))
+            holders = tuple(row["holders"])
+            yield Line(ledger, topic, row["outcome"], row["reason"], row["last_entry"], row["missing"], holders)
+
+
+def _owners(plan: Dataset, span: range) -> dict[LedgerId, str]:
+    rows = plan.read("sides", buckets=span, columns=["scope", "ledger", "owner"])
+    rows = rows.filter(pc.is_valid(rows["owner"]))
+    return {LedgerId(row["scope"], row["ledger"]): row["owner"] for row in rows.to_pylist()}
+
+
+def _undecided(plan: Dataset, span: range) -> Iterator[Line]:
+    rows = plan.read("sides", buckets=span, columns=["scope", "ledger", "owner", "relation", "verdict"])
+    for row in rows.filter(pc.equal(rows["verdict"], UNDECIDED)).to_pylist():
+        yield Line(LedgerId(row["scope"], row["ledger"]), row["owner"], None, row["relation"], None, 0, ())

@@ -1,0 +1,161 @@
+"""The picture at the head of a plan's page: what becomes of ledgers and entries, and how well each bookie was seen."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.dataset import Dataset
+from recovery.spark import bucket_ranges
+
+BOOKIES_DRAWN: Final = 240
+"""Tiles of the strip; more cannot be told apart. The gravest are drawn first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One colour of the stacked bars.
+
+    Attributes:
+        name: as it is stored, and as the style sheet names its colour.
+        words: for people.
+        target: the heading on the page that lists its ledgers.
+    """
+
+    name: str
+    words: str
+    target: str
+
+
+OUTCOMES: Final = (
+    Outcome("restored", "come back", "back"),
+    Outcome("held", "held: kept, and not readable yet", "reasons"),
+    Outcome("waiting", "wait for a person", "reasons"),
+    Outcome("deleted", "deleted on purpose, not brought back", "reasons"),
+    Outcome("accepted_loss", "a loss that a person accepted", "reasons"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One outcome's part of a stacked bar; `percent` of the whole bar."""
+
+    outcome: Outcome
+    count: int
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class StackedBar:
+    """A whole of so many, cut by outcome."""
+
+    what: str
+    total: int
+    shares: Sequence[Share]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How well bookies were seen, with a mark that can be told without its colour."""
+
+    name: str
+    mark: str
+    words: str
+
+
+GONE: Final = State("gone", "✕", "not looked at")
+DAMAGED: Final = State("damaged", "!", "damage was met on its disks")
+INCOMPLETE: Final = State("incomplete", "◐", "not read completely")
+COMPLETE: Final = State("complete", "✓", "read completely, no damage")
+STATES: Final = (GONE, INCOMPLETE, DAMAGED, COMPLETE)
+"""The gravest first; a bookie that was not read completely is not complete for its damage either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One bookie of the strip."""
+
+    bookie: str
+    state: State
+    ledgers: int | None
+    entries: int | None
+    damaged: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The bookies, the gravest first.
+
+    Attributes:
+        tiles: as many as are drawn.
+        counts: state and how many, of all.
+        hidden: bookies that are not drawn.
+    """
+
+    tiles: Sequence[Tile]
+    counts: Sequence[tuple[State, int]]
+    hidden: int
+
+
+def stacked(what: str, counts: Mapping[str, int], note: str = "") -> StackedBar:
+    """Return a stacked bar of counts by outcome."""
+    total = sum(counts.values())
+    shares = [
+        Share(outcome, counts[outcome.name], 100 * counts[outcome.name] / total)
+        for outcome in OUTCOMES
+        if counts.get(outcome.name)
+    ]
+    return StackedBar(what, total, shares, note)
+
+
+def strip_of(coverage: Mapping[str, Any], inventories: Iterable[Dataset]) -> Strip:
+    """Return the strip of a plan's bookies."""
+    columns = ["bookie", "ledgers", "entries", "damaged"]
+    seen = {row["bookie"]: row for i in inventories for row in i.read("bookies", columns=columns).to_pylist()}
+    incomplete = set(coverage["not_complete"])
+    tiles = [Tile(bookie, GONE, None, None, None) for bookie in coverage["not_scanned"]]
+    for bookie in coverage["scanned"]:
+        row = seen.get(bookie, {})
+        damaged = row.get("damaged")
+        state = INCOMPLETE if bookie in incomplete else DAMAGED if damaged else COMPLETE
+        tiles.append(Tile(bookie, state, row.get("ledgers"), row.get("entries"), damaged))
+    tiles.sort(key=lambda tile: (STATES.index(tile.state), tile.bookie))
+    counted = Counter(tile.state.name for tile in tiles)
+    counts = [(state, counted[state.name]) for state in STATES if counted[state.name]]
+    return Strip(tiles[:BOOKIES_DRAWN], counts, max(0, len(tiles) - BOOKIES_DRAWN))
+
+
+def entries_by_outcome(plan: Dataset, inventories: Sequence[Dataset]) -> Counter[str]:
+    """Count the entries of a plan's ledgers by outcome: up to the last of the record, else to the last on a bookie."""
+    counted: Counter[str] = Counter()
+    columns = ["bucket", "scope", "ledger", "outcome", "last_entry"]
+    for span in bucket_ranges(plan.rows("reconstruction") + sum(i.rows("copies") for i in inventories)):
+        rows = plan.read("reconstruction", buckets=span, columns=columns)
+        if not rows.num_rows:
+            continue
+        open_ended = rows.filter(pc.is_null(rows["last_entry"]))
+        if open_ended.num_rows and inventories:
+            found = _ends_on_bookies(inventories, span).join(
+                open_ended.select(["scope", "ledger", "outcome"]), keys=["scope", "ledger"], join_type="inner"
+            )
+            _add(counted, found["outcome"], found["last_max"])
+        known = rows.filter(pc.is_valid(rows["last_entry"]))
+        _add(counted, known["outcome"], known["last_entry"])
+    return counted
+
+
+def _ends_on_bookies(inventories: Sequence[Dataset], span: range) -> pa.Table:
+    columns = ["scope", "ledger", "last"]
+    copies = pa.concat_tables([i.read("copies", buckets=span, columns=columns) for i in inventories])
+    return copies.group_by(["scope", "ledger"]).aggregate([("last", "max")])
+
+
+def _add(counted: Counter[str], outcomes: pa.ChunkedArray, lasts: pa.ChunkedArray) -> None:
+    """Add last entry + 1 of each row to its outcome."""
+    rows = pa.table({"outcome": outcomes, "entries": pc.add(pc.fill_null(lasts, -1), 1)})
+    for row in rows.group_by("outcome").aggregate([("entries", "sum")]).to_pylist():
+        counted[row["outcome"]] += row["entries_sum"] or 0

@@ -1,0 +1,58 @@
+"""Whose ledger it is, as a person knows it: the topic that a record's custom metadata or an upper layer's record names.
+
+    application          pulsar
+    component            managed-ledger, schema, compacted-ledger, …
+    pulsar/managed-ledger, pulsar/cursor, pulsar/schemaId, pulsar/compactedTopic    whose it is, UTF-8
+
+Source: apache/pulsar, LedgerMetadataUtils.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.dataset import Dataset
+from recovery.model.ids import LedgerId
+
+_NAMES: Final = (
+    ("pulsar/managed-ledger", ""),
+    ("pulsar/cursor", "cursor "),
+    ("pulsar/schemaId", "schema of "),
+    ("pulsar/compactedTopic", "compacted "),
+)
+_SEPARATOR: Final = ", "
+
+
+def topic_of(custom: Sequence[Mapping[str, Any]] | None, owner: str | None) -> str | None:
+    """Return the topic of a ledger; None where nothing names one.
+
+    Args:
+        custom: custom metadata of its record, a list of key and value.
+        owner: as an upper layer's record has it; it is the newer one, so it wins.
+    """
+    if owner:
+        return owner
+    values = {item["key"]: item["value"] for item in custom or ()}
+    named = [words + values[key].decode(errors="replace") for key, words in _NAMES if key in values]
+    return _SEPARATOR.join(named) or None
+
+
+def topics(plan: Dataset, ledgers: Iterable[LedgerId]) -> dict[LedgerId, str]:
+    """Return the topics of some ledgers of a plan; those of which nothing names one are left out.
+
+    Raises:
+        DatasetError: a file of the plan is gone or damaged.
+    """
+    wanted = set(ledgers)
+    ids = pa.array(sorted({ledger.ledger for ledger in wanted}), pa.int64())
+    named: dict[LedgerId, str] = {}
+    for table, column in (("reconstruction", "custom"), ("sides", "owner")):
+        for batch in plan.batches(table, ["scope", "ledger", column]) if wanted else ():
+            rows = batch.filter(pc.and_(pc.is_in(batch["ledger"], value_set=ids), pc.is_valid(batch[column])))
+            for row in rows.to_pylist():
+                topic = topic_of(row.get("custom"), row.get("owner"))
+                if topic is not None and (ledger := LedgerId(row["scope"], row["ledger"])) in wanted:
+                    named[ledger] = topic
+    return named
