@@ -149,7 +149,7 @@ class Grid:
         segments: as many as are shown.
         copies: rows, those of the record's ensembles first.
         hidden_copies: bookies that are not drawn.
-        cuts: where segments begin, but the first.
+        cuts: upright lines where segments begin, but the first, as one path: else they would be most of the page.
         last: the last entry of the drawing; None: there is none.
     """
 
@@ -159,7 +159,7 @@ class Grid:
     segments: Sequence[Mapping[str, Any]]
     copies: Sequence[Copy]
     hidden_copies: int
-    cuts: Sequence[tuple[float, int]]
+    cuts: str
     last: int | None
 
     @property
@@ -189,7 +189,7 @@ def grid_of(row: Mapping[str, Any], topic: str | None, inventories: Sequence[Dat
     ]
     held.sort(key=lambda copy: (copy["bookie"] not in members, copy["bookie"], copy["source"]))
     drawn = [_copy(copy, segments[:SEGMENTS_SHOWN], last, scale) for copy in held[:COPIES_DRAWN]]
-    cuts = [(segment["first"] * scale, segment["first"]) for segment in segments[:SEGMENTS_SHOWN] if segment["first"]]
+    cuts = "".join(f"M{segment['first'] * scale:.1f} 0V14" for segment in segments[:SEGMENTS_SHOWN] if segment["first"])
     return Grid(str(ledger), topic, row, segments[:SEGMENTS_SHOWN], drawn, max(0, len(held) - COPIES_DRAWN), cuts, last)
 
 

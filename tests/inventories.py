@@ -37,6 +37,7 @@ def write_inventory(
     instance: str | None,
     formatted: Sequence[datetime] = (),
     ended: datetime = datetime(2026, 1, 1, tzinfo=UTC),
+    last: int | None = None,
 ) -> Path:
     """Write the inventory of one bookie; `formatted` are the times of its VERSION files."""
     ids = np.array(sorted(ledgers), np.int64)
@@ -51,7 +52,9 @@ def write_inventory(
         "ended": ended,
         "complete": True,
     }
-    row = _row(tables.COPIES, {"bookie": bookie, "key_kind": "absent", "source": "index", "complete": True})
+    row = _row(
+        tables.COPIES, {"bookie": bookie, "key_kind": "absent", "source": "index", "complete": True, "last": last}
+    )
     copies = pa.Table.from_pylist([row] * len(ids), schema=tables.COPIES)
     for name, values in (("bucket", buckets(np.zeros_like(ids), ids)), ("ledger", ids)):
         at = tables.COPIES.get_field_index(name)

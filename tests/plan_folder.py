@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,8 +116,10 @@ def write_plan(
     coverage: Mapping[str, object] | None = None,
     passwords: Sequence[bytes] = (b"hunter2", b"secret"),
     root: str = "/ledgers",
+    findings: pa.Table | None = None,
 ) -> Dataset:
     """Write a plan for an empty store, in two parts of ledgers, and open it."""
+    findings = tables.FINDINGS.empty_table() if findings is None else findings
     ledgers = list(ledgers)
     by_key = [(name, "ascending") for name in tables.KEY_COLUMNS]
     rows = pa.Table.from_pylist([ledger.row() for ledger in ledgers], schema=tables.RECONSTRUCTION).sort_by(by_key)
@@ -139,7 +142,7 @@ def write_plan(
             write_part(folder, "actions", "buckets-1", [actions.slice(half)], secret=True),
             write_part(folder, "actions", "system-last", [system.slice(1)], secret=True),
         ],
-        "findings": [write_part(folder, "findings", "part", [tables.FINDINGS.empty_table()], secret=True)],
+        "findings": [write_part(folder, "findings", "part", [findings], secret=True)],
         "reconstruction": [write_part(folder, "reconstruction", "part", [rows], secret=True)],
         "sides": [write_part(folder, "sides", "part", [sides], secret=True)],
     }
@@ -154,7 +157,11 @@ def write_plan(
     outcomes = rows["outcome"].to_pylist()
     reasons = [reason for reason in rows["reason"].to_pylist() if reason]
     counts = dict.fromkeys(
-        ("waiting", "deleted", "in_store_already", "in_store", "in_store_not_on_bookies", "disagreements"), 0
+        (
+            *("waiting", "deleted", "in_store_already", "in_store", "in_store_not_on_bookies", "disagreements"),
+            *("held_in_store", "clean", "skipped", "with_findings", "critical"),
+        ),
+        0,
     )
     write_manifest(
         folder,
@@ -180,7 +187,12 @@ def write_plan(
                 "held": outcomes.count("held"),
                 "actions": actions.num_rows + system.num_rows,
                 "ids_above_short_generator": 0,
+                "looked_at": len(outcomes),
+                "undecided": sides["verdict"].to_pylist().count("undecided"),
             },
+            "sides": {"bookies_only": len(outcomes)},
+            "found": dict(Counter(findings["category"].to_pylist())),
+            "mass_deletion": False,
             "reasons": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
             "prior": [],
         },

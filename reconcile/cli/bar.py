@@ -12,7 +12,6 @@ from rich.progress import (
     ProgressColumn,
     SpinnerColumn,
     Task,
-    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -41,7 +40,7 @@ def drawn(title: str, *, no_color: bool) -> Iterator[Callable[[int, int, str], N
 
     A bar that stands at 0 says nothing, and looks broken: until something is done the time that passed is shown.
     """
-    moving = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    moving = (BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn())
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
