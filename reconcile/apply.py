@@ -72,6 +72,8 @@ _COOKIES: Final = _PHASES["cookie"]
 _CREATES: Final = frozenset({"create", "hold"})
 _CHANGES: Final = frozenset({"replace", "remove"})
 _RAISE: Final = "raise"
+_PROPER_KEY: Final = r"^(/[^/\x00-\x1f\x{7f}-\x{9f}\x{e000}-\x{f8ff}\x{fff0}-\x{10ffff}]+)+$"
+"""What ZooKeeper takes for a path, but for ``.`` and ``..``; etcd takes anything."""
 _OPS: Final = (*sorted(_CREATES | _CHANGES), _RAISE)
 _WITH_VALUE: Final = ("create", "hold", "replace", _RAISE)
 
@@ -343,7 +345,9 @@ def _demand_fields(table: pa.Table) -> None:
         table, pc.xor(pc.is_in(op, pa.array(_WITH_VALUE)), pc.is_valid(table["value"])), "it lacks a value, or has one"
     )
     key = table["key"]
-    proper = pc.match_substring_regex(key, r"^(/[^/]+)+$")
+    proper = pc.match_substring_regex(key, _PROPER_KEY)
+    climbs = pc.match_substring_regex(key, r"/\.{1,2}(/|$)")
+    proper = pc.and_not(proper, climbs)
     _refuse(table, pc.invert(pc.or_(proper, pc.and_(is_raise, pc.equal(key, keys.ROOT)))), "its key is none")
 
 

@@ -38,6 +38,7 @@ from recovery.infer.references import SCHEMA
 from recovery.infer.search import Tail
 from recovery.manifest import Part
 from recovery.model import tables
+from recovery.model.ids import is_bookie_id
 from recovery.spark import over_buckets
 
 if TYPE_CHECKING:
@@ -239,13 +240,15 @@ def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
 
     Raises:
         DatasetError: one is not a whole inventory.
-        InputError: a bookie comes twice, or two clusters are mixed.
+        InputError: a bookie comes twice or has an id that is none, or two clusters are mixed.
     """
     found = tuple(open_dataset(path, "inventory") for path in paths)
     bookies: dict[str, str] = {}
     clusters: dict[str, str] = {}
     for dataset in found:
         for row in dataset.read("bookies", columns=["bookie", "instance_id"]).to_pylist():
+            if not is_bookie_id(row["bookie"]):
+                raise InputError(dataset.path, f"is of {row['bookie']!r}, no bookie id", "collect the bookie again")
             if row["bookie"] in bookies:
                 problem = f"holds bookie {row['bookie']}, and so does {bookies[row['bookie']]}"
                 raise InputError(dataset.path, problem, "give each bookie's newest inventory once")

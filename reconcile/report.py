@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.ledger_lists import Choice, chosen
+from reconcile.printable import printable
 from reconcile.reasons import in_words
 from reconcile.report_grids import BACK, WIDTH, Selection, grid_of
 from reconcile.report_picture import entries_by_outcome, stacked, strip_of
@@ -278,7 +279,7 @@ def write_page(folder: Path, page: Callable[[], str]) -> None:
     try:
         # A plan's page has no passwords, but it names ledgers and their sizes: its owner's business.
         with os.fdopen(create_file(begun, secret=True), "w", encoding="utf-8") as file:
-            file.write(page())
+            file.write(printable(page()))
         begun.replace(path)
     except OSError as error:
         begun.unlink(missing_ok=True)

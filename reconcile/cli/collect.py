@@ -16,6 +16,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FILE,
     FOLDER,
+    demand_bookie_ids,
     executor_option,
     make_output,
     now,
@@ -121,6 +122,7 @@ def collect(
         if incremental or since:
             raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
         names = tuple(name.strip() for name in bookies.split(",") if name.strip()) if bookies else None
+        demand_bookie_ids(names or (), "--bookies")
         sys.exit(output.show(collect_cluster(uri, names, asked, passwords, (master, python), out, output)))
     if bool(bookie_conf) == bool(ledger_dirs or index_dirs or journal_dirs):
         raise click.UsageError("give either --bookie-conf, or the folders with --ledger-dir and the like")

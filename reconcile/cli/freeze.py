@@ -19,6 +19,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import AUTH_VARIABLE, FOLDER, make_output, output_options, store_auth
 from reconcile.cli.output import Result, broken_off
 from reconcile.errors import GuardRefusedError
+from reconcile.printable import printable
 from reconcile.stores import SASL_VARIABLE, open_store, user_and_password
 from recovery.codecs.store import LAYOUT, Layout
 from recovery.dataset import open_dataset
@@ -211,7 +212,7 @@ class _Run:
             return None
         if confirm is None and sys.stdin.isatty():
             for line in _lines(proposal):
-                click.echo(line, err=True)
+                click.echo(printable(line), err=True)
             confirm = click.prompt(f"type the first {_TYPED} digits of the hash to go on", err=True)
         if confirm is None or not _is_confirmed(proposal, past, confirm):
             return self._waiting(proposal, confirm, counts or {})

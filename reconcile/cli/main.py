@@ -19,6 +19,7 @@ from reconcile.cli.command import Exit
 from reconcile.cli.options import AUTH_VARIABLE
 from reconcile.cli.output import Output
 from reconcile.errors import ReconcileError
+from reconcile.printable import printable
 from recovery import __version__
 from recovery.errors import DiskError, ProcessLostError, RecoveryError, SparkError
 
@@ -121,6 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else Exit.DONE)
 
 
+class _Printable(logging.Formatter):
+    """Writes out what would steer a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def _let_go_of_stdout() -> None:
     """Drop output that cannot be written, or Python would try again at exit and end with a code of its own."""
     try:
@@ -134,7 +142,8 @@ def _log_to_stderr() -> None:
     handler = logging.StreamHandler()
     if not os.environ.get(DEBUG_VARIABLE):
         handler.addFilter(lambda record: record.name.partition(".")[0] in _PACKAGES)
-    logging.basicConfig(format="bkmeta: %(message)s", level=logging.WARNING, handlers=[handler])
+    handler.setFormatter(_Printable("bkmeta: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 def _ended_by(error: BaseException, given: Sequence[str]) -> int:

@@ -166,7 +166,7 @@ def read_names(path: Path) -> tuple[str, ...]:
     """Read one name a line; empty lines and lines that begin with # are passed over.
 
     Raises:
-        InputError: unreadable, not text, or without a name.
+        InputError: unreadable, not text, without a name, or with one that is no bookie's.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -177,7 +177,21 @@ def read_names(path: Path) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")))
     if not names:
         raise InputError(str(path), "names nothing", "write one bookie id a line")
+    demand_bookie_ids(names, str(path))
     return names
+
+
+def demand_bookie_ids(names: Sequence[str], source: str) -> None:
+    """See that names are those of bookies.
+
+    Raises:
+        InputError: one is not.
+    """
+    from recovery.model.ids import is_bookie_id
+
+    wrong = next((name for name in names if not is_bookie_id(name)), None)
+    if wrong is not None:
+        raise InputError(source, f"{wrong!r} is no bookie id", "write ids as ledger metadata has them, e.g. host:3181")
 
 
 def parse_quorum(
@@ -237,4 +251,5 @@ def by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequ
         if not (bookie and equals and folder):
             raise click.BadParameter(f"{value!r} is not ID=DIR, e.g. bk1.example.org:3181=/mnt/bk1")
         found.setdefault(bookie, []).append(Path(folder))
+    demand_bookie_ids([*found], "--disk")
     return found

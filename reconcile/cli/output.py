@@ -14,6 +14,7 @@ from typing import Final, Protocol, TextIO
 import click
 
 from reconcile.cli.command import Exit
+from reconcile.printable import printable, printable_line
 
 SCHEMA_VERSION: Final = 1
 """Of every object; raised when a key goes or changes its meaning (docs/operations/json.md)."""
@@ -85,11 +86,11 @@ class Output:
             )
             return result.exit_code
         colour = _COLOURS.get(result.exit_code, "red")
-        click.echo(_styled(_fitted(result.verdict, sys.stdout), colour))
+        click.echo(_styled(_fitted(printable_line(result.verdict), sys.stdout), colour))
         for line in result.details:
-            click.echo(_fitted(f"  {line}", sys.stdout) if line else "")
+            click.echo(_fitted(f"  {printable_line(line)}", sys.stdout) if line else "")
         if result.following:
-            click.echo(f"\nnext: {result.following}")
+            click.echo(f"\nnext: {printable(result.following)}")
         return result.exit_code
 
     @staticmethod
@@ -99,7 +100,7 @@ class Output:
             body = {"schema": f"bkmeta.error/{SCHEMA_VERSION}", "verdict": message, "exit_code": exit_code}
             click.echo(json.dumps({**body, "counts": {}, "coverage": {}}))
         else:
-            click.echo(_fitted(f"bkmeta: {message}", sys.stderr), err=True)
+            click.echo(_fitted(f"bkmeta: {printable(message)}", sys.stderr), err=True)
 
     @contextmanager
     def progress(self, title: str, unit: str) -> Iterator[Told]:
@@ -123,7 +124,9 @@ class Output:
             from reconcile.cli.bar import drawn
 
             with drawn(title, no_color=_is_plain()) as show:
-                yield lambda done, total, stage="": show(done, total, STAGES.get(stage, f"{title} {stage}".strip()))
+                yield lambda done, total, stage="": show(
+                    done, total, printable_line(STAGES.get(stage, f"{title} {stage}".strip()))
+                )
         else:
             yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
 

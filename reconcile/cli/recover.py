@@ -29,6 +29,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.cli.spark import started
 from reconcile.errors import GuardRefusedError, PlanError
+from reconcile.printable import printable
 from reconcile.reasons import in_words
 from recovery.errors import InputError
 
@@ -542,7 +543,7 @@ def _demand_confirmation(dataset: "Dataset", plan_hash: str, confirm: str | None
         if len(confirm) < _TYPED:
             raise click.Abort
         if unseen and not accept_unseen:
-            click.echo(f"not looked at, and what only they hold will be deleted: {_some(unseen)}", err=True)
+            click.echo(f"not looked at, and what only they hold will be deleted: {printable(_some(unseen))}", err=True)
             accept_unseen = click.prompt("type how many bookies were not looked at to go on", type=int, err=True)
     if confirm is None:
         problem = "is not confirmed, and there is no terminal to ask on"

@@ -13,6 +13,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, connected, make_output, now, output_options, quoted
 from reconcile.cli.output import Result, broken_off, throttled
 from reconcile.errors import JournalError
+from reconcile.printable import printable
 
 _SHOWN: Final = 10
 _TYPED: Final = 8
@@ -55,7 +56,7 @@ def undo(journal: Path, uri: str, confirm: str | None, *, replaced_only: bool, *
         lines = [f"{name}: {count} written by the apply" for name, count in counts.items()]
         if confirm is None and sys.stdin.isatty():
             for line in [*lines, f"hash {proposal.hash}"]:
-                click.echo(line, err=True)
+                click.echo(printable(line), err=True)
             confirm = click.prompt(f"type the first {_TYPED} digits of the hash to go on", err=True)
         if confirm is None or len(confirm) < _TYPED or not proposal.hash.startswith(confirm.lower()):
             verdict = "nothing was changed: undo waits for its hash"

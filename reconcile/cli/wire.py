@@ -9,7 +9,7 @@ import click
 
 from backends.errors import UnsupportedAuthError
 from reconcile.cli.command import Exit
-from reconcile.cli.options import FILE, connected, now, quoted, read_passwords
+from reconcile.cli.options import FILE, connected, demand_bookie_ids, now, quoted, read_passwords
 from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.cli.spark import started
 from recovery.errors import InputError
@@ -116,6 +116,7 @@ def read_aliases(path: Path | None) -> dict[str, str]:
             raise InputError(f"{path}, line {number}", "is not `alias bookie-id`", "mend the line")
         if found.setdefault(words[0], words[1]) != words[1]:
             raise InputError(f"{path}, line {number}", f"gives {words[0]} to a second bookie", "mend the line")
+    demand_bookie_ids([*found.values()], str(path))
     return found
 
 

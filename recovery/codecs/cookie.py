@@ -24,8 +24,11 @@ from google.protobuf import text_format
 
 from recovery.codecs._pb.cookie_pb2 import CookieFormat
 from recovery.errors import FormatError, Reason
+from recovery.model.ids import is_bookie_id
 
 RAW_LAYOUT: Final = 3
+_SHOWN: Final = 100
+"""Characters of what is no id."""
 _LAYOUT: Final = re.compile(r"[0-9]{1,9}")
 _LINE_END: Final = re.compile(r"\r\n?")
 _ESCAPE: Final = re.compile(r"\\(?:[0-7]{3}|.)", re.DOTALL)
@@ -59,7 +62,7 @@ def decode(raw: bytes | memoryview) -> Cookie:
     """Return a cookie.
 
     Raises:
-        FormatError: not a cookie, or one that names no bookie.
+        FormatError: not a cookie, or one that names no bookie that BookKeeper accepts.
     """
     if not raw:
         raise FormatError(Reason.EMPTY, "cookie", 0)
@@ -73,7 +76,10 @@ def decode(raw: bytes | memoryview) -> Cookie:
     layout = int(first)
     if layout < RAW_LAYOUT:
         raise FormatError(Reason.BAD_VERSION, "cookie", 0, f"layout {layout} names no bookie")
-    return _decode_lines(rest) if layout == RAW_LAYOUT else _decode_text(layout, rest)
+    cookie = _decode_lines(rest) if layout == RAW_LAYOUT else _decode_text(layout, rest)
+    if not is_bookie_id(cookie.bookie_id):
+        raise FormatError(Reason.BAD_VALUE, "cookie", 0, f"not a bookie id: {cookie.bookie_id[:_SHOWN]!r}")
+    return cookie
 
 
 def _decode_lines(text: str) -> Cookie:

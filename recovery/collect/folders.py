@@ -32,7 +32,7 @@ from recovery.codecs.entry_log import log_id_of
 from recovery.codecs.journal import journal_id_of
 from recovery.collect.damage import Hides, Unread
 from recovery.errors import FormatError, InputError, Reason
-from recovery.model.ids import signed
+from recovery.model.ids import is_bookie_id, signed
 
 _CURRENT: Final = "current"
 _VERSION: Final = "VERSION"
@@ -169,6 +169,9 @@ def survey(
     damage: list[Unread] = []
     folders = _folders(given, damage)
     cookie, raw = _agreed(folders, damage)
+    if bookie_id is not None and not is_bookie_id(bookie_id):
+        problem = "is no bookie id, which has letters, digits and . - _ : and the like, and no slash or space"
+        raise InputError(repr(bookie_id), problem, "name the bookie as it stands in ledger metadata (host:port)")
     if cookie is not None and bookie_id is not None and bookie_id != cookie.bookie_id:
         problem = f"is not the bookie of these folders, whose VERSION says {cookie.bookie_id}"
         raise InputError(bookie_id, problem, "leave the option out, or name the folders of that bookie")
