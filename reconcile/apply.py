@@ -43,7 +43,7 @@ from backends.protocols import AccessControl, MetadataStore, Versioned, Write, p
 from reconcile.audit import JOURNAL, Journal, Record
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
 from reconcile.frozen import KEPT, WORLD, closed, is_frozen, principal_of
-from reconcile.plan import LEAVE
+from reconcile.plan import LEAVE, PHASES
 from recovery.codecs import store as keys
 from recovery.errors import RecoveryError
 
@@ -67,8 +67,7 @@ _SIZE_FIELD: Final = 4
 _ASKED_AT_ONCE: Final = 32
 _ROUNDS: Final = 10
 """Times that a batch is sent: each settles at least one key unless somebody makes and removes it meanwhile."""
-_PHASES: Final = {"generator": 1, "ledger": 2, "node": 3, "layout": 3, "instance_id": 4, "cookie": 5}
-_COOKIES: Final = _PHASES["cookie"]
+_COOKIES: Final = PHASES["cookie"]
 _CREATES: Final = frozenset({"create", "hold"})
 _CHANGES: Final = frozenset({"replace", "remove"})
 _RAISE: Final = "raise"
@@ -292,7 +291,7 @@ def _survey(actions: Actions, options: Options) -> _Survey:
         _demand_order(table, seq, phase)
         if options.wave is not None:
             _refuse(table, pa.array(np.diff(table["wave"].to_numpy(), prepend=wave) < 0), "it stands behind its wave")
-        seq, phase, wave = table["seq"][-1].as_py(), _PHASES[table["kind"][-1].as_py()], table["wave"][-1].as_py()
+        seq, phase, wave = table["seq"][-1].as_py(), PHASES[table["kind"][-1].as_py()], table["wave"][-1].as_py()
         _demand_fields(table)
         acls.update(acl for acl in pc.unique(table["acl"]).to_pylist() if acl is not None)
         chosen, so_far = _of_wave(table, options.wave), _up_to_wave(table, options.wave)
@@ -323,10 +322,10 @@ def _up_to_wave(table: pa.Table, wave: int | None) -> pa.Table:
 
 
 def _demand_order(table: pa.Table, seq: int, phase: int) -> None:
-    where = pc.index_in(table["kind"], pa.array(list(_PHASES)))
+    where = pc.index_in(table["kind"], pa.array(list(PHASES)))
     if where.null_count:
         _refuse(table, pc.is_null(where), "its kind is not known")
-    phases = np.array(list(_PHASES.values()))[where.to_numpy()]
+    phases = np.array(list(PHASES.values()))[where.to_numpy()]
     numbers = table["seq"].to_numpy()
     behind = (np.diff(numbers, prepend=seq) <= 0) | (np.diff(phases, prepend=phase) < 0)
     _refuse(table, pa.array(behind), "it stands out of order")
@@ -575,7 +574,7 @@ class _Run:
         def before_cookies() -> Iterator[_Action]:
             for table in actions():
                 for action in _rows(_of_wave(table, self._options.wave)):
-                    if _PHASES[action.kind] == _COOKIES:
+                    if PHASES[action.kind] == _COOKIES:
                         cookies.append(action)
                     elif self._is_open(action):
                         yield action

@@ -11,12 +11,10 @@ Order of a restore (law 6), as phases of `seq`:
 
     seq = phase << 48 | bucket << 32 | number inside both (bucket 0 where the action is of no ledger)
 
-The plan's hash is SHA-256 over the binding and the action ids, sorted inside each bucket: it depends neither on how the
-work was cut into tasks nor on Parquet.
+`plan_hash` has the ids of actions and the hash that binds a confirmation to a plan.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -27,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.plan_hash import SYSTEM_BUCKET, with_ids
 from reconcile.rules import diff
 from reconcile.rules.diff import HOLD_MARK, SEVERITIES, Category
 from recovery.codecs import ledger_metadata, store
@@ -36,7 +35,6 @@ from recovery.model import tables
 from recovery.model.metadata import Digest, State
 
 HOLD_PASSWORD_SIZE: Final = 20
-SYSTEM_BUCKET: Final = -1
 FROM_BOOKIES: Final = "from bookies"
 """Label of the alternative that is the record that bookies show, where something else speaks against it."""
 LEAVE: Final = "leave"
@@ -51,6 +49,17 @@ class Phase(IntEnum):
     LAYOUT = 3
     INSTANCE_ID = 4
     COOKIES = 5
+
+
+PHASES: Final = {
+    "generator": Phase.GENERATORS,
+    "ledger": Phase.LEDGERS,
+    "node": Phase.LAYOUT,
+    "layout": Phase.LAYOUT,
+    "instance_id": Phase.INSTANCE_ID,
+    "cookie": Phase.COOKIES,
+}
+"""When actions of each kind are written."""
 
 
 def phase_of(seq: int) -> Phase:
@@ -82,15 +91,6 @@ def _column(value: Any, rows: int, kind: pa.DataType) -> pa.Array:  # noqa: ANN4
     return pa.nulls(rows, kind) if value is None else pa.array([value], kind).take(pa.array(np.zeros(rows, np.int64)))
 
 
-def action_ids(actions: pa.Table) -> pa.Array:
-    """Return the SHA-256 of each action's canonical fields: what it writes, where, and what it replaces."""
-    expects = pc.fill_null(pc.cast(actions["expects"], pa.string()), "absent")
-    texts = [pc.cast(c, pa.binary()) for c in (actions["op"], actions["kind"], actions["key"], expects)]
-    acl = pc.cast(pc.fill_null(actions["acl"], ""), pa.binary())
-    joined = pc.binary_join_element_wise(*texts, acl, pc.fill_null(actions["value"], b""), b"\0")
-    return pa.array([hashlib.sha256(canonical).digest() for canonical in joined.to_pylist()], pa.binary())
-
-
 def _actions(columns: Mapping[str, Any], rows: int) -> pa.Table:
     """Fill the columns that a create has the same of everywhere, then the ids."""
     fields = {}
@@ -106,9 +106,7 @@ def _actions(columns: Mapping[str, Any], rows: int) -> pa.Table:
             fields[field.name] = given.cast(field.type)
         else:
             fields[field.name] = _column(given, rows, field.type)
-    table = pa.table(fields, schema=tables.ACTIONS)
-    at = tables.ACTIONS.get_field_index("id")
-    return table.set_column(at, tables.ACTIONS.field(at), action_ids(table))
+    return with_ids(pa.table(fields, schema=tables.ACTIONS))
 
 
 def _ledger_seq(bucket: pa.ChunkedArray) -> pa.Array:
@@ -322,7 +320,7 @@ def with_alternatives(actions: pa.Table, rows: npt.NDArray[np.int64], alternativ
     place = np.arange(actions.num_rows)
     place[rows] = actions.num_rows + np.arange(len(rows))
     both = pa.concat_arrays([actions["alternatives"].combine_chunks(), alternatives])
-    return actions.set_column(at, tables.ACTIONS.field(at), both.take(pa.array(place)))
+    return with_ids(actions.set_column(at, tables.ACTIONS.field(at), both.take(pa.array(place))))
 
 
 def reads_as(parsed: pa.Table) -> pa.Array:
@@ -372,28 +370,6 @@ def system_actions(writes: Sequence[SystemWrite]) -> pa.Table:
         },
         count,
     )
-
-
-def bucket_hashes(actions: pa.Table) -> dict[int, str]:
-    """Return, for each bucket that has actions, the SHA-256 of its sorted action ids."""
-    if not actions.num_rows:
-        return {}
-    ordered = actions.select(["bucket", "id"]).sort_by([("bucket", "ascending"), ("id", "ascending")])
-    values = ordered["bucket"].to_numpy()
-    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
-    ends = np.r_[starts[1:], len(values)]
-    ids = ordered["id"].combine_chunks()
-    found = {}
-    for low, high in zip(starts.tolist(), ends.tolist(), strict=True):
-        joined = b"".join(ids.slice(low, high - low).to_pylist())
-        found[int(values[low])] = hashlib.sha256(joined).hexdigest()
-    return found
-
-
-def plan_hash(binding: Mapping[str, object], buckets: Mapping[int, str]) -> str:
-    """Return what a confirmation names: SHA-256 over the binding and every bucket's hash."""
-    canonical = json.dumps([binding, sorted(buckets.items())], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def findings(disagreements: pa.Table, held: pa.Table, *, run: str, at: Any) -> pa.Table:  # noqa: ANN401 - a datetime

@@ -1,4 +1,4 @@
-"""Plans as people handle them: read one, compare two, cut one into waves, change one. No store is touched.
+"""Plans as people handle them: compare two, cut one into waves, change one. No store is touched.
 
     wave   writes
     1      the id generators, and the ledgers of the first buckets
@@ -32,6 +32,8 @@ import pyarrow.compute as pc
 from reconcile import plan
 from reconcile.errors import PlanError
 from reconcile.plan import Phase
+from reconcile.plan_hash import Hashes, bucket_hashes, with_ids
+from reconcile.plan_reader import SYSTEM, demand_whole, ranges_of
 from recovery.codecs import ledger_metadata, store
 from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
 from recovery.errors import FormatError
@@ -41,8 +43,6 @@ from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import LedgerMetadata
 from recovery.spark import bucket_ranges
 
-SYSTEM: Final = range(plan.SYSTEM_BUCKET, plan.SYSTEM_BUCKET + 1)
-"""The bucket range of the actions of no ledger."""
 _STORE: Final = "store"
 _SHARE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
 _REST: Final = "rest"
@@ -50,152 +50,12 @@ _NUMBER: Final = re.compile(r"-?[0-9]+")
 _CANARY: Final = "canary"
 _NUMBERS: Final = frozenset({"length", "last_entry"})
 _MANIFEST_KEYS: Final = frozenset(
-    {"kind", "schema_version", "tool_version", "secret", "tables", "binding", "coverage", "hash"}
+    {
+        *("kind", "schema_version", "tool_version", "secret", "tables", "binding", "coverage", "digest"),
+        *("hash", "hash_version"),
+    }
 )
 """Keys that a new manifest gets of its own; the others go over as they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One action for people: what, where, and on which condition; never the bytes, which may hold a password."""
-
-    seq: int
-    wave: int
-    op: str
-    kind: str
-    key: str
-    expects: int | None
-
-    def __str__(self) -> str:
-        condition = "if absent" if self.expects is None else f"if version {self.expects}"
-        return f"{self.op} {self.kind} {self.key} {condition}"
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A ledger that is kept and not served, and why."""
-
-    ledger: LedgerId
-    reason: str
-    holders: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """What a plan says, recounted from its files.
-
-    Attributes:
-        hash: recomputed from the actions' own bytes and the binding.
-        altered: actions whose id is not what their fields give.
-        phases: phase → op → actions.
-        waves: wave → actions.
-        first: the first actions, in the order in which they are written.
-        holds: the first held ledgers.
-        problems: where the files contradict the manifest.
-    """
-
-    hash: str
-    altered: int
-    phases: Mapping[Phase, Mapping[str, int]]
-    waves: Mapping[int, int]
-    first: tuple[Line, ...]
-    holds: tuple[Hold, ...]
-    problems: tuple[str, ...]
-
-
-def ranges_of(dataset: Dataset) -> list[range]:
-    """Return the bucket ranges that a plan is read in, the actions of no ledger first."""
-    return [SYSTEM, *bucket_ranges(dataset.rows("actions"))]
-
-
-def overview(dataset: Dataset, *, shown: int) -> Overview:
-    """Read a whole plan, a bucket range at a time.
-
-    Args:
-        dataset: of kind plan.
-        shown: how many actions and how many holds are given one by one.
-
-    Raises:
-        DatasetError: a file is gone or damaged.
-        PlanError: an action of a phase that is not known.
-    """
-    hashes: dict[int, str] = {}
-    altered = 0
-    phases: dict[Phase, Counter[str]] = {}
-    waves: Counter[int] = Counter()
-    first: list[tuple[tuple[int, int, int, int], Line]] = []
-    for buckets in ranges_of(dataset):
-        actions = dataset.read("actions", buckets=buckets)
-        ids = plan.action_ids(actions)
-        altered += actions.num_rows - int(pc.sum(pc.equal(actions["id"], ids)).as_py() or 0)
-        at = tables.ACTIONS.get_field_index("id")
-        hashes.update(plan.bucket_hashes(actions.set_column(at, tables.ACTIONS.field(at), ids)))
-        numbered = pa.table({"phase": actions["seq"].to_numpy() >> 48, "op": actions["op"]})
-        for row in numbered.group_by(["phase", "op"]).aggregate([([], "count_all")]).to_pylist():
-            if row["phase"] not in set(Phase):
-                raise PlanError(dataset.path, f"has actions of a phase {row['phase']}", "use the version that wrote it")
-            phases.setdefault(Phase(row["phase"]), Counter())[row["op"]] += row["count_all"]
-        waves.update({row["values"]: row["counts"] for row in pc.value_counts(actions["wave"]).to_pylist()})
-        first = _first([*first, *_lines(actions, shown)], shown)
-    found = plan.plan_hash(dataset.manifest["binding"], hashes)
-    return Overview(
-        hash=found,
-        altered=altered,
-        phases=dict(sorted(phases.items())),
-        waves=dict(sorted(waves.items())),
-        first=tuple(line for _, line in first),
-        holds=tuple(_holds(dataset, shown)),
-        problems=tuple(_problems(dataset, found, altered, phases)),
-    )
-
-
-def _lines(actions: pa.Table, shown: int) -> list[tuple[tuple[int, int, int, int], Line]]:
-    """Return the first actions of a bucket range: phase by phase, and in each by ledger, as people look for them."""
-    numbered = actions.append_column("phase", pa.array(actions["seq"].to_numpy() >> 48))
-    order = [(name, "ascending") for name in ("phase", "scope", "ledger", "seq")]
-    early = numbered.take(pc.sort_indices(numbered, order)[:shown])
-    return [
-        (
-            (row["phase"], row["scope"] or 0, row["ledger"] or 0, row["seq"]),
-            Line(**{name: row[name] for name in Line.__slots__}),
-        )
-        for row in early.to_pylist()
-    ]
-
-
-def _first(
-    lines: list[tuple[tuple[int, int, int, int], Line]], shown: int
-) -> list[tuple[tuple[int, int, int, int], Line]]:
-    return sorted(lines, key=lambda line: line[0])[:shown]
-
-
-def _holds(dataset: Dataset, shown: int) -> Iterator[Hold]:
-    """Yield the held ledgers with the smallest ids."""
-    names = ["scope", "ledger", "outcome", "reason", "holders"]
-    found = tables.RECONSTRUCTION.empty_table().select(names)
-    for buckets in ranges_of(dataset)[1:]:
-        rows = dataset.read("reconstruction", buckets=buckets, columns=names)
-        held = pa.concat_tables([found, rows.filter(pc.equal(rows["outcome"], "held"))])
-        found = held.take(pc.sort_indices(held, [("scope", "ascending"), ("ledger", "ascending")])[:shown])
-    for row in found.to_pylist():
-        yield Hold(LedgerId(row["scope"], row["ledger"]), row["reason"] or "", tuple(row["holders"]))
-
-
-def _problems(dataset: Dataset, found: str, altered: int, phases: Mapping[Phase, Mapping[str, int]]) -> Iterator[str]:
-    if altered:
-        yield f"{altered} actions are not what their ids say"
-    if found != dataset.manifest.get("hash"):
-        yield f"the actions give the hash {found}, the manifest says {dataset.manifest.get('hash')}"
-    ledgers = phases.get(Phase.LEDGERS, {})
-    counts = dataset.manifest.get("counts", {})
-    for name, have, said in (
-        ("actions", sum(sum(ops.values()) for ops in phases.values()), counts.get("actions")),
-        ("restored", ledgers.get("create", 0), counts.get("restored")),
-        ("released", ledgers.get("replace", 0), counts.get("released", 0)),
-        ("held", ledgers.get("hold", 0), counts.get("held")),
-    ):
-        if said != have:
-            yield f"{have} {name} in its files, {said} in its manifest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +89,7 @@ def differences(one: Dataset, other: Dataset) -> Iterator[Difference]:
     Raises:
         DatasetError: a file is gone or damaged.
     """
-    names = ["key", "id", "op", "kind", "value", "expects"]
+    names = ["key", "id", "op", "kind", "value", "expects", "acl"]
     rows = max(one.rows("actions"), other.rows("actions"))
     for buckets in [SYSTEM, *bucket_ranges(rows)]:
         sides = [d.read("actions", buckets=buckets, columns=names) for d in (one, other)]
@@ -253,7 +113,9 @@ def _difference(key: str, one: Mapping[str, Any] | None, other: Mapping[str, Any
     if one is None or other is None:
         return Difference(key, what[0], what[1], ())
     fields = [
-        (name, _said(one[name]), _said(other[name])) for name in ("op", "kind", "expects") if one[name] != other[name]
+        (name, _said(one[name]), _said(other[name]))
+        for name in ("op", "kind", "expects", "acl")
+        if one[name] != other[name]
     ]
     held = one["op"] == other["op"] == "hold"
     if one["value"] != other["value"]:
@@ -357,6 +219,7 @@ def split(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str
         PlanError: the plan's actions are not those that its hash was made of.
         DatasetError: a file of the plan is damaged, or `out` cannot be written.
     """
+    seen = demand_whole(dataset)
     prepare(out, "plan", secret=True)
     binding = {
         **dataset.manifest["binding"],
@@ -364,34 +227,32 @@ def split(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str
         "waves": [[n, r.start, r.stop - 1] for n, r in enumerate(waves, 1)],
     }
     last = len(waves)
-    hashes: dict[int, str] = {}
+    hashes = Hashes(settled=dict(seen.hashes.settled))
     actions: Counter[int] = Counter()
     ledgers: Counter[int] = Counter()
 
-    def written(name: str, rows: pa.Table, wave: Any) -> Part:  # noqa: ANN401 - a NumPy array
+    def in_wave(rows: pa.Table, wave: Any) -> pa.Table:  # noqa: ANN401 - a NumPy array
         at = tables.ACTIONS.get_field_index("wave")
         actions.update(wave.tolist())
-        return write_part(
-            out,
-            "actions",
-            name,
-            [rows.set_column(at, tables.ACTIONS.field(at), pa.array(wave, pa.int32()))],
-            secret=True,
-        )
+        return rows.set_column(at, tables.ACTIONS.field(at), pa.array(wave, pa.int32()))
 
-    system = _checked(dataset, SYSTEM, hashes)
-    early = pa.array(system["seq"].to_numpy() >> 48 < Phase.LEDGERS)
-    first, end = system.filter(early), system.filter(pc.invert(early))
-    parts = [written("system-first", first, np.ones(first.num_rows, np.int32))]
+    def written(name: str, rows: pa.Table) -> Part:
+        return write_part(out, "actions", name, [rows], secret=True)
+
+    system = dataset.read("actions", buckets=SYSTEM)
+    early = system["seq"].to_numpy() >> 48 < Phase.LEDGERS
+    system = in_wave(system, np.where(early, 1, last))
+    hashes.actions.update(bucket_hashes(system))
+    parts = [written("system-first", system.filter(pa.array(early)))]
     starts = np.array([r.start for r in waves])
     for buckets in ranges_of(dataset)[1:]:
-        rows = _checked(dataset, buckets, hashes)
+        rows = dataset.read("actions", buckets=buckets)
         wave = np.searchsorted(starts, rows["bucket"].to_numpy(), side="right")
         ledgers.update(wave.tolist())
-        parts.append(written(f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}", rows, wave))
-    parts.append(written("system-last", end, np.full(end.num_rows, last, np.int32)))
-    if plan.plan_hash(dataset.manifest["binding"], hashes) != dataset.manifest["hash"]:
-        raise PlanError(dataset.path, "its actions do not give the hash in its manifest", "make the plan again")
+        rows = in_wave(rows, wave)
+        hashes.actions.update(bucket_hashes(rows))
+        parts.append(written(f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}", rows))
+    parts.append(written("system-last", system.filter(pa.array(~early))))
     others = {
         name: [
             write_part(out, name, "part-00000", [tables.PLAN[name].empty_table(), *dataset.batches(name)], secret=True)
@@ -409,10 +270,8 @@ def split(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str
         binding=binding,
         coverage=dataset.manifest["coverage"],
         secret=True,
-        extra={
-            **{key: value for key, value in dataset.manifest.items() if key not in _MANIFEST_KEYS},
-            "hash": plan.plan_hash(binding, hashes),
-        },
+        extra={key: value for key, value in dataset.manifest.items() if key not in _MANIFEST_KEYS},
+        sign=hashes.sign,
     )
     found = [Wave(n, r.start, r.stop - 1, actions[n], ledgers[n]) for n, r in enumerate(waves, 1)]
     return manifest, found
@@ -468,29 +327,28 @@ def edit(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
     """
     if any(dataset.manifest["binding"].get("waves", ())):
         raise PlanError(dataset.path, "was cut into waves", "edit the plan that it was cut from, then cut it again")
+    demand_whole(dataset)
     prepare(out, "plan", secret=True)
     run = _Editing(dataset, edits)
-    hashes: dict[int, str] = {}
-    fresh: dict[int, str] = {}
+    hashes = Hashes()
     parts: dict[str, list[Part]] = {"actions": [], "reconstruction": []}
 
     def written(table: str, name: str, rows: pa.Table) -> None:
         parts[table].append(write_part(out, table, name, [rows], secret=True))
 
-    system = run.system(_checked(dataset, SYSTEM, hashes))
-    fresh.update(plan.bucket_hashes(system))
+    system = run.system(dataset.read("actions", buckets=SYSTEM))
+    hashes.actions.update(bucket_hashes(system))
     early = pa.array(system["seq"].to_numpy() >> 48 < Phase.LEDGERS)
     written("actions", "system-first", system.filter(early))
     for buckets in ranges_of(dataset)[1:]:
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         reconstruction = dataset.read("reconstruction", buckets=buckets)
-        rows = run.ledgers(_checked(dataset, buckets, hashes), reconstruction, buckets)
-        fresh.update(plan.bucket_hashes(rows))
+        rows = run.ledgers(dataset.read("actions", buckets=buckets), reconstruction, buckets)
+        settled = run.outcomes(reconstruction)
+        hashes.add(rows, settled)
         written("actions", name, rows)
-        written("reconstruction", name, run.outcomes(reconstruction))
+        written("reconstruction", name, settled)
     written("actions", "system-last", system.filter(pc.invert(early)))
-    if plan.plan_hash(dataset.manifest["binding"], hashes) != dataset.manifest["hash"]:
-        raise PlanError(dataset.path, "its actions do not give the hash in its manifest", "make the plan again")
     run.demand_all_found()
     for name in ("findings", "sides"):
         rows_of = [tables.PLAN[name].empty_table(), *dataset.batches(name)]
@@ -519,8 +377,8 @@ def edit(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
         extra={
             **{key: value for key, value in dataset.manifest.items() if key not in _MANIFEST_KEYS},
             "counts": counts,
-            "hash": plan.plan_hash(binding, fresh),
         },
+        sign=hashes.sign,
     )
 
 
@@ -567,7 +425,7 @@ class _Editing:
         for row in listed:
             if row["op"] not in ("replace", "remove"):
                 row["acl"] = self._edits.acl or rights.get(row["key"]) or self._common.get(row["kind"]) or row["acl"]
-        return _with_ids(pa.Table.from_pylist(listed, schema=tables.ACTIONS))
+        return with_ids(pa.Table.from_pylist(listed, schema=tables.ACTIONS))
 
     def _stored_nodes(self, wanted: set[str]) -> dict[str, Any]:
         if self._captured is None:
@@ -602,7 +460,7 @@ class _Editing:
             kept += self._removals(named & self._edits.accept_loss, listed, buckets)
             kept.sort(key=lambda row: row["seq"])
             rows = pa.Table.from_pylist(kept, schema=tables.ACTIONS)
-        return _with_ids(rows)
+        return with_ids(rows)
 
     def _edited(
         self, ledger: LedgerId, row: dict[str, Any], others: Mapping[str, tuple[str, int]]
@@ -720,11 +578,6 @@ class _Editing:
         return rows.set_column(at, tables.RECONSTRUCTION.field(at), pa.array(outcome, pa.string()))
 
 
-def _with_ids(rows: pa.Table) -> pa.Table:
-    at = tables.ACTIONS.get_field_index("id")
-    return rows.set_column(at, tables.ACTIONS.field(at), plan.action_ids(rows))
-
-
 def _common_rights(catalog: Dataset) -> dict[str, str]:
     """Return, for each kind of action, the rights that most of its keys have in a catalog.
 
@@ -790,12 +643,3 @@ def _alternatives(row: Mapping[str, Any], others: Mapping[str, tuple[str, int]])
             other = replace(record, length=number) if name == "length" else replace(record, last_entry=number)
             found.setdefault(label, ledger_metadata.encode(other))
     return found
-
-
-def _checked(dataset: Dataset, buckets: range, hashes: dict[int, str]) -> pa.Table:
-    """Return a bucket range of the actions, and add its hashes, made anew from the actions' fields."""
-    rows = dataset.read("actions", buckets=buckets)
-    at = tables.ACTIONS.get_field_index("id")
-    fresh = rows.set_column(at, tables.ACTIONS.field(at), plan.action_ids(rows))
-    hashes.update(plan.bucket_hashes(fresh))
-    return rows

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from reconcile import decision, plan, threeway
 from reconcile.decision import Case
 from reconcile.plan import Passwords, Phase, SystemWrite
+from reconcile.plan_hash import Hashes, bucket_hashes, settled_hashes
 from reconcile.references import References, beside_them
 from reconcile.rules import diff, referenced, used_ids
 from reconcile.rules.findings import Run, of_subjects
@@ -165,7 +166,8 @@ class _Job:
         used = used_ids.numbers(self.request.layout, used_ids.of_ledgers(compared, sides.history, references))
         return {
             "parts": written,
-            "buckets": plan.bucket_hashes(actions),
+            "actions": bucket_hashes(actions),
+            "settled": settled_hashes(rows),
             "ledgers": rows.num_rows,
             "outcomes": _counted(missing["outcome"]),
             "present": len(matched.held_rows),
@@ -364,7 +366,7 @@ def _finish(
 ) -> Recovered:
     sums: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    hashes: dict[int, str] = {}
+    hashes = Hashes()
     for answer in answers:
         sums.update({f"outcome {k}": v for k, v in answer["outcomes"].items()})
         sums.update({f"class {k}": v for k, v in answer["classes"].items()})
@@ -386,7 +388,8 @@ def _finish(
         )
         sums.update({name: answer[name] for name in names})
         reasons.update(answer["reasons"])
-        hashes.update({int(bucket): value for bucket, value in answer["buckets"].items()})
+        hashes.actions.update({int(bucket): value for bucket, value in answer["actions"].items()})
+        hashes.settled.update({int(bucket): value for bucket, value in answer["settled"].items()})
     counters = used_ids.numbers(request.layout, used_ids.of_counters(job.case.evidence.counters(request.layout)))
     of_bookies = used_ids.numbers(request.layout, used_ids.of_bookies(job.case.bookies))
     taken: dict[str, int] = {}
@@ -396,7 +399,7 @@ def _finish(
     unsettled = sums["ledgers"] - sums["present"] - settled
     writes = _system_writes(request, job.case.bookies, taken, with_cookies=unsettled == 0)
     actions = plan.system_actions(writes if request.inventories else ())
-    hashes.update(plan.bucket_hashes(actions))
+    hashes.actions.update(bucket_hashes(actions))
     split = sum(plan.phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
     first, last = actions.slice(0, split), actions.slice(split)
     parts: dict[str, list[Part]] = {
@@ -464,7 +467,6 @@ def _finish(
         coverage=coverage,
         secret=True,
         extra={
-            "hash": plan.plan_hash(binding, hashes),
             "counts": counts,
             "reasons": dict(reasons),
             "references": _all_references(answers, request.references),
@@ -474,6 +476,7 @@ def _finish(
             "mass_let_go": job.case.evidence.mass_let_go,
             "prior": [asdict(shape) for shape in job.prior.hypotheses] if job.prior else [],
         },
+        sign=hashes.sign,
     )
     return Recovered(manifest, counts, dict(reasons), coverage)
 

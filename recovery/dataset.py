@@ -29,7 +29,7 @@ Reading goes through `pyarrow.fs`: a path is a local path or a URI that it knows
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
@@ -175,8 +175,11 @@ def write_manifest(
     coverage: Mapping[str, object],
     secret: bool,
     extra: Mapping[str, object] | None = None,
+    sign: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _manifest: {},
 ) -> dict[str, Any]:
     """Make a folder of parts a dataset: write the manifest, synced, in one step; return it.
+
+    What `sign` gives of the manifest is added to it.
 
     Raises:
         DatasetError: the disk is full or refuses.
@@ -191,6 +194,7 @@ def write_manifest(
         "coverage": dict(coverage),
         **(extra or {}),
     }
+    manifest |= sign(manifest)
     manifest["digest"] = digest_of(manifest)
     temporary = folder / f"{MANIFEST}.tmp"
     try:
@@ -393,13 +397,15 @@ class Dataset:
         found = [pc.min_max(batch[column]).as_py() for batch in self.batches(name, [column]) if batch.num_rows]
         return (min(one["min"] for one in found), max(one["max"] for one in found)) if found else None
 
-    def batches(self, name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """Yield a table, or some columns of it, in its order, a row group or so at a time.
+    def batches(
+        self, name: str, columns: list[str] | None = None, *, parts: Sequence[Part] | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield a table, some columns or some parts of it, in its order, a row group or so at a time.
 
         Raises:
             DatasetError: a file is gone or damaged.
         """
-        for part in self.parts(name):
+        for part in self.parts(name) if parts is None else parts:
             if not part.rows:
                 continue
             try:

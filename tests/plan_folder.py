@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from reconcile import plan
 from reconcile.plan import Passwords, Phase, SystemWrite
+from reconcile.plan_hash import Hashes, bucket_hashes
 from recovery.codecs import store
 from recovery.codecs.entry import master_key
 from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
@@ -163,6 +164,9 @@ def write_plan(
         ),
         0,
     )
+    hashes = Hashes()
+    hashes.add(actions, rows)
+    hashes.actions.update(bucket_hashes(system))
     write_manifest(
         folder,
         "plan",
@@ -179,7 +183,6 @@ def write_plan(
         },
         secret=True,
         extra={
-            "hash": plan.plan_hash(binding, {**plan.bucket_hashes(actions), **plan.bucket_hashes(system)}),
             "counts": {
                 **counts,
                 "ledgers": len(outcomes),
@@ -196,5 +199,6 @@ def write_plan(
             "reasons": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
             "prior": [],
         },
+        sign=hashes.sign,
     )
     return open_dataset(folder, "plan")

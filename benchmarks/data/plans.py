@@ -14,6 +14,7 @@ from benchmarks.data.inventories import bookie_row, copies
 from benchmarks.data.ledgers import BOOKIES, CHUNK, PASSWORD, chunk
 from reconcile import plan
 from reconcile.plan import Passwords
+from reconcile.plan_hash import Hashes, bucket_hashes
 from recovery.codecs.store import Layout
 from recovery.dataset import sort_by_key, write_manifest, write_part
 from recovery.infer.prior import Prior, count_shapes
@@ -42,8 +43,9 @@ def write(folder: Path, ledgers: int) -> None:
     parts: dict[str, list[Part]] = {"actions": [write_part(folder, "actions", "buckets", [actions], secret=True)]}
     for name in ("findings", "reconstruction"):
         parts[name] = [write_part(folder, name, "buckets", [tables.PLAN[name].empty_table()], secret=True)]
-    extra = {"hash": plan.plan_hash({}, plan.bucket_hashes(actions)), "counts": {}, "reasons": {}}
-    write_manifest(folder, "plan", parts, binding={}, coverage={}, secret=True, extra=extra)
+    hashes = Hashes(bucket_hashes(actions))
+    extra: dict[str, object] = {"counts": {}, "reasons": {}}
+    write_manifest(folder, "plan", parts, binding={}, coverage={}, secret=True, extra=extra, sign=hashes.sign)
     with (folder / RECORDS).open("wb") as sink:
         for key, value in _writes(actions):
             sink.write(_SIZE.pack(len(key)) + key + _SIZE.pack(len(value)) + value)

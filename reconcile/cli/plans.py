@@ -47,7 +47,7 @@ plan.add_command(ledgers)
 @output_options
 def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
-    from reconcile.plans import overview
+    from reconcile.plan_reader import overview
     from recovery.dataset import open_dataset
 
     output = make_output(shared)
@@ -151,13 +151,11 @@ def _coverage(coverage: dict[str, Any]) -> list[str]:
 @output_options
 def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what plans A and B would write differently, key by key; passwords are compared and never shown."""
+    from reconcile.plan_reader import open_whole
     from reconcile.plans import differences
-    from recovery.dataset import open_dataset
 
     output = make_output(shared)
-    left, right = open_dataset(one, "plan"), open_dataset(other, "plan")
-    left.verify()
-    right.verify()
+    left, right = open_whole(one)[0], open_whole(other)[0]
     found = differences(left, right)
     listed = list(itertools.islice(found, shown))
     counts = {"only_in_a": 0, "only_in_b": 0, "differing": 0}

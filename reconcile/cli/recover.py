@@ -471,16 +471,11 @@ def apply(
     before and after, and read back; a run that was stopped is gone on with by --resume.
     """
     from reconcile import apply as engine
-    from reconcile.plans import overview
+    from reconcile.plan_reader import open_whole
     from reconcile.stores import demand_same_keys, demand_store_uri
-    from recovery.dataset import open_dataset
 
     output = make_output(shared)
-    dataset = open_dataset(plan, "plan")
-    dataset.verify()
-    seen = overview(dataset, shown=0)
-    if seen.problems:
-        raise PlanError(str(plan), seen.problems[0], "make the plan again: it is not the one that was reviewed")
+    dataset, seen = open_whole(plan)
     # One of few ledgers may have waves without any.
     if wave is not None and wave not in {
         *seen.waves,

@@ -103,14 +103,14 @@ def verify(
     folder that they stand in. With --wire the running bookies are asked for it, without fencing and without recovery.
     Its digest is checked with the password that stands in the record.
     """
+    from reconcile.plan_reader import open_whole
     from reconcile.stores import open_store
-    from recovery.dataset import open_dataset
 
     output = make_output(shared)
     asked = take_wire(shared, wire=wire)
     if wire == bool(disks):
         raise click.UsageError("give either --wire, or the bookies' folders with --disk ID=DIR")
-    dataset = open_dataset(plan, "plan")
+    dataset, _ = open_whole(plan)
     with ExitStack() as stack:
         opened = stack.enter_context(open_store(uri, auth=store_auth()))
         bookies: AskedCluster | dict[str, BookieDisks]
@@ -327,13 +327,9 @@ def _rehearsed(
     uri: str,
 ) -> Result:
     from reconcile import apply, rehearse
-    from reconcile.errors import PlanError
-    from reconcile.plans import overview
+    from reconcile.plan_reader import demand_whole
 
-    dataset.verify()
-    seen = overview(dataset, shown=0)
-    if seen.problems:
-        raise PlanError(str(plan), seen.problems[0], "make the plan again: it is not the one that was reviewed")
+    seen = demand_whole(dataset)
     mark = rehearse.begin(dataset, seen.hash, opened.store, opened.root, now=now)
     journal = plan / rehearse.JOURNALS / mark.journal
     stopped = broken_off("the rehearsal is begun, go on: run the same command again")

@@ -35,7 +35,7 @@ from backends.zkfiles import txnlog
 from backends.zkfiles.records import MalformedError, decode
 from backends.zkfiles.store import ZooKeeperFiles, parse_at
 from backends.zookeeper_rights import RightsStream
-from reconcile import audit, freeze, plans, references, rehearse, settings, undo
+from reconcile import audit, freeze, plan_reader, plans, references, rehearse, settings, undo
 from reconcile.account import account_for
 from reconcile.cli.options import read_names, read_passwords
 from reconcile.cli.undo import tell
@@ -505,7 +505,7 @@ def _manifest(raw: bytes) -> None:
     if not copy.exists():
         shutil.copytree(_plan(), copy)
     (copy / MANIFEST).write_bytes(raw)
-    plans.overview(open_dataset(copy, "plan"), shown=9)
+    plan_reader.overview(open_dataset(copy, "plan"), shown=9)
 
 
 def _tables() -> list[bytes]:

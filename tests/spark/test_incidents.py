@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reconcile import apply as engine
-from reconcile import plans, recover
+from reconcile import plan_reader, plans, recover
 from reconcile.evidence import Knowledge
 from reconcile.explain import explain
 from reconcile.plan import LEAVE, Passwords
@@ -109,7 +109,7 @@ def recovered(spark: "SparkSession", inventories: tuple[Dataset, ...], tmp_path:
             changes["live"] = captured(tmp_path / name / "store", **changes.pop("store"))
         recover.recover(recover.Request(**{**values, **changes}), tmp_path / name, spark, now=now)
         plan = open_dataset(tmp_path / name, "plan")
-        assert plans.overview(plan, shown=0).problems == ()
+        assert plan_reader.overview(plan, shown=0).problems == ()
         counts = plan.manifest["counts"]
         assert sum(counts[one] for one in ("clean", "skipped", "undecided", "with_findings")) == counts["looked_at"]
         return plan
@@ -224,7 +224,7 @@ def test_a_store_that_was_initialised_again_is_shown_with_all_that_it_reused(
     edits = plans.Edits(replace_instance_id=True, replace_cookies=frozenset({NAMES[0]}))
     plans.edit(plan, edits, tmp_path / "edited")
     edited = open_dataset(tmp_path / "edited", "plan")
-    assert plans.overview(edited, shown=0).problems == ()
+    assert plan_reader.overview(edited, shown=0).problems == ()
     typed = {row["kind"]: row for row in edited.read("actions").to_pylist() if row["op"] == "replace"}
     assert typed.keys() <= {"instance_id", "cookie"}
     assert typed["instance_id"]["before"] == b"00000000-new"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from reconcile import decision, plans, recover, references, report
+from reconcile import decision, plan_reader, plans, recover, references, report
 from reconcile.plan import LEAVE, Passwords
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
@@ -96,7 +96,7 @@ def test_every_ledger_ends_in_the_plan_and_the_sums_add_up(plan: Dataset) -> Non
     assert sorted(ledgers["ledger"].to_pylist()) == list(range(LEDGERS))
     for raw in ledgers["value"].to_pylist():
         assert not ledger_metadata.problems(ledger_metadata.decode(raw))
-    assert plans.overview(plan, shown=0).problems == ()
+    assert plan_reader.overview(plan, shown=0).problems == ()
 
 
 def test_the_actions_are_read_in_the_order_of_a_restore(plan: Dataset) -> None:
@@ -184,7 +184,7 @@ def test_a_store_whose_ids_are_past_the_bookies_gets_no_raise(
     kinds = Counter(again.read("actions")["kind"].to_pylist())
     assert kinds["generator"] == 0
     assert kinds["ledger"] == LEDGERS
-    assert plans.overview(again, shown=0).problems == ()
+    assert plan_reader.overview(again, shown=0).problems == ()
 
 
 @pytest.mark.parametrize("source", ["counter", "counter of the store", "history", "references"])

@@ -16,7 +16,7 @@ from backends.memory import MemoryStore
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
 from reconcile import apply as engine
-from reconcile import plans, recover
+from reconcile import plan_reader, plans, recover
 from reconcile.plan import LEAVE, Passwords
 from reconcile.references import References, of_store, read
 from reconcile.stores import open_store
@@ -148,7 +148,7 @@ def test_what_topics_let_go_of_stays_deleted_unless_somebody_chooses_it(recovere
     chosen = min(let_go())
     plans.edit(plan, plans.Edits(choose={LedgerId(0, chosen): "from bookies"}), tmp_path / "chosen")
     edited = open_dataset(tmp_path / "chosen", "plan")
-    assert plans.overview(edited, shown=0).problems == ()
+    assert plan_reader.overview(edited, shown=0).problems == ()
     target = MemoryStore()
     options = engine.Options(plan_hash=edited.manifest["hash"])
     engine.apply(lambda: edited.batches("actions"), target, ROOT, tmp_path / "journal", options, now=now)

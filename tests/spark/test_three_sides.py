@@ -18,7 +18,7 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile import apply as engine
-from reconcile import plans, recover, report
+from reconcile import plan_reader, plans, recover, report
 from reconcile.cli.explain import _kept
 from reconcile.cli.recover import _recovered
 from reconcile.evidence import Knowledge
@@ -131,7 +131,7 @@ def adds_up(plan: Dataset) -> None:
     counts = plan.manifest["counts"]
     assert sum(counts[name] for name in ("clean", "skipped", "undecided", "with_findings")) == counts["looked_at"]
     assert sum(plan.manifest["sides"].values()) == counts["looked_at"] == plan.rows("sides")
-    assert plans.overview(plan, shown=0).problems == ()
+    assert plan_reader.overview(plan, shown=0).problems == ()
 
 
 def applied(plan: Dataset, target: MemoryStore, journal: Path) -> None:
@@ -184,7 +184,7 @@ def test_deleted_ledgers_stay_deleted_and_a_choice_brings_one_back_byte_for_byte
     chosen = plans.edit(plan, plans.Edits(choose={LedgerId(0, ledger): "restore"}), tmp_path / "chosen")
     assert chosen["counts"]["deleted"] == len(DELETED) - 1
     edited = open_dataset(tmp_path / "chosen", "plan")
-    assert plans.overview(edited, shown=0).problems == ()
+    assert plan_reader.overview(edited, shown=0).problems == ()
     target = MemoryStore()
     applied(edited, target, tmp_path / "journal")
     held = target.get(key)
@@ -342,7 +342,7 @@ def test_three_records_that_nobody_can_read_are_three_findings_and_the_rest_is_l
     choice = {LedgerId(0, ledger): "from bookies" for ledger in bad}
     plans.edit(plan, plans.Edits(choose=choice), tmp_path / "edited")
     made = open_dataset(tmp_path / "edited", "plan")
-    assert plans.overview(made, shown=0).problems == ()
+    assert plan_reader.overview(made, shown=0).problems == ()
     applied(made, live, tmp_path / "journal")
     for ledger in bad:
         held = live.get(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)))

@@ -53,8 +53,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     broken = write_plan(tmp_path / "broken", ledgers)
     parts = {name: broken.parts(name) for name in broken.manifest["tables"]}
     parts["actions"] = [write_part(Path(broken.path), "actions", "fewer", [broken.read("actions")[1:]], secret=True)]
-    kept = {name: broken.manifest[name] for name in ("hash", "counts", "reasons", "binding", "coverage")}
-    binding, coverage = kept.pop("binding"), kept.pop("coverage")
+    kept = {name: broken.manifest[name] for name in ("hash_version", "hash", "counts", "reasons")}
+    binding, coverage = broken.manifest["binding"], broken.manifest["coverage"]
     write_manifest(Path(broken.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept)
     return World(
         root=tmp_path,

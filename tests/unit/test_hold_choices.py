@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 import pytest
 
 from backends.memory import MemoryStore
-from reconcile import plan, plans, threeway
+from reconcile import plan, plan_reader, plans, threeway
 from reconcile.apply import Options, apply
 from reconcile.errors import PlanError
 from reconcile.plan import Passwords
+from reconcile.plan_hash import Hashes, bucket_hashes, settled_hashes
 from reconcile.rules import sides
 from reconcile.rules.diff import HOLD_MARK
 from recovery.codecs import ledger_metadata
@@ -90,12 +91,14 @@ def made(tmp_path: Path) -> Dataset:
     system = [part for part in parts["actions"] if "system" in part.file]
     new = write_part(Path(dataset.path), "actions", "offered", [offered], secret=True)
     parts["actions"] = [system[0], new, system[1]]
-    kept = {name: dataset.manifest[name] for name in ("hash", "counts", "reasons", "binding", "coverage")}
+    kept = {name: dataset.manifest[name] for name in ("counts", "reasons", "binding", "coverage")}
     binding, coverage = kept.pop("binding"), kept.pop("coverage")
     every = pa.concat_tables([dataset.read("actions").filter(pc.is_null(actions["ledger"])), offered])
-    kept["hash"] = plan.plan_hash(binding, plan.bucket_hashes(every))
+    hashes = Hashes(bucket_hashes(every), settled_hashes(rows))
     kept["counts"] |= {"held": 5, "held_in_store": 2, "left_alone": 1, "actions": every.num_rows}
-    write_manifest(Path(dataset.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept)
+    write_manifest(
+        Path(dataset.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept, sign=hashes.sign
+    )
     return open_dataset(dataset.path, "plan")
 
 
@@ -115,7 +118,7 @@ def test_a_chosen_record_takes_the_place_of_its_hold(made: Dataset, tmp_path: Pa
     choice = {LedgerId(0, 1): "restore", LedgerId(0, 2): "from bookies"}
     plans.edit(made, plans.Edits(choose=choice), tmp_path / "chosen")
     chosen = open_dataset(tmp_path / "chosen", "plan")
-    assert plans.overview(chosen, shown=0).problems == ()
+    assert plan_reader.overview(chosen, shown=0).problems == ()
     assert (chosen.manifest["counts"]["held"], chosen.manifest["counts"]["restored"]) == (3, 2)
     store = MemoryStore()
     apply(lambda: chosen.batches("actions"), store, "/ledgers", tmp_path / "j", Options("h"), now=clock())
@@ -142,7 +145,7 @@ def test_a_hold_in_the_store_is_replaced_by_what_was_chosen_or_removed_with_its_
     ):
         plans.edit(made, edits, tmp_path / name)
         edited = open_dataset(tmp_path / name, "plan")
-        assert plans.overview(edited, shown=0).problems == ()
+        assert plan_reader.overview(edited, shown=0).problems == ()
         counts = edited.manifest["counts"]
         assert (counts["held_in_store"], counts["left_alone"], counts["held"]) == (1, 0, 5)
         (row,) = [row for row in edited.read("actions").to_pylist() if row["ledger"] == 6]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reconcile import plan
 from reconcile.plan import HOLD_PASSWORD_SIZE, Passwords, Phase, SystemWrite
+from reconcile.plan_hash import Hashes, action_ids, bucket_hashes, plan_hash
 from reconcile.rules import diff
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
@@ -149,16 +150,42 @@ def test_the_order_of_a_restore_is_law_6s() -> None:
 def test_a_plans_hash_does_not_depend_on_how_the_work_was_cut() -> None:
     """One task or many: the same actions under the same binding have the same hash; any change gives another."""
     table = actions_of(*(row(i) for i in range(60)))
-    whole = plan.bucket_hashes(table)
-    cut = {**plan.bucket_hashes(table.slice(0, 20)), **plan.bucket_hashes(table.slice(20))}
+    whole = Hashes(bucket_hashes(table))
+    cut = {**bucket_hashes(table.slice(0, 20)), **bucket_hashes(table.slice(20))}
     edge = table["bucket"].to_pylist()
     if edge[19] != edge[20]:
-        assert cut == whole
-    binding = {"instance_ids": ["x"]}
-    assert plan.plan_hash(binding, whole) == plan.plan_hash(dict(binding), dict(reversed(whole.items())))
-    assert plan.plan_hash({"instance_ids": ["y"]}, whole) != plan.plan_hash(binding, whole)
-    other = plan.bucket_hashes(actions_of(*(row(i, length=101 if i == 5 else 100) for i in range(60))))
-    assert plan.plan_hash(binding, other) != plan.plan_hash(binding, whole)
+        assert cut == whole.actions
+    said = {"binding": {"instance_ids": ["x"]}, "coverage": {"scanned": ["b1"]}, "tables": {}, "counts": {"held": 1}}
+    same = plan_hash(said, whole)
+    reverse = Hashes(dict(reversed(whole.actions.items())))
+    assert plan_hash(dict(reversed(said.items())), reverse) == same
+    assert plan_hash({**said, "tables": {"actions": [1]}, "digest": "x", "hash": "y"}, whole) == same
+    for name, value in (("binding", {}), ("coverage", {}), ("counts", {"held": 2}), ("anything", {"x": 1})):
+        assert plan_hash({**said, name: value}, whole) != same
+    other = bucket_hashes(actions_of(*(row(i, length=101 if i == 5 else 100) for i in range(60))))
+    assert plan_hash(said, Hashes(other)) != same
+    assert plan_hash(said, Hashes(whole.actions, {3: "x"})) != same
+
+
+ODD = st.one_of(st.none(), st.text("a1:-\0", max_size=4))
+OTHERS = st.lists(st.text("1:-", max_size=3), max_size=3)
+
+
+@given(rows=st.lists(st.tuples(ODD, ODD, ODD, OTHERS), min_size=2, max_size=2, unique_by=repr))
+def test_no_two_actions_have_the_same_id(rows: list[tuple[str, str | None, str | None, list[str]]]) -> None:
+    """Whatever stands where: a byte that moves to the next field, none for empty, an alternative more or less."""
+    table = actions_of(row(1), row(2))
+    texts = [
+        [None if text is None else text.encode() for text in column]
+        for column in zip(*(r[:3] for r in rows), strict=True)
+    ]
+    others = [[{"label": one, "value": b"", "reads_as": ""} for one in r[3]] for r in rows]
+    values = {"acl": [r[0] for r in rows], "value": texts[1], "before": texts[2], "alternatives": others,
+              "key": ["/k", "/k"], "expects": [None, None]}  # fmt: skip
+    for name, value in values.items():
+        at = tables.ACTIONS.get_field_index(name)
+        table = table.set_column(at, tables.ACTIONS.field(at), pa.array(value, tables.ACTIONS.field(at).type))
+    assert len(set(action_ids(table).to_pylist())) == 2
 
 
 def stored(*rows: dict[str, object]) -> pa.Table:

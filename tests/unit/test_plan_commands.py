@@ -1,10 +1,17 @@
 """`plan show`, `plan diff`, `plan split` as they are typed: exit codes, the JSON, and nothing secret on a screen."""
 
 import dataclasses
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 
+from backends.memory import MemoryStore
+from backends.registry import OpenStore
+from reconcile.cli import recover
 from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
 from tests.command import run
 from tests.plan_folder import Ledger, write_plan
@@ -56,7 +63,7 @@ def test_show_fails_where_the_hash_is_not_that_of_the_files(made: Dataset, capsy
     part = write_part(folder, "actions", "fewer", [made.read("actions").slice(1)], secret=True)
     parts = {"actions": [part], **{name: made.parts(name) for name in ("findings", "reconstruction")}}
     old = made.manifest
-    extra = {name: old[name] for name in ("hash", "counts", "reasons")}
+    extra = {name: old[name] for name in ("hash_version", "hash", "counts", "reasons")}
     write_manifest(folder, "plan", parts, binding=old["binding"], coverage=old["coverage"], secret=True, extra=extra)
     done = run(capsys, "plan", "show", made.path)
     assert (done.code, done.out.startswith("INVALID")) == (1, True)
@@ -119,3 +126,28 @@ def test_help_has_an_example(command: list[str], capsys: pytest.CaptureFixture[s
     done = run(capsys, *command, "--help")
     assert done.code == 0
     assert "Example: bkmeta " in done.out
+
+
+def test_files_that_are_swapped_while_apply_waits_are_not_written(
+    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole other plan is put in place while the hash is typed: refused, and nothing is written."""
+    other = write_plan(tmp_path / "other", [Ledger(n, [(0, ("b1", "b2", "b3"))], last=99) for n in range(1, 21)])
+    store = MemoryStore()
+
+    @contextmanager
+    def connected(*_: object, **__: object) -> Iterator[OpenStore]:
+        yield OpenStore(store, "/ledgers", "hierarchical", "zk+hierarchical://h:1/ledgers")
+
+    def typed(*_: object, **__: object) -> str:
+        shutil.rmtree(made.path)
+        shutil.copytree(other.path, made.path)
+        return str(made.manifest["hash"])[:8]
+
+    monkeypatch.setattr(recover, "connected", connected)
+    monkeypatch.setattr(click, "prompt", typed)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    done = run(capsys, "apply", made.path, "--metadata", "zk+hierarchical://h:1/ledgers")
+    assert done.code == 2
+    assert "copy or make" in done.err
+    assert store.children("/") in (None, [], ())

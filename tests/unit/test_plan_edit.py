@@ -8,7 +8,7 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile import plan, plans
+from reconcile import plan, plan_reader, plans
 from reconcile.apply import Options, apply
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.plans import Edits
@@ -38,7 +38,7 @@ def edited(made: Dataset, out: Path, **edits: Any) -> Dataset:
     plans.edit(made, Edits(**edits), out)
     found = open_dataset(out, "plan")
     found.verify()
-    assert plans.overview(found, shown=0).problems == ()
+    assert plan_reader.overview(found, shown=0).problems == ()
     return found
 
 

@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile import plan, plans
+from reconcile import plan, plan_reader, plans
 from reconcile.errors import PlanError
 from reconcile.plan import Phase
+from reconcile.plan_hash import with_ids
 from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
+from recovery.errors import DatasetError
+from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId
 from tests.plan_folder import Ledger, write_plan
 
@@ -37,7 +40,7 @@ def _with_actions(folder: Path, dataset: Dataset, actions: pa.Table) -> Dataset:
     part = write_part(folder, "actions", "edited", [actions], secret=True)
     old = dataset.manifest
     others = {name: dataset.parts(name) for name in ("findings", "reconstruction")}
-    extra = {name: old[name] for name in ("hash", "counts", "reasons", "prior")}
+    extra = {name: old[name] for name in ("hash_version", "hash", "counts", "reasons", "prior")}
     parts = {"actions": [part], **others}
     write_manifest(folder, "plan", parts, binding=old["binding"], coverage=old["coverage"], secret=True, extra=extra)
     return open_dataset(folder, "plan")
@@ -45,7 +48,7 @@ def _with_actions(folder: Path, dataset: Dataset, actions: pa.Table) -> Dataset:
 
 def test_an_untouched_plan_is_what_its_hash_says(made: Dataset) -> None:
     """The hash is the same when it is made again from the files, and every action is counted once."""
-    found = plans.overview(made, shown=3)
+    found = plan_reader.overview(made, shown=3)
     assert found.hash == made.manifest["hash"]
     assert (found.altered, found.problems) == (0, ())
     assert {phase: dict(ops) for phase, ops in found.phases.items()} == {
@@ -59,7 +62,7 @@ def test_an_untouched_plan_is_what_its_hash_says(made: Dataset) -> None:
 
 def test_the_first_actions_are_those_that_are_written_first(made: Dataset) -> None:
     """What is shown first is in the order of the phases, ledgers by their ids, and says what must be there before."""
-    found = plans.overview(made, shown=3)
+    found = plan_reader.overview(made, shown=3)
     assert [line.kind for line in found.first] == ["generator", "ledger", "ledger"]
     keys = sorted(row["key"] for row in made.read("actions").to_pylist() if row["kind"] == "ledger")
     assert [line.key for line in found.first][1:] == keys[:2]
@@ -68,7 +71,7 @@ def test_the_first_actions_are_those_that_are_written_first(made: Dataset) -> No
 
 def test_holds_are_shown_with_reason_and_holders(made: Dataset) -> None:
     """Each hold names its ledger, why it is not restored, and who holds its data."""
-    found = plans.overview(made, shown=10)
+    found = plan_reader.overview(made, shown=10)
     assert {hold.ledger for hold in found.holds} == {LedgerId(0, n) for n in range(60, 64)}
     assert {(hold.reason, hold.holders) for hold in found.holds} == {("HOLE", NAMES[:2])}
 
@@ -81,7 +84,7 @@ def test_an_edited_action_is_seen(made: Dataset, column: str) -> None:
     at = next(n for n, row in enumerate(rows) if row["op"] == "create")
     rows[at][column] = {"value": b"other", "key": "/00/0000/L9999", "op": "replace"}[column]
     edited = _with_actions(Path(made.path), made, pa.Table.from_pylist(rows, schema=actions.schema))
-    found = plans.overview(edited, shown=0)
+    found = plan_reader.overview(edited, shown=0)
     assert found.altered == 1
     assert found.hash != made.manifest["hash"]
     assert found.problems
@@ -90,10 +93,114 @@ def test_an_edited_action_is_seen(made: Dataset, column: str) -> None:
 def test_an_action_taken_out_is_seen(made: Dataset) -> None:
     """A plan with an action less has another hash, and its manifest's counts do not fit."""
     edited = _with_actions(Path(made.path), made, made.read("actions").slice(0, 60))
-    found = plans.overview(edited, shown=0)
+    found = plan_reader.overview(edited, shown=0)
     assert found.altered == 0
     assert any("hash" in problem for problem in found.problems)
     assert any("in its manifest" in problem for problem in found.problems)
+
+
+def _signed_again(folder: Path, dataset: Dataset, **tables_: pa.Table) -> Dataset:
+    """Put other tables into a plan under a manifest that agrees with them, as one who knows how plans are made."""
+    parts = {name: dataset.parts(name) for name in dataset.manifest["tables"]}
+    parts |= {name: [write_part(folder, name, "other", [rows], secret=True)] for name, rows in tables_.items()}
+    old = dataset.manifest
+    extra = {name: old[name] for name in ("hash_version", "hash", "counts", "reasons", "prior")}
+    write_manifest(folder, "plan", parts, binding=old["binding"], coverage=old["coverage"], secret=True, extra=extra)
+    return open_dataset(folder, "plan")
+
+
+@pytest.mark.parametrize("bucket", [-2, -3000, BUCKETS, 30_000, 7])
+def test_no_action_hides_in_a_bucket_that_nobody_looks_at(made: Dataset, bucket: int) -> None:
+    """Outside -1 … 4095, or in a bucket that is not its ledger's: a problem, and refused by all that use a plan."""
+    rows = made.read("actions").to_pylist()
+    hidden = next(row for row in rows if row["kind"] == "ledger" and row["bucket"] != bucket)
+    rows[rows.index(hidden)] = {**hidden, "bucket": bucket}
+    edited = _signed_again(Path(made.path), made, actions=pa.Table.from_pylist(rows, schema=tables.ACTIONS))
+    assert any("where nobody looks" in problem for problem in plan_reader.overview(edited, shown=0).problems)
+    with pytest.raises(PlanError, match="make the plan again"):
+        plan_reader.open_whole(made.path)
+
+
+def test_no_action_hides_behind_a_manifest(made: Dataset) -> None:
+    """A part whose buckets the manifest has otherwise would be left out by readers of a range, and written by apply."""
+    parts = {name: made.parts(name) for name in made.manifest["tables"]}
+    parts["actions"][1] = dataclasses.replace(parts["actions"][1], first_bucket=0, last_bucket=0)
+    kept = {name: made.manifest[name] for name in ("hash_version", "hash", "counts", "reasons")}
+    binding, coverage = made.manifest["binding"], made.manifest["coverage"]
+    write_manifest(Path(made.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept)
+    with pytest.raises(PlanError, match="where nobody looks"):
+        plan_reader.open_whole(made.path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("actions", "acl", "world:anyone:r"),
+        ("actions", "acl", ""),
+        ("actions", "before", b"other"),
+        ("actions", "wave", 3),
+        ("actions", "choice", 1),
+        ("actions", "alternatives", [{"label": "restore", "value": b"x", "reads_as": "OPEN"}]),
+        ("reconstruction", "outcome", "deleted"),
+        ("reconstruction", "reason", "OTHER"),
+        ("reconstruction", "holders", ["b9"]),
+        ("reconstruction", "alternatives", [{"field": "length", "value": "7", "reads_as": "", "weight": 1.0}]),
+    ],
+)
+def test_everything_that_is_chosen_from_is_in_the_hash(made: Dataset, table: str, column: str, value: object) -> None:
+    """Rights, what is replaced, what can be chosen instead, why a ledger is held: other ones make another plan."""
+    rows = made.read(table)
+    listed = rows.to_pylist()
+    listed[5][column] = value
+    edited = pa.Table.from_pylist(listed, schema=rows.schema)
+    edited = with_ids(edited) if table == "actions" else edited
+    found = plan_reader.overview(_signed_again(Path(made.path), made, **{table: edited}), shown=0)
+    assert found.altered == 0
+    assert found.hash != made.manifest["hash"]
+    assert found.problems
+
+
+def test_who_was_not_looked_at_is_in_the_hash(made: Dataset) -> None:
+    """A plan whose coverage somebody mended is another plan: the hash that was reviewed does not confirm it."""
+    parts = {name: made.parts(name) for name in made.manifest["tables"]}
+    kept = {name: made.manifest[name] for name in ("hash_version", "hash", "counts", "reasons", "prior")}
+    coverage = {**made.manifest["coverage"], "scanned": ["b1", "b2"]}
+    binding = made.manifest["binding"]
+    write_manifest(Path(made.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept)
+    with pytest.raises(PlanError, match="the manifest says"):
+        plan_reader.open_whole(made.path)
+
+
+def test_a_plan_of_an_earlier_version_is_made_again(made: Dataset) -> None:
+    """Its hash covers less: said so, with the version that made it, before anything is done with it."""
+    parts = {name: made.parts(name) for name in made.manifest["tables"]}
+    kept = {name: made.manifest[name] for name in ("hash", "counts", "reasons", "prior")}
+    binding, coverage = made.manifest["binding"], made.manifest["coverage"]
+    write_manifest(Path(made.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept)
+    with pytest.raises(PlanError, match="make it again with this version"):
+        plan_reader.open_whole(made.path)
+
+
+def test_files_that_are_swapped_after_a_plan_was_looked_at_are_not_read(made: Dataset, tmp_path: Path) -> None:
+    """Files of another plan, of the same size as well: what is read afterwards is what was hashed, or an error."""
+    dataset, _ = plan_reader.open_whole(made.path)
+    part = Path(made.path) / dataset.parts("actions")[1].file
+    whole = part.read_bytes()
+    other = write_plan(tmp_path / "other", LEDGERS, secrets=9)
+    for swapped in ((Path(other.path) / other.parts("actions")[1].file).read_bytes(), whole[:-9] + bytes(9)):
+        part.write_bytes(swapped)
+        with pytest.raises(DatasetError, match="is not the file"):
+            list(dataset.batches("actions"))
+    part.write_bytes(whole)
+    assert sum(rows.num_rows for rows in dataset.batches("actions")) == dataset.rows("actions")
+
+
+def test_other_rights_are_a_difference(made: Dataset, tmp_path: Path) -> None:
+    """Two plans that write the same under other rights do not write the same."""
+    plans.edit(made, plans.Edits(acl="world:anyone:r"), tmp_path / "closed")
+    found = list(plans.differences(made, open_dataset(tmp_path / "closed", "plan")))
+    assert len(found) == made.rows("actions")
+    assert all("acl absent → world:anyone:r" in str(difference) for difference in found)
 
 
 def test_plans_of_the_same_ledgers_do_not_differ(made: Dataset, tmp_path: Path) -> None:
@@ -127,7 +234,7 @@ def test_every_difference_is_named(made: Dataset, tmp_path: Path) -> None:
 def test_no_password_is_ever_shown(made: Dataset, tmp_path: Path) -> None:
     """Neither the overview nor a difference has the bytes of a password in it."""
     other = write_plan(tmp_path / "other", [dataclasses.replace(LEDGERS[0], password=b"")])
-    shown = repr(plans.overview(made, shown=100)) + repr([*plans.differences(made, other)])
+    shown = repr(plan_reader.overview(made, shown=100)) + repr([*plans.differences(made, other)])
     assert SECRET.decode() not in shown
 
 
@@ -179,7 +286,7 @@ def test_a_plan_in_waves_writes_the_same(made: Dataset, tmp_path: Path) -> None:
     assert sum(wave.ledgers for wave in waves) == len(LEDGERS)
     assert manifest["hash"] not in (made.manifest["hash"], None)
     assert manifest["binding"]["split_from"] == made.manifest["hash"]
-    assert plans.overview(cut, shown=0).problems == ()
+    assert plan_reader.overview(cut, shown=0).problems == ()
     assert {path: path.read_bytes() for path in before} == before
 
 
