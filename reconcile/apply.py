@@ -94,6 +94,7 @@ class Options:
         wave: of a plan that was cut, the one to write; None: all of it.
         surprises: conflicts that the run bears before it ends.
         in_flight: transactions of ledgers that are under way at once.
+        reason: why this is done, for the journal.
     """
 
     plan_hash: str
@@ -105,6 +106,7 @@ class Options:
     wave: int | None = None
     surprises: int = SURPRISES
     in_flight: int = IN_FLIGHT
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,9 @@ def apply(
 
     if not path.exists():
         ready()
-    with Journal.open(journal, binding, resume=options.resume, now=now, replay=run.replay, ready=ready) as opened:
+    with Journal.open(
+        journal, binding, resume=options.resume, now=now, replay=run.replay, ready=ready, reason=options.reason
+    ) as opened:
         try:
             return run.carry_out(actions, opened)
         except (BackendError, JournalError, RecoveryError) as error:

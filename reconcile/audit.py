@@ -4,8 +4,9 @@ r"""The journal of what was written to a store: one JSON object a line, each bou
     hash    SHA-256 of the object without the hash; `prev` in it is the hash of the line before ("" in the first)
 
     event     fields beside n (from 0), prev, at (UTC), event
-    begin     binding: what the journal belongs to; by: who runs which version of the program, where
-    resume    binding, by, torn: bytes of an unfinished line that were cut off
+    begin     binding: what the journal belongs to; by: who runs which version of the program, where; reason: why, as
+              they say (not there: they said nothing)
+    resume    binding, by, reason, torn: bytes of an unfinished line that were cut off
     intent    batch, kind, writes: [seq, op, action id, key, expected version, SHA-256 of the value,
               the value that is replaced or removed (base64)]
     done      batch, versions: one a write, null where the bytes were there before; conflicts: [place, reason]
@@ -185,6 +186,7 @@ class Journal:
         replay: Callable[[Record], None],
         ready: Callable[[], None] = lambda: None,
         write: Callable[[int, bytes], int] = os.write,
+        reason: str | None = None,
     ) -> Self:
         """Open a folder's journal; begin one, or go on with the one that is there.
 
@@ -196,6 +198,7 @@ class Journal:
             replay: is given every earlier record.
             ready: is called after the last of them, before a line is added; what it raises is passed on.
             write: as `os.write`.
+            reason: why this is done, as who does it says; None: they said nothing.
 
         Raises:
             JournalError: in use, altered, of another binding, or there though `resume` was not said.
@@ -215,13 +218,19 @@ class Journal:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise JournalError(str(path), "another process is writing it", "wait until it has ended") from error
-            journal._begin(binding, resume=resume, replay=replay, ready=ready)
+            journal._begin(binding, resume=resume, replay=replay, ready=ready, reason=reason)
             unopened.pop_all()
         sync_folder(folder)
         return journal
 
     def _begin(
-        self, binding: Mapping[str, str], *, resume: bool, replay: Callable[[Record], None], ready: Callable[[], None]
+        self,
+        binding: Mapping[str, str],
+        *,
+        resume: bool,
+        replay: Callable[[Record], None],
+        ready: Callable[[], None],
+        reason: str | None,
     ) -> None:
         torn = 0
         for record in self._scan():
@@ -236,10 +245,11 @@ class Journal:
             with taking(self.path):
                 replay(record)
         ready()
+        said = {"binding": dict(binding), "by": _by(), **({} if reason is None else {"reason": reason})}
         if self.earlier:
-            self.append("resume", {"binding": dict(binding), "by": _by(), "torn": torn})
+            self.append("resume", {**said, "torn": torn})
         else:
-            self.append("begin", {"binding": dict(binding), "by": _by()})
+            self.append("begin", said)
         self.sync()
 
     def _scan(self) -> Iterator[Record | Torn]:

@@ -202,6 +202,7 @@ def undo(
     *,
     now: Callable[[], datetime],
     progress: Callable[[int, int], None] = lambda _done, _all: None,
+    reason: str | None = None,
 ) -> Undone:
     """Take back what an apply wrote.
 
@@ -211,6 +212,7 @@ def undo(
         root: key of the ledgers root.
         now: the clock; aware.
         progress: is told (done, of all) after each batch.
+        reason: why this is done, for the journal.
 
     Raises:
         JournalError: in use, altered, or cannot be written; nothing was written.
@@ -219,7 +221,7 @@ def undo(
     """
     run = _Run(proposal, store, root.rstrip("/"), progress)
     with Journal.open(
-        proposal.journal.parent, proposal.binding, resume=True, now=now, replay=lambda _record: None
+        proposal.journal.parent, proposal.binding, resume=True, now=now, replay=lambda _record: None, reason=reason
     ) as opened:
         try:
             return run.carry_out(opened)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from backends.protocols import ControlledStore
 from backends.registry import OpenStore, parse_store_uri
 from reconcile import audit, freeze, frozen, listing
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import AUTH_VARIABLE, FOLDER, make_output, output_options, store_auth
+from reconcile.cli.options import AUTH_VARIABLE, FOLDER, make_output, output_options, reason_option, store_auth
 from reconcile.cli.output import Result, broken_off
 from reconcile.errors import GuardRefusedError
 from reconcile.printable import printable
@@ -75,8 +76,15 @@ def _now() -> datetime:
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
 @click.option("--confirm", metavar="HASH", help="Of the changes that a run without it prints.")
 @click.option("--journal", type=FOLDER, help="Where every change is recorded. [default: ./bkmeta-freeze-HOST-ROOT]")
+@reason_option
 @output_options
-def freeze_command(uri: str, confirm: str | None, journal: Path | None, **shared: Any) -> None:  # noqa: ANN401 - click's
+def freeze_command(
+    uri: str,
+    confirm: str | None,
+    journal: Path | None,
+    reason: str | None,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
     """Make every bookie's listing of ledgers fail, so that none deletes. WRITES rights and a few empty nodes.
 
     Without --confirm it prints the exact changes and their hash, and changes nothing. It needs an identity of its own,
@@ -86,7 +94,7 @@ def freeze_command(uri: str, confirm: str | None, journal: Path | None, **shared
     output = make_output(shared)
     auth = _identity(uri)
     with open_store(uri, writable=True, auth=auth) as opened:
-        run = _Run(opened, auth, journal or _folder(uri), uri)
+        run = _Run(opened, auth, journal or _folder(uri), uri, reason=reason)
         layout = freeze.demand_layout(run.store, run.root, _named(opened))
 
         def propose(past: freeze.Past | None) -> freeze.Proposal:
@@ -130,11 +138,13 @@ def freeze_command(uri: str, confirm: str | None, journal: Path | None, **shared
     metavar="N",
     help="So many copies that closed records leave out may be deleted though nothing else has all their entries.",
 )
+@reason_option
 @output_options
 def thaw_command(
     uri: str,
     confirm: str | None,
     journal: Path | None,
+    reason: str | None,
     inventories: tuple[str, ...],
     accept_absent: int,
     accept_unseen: int | None,
@@ -156,7 +166,7 @@ def thaw_command(
         again += ["--accept-absent", str(accept_absent)] if accept_absent else []
         again += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
         again += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []
-        run = _Run(opened, auth, journal or _folder(uri), uri, again)
+        run = _Run(opened, auth, journal or _folder(uri), uri, again, reason=reason)
         past = freeze.read_past(run.folder, run.root)
         if past is None:
             problem = "holds no journal of a freeze, which alone knows the former rights"
@@ -185,7 +195,14 @@ class _Run:
     """One run of either command on an open store."""
 
     def __init__(
-        self, opened: OpenStore, auth: tuple[str, str], folder: Path, uri: str, arguments: Sequence[str] = ()
+        self,
+        opened: OpenStore,
+        auth: tuple[str, str],
+        folder: Path,
+        uri: str,
+        arguments: Sequence[str] = (),
+        *,
+        reason: str | None = None,
     ) -> None:
         from backends.zookeeper import digest_principal
 
@@ -196,7 +213,8 @@ class _Run:
         self.identity = digest_principal(auth)
         self.folder = folder
         self._uri = uri
-        self._arguments = arguments
+        self._reason = reason
+        self._arguments = [*arguments, *(["--reason", reason] if reason else [])]
 
     def make(
         self,
@@ -219,7 +237,8 @@ class _Run:
         begun = freeze.Past()
         binding = freeze.binding(self.root)
         stopped = broken_off(f"what was changed is recorded in {self.folder}, go on: run the same command again")
-        with stopped, audit.Journal.open(self.folder, binding, resume=True, now=_now, replay=begun.replay) as journal:
+        opening = partial(audit.Journal.open, resume=True, now=_now, replay=begun.replay, reason=self._reason)
+        with stopped, opening(self.folder, binding) as journal:
             # Once more, now that no other process can write the journal.
             proposal = propose(begun)
             if not _is_confirmed(proposal, begun, confirm):

@@ -25,6 +25,7 @@ AUTH_VARIABLE: Final = "BKMETA_ZK_AUTH"
 """Environment variable with ``user:password`` for ZooKeeper's digest scheme; secrets never stand on a command line."""
 
 _BASE64: Final = "base64:"
+_LONGEST_REASON: Final = 500
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -131,6 +132,17 @@ def connected(
         opened = open_store(uri, writable=writable, at=at, auth=store_auth(), ops_s=ops_s)
     with opened:
         yield opened
+
+
+def _reason(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not (text.strip() and text.isprintable() and len(text) <= _LONGEST_REASON):
+        raise click.BadParameter(f"write one line of at most {_LONGEST_REASON} characters")
+    return text
+
+
+reason_option = click.option(
+    "--reason", metavar="TEXT", callback=_reason, help="Why this is done: a ticket, a name; kept in the journal."
+)
 
 
 def read_passwords(path: Path | None) -> tuple[bytes, ...]:

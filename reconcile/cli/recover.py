@@ -24,6 +24,7 @@ from reconcile.cli.options import (
     read_names,
     read_passwords,
     read_references,
+    reason_option,
     references_option,
 )
 from reconcile.cli.output import Output, Result, broken_off, throttled
@@ -452,6 +453,7 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
 @click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave of a plan that was split; in order.")
 @click.option("--journal", type=FOLDER, help="Where every write is recorded. [default: PLAN/journal]")
 @click.option("--resume", is_flag=True, help="Go on with the journal that is there.")
+@reason_option
 @output_options
 def apply(
     plan: Path,
@@ -463,6 +465,7 @@ def apply(
     wave: int | None,
     journal: Path | None,
     resume: bool,  # noqa: FBT001 - click's option
+    reason: str | None,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Write what PLAN proposes, and nothing over anything. WRITES to the store.
@@ -494,6 +497,7 @@ def apply(
     more += ["--acl", acl] if acl else []
     more += ["--accept-unseen", str(accept_unseen)] if accept_unseen else []
     more += ["--accept-unfrozen"] if accept_unfrozen else []
+    more += ["--reason", reason] if reason else []
     more += ["--confirm", seen.hash]
     again = quoted("bkmeta", "apply", plan, "--metadata", uri, *more)
     stopped = broken_off(f"what was written is recorded in {folder}, go on: {again} --resume")
@@ -513,6 +517,7 @@ def apply(
             withhold_cookies=withheld,
             resume=resume,
             wave=wave,
+            reason=reason,
         )
         with output.progress("writing", "writes") as told:
             applied = engine.apply(

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, connected, make_output, now, output_options, quoted
+from reconcile.cli.options import FOLDER, connected, make_output, now, output_options, quoted, reason_option
 from reconcile.cli.output import Result, broken_off, throttled
 from reconcile.errors import JournalError
 from reconcile.printable import printable
@@ -35,8 +35,17 @@ _TYPED: Final = 8
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store that the apply wrote to.")
 @click.option("--confirm", metavar="HASH", help="Of what a run without it prints.")
 @click.option("--replaced-only", is_flag=True, help="Put back what was replaced, and leave what was created.")
+@reason_option
 @output_options
-def undo(journal: Path, uri: str, confirm: str | None, *, replaced_only: bool, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+def undo(
+    journal: Path,
+    uri: str,
+    confirm: str | None,
+    *,
+    replaced_only: bool,
+    reason: str | None,
+    **shared: Any,  # noqa: ANN401 - the shared options
+) -> None:
     """Take back what the apply of JOURNAL wrote. WRITES to the store.
 
     Records that it replaced are put back, those that it created are removed, where nobody changed them since. A created
@@ -48,7 +57,8 @@ def undo(journal: Path, uri: str, confirm: str | None, *, replaced_only: bool, *
 
     output = make_output(shared)
     parse_store_uri(uri)
-    again = quoted("bkmeta", "undo", journal, "--metadata", uri, *(["--replaced-only"] if replaced_only else []))
+    more = [*(["--replaced-only"] if replaced_only else []), *(["--reason", reason] if reason else [])]
+    again = quoted("bkmeta", "undo", journal, "--metadata", uri, *more)
     stopped = broken_off(f"what was taken back is recorded in {journal}: run the same command again")
     with stopped, connected(uri, output, writable=True) as opened:
         proposal = engine.propose(journal, opened.store, opened.root, replaced_only=replaced_only)
@@ -73,7 +83,7 @@ def undo(journal: Path, uri: str, confirm: str | None, *, replaced_only: bool, *
             )
             sys.exit(output.show(waiting))
         with output.progress("taking back", "batches") as told:
-            done = engine.undo(proposal, opened.store, opened.root, now=now, progress=throttled(told))
+            done = engine.undo(proposal, opened.store, opened.root, now=now, progress=throttled(told), reason=reason)
     taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())
     verdict = f"{taken} of {taken + left} writes are taken back"
     if left:
@@ -108,6 +118,7 @@ class _Run:
     event: str
     at: str
     by: Mapping[str, str]
+    reason: str | None
     events: Counter[str] = field(default_factory=Counter)
     writes: Counter[str] = field(default_factory=Counter)
     conflicts: int = 0
@@ -118,7 +129,8 @@ class _Run:
         who = f"{self.by.get('user', 'somebody')}@{self.by.get('host', '?')}, bkmeta {self.by.get('version', '?')}"
         wrote = ", ".join(f"{count} {op}" for op, count in sorted(self.writes.items())) or "nothing written"
         conflicts = f", {self.conflicts} conflicts" if self.conflicts else ""
-        return f"{self.at} to {self.until}: {who}: {wrote}{conflicts}; {self.ended or 'did not end'}"
+        why = f" ({self.reason})" if self.reason else ""
+        return f"{self.at} to {self.until}: {who}{why}: {wrote}{conflicts}; {self.ended or 'did not end'}"
 
 
 _ENDS: Final = {"end": "ended", "frozen": "frozen", "thawed": "thawed", "undone": "undone", "stopped": "stopped"}
@@ -180,7 +192,7 @@ def _counted(path: Path, heads: Sequence[str]) -> _Told:
         fields = record.fields
         if record.event in ("begin", "resume"):
             told.binding = fields.get("binding", {})
-            told.runs.append(_Run(record.event, record.at, fields.get("by", {})))
+            told.runs.append(_Run(record.event, record.at, fields.get("by", {}), fields.get("reason")))
         if not told.runs:
             continue
         run = told.runs[-1]
@@ -246,6 +258,7 @@ def _facts(one: _Told) -> dict[str, object]:
                 "from": run.at,
                 "until": run.until,
                 "by": dict(run.by),
+                "reason": run.reason,
                 "writes": dict(run.writes),
                 "conflicts": run.conflicts,
                 "ended": run.ended,

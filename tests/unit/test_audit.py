@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcile.audit import JOURNAL, Journal, Record, Torn, scan
+from reconcile.cli.undo import tell
 from reconcile.errors import JournalError
 from tests.plans import clock
 
@@ -180,3 +181,18 @@ def test_a_folder_of_somebody_else_that_others_write_in_is_refused(
     with pytest.raises(JournalError, match="others can write there"):
         opened(tmp_path)
     assert not (tmp_path / JOURNAL).exists()
+
+
+def test_a_reason_stands_in_the_journal(tmp_path: Path) -> None:
+    """Of the first run and of each that goes on, bound like every line; none is none, not an empty one."""
+    for reason in ("INC-4711: restore after the loss", None, "INC-4711, second half"):
+        with opened(tmp_path, resume=True, reason=reason):
+            pass
+    records = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
+    assert [record.event for record in records] == ["begin", "resume", "resume"]
+    assert [record.fields.get("reason") for record in records] == [
+        "INC-4711: restore after the loss", None, "INC-4711, second half"
+    ]  # fmt: skip
+    told = tell(tmp_path / JOURNAL, ())
+    assert [run.reason for run in told.runs] == [record.fields.get("reason") for record in records]
+    assert "(INC-4711, second half)" in str(told.runs[-1])

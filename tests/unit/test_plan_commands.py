@@ -128,23 +128,46 @@ def test_help_has_an_example(command: list[str], capsys: pytest.CaptureFixture[s
     assert "Example: bkmeta " in done.out
 
 
-def test_files_that_are_swapped_while_apply_waits_are_not_written(
-    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A whole other plan is put in place while the hash is typed: refused, and nothing is written."""
-    other = write_plan(tmp_path / "other", [Ledger(n, [(0, ("b1", "b2", "b3"))], last=99) for n in range(1, 21)])
-    store = MemoryStore()
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """A store in memory that `apply` is connected with, whatever the URI says."""
+    found = MemoryStore()
 
     @contextmanager
     def connected(*_: object, **__: object) -> Iterator[OpenStore]:
-        yield OpenStore(store, "/ledgers", "hierarchical", "zk+hierarchical://h:1/ledgers")
+        yield OpenStore(found, "/ledgers", "hierarchical", "zk+hierarchical://h:1/ledgers")
+
+    monkeypatch.setattr(recover, "connected", connected)
+    return found
+
+
+def test_why_a_plan_is_applied_is_shown_by_audit(
+    made: Dataset, store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason stands in the journal, and in what `audit show` says of the run; one of two lines is refused."""
+    command = ["apply", made.path, "--metadata", "zk+hierarchical://h:1/ledgers", "--confirm", made.manifest["hash"]]
+    done = run(capsys, *command, "--reason", "two\nlines")
+    assert (done.code, "one line" in done.err, store.children("/ledgers")) == (2, True, None)
+    assert run(capsys, *command, "--reason", "INC-4711").code == 0
+    shown = run(capsys, "audit", "show", made.path, "--json").result
+    assert [one["reason"] for one in shown["journals"][0]["runs"]] == ["INC-4711"]
+
+
+def test_files_that_are_swapped_while_apply_waits_are_not_written(
+    made: Dataset,
+    store: MemoryStore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A whole other plan is put in place while the hash is typed: refused, and nothing is written."""
+    other = write_plan(tmp_path / "other", [Ledger(n, [(0, ("b1", "b2", "b3"))], last=99) for n in range(1, 21)])
 
     def typed(*_: object, **__: object) -> str:
         shutil.rmtree(made.path)
         shutil.copytree(other.path, made.path)
         return str(made.manifest["hash"])[:8]
 
-    monkeypatch.setattr(recover, "connected", connected)
     monkeypatch.setattr(click, "prompt", typed)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     done = run(capsys, "apply", made.path, "--metadata", "zk+hierarchical://h:1/ledgers")
