@@ -23,7 +23,9 @@ in their order: what is before the last finished write is done.
 
 import base64
 import hashlib
+import itertools
 import re
+import shlex
 import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -261,6 +263,7 @@ def apply(
     run, path = _Run(survey, store, root.rstrip("/"), options, progress), journal / JOURNAL
 
     def ready() -> None:
+        run.demand_not_undone(path)
         run.demand_waves_before(path)
 
     if not path.exists():
@@ -276,6 +279,11 @@ def apply(
             raise PartlyAppliedError(
                 str(opened.path), f"the run ended midway ({error})", "mend that, then run it again with --resume"
             ) from error
+
+
+def next_journal(folder: Path) -> Path:
+    """Return the folder beside a journal's that is not there yet."""
+    return next(path for n in itertools.count(2) if not (path := folder.with_name(f"{folder.name}-{n}")).exists())
 
 
 def _that_write(actions: Actions) -> Actions:
@@ -516,11 +524,25 @@ class _Run:
         self._batch = 0
         # From the journal: done up to here, but for these.
         self._finished = -1
+        self._undo = ""
         self._again: set[int] = set()
         self._announced: dict[int, tuple[str, list[tuple[int, str]]]] = {}
         self._ours: set[int] = set()
         self._former: dict[int, str | None] = {}
         self._finished_too: set[int] = set()
+
+    def demand_not_undone(self, journal: Path) -> None:
+        """Refuse a journal that an undo has begun with: what it says is written may be gone."""
+        if self._undo == "undo":
+            problem = "is being undone: an undo was begun and has not ended"
+            remedy = f"end it: bkmeta undo {shlex.quote(str(journal.parent))}; then apply with a journal of its own"
+            raise GuardRefusedError(str(journal), problem, remedy)
+        if self._undo == "undone":
+            fresh = shlex.quote(str(next_journal(journal.parent)))
+            problem = "was undone: what it says is written is gone"
+            raise GuardRefusedError(
+                str(journal), problem, f"to apply again, leave --resume out and name a new journal: --journal {fresh}"
+            )
 
     def demand_waves_before(self, journal: Path) -> None:
         """Refuse to go on where a wave before was not written to its end: a resumed run would take it for done."""
@@ -542,10 +564,8 @@ class _Run:
             for seq, _, *_, replaced in record.fields["writes"]:
                 self._former.setdefault(int(seq), replaced)
             self._batch = record.fields["batch"] + 1
-        elif record.event == "undo":
-            raise GuardRefusedError(
-                "the journal", "was undone: what it says is done is gone", "apply with another one: --journal DIR"
-            )
+        elif record.event in ("undo", "undone"):
+            self._undo = record.event
         elif record.event == "done":
             kind, writes = self._announced.pop(record.fields["batch"])
             refused = {place for place, _ in record.fields["conflicts"]}

@@ -232,22 +232,26 @@ class Journal:
         ready: Callable[[], None],
         reason: str | None,
     ) -> None:
-        torn = 0
+        torn: Torn | None = None
         for record in self._scan():
             if isinstance(record, Torn):
-                torn = record.length
-                os.truncate(self._handle, record.offset)
+                torn = record
                 continue
             if not self.earlier:
-                self._demand_same(record, binding, resume=resume)
+                self._demand_same(record, binding)
                 self.earlier = True
             self._number, self._previous = record.number + 1, record.hash
             with taking(self.path):
                 replay(record)
         ready()
+        if self.earlier and not resume:
+            # After `ready`: a journal that cannot be gone on with at all is not said to wait for that.
+            raise JournalError(str(self.path), "this plan was begun before", "go on with it: --resume")
+        if torn is not None:
+            os.truncate(self._handle, torn.offset)
         said = {"binding": dict(binding), "by": _by(), **({} if reason is None else {"reason": reason})}
         if self.earlier:
-            self.append("resume", {**said, "torn": torn})
+            self.append("resume", {**said, "torn": torn.length if torn else 0})
         else:
             self.append("begin", said)
         self.sync()
@@ -257,13 +261,11 @@ class Journal:
         with os.fdopen(os.dup(self._handle), "rb") as journal:
             yield from _scan(journal, self.path)
 
-    def _demand_same(self, record: Record, binding: Mapping[str, str], *, resume: bool) -> None:
+    def _demand_same(self, record: Record, binding: Mapping[str, str]) -> None:
         if record.fields.get("binding") != dict(binding):
             raise JournalError(
                 str(self.path), "it belongs to another plan, store or root", "name another journal folder"
             )
-        if not resume:
-            raise JournalError(str(self.path), "this plan was begun before", "go on with it: --resume")
 
     def append(self, event: str, fields: Mapping[str, Any]) -> None:
         """Add a record; it is safe only after `sync`."""

@@ -21,6 +21,8 @@ HASH_DIGITS: Final = 12
 Shapes = Sequence[Mapping[str, Any]]
 """Hypotheses of a prior: ensemble, write, weight, source."""
 
+_VERIFIED: Final = ("verified",)
+
 _VOUCHED: Final = {
     "snapshot": "the earlier record says it",
     "reference": "the upper layer that owns it says it",
@@ -120,6 +122,9 @@ def _evidence(row: Mapping[str, Any], copies: pa.Table, knowledge: Knowledge, sh
     if key is not None:
         known = key in {hashlib.sha256(master_key(p)).digest() for p in knowledge.passwords}
         says = "a candidate password gives it" if known else "no candidate given here gives it"
+        if not known and row["grades"]["password"] in _VERIFIED:
+            # A plan keeps that one did, and not which.
+            says = "a candidate password gave it when the plan was made"
         found["password"] = f"master key with SHA-256 {key.hex()[:HASH_DIGITS]}…: {says}"
     held = copies.to_pylist()
     if not held:

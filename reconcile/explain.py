@@ -178,13 +178,16 @@ def _coverage(
             known_from.append(f"with a cookie in {one.source}")
             members.update(one.members)
     planned = dict(plan.manifest["coverage"]) if plan is not None else {}
+    # What the plan knew of the cluster is known, whatever is given besides.
+    known_from += [name for name in planned.get("members_known_from", ()) if name not in known_from]
+    members.update(planned.get("not_scanned", ()))
+    if planned.get("members_known_from"):
+        members.update(planned.get("scanned", ()))
     if not scanned and planned:
         # Without inventories the plan's own coverage is what its rows rest on.
         scanned = dict.fromkeys(planned.get("complete", ()), True) | dict.fromkeys(
             planned.get("not_complete", ()), False
         )
-        known_from += planned.get("members_known_from", ())
-        members.update(planned.get("not_scanned", ()))
     not_scanned = sorted(members - set(scanned))
     not_complete = sorted(name for name, complete in scanned.items() if not complete)
     gaps = [one.source for one in stored if not one.complete]
@@ -353,6 +356,8 @@ def _sides(
     found = sides.compare(held, now, past, seen, history, has_earlier=bool(earlier)).sides
     for row in found.to_pylist():
         yield f"{row['relation']}: {sides.WORDS[sides.Relation(row['relation'])]}; right: {row['right']}"
+        if earlier and row["relation"] == sides.Relation.BOOKIES_ONLY:
+            yield sides.AFTER_EARLIER
         yield from _deletion(row)
         bookies = sorted(set(copies["bookie"].to_pylist()))
         yield f"bookies: {', '.join(bookies) if bookies else 'none of those looked at'}"

@@ -69,8 +69,8 @@ class Overview:
         hashes: of the buckets, which it was made of.
         altered: actions whose id is not what their fields give.
         phases: phase → op → actions.
-        waves: wave → actions.
-        first: the first actions, in the order in which they are written.
+        waves: wave → writes.
+        first: the first writes, in their order.
         holds: the first held ledgers.
         problems: where the files contradict the manifest.
     """
@@ -122,7 +122,7 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
 
     Args:
         dataset: of kind plan.
-        shown: how many actions and how many holds are given one by one.
+        shown: how many writes and how many holds are given one by one.
 
     Raises:
         DatasetError: a file is gone or damaged.
@@ -195,8 +195,9 @@ class _Actions:
                 problem = f"has actions of a phase {row['phase']}"
                 raise PlanError(self._path, problem, "use the version that wrote it")
             self.phases.setdefault(Phase(row["phase"]), Counter())[row["op"]] += row["count_all"]
-        self.waves.update({row["values"]: row["counts"] for row in pc.value_counts(actions["wave"]).to_pylist()})
-        self.first = _first([*self.first, *_lines(actions, self._shown)], self._shown)
+        written = actions.filter(pc.not_equal(actions["op"], plan.LEAVE))
+        self.waves.update({row["values"]: row["counts"] for row in pc.value_counts(written["wave"]).to_pylist()})
+        self.first = _first([*self.first, *_lines(written, self._shown)], self._shown)
         return fresh
 
 

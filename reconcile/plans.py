@@ -196,7 +196,7 @@ def parse_waves(text: str) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """One stretch of a plan that is applied by itself."""
+    """One stretch of a plan that is applied by itself; `actions` are those that write."""
 
     number: int
     first_bucket: int
@@ -233,7 +233,7 @@ def split(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str
 
     def in_wave(rows: pa.Table, wave: Any) -> pa.Table:  # noqa: ANN401 - a NumPy array
         at = tables.ACTIONS.get_field_index("wave")
-        actions.update(wave.tolist())
+        actions.update(wave[pc.not_equal(rows["op"], plan.LEAVE).to_numpy()].tolist())
         return rows.set_column(at, tables.ACTIONS.field(at), pa.array(wave, pa.int32()))
 
     def written(name: str, rows: pa.Table) -> Part:

@@ -285,7 +285,9 @@ class _Look:
         self._say(Level.CRITICAL, "root", f"{text}. Is the URI right?")
         count = None if held is None else held.num_rows
         return self._report(
-            counts={"ledgers_listed": 0, "ledgers_held": count, "ledgers_absent": count}, layout=named, root="missing"
+            counts={"ledgers_listed": 0, "ledgers_on_bookies": count, "ledgers_absent": count},
+            layout=named,
+            root="missing",
         )
 
     # What stands in the store
@@ -439,7 +441,7 @@ class _Look:
     ) -> dict[str, int | None]:
         counts: dict[str, int | None] = {
             "ledgers_listed": None if found is None else found.ledgers,
-            "ledgers_held": None if held is None else held.num_rows,
+            "ledgers_on_bookies": None if held is None else held.num_rows,
             "ledgers_absent": None,
         }
         if found is None or not found.complete:

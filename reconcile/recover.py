@@ -475,6 +475,15 @@ def _finish(
             "mass_deletion": job.case.evidence.mass_deletion,
             "mass_let_go": job.case.evidence.mass_let_go,
             "prior": [asdict(shape) for shape in job.prior.hypotheses] if job.prior else [],
+            "histories": [
+                {
+                    "uri": str(one.dataset.manifest["binding"].get("uri") or one.source),
+                    "txn": one.txn,
+                    "chosen": one.is_chosen,
+                }
+                for one in job.case.evidence.catalogs
+                if one.dataset.rows("history")
+            ],
         },
         sign=hashes.sign,
     )

@@ -52,7 +52,11 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """One earlier catalog, and when it was taken."""
+    """One catalog, and when it was taken.
+
+    Attributes:
+        is_chosen: a person named the point in time that it shows.
+    """
 
     dataset: Dataset
     source: str
@@ -60,6 +64,7 @@ class Earlier:
     at: float
     ledgers: int
     layout: Layout | None = None
+    is_chosen: bool = False
 
     @classmethod
     def of(cls, dataset: Dataset) -> "Earlier":
@@ -68,7 +73,8 @@ class Earlier:
         row: Mapping[str, Any] = rows[0] if rows else {}
         at = row["at"].timestamp() if row.get("at") else 0.0
         layout = Layout(row["layout"]) if row.get("layout") else None
-        return cls(dataset, str(row.get("uri") or dataset.path), row.get("txn"), at, dataset.rows("ledgers"), layout)
+        source, is_chosen = str(row.get("uri") or dataset.path), dataset.manifest["binding"].get("at") is not None
+        return cls(dataset, source, row.get("txn"), at, dataset.rows("ledgers"), layout, is_chosen)
 
 
 def newest_first(catalogs: Sequence[Dataset]) -> tuple[Earlier, ...]:

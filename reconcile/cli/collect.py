@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
+from reconcile.cli.incident import OPTION as INCIDENT
+from reconcile.cli.incident import is_typed
 from reconcile.cli.options import (
     FILE,
     FOLDER,
+    carried,
     demand_bookie_ids,
     executor_option,
     make_output,
@@ -26,6 +29,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result, broken_off, throttled
 from reconcile.cli.wire import collect_cluster, take_wire, wire_options
+from reconcile.words import counted
 
 if TYPE_CHECKING:
     from recovery.collect.again import Reused
@@ -114,6 +118,8 @@ def collect(
 
     output = make_output(shared)
     asked = take_wire(shared, wire=wire)
+    if not wire and not is_typed("uri"):
+        uri = None
     if (uri is None) == wire or ((bookies or python) and not wire):
         raise click.UsageError("--wire and --metadata belong together, and --bookies and --executor-python to them")
     if asked is not None and uri is not None:
@@ -153,7 +159,8 @@ def collect(
             now=now,
             progress=lambda p: show(p.bytes or p.files, p.bytes_total or p.files_total, p.stage),
         )
-    verdict = f"bookie {found.bookie}: {found.ledgers} ledgers, {found.entries} entries"
+    held = f"{counted(found.ledgers, 'ledger')}, {counted(found.entries, 'entry', 'entries')}"
+    verdict = f"bookie {found.bookie}: {held}"
     verdict += ", collected completely" if found.complete else ", NOT complete: what is missing may exist"
     suspect = _suspect(out) if found.damaged else []
     if suspect:
@@ -191,9 +198,7 @@ def collect(
         counts={"ledgers": found.ledgers, "entries": found.entries, "damaged": found.damaged},
         coverage={"complete": found.complete, "missing": list(found.missing), "bytes_read": found.bytes_read},
         details=details,
-        following="when every bookie is collected, --inventory once for each: "
-        + quoted("bkmeta", "recover", "--inventory", out, "--metadata", "URI")
-        + " --expect-bookies bookies.txt --out plan",
+        following=_next(out),
         facts={
             "bookie": found.bookie,
             "incarnation": found.incarnation,
@@ -208,6 +213,15 @@ def collect(
     )
     _write_page(out, verdict, notes)
     sys.exit(output.show(result))
+
+
+def _next(out: Path) -> str:
+    """Name the command that takes all inventories: with the incident file if there is one, else with what was typed."""
+    given = carried("--passwords")
+    if not given or given[0] != INCIDENT:
+        given = ["--inventory-dir", str(out.absolute().parent), "--metadata", "URI", "--expect-bookies", "FILE", *given]
+    where = f"when every bookie's inventory is in {out.absolute().parent}: "
+    return where + quoted("bkmeta", "recover", *given, "--out", "plan")
 
 
 def _compared(deep: "DeepCounts", *, dirty: bool | None) -> Iterator[str]:

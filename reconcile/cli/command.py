@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from reconcile.cli.incident import incident_option
+
 
 class Exit(IntEnum):
     """How a command ended; what each means for a command stands with the command."""
@@ -28,12 +30,22 @@ class Command(click.Command):
 
     Args:
         exits: what each code that the command can end with means; any command can be interrupted and terminated.
+        not_of_incident: options that mean something else here than in an incident file, and take nothing of it.
         attributes: as click's, of which the epilog is ``Example: `` and a command line, and perhaps a paragraph more.
     """
 
-    def __init__(self, *arguments: Any, exits: Mapping[Exit, str], **attributes: Any) -> None:  # noqa: ANN401 - click's
+    def __init__(
+        self,
+        *arguments: Any,  # noqa: ANN401 - click's
+        exits: Mapping[Exit, str],
+        not_of_incident: frozenset[str] = frozenset(),
+        **attributes: Any,  # noqa: ANN401 - click's
+    ) -> None:
         super().__init__(*arguments, **attributes)
         self.exits = exits
+        incident = incident_option(self, not_of_incident)
+        if incident is not None:
+            self.params.append(incident)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the exit codes, and the example with each of its lines but the last continued for a shell."""

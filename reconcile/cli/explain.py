@@ -14,6 +14,9 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FILE,
     FOLDER,
+    carried,
+    expected_bookies_option,
+    inventory_options,
     make_output,
     output_options,
     parse_ledger,
@@ -39,6 +42,17 @@ if TYPE_CHECKING:
 CODES: Final = {"settled": Exit.DONE, "open": Exit.FOUND, "undecided": Exit.UNDECIDABLE}
 """Exit code of each standing."""
 _FILES: Final = ("zkfiles:", "etcdfile:")
+_AS_RECOVER: Final = (
+    "--inventory",
+    "--inventory-dir",
+    "--metadata",
+    "--snapshot",
+    "--passwords",
+    "--expect-bookies",
+    "--default-quorum",
+    "--references",
+    "--tail",
+)
 _WIDTH: Final = 16
 _VALUE: Final = 18
 
@@ -57,12 +71,12 @@ _VALUE: Final = 18
 @click.argument("ledger", required=False)
 @scope_option
 @click.option("--ledger-qualified-name", "qualified", metavar="NAME", help="Instead of LEDGER: its 32 hex digits.")
-@click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="One bookie's inventory.")
+@inventory_options("One bookie's inventory.")
 @click.option("--metadata", "uri", metavar="URI", help="The store, or a capture of it: catalog:///DIR.")
 @click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="What the store held earlier, as recover.")
 @click.option("--plan", type=FOLDER, help="A plan; what it says of the ledger is explained, not made anew.")
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
-@click.option("--expect-bookies", type=FILE, help="Ids of all bookies of the cluster, one a line.")
+@expected_bookies_option
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
 @references_option
 @click.option("--tail", type=click.Choice(TAILS), default=TAILS[0], show_default=True, help="As recover.")
@@ -77,7 +91,7 @@ def explain(
     snapshots: tuple[str, ...],
     plan: Path | None,
     passwords: Path | None,
-    expect_bookies: Path | None,
+    expect_bookies: Path | tuple[str, ...] | None,
     default_quorum: tuple[int, int, int] | None,
     references: tuple[str, ...],
     tail: str,
@@ -124,13 +138,7 @@ def explain(
             references=None if known is None else known.rows,
         )
         found = run(named, opened, stored, made, knowledge, has_store=uri is not None)
-    given = [word for path in inventories for word in ("--inventory", path)]
-    given += [word for name in snapshots for word in ("--snapshot", name)]
-    given += [word for name in references for word in ("--references", name)]
-    given += ["--passwords", str(passwords)] if passwords else []
-    given += ["--expect-bookies", str(expect_bookies)] if expect_bookies else []
-    given += ["--default-quorum", "/".join(map(str, default_quorum))] if default_quorum else []
-    given += ["--tail", tail] if tail != TAILS[0] else []
+    given = carried(*_AS_RECOVER)
     sys.exit(output.show(_result(found, given, uri, plan)))
 
 
@@ -318,5 +326,6 @@ def _next(found: "Explanation", given: Sequence[str], uri: str | None, plan: Pat
     if found.standing == "undecided":
         return "give the inventories that are missing with --inventory, and --expect-bookies"
     if found.outcome and plan is None and not found.stored:
-        return quoted("bkmeta", "recover", *given, "--metadata", uri or "URI", "--out", "plan")
+        store = [] if uri is not None else ["--metadata", "URI"]
+        return quoted("bkmeta", "recover", *given, *store, "--out", "plan")
     return ""

@@ -17,7 +17,16 @@ from backends.protocols import ControlledStore
 from backends.registry import OpenStore, parse_store_uri
 from reconcile import audit, freeze, frozen, listing
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import AUTH_VARIABLE, FOLDER, make_output, output_options, reason_option, store_auth
+from reconcile.cli.options import (
+    AUTH_VARIABLE,
+    FOLDER,
+    carried,
+    inventory_options,
+    make_output,
+    output_options,
+    reason_option,
+    store_auth,
+)
 from reconcile.cli.output import Result, broken_off
 from reconcile.errors import GuardRefusedError
 from reconcile.printable import printable
@@ -121,7 +130,7 @@ def freeze_command(
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
 @click.option("--confirm", metavar="HASH", help="Of the changes that a run without it prints.")
 @click.option("--journal", type=FOLDER, help="The freeze's. [default: ./bkmeta-freeze-HOST-ROOT]")
-@click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="What one bookie holds; of each bookie.")
+@inventory_options("What one bookie holds; of each bookie.")
 @click.option(
     "--accept-absent", type=int, default=0, metavar="N", help="So many ledgers of the inventories may be deleted."
 )
@@ -162,7 +171,7 @@ def thaw_command(
     auth = _identity(uri)
     opened_inventories = [open_dataset(path, "inventory") for path in inventories]
     with open_store(uri, writable=True, auth=auth) as opened:
-        again = [word for path in inventories for word in ("--inventory", path)]
+        again = carried("--inventory", "--inventory-dir")
         again += ["--accept-absent", str(accept_absent)] if accept_absent else []
         again += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
         again += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import functools
 import os
 import shlex
 import stat
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import click
 
+from reconcile.cli.incident import OPTION as INCIDENT
+from reconcile.cli.incident import incident_file, is_typed
 from reconcile.cli.output import Output
 from recovery.errors import InputError
 
@@ -174,12 +177,107 @@ def read_passwords(path: Path | None) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def read_names(path: Path) -> tuple[str, ...]:
+class Names(click.ParamType[Path | tuple[str, ...]]):
+    """A file of names; an incident file may give the names themselves."""
+
+    name = "file"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | tuple[str, ...]:
+        """Return the path, or the names."""
+        return value if isinstance(value, tuple) else Path(FILE.convert(str(value), param, ctx))
+
+
+NAMES = Names()
+
+
+def expected_bookies_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add --expect-bookies."""
+    return click.option(
+        "--expect-bookies", type=NAMES, metavar="FILE", help="Ids of all bookies of the cluster, one a line."
+    )(command)
+
+
+def inventory_options(help_text: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Add --inventory and --inventory-dir; the command is given all of them, as `inventories`.
+
+    Args:
+        help_text: of --inventory.
+    """
+
+    def with_inventories(command: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(command)
+        def expanded(
+            *arguments: Any,  # noqa: ANN401 - the command's
+            inventories: tuple[str, ...],
+            inventory_dirs: tuple[str, ...],
+            **options: Any,  # noqa: ANN401 - the command's
+        ) -> R:
+            from reconcile.inventories import find_inventories
+
+            typed = is_typed("inventory_dirs")
+            if inventories and not typed:
+                # What was typed takes the place of what the incident file says.
+                inventory_dirs = ()
+            # The file is written before the first bookie is collected.
+            found = find_inventories(inventory_dirs, may_be_missing=not typed)
+            below = [path for path in found if path not in inventories]
+            return command(*arguments, inventories=(*inventories, *below), **options)
+
+        expanded = click.option(
+            "--inventory-dir", "inventory_dirs", multiple=True, metavar="DIR", help="All inventories below it."
+        )(expanded)
+        return click.option("--inventory", "inventories", multiple=True, metavar="DIR", help=help_text)(expanded)
+
+    return with_inventories
+
+
+def carried(*options: str) -> list[str]:
+    """Return those of some options that the running command was given, as they would be typed for the next one.
+
+    What an incident file said is said by naming it again.
+    """
+    context = click.get_current_context(silent=True)
+    words: list[str] = []
+    if context is None:
+        # Called by a program, which typed nothing.
+        return words
+    file = incident_file(context)
+    if file is not None:
+        words += [INCIDENT, file]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        option = next((opt for opt in parameter.opts if opt in options), None)
+        if option is not None and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            words += [word for text in _typed(context.params[name]) for word in (option, text)]
+    return words
+
+
+def _typed(value: object) -> list[str]:
+    """Return an option's value as it was typed, once for each time."""
+    match value:
+        case dict():
+            return [f"{bookie}={folder}" for bookie, folders in value.items() for folder in folders]
+        case (int(), int(), int()):
+            return ["/".join(map(str, value))]
+        case tuple():
+            return [str(one) for one in value]
+        case _:
+            return [str(value)]
+
+
+def read_names(path: Path | tuple[str, ...]) -> tuple[str, ...]:
     """Read one name a line; empty lines and lines that begin with # are passed over.
+
+    Args:
+        path: the file; or the names, where an incident file has them.
 
     Raises:
         InputError: unreadable, not text, without a name, or with one that is no bookie's.
     """
+    if isinstance(path, tuple):
+        return tuple(dict.fromkeys(path))
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:

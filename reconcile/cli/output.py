@@ -14,6 +14,7 @@ from typing import Final, Protocol, TextIO
 import click
 
 from reconcile.cli.command import Exit
+from reconcile.estimates import Step, estimate_s, in_words
 from reconcile.printable import printable, printable_line
 
 SCHEMA_VERSION: Final = 1
@@ -53,6 +54,10 @@ STAGES: Final[Mapping[str, str]] = {
 """Stages of `recover`, as a person reads them."""
 
 _COLOURS: Final[Mapping[int, str]] = {Exit.DONE: "green", Exit.FOUND: "yellow", Exit.UNDECIDABLE: "yellow"}
+
+
+_WORTH_SAYING_S: Final = 60
+"""What is over sooner needs no word before it begins."""
 
 
 class Told(Protocol):
@@ -101,6 +106,14 @@ class Output:
             click.echo(json.dumps({**body, "counts": {}, "coverage": {}}))
         else:
             click.echo(_fitted(f"bkmeta: {printable(message)}", sys.stderr), err=True)
+
+    def expect(self, step: Step, things: int) -> None:
+        """Say about how long a step will take: a line on a terminal, or an event."""
+        seconds = estimate_s(step, things)
+        if self._progress == "json":
+            click.echo(json.dumps({"event": "estimate", "stage": str(step), "seconds": round(seconds)}), err=True)
+        elif self._progress == "auto" and sys.stderr.isatty() and not self._json and seconds >= _WORTH_SAYING_S:
+            click.echo(f"{step}: {in_words(seconds)}, by what was measured on two cores", err=True)
 
     @contextmanager
     def progress(self, title: str, unit: str) -> Iterator[Told]:

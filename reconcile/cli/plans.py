@@ -12,7 +12,10 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options, parse_ledger, scope_option
 from reconcile.cli.output import Result
 from reconcile.cli.plan_ledgers import ledgers
+from reconcile.estimates import Step, estimate_s
+from reconcile.estimates import in_words as time_in_words
 from reconcile.reasons import in_words
+from reconcile.words import counted, is_or_are, released_holds
 
 if TYPE_CHECKING:
     from recovery.model.ids import LedgerId
@@ -47,6 +50,10 @@ plan.add_command(ledgers)
 @output_options
 def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
+    from reconcile.cli.deletions import deletion_lines
+    from reconcile.cli.targets import rehearsal_root
+    from reconcile.deletions import by_session
+    from reconcile.plan import LEAVE
     from reconcile.plan_reader import overview
     from recovery.dataset import open_dataset
 
@@ -56,17 +63,21 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     found = overview(dataset, shown=shown)
     manifest = dataset.manifest
     counts, coverage, binding = manifest["counts"], manifest["coverage"], manifest["binding"]
-    total = sum(sum(ops.values()) for ops in found.phases.values())
-    verdict = f"{total} writes: {counts['restored']} ledgers come back, {counts['held']} are held"
+    left = sum(ops.get(LEAVE, 0) for ops in found.phases.values())
+    total = sum(sum(ops.values()) for ops in found.phases.values()) - left
+    back = "1 ledger comes back" if counts["restored"] == 1 else f"{counts['restored']} ledgers come back"
+    verdict = f"{counted(total, 'write')}: {back}, {counts['held']} {is_or_are(counts['held'])} held"
     if counts.get("released"):
-        verdict += f", {counts['released']} holds are replaced by their records"
+        verdict += f", {released_holds(counts['released'])}"
     if coverage.get("not_scanned"):
-        verdict += f"; {len(coverage['not_scanned'])} bookies were not looked at"
+        unseen = len(coverage["not_scanned"])
+        verdict += f"; {counted(unseen, 'bookie')} {'was' if unseen == 1 else 'were'} not looked at"
     if found.problems:
         verdict = f"INVALID, {found.problems[0]}"
     details = [*found.problems[1:], f"hash {found.hash}, {'not ' if found.problems else ''}as the manifest says"]
     details += [f"made {binding.get('made')} for {binding.get('root') or 'a store without a known root'}"]
     details += [f"layout {binding.get('layout')}, instance {', '.join(binding.get('instance_ids', ())) or 'unknown'}"]
+    details.append(f"to write it takes {time_in_words(estimate_s(Step.APPLY, total))}")
     details += _coverage(coverage)
     details += [f"edited: {text}" for text in binding.get("edits", ())]
     details += ["", "phases, in their order:"]
@@ -74,12 +85,14 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
         f"  {phase.value} {phase.name.lower():<12} " + ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
         for phase, ops in found.phases.items()
     ]
+    if left:
+        details.append(f"  'leave' writes nothing, unless you choose: bkmeta plan edit --choose; {left} of the actions")
     if set(found.waves) - {0}:
-        details += ["", "waves:", *(f"  {wave}: {count} writes" for wave, count in found.waves.items())]
+        details += ["", "waves:", *(f"  {wave}: {counted(count, 'write')}" for wave, count in found.waves.items())]
     if found.first:
         details += [
             "",
-            f"{len(found.first)} of {total} writes, phase by phase, by ledger:",
+            f"the first {len(found.first)} of {counted(total, 'write')}, phase by phase, by ledger:",
             *(f"  {line}" for line in found.first),
         ]
     if counts["held"]:
@@ -88,11 +101,13 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
         details += [f"  {count}, {in_words(reason)} ({reason})" for reason, count in reasons]
     if earlier := counts.get("held_in_store"):
         details += ["", f"held by records of an earlier plan, which this one leaves as they are: {earlier}"]
+    deletions = by_session(dataset)
+    if deletions:
+        details += ["", *deletion_lines(dataset, deletions)]
     if found.holds:
         details += ["", "held, and not settled by what was looked at:"]
         details += [f"  {hold.ledger} ({hold.reason}) on {', '.join(hold.holders)}" for hold in found.holds]
-    kind = "legacyhierarchical" if binding.get("layout") == "legacy" else binding.get("layout")
-    unused = "etcd://HOST:2379/rehearsal" if kind == "etcd" else f"zk+{kind}://HOST:2181/rehearsal"
+    unused = rehearsal_root(dataset)
     following = shlex.join(["bkmeta", "rehearse", str(path), "--metadata", unused, "--disk", "BOOKIE-ID=DIR"])
     result = Result(
         "plan-show",
@@ -119,6 +134,7 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
                 for hold in found.holds
             ],
             "reasons": manifest.get("reasons", {}),
+            "deletions": [one.to_json() for one in deletions],
         },
     )
     sys.exit(output.show(result))
@@ -151,6 +167,7 @@ def _coverage(coverage: dict[str, Any]) -> list[str]:
 @output_options
 def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what plans A and B would write differently, key by key; passwords are compared and never shown."""
+    from reconcile.cli.targets import writes_of
     from reconcile.plan_reader import open_whole
     from reconcile.plans import differences
 
@@ -166,11 +183,12 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
     sizes = {"actions_a": left.rows("actions"), "actions_b": right.rows("actions")}
     verdict = "both plans write the same"
     if total:
+        keys = "1 key is" if total == 1 else f"{total} keys are"
         verdict = (
-            f"{total} keys are written differently: {counts['only_in_a']} by the first only, "
+            f"{keys} written differently: {counts['only_in_a']} by the first only, "
             f"{counts['only_in_b']} by the second only, {counts['differing']} by both"
         )
-    details = [f"A {str(d.manifest.get('hash'))[:_HASH]}: {d.rows('actions')} writes" for d in (left, right)]
+    details = [f"A {str(d.manifest.get('hash'))[:_HASH]}: {counted(writes_of(d), 'write')}" for d in (left, right)]
     details[1] = "B" + details[1][1:]
     details += [str(difference) for difference in listed]
     if total > len(listed):
@@ -225,6 +243,7 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
     Keep the cluster frozen until the last wave is applied: bookies delete what a partial root does not name.
     """
     from reconcile import plans
+    from reconcile.cli.targets import store_of
     from recovery.dataset import open_dataset
 
     output = make_output(shared)
@@ -236,20 +255,20 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
     whole.verify()
     manifest, found = plans.split(whole, waves, out)
     details = [
-        f"wave {wave.number}: {wave.ledgers} ledgers, {wave.actions} writes, "
+        f"wave {wave.number}: {counted(wave.ledgers, 'ledger')}, {counted(wave.actions, 'write')}, "
         f"buckets {wave.first_bucket} to {wave.last_bucket}"
         for wave in found
     ]
     details.append("LAYOUT, instance id and cookies come with the last wave: stay frozen until it is applied")
     result = Result(
         "plan-split",
-        f"{len(found)} waves; the new plan has hash {manifest['hash']}",
+        f"{counted(len(found), 'wave')}; the new plan has hash {manifest['hash']}",
         0,
         counts={**manifest["counts"], "waves": len(found)},
         coverage=manifest["coverage"],
         details=details,
         following=shlex.join(
-            ["bkmeta", "apply", str(out), "--metadata", "URI", "--wave", "1", "--confirm", manifest["hash"]]
+            ["bkmeta", "apply", str(out), "--metadata", store_of(whole), "--wave", "1", "--confirm", manifest["hash"]]
         ),
         facts={
             "plan": str(out),
@@ -259,6 +278,16 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
         },
     )
     sys.exit(output.show(result))
+
+
+def _sessions(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[int | None, ...]:
+    """Read sessions as plans show them."""
+    from reconcile.deletions import parse_session
+
+    try:
+        return tuple(parse_session(value) for value in values)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @plan.command(
@@ -276,6 +305,22 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
 @click.option(
     "--accept-loss", "lost", multiple=True, metavar="LEDGER", help="Let the bookies delete it; its hold is removed."
 )
+@click.option(
+    "--restore-deleted-by",
+    "restored_of",
+    multiple=True,
+    callback=_sessions,
+    metavar="SESSION",
+    help="Write the last record of each ledger on bookies that this session deleted; `plan show` lists sessions.",
+)
+@click.option(
+    "--accept-deleted-by",
+    "accepted_of",
+    multiple=True,
+    callback=_sessions,
+    metavar="SESSION",
+    help="What this session deleted stays deleted: bookies delete it.",
+)
 @scope_option
 @click.option("--ledger-qualified-name", "qualified", metavar="NAME", help="The ledger that is written - above.")
 @click.option("--acl", metavar="SPEC", help="Rights of everything that is created: scheme:id:perms,…")
@@ -289,6 +334,8 @@ def edit(
     dropped: tuple[str, ...],
     chosen: tuple[str, ...],
     lost: tuple[str, ...],
+    restored_of: tuple[int | None, ...],
+    accepted_of: tuple[int | None, ...],
     scope: str | None,
     qualified: str | None,
     acl: str | None,
@@ -308,6 +355,8 @@ def edit(
     """
     from backends.protocols import parse_rights
     from reconcile import plans
+    from reconcile.deletions import deleted_by
+    from reconcile.threeway import RESTORE
     from recovery.dataset import open_dataset
 
     def named(text: str, hint: str) -> "LedgerId":
@@ -332,9 +381,15 @@ def edit(
             raise click.BadParameter(str(error), param_hint="--acl") from error
     if rights is not None and not rights.startswith(_CATALOG):
         raise click.BadParameter(f"{rights!r} is not catalog:///DIR", param_hint="--acl-of")
+    before = open_dataset(path, "plan")
+    accepted = frozenset(named(text, "--accept-loss") for text in lost)
+    if restored_of:
+        choices = dict.fromkeys(deleted_by(before, restored_of, restorable=True), RESTORE) | choices
+    if accepted_of:
+        accepted |= deleted_by(before, accepted_of, restorable=False)
     edits = plans.Edits(
         drop=frozenset(named(text, "--drop") for text in dropped),
-        accept_loss=frozenset(named(text, "--accept-loss") for text in lost),
+        accept_loss=accepted,
         choose=choices,
         acl=acl,
         rights=None if rights is None else open_dataset(rights.removeprefix(_CATALOG), "catalog"),
@@ -343,16 +398,19 @@ def edit(
     )
     if not edits.texts:
         raise click.UsageError("nothing to change: name at least one edit")
-    before = open_dataset(path, "plan")
     before.verify()
     manifest = plans.edit(before, edits, out)
     counts = manifest["counts"]
-    details = [*edits.texts, f"made of {before.manifest['hash']}"]
+    details = list(edits.texts[:_SHOWN])
+    if len(edits.texts) > _SHOWN:
+        details.append(f"and {len(edits.texts) - _SHOWN} more edits: bkmeta plan diff lists them")
+    details.append(f"made of {before.manifest['hash']}")
     if manifest["binding"]["cookies_held_back"]:
-        details.append(f"{counts['waiting']} ledgers wait for a person: no cookies are written until each is settled")
+        wait = "1 ledger waits" if counts["waiting"] == 1 else f"{counts['waiting']} ledgers wait"
+        details.append(f"{wait} for a person: no cookies are written until each is settled")
     result = Result(
         "plan-edit",
-        f"{len(edits.texts)} edits; the new plan has hash {manifest['hash']}",
+        f"{counted(len(edits.texts), 'edit')}; the new plan has hash {manifest['hash']}",
         0,
         counts=counts,
         coverage=manifest["coverage"],

@@ -13,7 +13,16 @@ import click
 
 from backends.errors import UnavailableError
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import AUTH_VARIABLE, FILE, make_output, output_options, store_auth
+from reconcile.cli.incident import OPTION as INCIDENT
+from reconcile.cli.options import (
+    AUTH_VARIABLE,
+    FILE,
+    carried,
+    inventory_options,
+    make_output,
+    output_options,
+    store_auth,
+)
 from reconcile.cli.output import Result
 
 if TYPE_CHECKING:
@@ -87,7 +96,7 @@ _COLLECT: Final = "on each bookie's host: bkmeta collect --bookie-conf bk_server
     "--inventory inv/bk2 --bookie-conf bk1/bk_server.conf --http bk2:8080",
 )
 @click.option("--metadata", "uri", metavar="URI", help="The store, named as in bk_server.conf.")
-@click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="What one bookie holds; of each bookie.")
+@inventory_options("What one bookie holds; of each bookie.")
 @click.option("--bookie-conf", "confs", multiple=True, type=FILE, help="A bookie's configuration file.")
 @click.option("--http", "addresses", multiple=True, metavar="HOST:PORT", help="A bookie's HTTP admin API.")
 @output_options
@@ -224,9 +233,9 @@ def _following(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     from backends.registry import parse_store_uri
 
     frozen = report.freeze is not None and report.freeze.frozen
-    given = [word for path in inventories for word in ("--inventory", path)]
-    recover = shlex.join(["bkmeta", "recover", *given, "--metadata", uri, "--out", "plan"])
-    again = shlex.join(["bkmeta", "preflight", *given, "--metadata", uri])
+    given = carried("--inventory", "--inventory-dir", "--metadata")
+    recover = shlex.join(["bkmeta", "recover", *given, "--out", "plan"])
+    again = shlex.join(["bkmeta", "preflight", *given])
     stop = "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then "
     lacking = report.level == "critical" or bool(report.counts.get("ledgers_absent"))
     if report.level == "critical" and not frozen:
@@ -238,7 +247,8 @@ def _following(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     if report.denied:
         return f"connect as who may look: {AUTH_VARIABLE}=USER:PASSWORD {again}"
     if not inventories:
-        ask = f"{_COLLECT}; then, --inventory once for each bookie: {again} --inventory inventory/BOOKIE"
+        # An incident file says where inventories will be.
+        ask = f"{_COLLECT}; then: {again}{'' if INCIDENT in given else ' --inventory-dir inventory'}"
         return (
             f"kill -STOP every bookie until it is compared; {ask}" if report.level == "warning" and not frozen else ask
         )

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
+from reconcile.cli.incident import is_typed
 from reconcile.cli.options import (
     FILE,
     FOLDER,
     by_bookie,
     connected,
     executor_option,
+    expected_bookies_option,
+    inventory_options,
     make_output,
     now,
     output_options,
@@ -30,15 +33,18 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.cli.spark import started
 from reconcile.errors import GuardRefusedError, PlanError
+from reconcile.estimates import Step, estimate_s
+from reconcile.estimates import in_words as time_in_words
 from reconcile.printable import printable
 from reconcile.reasons import in_words
+from reconcile.words import counted, released_holds
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from backends.registry import OpenStore
-    from reconcile.apply import Applied
+    from reconcile.apply import Applied, Tally
     from recovery.codecs.store import Layout
     from recovery.dataset import Dataset
 
@@ -92,14 +98,14 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: 
         broken_off(f"{out} is not a catalog yet: run the same command again"),
         connected(uri, output, at=at, ops_s=ops_s) as opened,
     ):
-        summary = capture_into(opened, out, output)
+        summary = capture_into(opened, out, output, at=at)
     complete, present = bool(summary["complete"]), summary["root"] == "present"
     ledgers, bad = summary["ledgers"], summary["unparsable"]
-    found = f"{ledgers} ledgers captured" if present else "the ledgers root does not exist"
+    found = f"{counted(ledgers, 'ledger')} captured" if present else "the ledgers root does not exist"
     verdict = found if complete else f"{found}, but not all of the store could be read"
     result = Result(
         "capture",
-        verdict + (f"; {bad} records cannot be parsed" if bad else ""),
+        verdict + (f"; {counted(bad, 'record')} cannot be parsed" if bad else ""),
         Exit.UNDECIDABLE if not complete else Exit.DONE if present else Exit.FOUND,
         counts={"ledgers": ledgers, "unparsable": bad, "nodes": summary["nodes"], "changes": summary["changes"]},
         coverage={
@@ -124,7 +130,9 @@ def _between(since: int, until: int) -> str:
     return f"read between transactions {since:#x} and {until:#x}: what happened there is in it or not"
 
 
-def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterable[pa.Table]" = ()) -> Mapping[str, Any]:
+def capture_into(
+    opened: "OpenStore", out: Path, output: Output, known: "Iterable[pa.Table]" = (), *, at: str | None = None
+) -> Mapping[str, Any]:
     """Read an open store into a catalog; return what `recovery.capture.CaptureSummary` says.
 
     Args:
@@ -132,14 +140,16 @@ def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterabl
         out: a new folder.
         output: is told how far it is.
         known: scope and ledger of ledgers that somebody knows of: asked for by key where no listing names them.
+        at: the point in time that a person named; None: the latest.
     """
     from recovery.capture import capture as run
     from recovery.codecs.store import Layout
     from recovery.dataset import DatasetWriter
 
     named = Layout(opened.layout_hint) if opened.layout_hint else None
+    binding = {"uri": opened.uri, "root": opened.root} | ({} if at is None else {"at": at})
     with (
-        DatasetWriter(out, "catalog", binding={"uri": opened.uri, "root": opened.root}, secret=True) as writer,
+        DatasetWriter(out, "catalog", binding=binding, secret=True) as writer,
         output.progress("reading the store", "ledgers") as told,
     ):
         summary = run(opened.store, opened.root, named, writer, now=now, progress=throttled(told), known=known)
@@ -156,10 +166,12 @@ def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterabl
         "bookies still have; or a critical finding",
         Exit.UNDECIDABLE: "bookies that were expected were not looked at, or no bookie was",
     },
+    # Disks that were collected already are not collected again.
+    not_of_incident=frozenset({"--disk"}),
     epilog="Example: bkmeta recover --inventory inv/bk1 --inventory inv/bk2 --inventory inv/bk3 "
     "--metadata zk+hierarchical://zk1:2181/ledgers --expect-bookies bookies.txt --passwords pw.txt --out plan",
 )
-@click.option("--inventory", "inventories", multiple=True, metavar="DIR", help="One bookie's inventory.")
+@inventory_options("One bookie's inventory.")
 @click.option(
     "--disk",
     "disks",
@@ -182,7 +194,7 @@ def capture_into(opened: "OpenStore", out: Path, output: Output, known: "Iterabl
     help="What the store held earlier: catalog:///DIR, zkfiles:///DIR, etcdfile:///FILE, or a capture's folder.",
 )
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
-@click.option("--expect-bookies", type=FILE, help="Ids of all bookies of the cluster, one a line.")
+@expected_bookies_option
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
 @references_option
 @click.option(
@@ -204,7 +216,7 @@ def recover(
     layout: str | None,
     snapshots: tuple[str, ...],
     passwords: Path | None,
-    expect_bookies: Path | None,
+    expect_bookies: Path | tuple[str, ...] | None,
     default_quorum: tuple[int, int, int] | None,
     references: tuple[str, ...],
     tail: str,
@@ -221,6 +233,8 @@ def recover(
     output = make_output(shared)
     if not inventories and not disks and not (uri and snapshots):
         raise click.UsageError("give --inventory or --disk; or --metadata and --snapshot, to compare only these")
+    if layout is not None and not is_typed("uri"):
+        uri = None
     if (uri is None) == (layout is None):
         raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
     # Loading what is needed takes a second, and Spark several: nobody should look at an empty line that long.
@@ -271,11 +285,12 @@ def recover(
             tail=Tail(tail),
             references=referenced,
         )
+        output.expect(Step.RECOVER, sum(one.rows("copies") for one in opened_inventories))
         spark = early or stack.enter_context(started(master, python, output))
         with output.progress("reconstructing", "parts") as told:
-            recovered = job.recover(request, out, spark, now=now, progress=throttled(told))
-    result = _recovered(recovered.manifest, out, no_root="" if present else root)
+            job.recover(request, out, spark, now=now, progress=throttled(told))
     made = open_dataset(out, "plan")
+    result = _recovered(made, no_root="" if present else root)
     with broken_off(f"the plan {out} is whole, its report is not"), output.progress("writing the report", "pages"):
         write_page(out, lambda: plan_page(made, opened_inventories, verdict=result.verdict, made=now()))
     sys.exit(output.show(result))
@@ -316,9 +331,14 @@ def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
     return open_dataset(out, "catalog")
 
 
-def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Result:
+def _recovered(made: "Dataset", *, no_root: str) -> Result:
+    from reconcile.cli.deletions import deletion_lines
+    from reconcile.deletions import by_session
+    from reconcile.rules.sides import SHORT, Relation
     from reconcile.rules.used_ids import RAISE_LIMIT
     from recovery.dataset import REPORT
+
+    manifest, out = made.manifest, Path(made.path)
 
     counts, coverage = manifest["counts"], manifest["coverage"]
     settled = counts["restored"] + counts["held"] + counts["waiting"] + counts["deleted"]
@@ -326,23 +346,24 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
     invalid = settled + counts["in_store_already"] != counts["ledgers"] or judged != counts["looked_at"]
     missing = coverage["not_scanned"]
     absent = counts["ledgers"] - counts["in_store_already"]
-    verdict = f"{counts['restored']} of {absent} lost ledgers come back"
+    back = "comes back" if counts["restored"] == 1 else "come back"
+    verdict = f"{counts['restored']} of {counted(absent, 'lost ledger')} {back}"
     if not coverage["scanned"]:
-        verdict = (
-            f"{counts['looked_at']} ledgers compared, {counts['with_findings']} with findings; no bookie looked at"
-        )
+        looked_at = counted(counts["looked_at"], "ledger")
+        verdict = f"{looked_at} compared, {counts['with_findings']} with findings; no bookie was looked at"
     if counts["deleted"]:
-        verdict += f"; {counts['deleted']} that somebody deleted stay deleted unless you choose otherwise"
+        stay = "stays" if counts["deleted"] == 1 else "stay"
+        verdict += f"; {counts['deleted']} that somebody deleted {stay} deleted unless you choose otherwise"
     if counts["held"]:
         verdict += "; 1 is held: its" if counts["held"] == 1 else f"; {counts['held']} are held: their"
         verdict += " data is kept, and nobody can read it yet"
     if counts.get("released"):
-        verdict += f"; {counts['released']} holds of an earlier plan are replaced by their records"
+        verdict += f"; of an earlier plan {released_holds(counts['released'])}"
     if counts["held_in_store"]:
         verdict += f"; records of an earlier plan hold {counts['held_in_store']}"
     if missing:
-        were = "1 bookie was" if len(missing) == 1 else f"{len(missing)} bookies were"
-        unseen = f"{were} not looked at, and what only they hold may exist"
+        were = "was" if len(missing) == 1 else "were"
+        unseen = f"{counted(len(missing), 'bookie')} {were} not looked at, and what only they hold may exist"
         verdict = f"{unseen}: {_some(missing)}. {verdict}"
     elif coverage["scanned"] and not coverage["members_known_from"]:
         verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
@@ -356,9 +377,10 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
     elif missing or not coverage["scanned"]:
         code = Exit.UNDECIDABLE
     details = [
-        f"ledgers on {len(coverage['scanned'])} bookies: {counts['ledgers']}",
+        f"ledgers on {counted(len(coverage['scanned']), 'bookie')}: {counts['ledgers']}",
         f"of these in the store already: {counts['in_store_already']}",
-        f"the plan: {counts['actions'] - counts['left_alone']} writes, hash {manifest['hash']}",
+        f"the plan: {counted(counts['actions'] - counts['left_alone'], 'write')}, hash {manifest['hash']}",
+        f"to write it takes {time_in_words(estimate_s(Step.APPLY, counts['actions'] - counts['left_alone']))}",
         f"the report: {out / REPORT}",
     ]
     if no_root:
@@ -376,24 +398,23 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
     reasons = sorted(manifest["reasons"].items(), key=lambda reason: -reason[1])
     details += [f"held: {count}, {in_words(reason)} ({reason})" for reason, count in reasons]
     if counts["disagreements"]:
-        places = f"{counts['disagreements']} places, {counts['critical']} of them critical"
+        places = f"{counted(counts['disagreements'], 'place')}, {counts['critical']} of them critical"
         details.append(f"the store and the bookies disagree in {places}: {out}/findings")
     found = {name: count for name, count in manifest["found"].items() if name != "HELD"}
     if found:
         listed = ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
         details.append(f"findings: {listed}: {out}/findings, bkmeta explain LEDGER")
+    deletions = by_session(made)
     if manifest["mass_deletion"]:
-        details.append(
-            "so many ledgers were deleted that they are held, not left deleted: name a capture of before as --snapshot "
-            "(bkmeta capture --at), if that was the catastrophe"
-        )
+        details.append("so many ledgers were deleted that they are held, not left deleted, until a person says which")
+    details += deletion_lines(made, deletions)
     if manifest["mass_let_go"]:
         details.append(
             "so many ledgers were let go of by their owners that they are held, not left deleted: give the owners' "
             "records of before as --references, if that was the catastrophe"
         )
-    sides = ", ".join(f"{name} {count}" for name, count in sorted(manifest["sides"].items()))
-    details.append(f"looked at: {counts['looked_at']} ledgers: {sides}")
+    sides = ", ".join(f"{count} {SHORT[Relation(name)]}" for name, count in sorted(manifest["sides"].items()))
+    details.append(f"looked at: {counted(counts['looked_at'], 'ledger')}: {sides}")
     if counts["held_in_store"]:
         details.append(f"held by records of an earlier plan, until they are resolved: {counts['held_in_store']}")
     if counts.get("ids_not_raised_past"):
@@ -423,7 +444,7 @@ def _recovered(manifest: Mapping[str, Any], out: Path, *, no_root: str) -> Resul
         if said["unreadable"] or said["gaps"]:
             details.append(f"{said['unreadable'] + said['gaps']} records of references were not read: {out}/findings")
     names = ("hash", "reasons", "prior", "sides", "found", "mass_deletion", "references")
-    facts = {name: manifest[name] for name in names}
+    facts = {name: manifest[name] for name in names} | {"deletions": [one.to_json() for one in deletions]}
     return Result("recover", verdict, code, counts, coverage, details, following, {"plan": str(out), **facts})
 
 
@@ -474,6 +495,7 @@ def apply(
     before and after, and read back; a run that was stopped is gone on with by --resume.
     """
     from reconcile import apply as engine
+    from reconcile.cli.targets import writes_of
     from reconcile.plan_reader import open_whole
     from reconcile.stores import demand_same_keys, demand_store_uri
 
@@ -519,6 +541,7 @@ def apply(
             wave=wave,
             reason=reason,
         )
+        output.expect(Step.APPLY, writes_of(dataset))
         with output.progress("writing", "writes") as told:
             applied = engine.apply(
                 lambda: dataset.batches("actions"),
@@ -535,9 +558,9 @@ def apply(
 def _demand_confirmation(dataset: "Dataset", plan_hash: str, confirm: str | None, accept_unseen: int) -> None:
     counts, unseen = dataset.manifest["counts"], dataset.manifest["coverage"].get("not_scanned") or []
     if confirm is None and sys.stdin.isatty():
-        wanted = f"{counts['restored']} records and {counts['held']} holds will be created"
+        wanted = f"{counted(counts['restored'], 'record')} and {counted(counts['held'], 'hold')} will be created"
         if counts.get("released"):
-            wanted += f", {counts['released']} holds replaced"
+            wanted += f", {released_holds(counts['released'])}"
         click.echo(f"{wanted}; hash {plan_hash}", err=True)
         confirm = click.prompt("type the first 8 digits of the hash to go on", err=True)
         if len(confirm) < _TYPED:
@@ -553,7 +576,7 @@ def _demand_confirmation(dataset: "Dataset", plan_hash: str, confirm: str | None
     if len(unseen) != accept_unseen:
         raise GuardRefusedError(
             dataset.path,
-            f"was made without {len(unseen)} bookies ({_some(unseen)}): what only they hold would be deleted"
+            f"was made without {counted(len(unseen), 'bookie')} ({_some(unseen)}): what only they hold would be deleted"
             if unseen
             else "was made with every bookie",
             f"collect them and recover again, or accept that: --accept-unseen {len(unseen)}"
@@ -581,23 +604,34 @@ def _named_rights(acl: str) -> str | None:
     return None if acl == _FROM_SNAPSHOT else acl
 
 
+def _tallied(tally: "Tally") -> str:
+    """Say what became of the writes of one kind: what is none of them is not said."""
+    parts = (
+        (tally.written, "written"),
+        (tally.there, "there already"),
+        (tally.conflicts, "left: something else stands there"),
+        (tally.withheld, "withheld"),
+    )
+    return ", ".join(f"{count} {what}" for count, what in parts if count) or "none"
+
+
 def _applied(applied: "Applied", plan: Path, uri: str, again: str) -> Result:
     tallies = applied.tallies
     created = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("create", "hold"))
     changed = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("replace", "remove"))
     there = sum(t.there for (kind, _), t in tallies.items() if kind == "ledger")
     conflicts = sum(t.conflicts for t in tallies.values())
-    verdict = f"{created} ledger records written and read back, {there} were there already"
+    was = "was" if there == 1 else "were"
+    verdict = f"{counted(created, 'ledger record')} written and read back, {there} {was} there already"
     if changed:
         verdict += f", {changed} replaced or removed"
     if conflicts:
-        verdict += f"; {conflicts} keys hold something else and were left as they are"
+        keys = "1 key holds" if conflicts == 1 else f"{conflicts} keys hold"
+        verdict += f"; {keys} something else: left as found"
     if applied.changed_count:
-        verdict = f"{applied.changed_count} keys no longer hold what was written: somebody else writes here. {verdict}"
-    details = [
-        f"{op} {kind}: {t.written} written, {t.there} there already, {t.conflicts} conflicts, {t.withheld} withheld"
-        for (kind, op), t in sorted(tallies.items())
-    ]
+        keys = "1 key no longer holds" if applied.changed_count == 1 else f"{applied.changed_count} keys no longer hold"
+        verdict = f"{keys} what was written: somebody else writes here. {verdict}"
+    details = [f"{op} {kind}: {_tallied(t)}" for (kind, op), t in sorted(tallies.items())]
     details += [f"left as it is: {c.key} ({c.reason})" for c in applied.conflicts[:_SHOWN]]
     details += [f"changed since: {key}" for key in applied.changed[:_SHOWN]]
     if applied.cookies_withheld:

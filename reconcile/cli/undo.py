@@ -14,6 +14,7 @@ from reconcile.cli.options import FOLDER, connected, make_output, now, output_op
 from reconcile.cli.output import Result, broken_off, throttled
 from reconcile.errors import JournalError
 from reconcile.printable import printable
+from reconcile.words import counted, is_or_are
 
 _SHOWN: Final = 10
 _TYPED: Final = 8
@@ -54,6 +55,7 @@ def undo(
     """
     from backends.registry import parse_store_uri
     from reconcile import undo as engine
+    from reconcile.apply import next_journal
 
     output = make_output(shared)
     parse_store_uri(uri)
@@ -85,15 +87,17 @@ def undo(
         with output.progress("taking back", "batches") as told:
             done = engine.undo(proposal, opened.store, opened.root, now=now, progress=throttled(told), reason=reason)
     taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())
-    verdict = f"{taken} of {taken + left} writes are taken back"
+    verdict = f"{taken} of {counted(taken + left, 'write')} {is_or_are(taken)} taken back"
     if left:
-        verdict += f"; {left} were left, others changed them since"
+        verdict += f"; {left} {'was' if left == 1 else 'were'} left: somebody changed what stands there since"
     details = [
         f"{op}: {done.done.get(op, 0)} taken back, {done.there.get(op, 0)} were so already, {done.left.get(op, 0)} left"
         for op in sorted({*done.done, *done.there, *done.left})
     ]
     details += [f"left as it is: {one.key} ({one.reason})" for one in done.listed[:_SHOWN]]
     details.append("generators stay raised; empty folders stay")
+    fresh = quoted("--journal", next_journal(journal))
+    details.append(f"this journal is closed now: to apply the plan again, add {fresh} to its command, without --resume")
     result = Result(
         "undo",
         verdict,
@@ -131,6 +135,11 @@ class _Run:
         conflicts = f", {self.conflicts} conflicts" if self.conflicts else ""
         why = f" ({self.reason})" if self.reason else ""
         return f"{self.at} to {self.until}: {who}{why}: {wrote}{conflicts}; {self.ended or 'did not end'}"
+
+    @property
+    def has_end(self) -> bool:
+        """Whether its last line says how it ended: the run was not killed, and is not still under way."""
+        return bool(self.ended)
 
 
 _ENDS: Final = {"end": "ended", "frozen": "frozen", "thawed": "thawed", "undone": "undone", "stopped": "stopped"}
@@ -229,7 +238,7 @@ def show(places: tuple[Path, ...], **shared: Any) -> None:  # noqa: ANN401 - cli
     runs = sum(len(one.runs) for one in told)
     result = Result(
         "audit-show",
-        f"{runs} runs in {len(told)} journals",
+        f"{counted(runs, 'run')} in {counted(len(told), 'journal')}",
         Exit.DONE,
         counts={"journals": len(told), "runs": runs},
         details=[line for one in told for line in _lines(one)],
@@ -244,6 +253,14 @@ def _lines(one: _Told) -> Iterator[str]:
     on = f" of plan {str(one.binding['plan'])[:12]}" if "plan" in one.binding else ""
     yield f"{one.path}: {what}{on}, root {one.binding.get('root', '?')} {one.binding.get('store', '')}".rstrip()
     yield from (f"  {run}" for run in one.runs)
+
+
+def _without_end(one: _Told) -> str:
+    last = one.runs[-1]
+    return (
+        f"{one.path}: the run of {last.at} has no end: it was killed, or it is still under way; if nothing runs, run "
+        "the same command again, with --resume where it has that option"
+    )
 
 
 def _facts(one: _Told) -> dict[str, object]:
@@ -274,7 +291,7 @@ def _facts(one: _Told) -> dict[str, object]:
         Exit.DONE: "every line agrees with its hash and with the line before it",
         Exit.USAGE: "no journal",
         Exit.FOUND: "a line was altered, or a head that was kept is not there: lines were cut off",
-        Exit.PARTLY: "a line without its end: the run that wrote it was killed; --resume goes on with it",
+        Exit.PARTLY: "a run, or a line, without its end: what wrote it was killed, or is still under way",
     },
     epilog="Example: bkmeta audit verify plan/journal --head 9b1c42d07f3e",
 )
@@ -303,18 +320,26 @@ def verify(places: tuple[Path, ...], heads: tuple[str, ...], **shared: Any) -> N
             for head in wanted if head not in seen]  # fmt: skip
     torn = [f"{one.path}: {one.torn} bytes of an unfinished line at its end" for one in told if one.torn]
     records = sum(one.records for one in told)
-    code, verdict = Exit.DONE, f"{len(told)} journals, {records} lines: all as they were written"
+    endless = [_without_end(one) for one in told if one.runs and not one.runs[-1].has_end]
+    code = Exit.DONE
+    verdict = f"{counted(len(told), 'journal')}, {counted(records, 'line')}: all as they were written"
     if altered or gone:
         code, verdict = Exit.FOUND, (altered + gone)[0]
-    elif torn:
-        code, verdict = Exit.PARTLY, torn[0]
+    elif torn or endless:
+        code, verdict = Exit.PARTLY, f"{verdict}; {(endless or torn)[0]}"
     result = Result(
         "audit-verify",
         verdict,
         code,
-        counts={"journals": len(paths), "lines": records, "altered": len(altered), "torn": len(torn)},
+        counts={
+            "journals": len(paths),
+            "lines": records,
+            "altered": len(altered),
+            "torn": len(torn),
+            "without_end": len(endless),
+        },
         coverage={"heads": wanted, "heads_not_found": [head for head in wanted if head not in seen]},
-        details=[*(altered + gone)[1:], *torn, *(f"{one.path}: head {one.head}" for one in told)],
+        details=[*(altered + gone)[1:], *endless, *torn, *(f"{one.path}: head {one.head}" for one in told)],
         following="keep the heads elsewhere: with --head they show later that nothing was cut off",
         facts={"journals": [_facts(one) for one in told]},
     )

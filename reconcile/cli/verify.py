@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, by_bookie, make_output, now, output_options, quoted, store_auth
+from reconcile.cli.incident import OPTION as INCIDENT
+from reconcile.cli.incident import is_typed
+from reconcile.cli.options import FOLDER, by_bookie, carried, make_output, now, output_options, quoted, store_auth
 from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.cli.wire import take_wire, wire_options
+from reconcile.words import counted, is_or_are
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,6 +111,8 @@ def verify(
 
     output = make_output(shared)
     asked = take_wire(shared, wire=wire)
+    if wire and not is_typed("disks"):
+        disks = {}
     if wire == bool(disks):
         raise click.UsageError("give either --wire, or the bookies' folders with --disk ID=DIR")
     dataset, _ = open_whole(plan)
@@ -152,7 +157,7 @@ def verified_result(
     unresolved = {} if isinstance(bookies, Mapping) else dict(bookies.unresolved)
     code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked or unresolved else Exit.DONE
     verdict = (
-        f"{readable} of {found.looked_at} ledgers are readable, every entry of them from a bookie"
+        f"{readable} of {counted(found.looked_at, 'ledger')} {is_or_are(readable)} readable, every entry from a bookie"
         f"{'' if wire else chr(39) + 's disks'}, "
         f"{found.full} of them from every bookie that should hold it"
     )
@@ -160,14 +165,15 @@ def verified_result(
     if bad:
         verdict = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in bad.items()) + f"; {verdict}"
     if found.wrong > sum(bad.values()) - unchecked:
-        verdict = f"{found.wrong} ledgers or holds are not as they should be: {verdict}"
+        wrong = "1 ledger or hold is" if found.wrong == 1 else f"{found.wrong} ledgers or holds are"
+        verdict = f"{wrong} not as they should be: {verdict}"
     if not found.looked_at:
         verdict = "no ledger was looked at" + (": the plan restores none" if not found.ledgers else "")
     if not found.adds_up:
         code, verdict = Exit.FAILED, f"INVALID, the sums do not add up: {verdict}"
     details = [f"ledgers of the plan: {found.ledgers} restored, {found.held} held"]
     if found.seed:
-        details.append(f"looked at: {found.looked_at} ledgers, drawn with {found.seed}; the rest may differ")
+        details.append(f"looked at: {counted(found.looked_at, 'ledger')}, drawn with {found.seed}; the rest may differ")
     details += [
         f"entries: {entries.get('readable', 0)} readable of {entries.get('looked_at', 0)} looked at",
         "copies: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(copies.items()) if count),
@@ -176,7 +182,8 @@ def verified_result(
     if found.held:
         details.append("holds: " + _counted(holds) + "; their entries are not read, nobody can")
     if found.longer:
-        details.append(f"{found.longer} records are longer than their entries: writers that close with adds pending")
+        longer = "1 record is" if found.longer == 1 else f"{found.longer} records are"
+        details.append(f"{longer} longer than the entries: a writer that closes with adds under way leaves such ones")
     details += [f"{one.ledger}: {one.outcome.replace('_', ' ')}; {one.detail}" for one in found.problems[:_SHOWN]]
     if len(found.problems) > _SHOWN:
         details.append("more of them with --json")
@@ -214,7 +221,7 @@ def verified_result(
             "incomplete": {bookie: list(problems) for bookie, problems in found.incomplete.items()},
         },
         details=details,
-        following=_next(command, code, wire=wire),
+        following=_next(command, code, plan, [str(one.ledger) for one in found.problems], wire=wire),
         facts={
             "plan": str(plan),
             "problems": [{**asdict(one), "ledger": str(one.ledger)} for one in found.problems],
@@ -226,9 +233,13 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count) or "none"
 
 
-def _next(command: str, code: int, *, wire: bool) -> str:
+def _next(command: str, code: int, plan: Path, problems: Sequence[str], *, wire: bool) -> str:
     if code == Exit.FOUND:
-        return "look at one of them: bkmeta explain LEDGER --inventory DIR --metadata URI --plan PLAN"
+        given = carried("--metadata")
+        if INCIDENT not in given:
+            given = [*given, "--inventory-dir", "DIR"]
+        ledger = problems[0] if problems else "LEDGER"
+        return f"look at one of them: {quoted('bkmeta', 'explain', ledger, '--plan', plan, *given)}"
     if code == Exit.UNDECIDABLE:
         return "see why these bookies do not answer" if wire else "give the disks that are missing: --disk ID=DIR"
     if wire:
@@ -247,6 +258,8 @@ def _next(command: str, code: int, *, wire: bool) -> str:
         Exit.REFUSED: "the root is not absent and not marked as a rehearsal of this plan",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again",
     },
+    # The root of a rehearsal is never that of the cluster.
+    not_of_incident=frozenset({"--metadata"}),
     epilog="Example: bkmeta rehearse plan --metadata zk+hierarchical://zk1:2181/bkmeta-rehearsal/ledgers "
     "--disk bk1:3181=/mnt/bk1",
 )
@@ -292,6 +305,8 @@ def rehearse(
 
     output = make_output(shared)
     asked = take_wire(shared, wire=wire)
+    if (wire or away) and not is_typed("disks"):
+        disks = {}
     if (wire and disks) or (bookies_from and not wire):
         raise click.UsageError("give either --wire, perhaps with --bookies-from, or --disk ID=DIR")
     dataset = open_dataset(plan, "plan")
@@ -302,7 +317,9 @@ def rehearse(
                 raise InputError("--disk, --wire", "have no meaning with --remove", "leave one of them out")
             with output.progress("removing", "keys") as told:
                 removed = engine.remove(opened.store, opened.root, progress=throttled(told))
-            verdict = f"{removed} keys removed: the rehearsal is gone" if removed else "there is no such root"
+            verdict = (
+                f"{counted(removed, 'key')} removed: the rehearsal is gone" if removed else "there is no such root"
+            )
             sys.exit(output.show(Result("rehearse", verdict, 0, {"removed": removed}, {"root": opened.root})))
         demand_same_keys(opened, str(dataset.manifest["binding"].get("layout") or ""))
         bookies: AskedCluster | dict[str, BookieDisks] = {}
@@ -327,6 +344,7 @@ def _rehearsed(
     uri: str,
 ) -> Result:
     from reconcile import apply, rehearse
+    from reconcile.cli.targets import store_of
     from reconcile.plan_reader import demand_whole
 
     seen = demand_whole(dataset)
@@ -371,5 +389,5 @@ def _rehearsed(
     details.append(
         f"look at it in the store; then remove it: {quoted('bkmeta', 'rehearse', plan, '--metadata', uri)} --remove"
     )
-    following = quoted("bkmeta", "apply", plan, "--metadata", "URI", "--confirm", seen.hash)
+    following = quoted("bkmeta", "apply", plan, "--metadata", store_of(dataset), "--confirm", seen.hash)
     return Result("rehearse", verdict, code, counts, coverage, details, following if not code else "", facts)

@@ -9,9 +9,10 @@ import click
 
 from backends.errors import UnsupportedAuthError
 from reconcile.cli.command import Exit
-from reconcile.cli.options import FILE, connected, demand_bookie_ids, now, quoted, read_passwords
+from reconcile.cli.options import FILE, carried, connected, demand_bookie_ids, now, quoted, read_passwords
 from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.cli.spark import started
+from reconcile.words import counted
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ def _collected(found: "WireSummary", gaps: list[str], out: Path) -> Result:
     partly = [bookie for bookie in made if bookie.unanswered]
     unknown = bool(without or partly or found.unresolved or gaps or found.scoped)
     entries = sum(bookie.entries for bookie in made)
-    verdict = f"{len(made)} of {len(found.bookies)} bookies were asked for {found.listed} ledgers: {entries} entries"
+    listed, shown = counted(found.listed, "ledger"), counted(entries, "entry", "entries")
+    verdict = f"{len(made)} of {counted(len(found.bookies), 'bookie')} answered for {listed}: {shown}"
     if unknown:
         verdict += ", NOT complete: what was not answered may exist"
     details = [
@@ -191,7 +193,6 @@ def _collected(found: "WireSummary", gaps: list[str], out: Path) -> Result:
     if found.scoped:
         details.append(f"not asked for: {found.scoped} ledgers of other scopes, which no released bookie knows")
     details.append("the wire does not tell: " + "; ".join(NOT_TOLD))
-    inventories = [word for bookie in made for word in ("--inventory", bookie.folder)]
     return Result(
         "collect",
         verdict,
@@ -213,7 +214,7 @@ def _collected(found: "WireSummary", gaps: list[str], out: Path) -> Result:
             "other_scopes": found.scoped,
         },
         details=details,
-        following=quoted("bkmeta", "explain", "LEDGER", *inventories) if made else "",
+        following=quoted("bkmeta", "explain", "LEDGER", "--inventory-dir", out, *carried("--metadata")) if made else "",
         facts={"out": str(out)},
     )
 

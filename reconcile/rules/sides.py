@@ -85,8 +85,28 @@ WORDS: Final = {
     Relation.DELETED: "deleted, as the store's own history shows",
     Relation.GONE: "in the earlier catalog and on bookies, not in the store; nothing shows a deletion",
     Relation.EARLIER_ONLY: "in the earlier catalog only; nothing shows a deletion",
-    Relation.BOOKIES_ONLY: "on bookies only: created after the earlier catalog, or deleted before it",
+    Relation.BOOKIES_ONLY: "on bookies only: nothing else that was looked at has a record of it",
 }
+
+SHORT: Final = {
+    Relation.EQUAL: "as earlier",
+    Relation.MOVED: "moved since",
+    Relation.CHANGED: "changed since",
+    Relation.CREATED: "created since",
+    Relation.STORE_AND_BOOKIES: "in the store and on bookies",
+    Relation.STORE_ONLY: "in the store only",
+    Relation.WENT_BACK: "older in the store than earlier",
+    Relation.REUSED: "of another ledger than earlier",
+    Relation.UNPARSABLE: "that cannot be read",
+    Relation.DELETED: "deleted by somebody",
+    Relation.GONE: "gone from the store",
+    Relation.EARLIER_ONLY: "in an earlier catalog only",
+    Relation.BOOKIES_ONLY: "on bookies only",
+}
+"""The same behind a number."""
+
+AFTER_EARLIER: Final = "created after the earlier catalog was taken, or deleted before that"
+"""What a ledger is that only bookies have, where there is an earlier catalog."""
 
 _CODES: Final = {relation: code for code, relation in enumerate(Relation)}
 _STATES: Final = ("OPEN", "IN_RECOVERY", "CLOSED")

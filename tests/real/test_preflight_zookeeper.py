@@ -127,7 +127,7 @@ def test_the_same_for_programs(
     assert (result["schema"], result["exit_code"], result["level"]) == ("bkmeta.preflight/1", 3, "critical")
     assert result["counts"] == {
         "ledgers_listed": 0,
-        "ledgers_held": LEDGERS,
+        "ledgers_on_bookies": LEDGERS,
         "ledgers_absent": LEDGERS,
         "bookies_registered": 3,
         "cookies": 0,

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.real, pytest.mark.spark]
 
 RUNBOOK = Path(__file__).resolve().parents[2] / "docs" / "operations" / "runbook.md"
 CASE = "c01-clean-sorted"
-EXPECTED = {"preflight --metadata": 3, "freeze": 5, "thaw": 5, "undo": 5}
+EXPECTED = {"preflight --incident": 3, "freeze": 5, "thaw": 5, "undo": 5}
 """Exit codes other than 0: an empty store is a finding; what was not confirmed is refused."""
 HASHED = ("plan show", "plan split", "freeze", "thaw", "undo")
 """Commands that print the hash which the next lines name."""
@@ -28,11 +28,17 @@ def commands() -> list[str]:
     return [line.strip() for block in blocks for line in block.splitlines() if line.strip().startswith("bkmeta ")]
 
 
-def prepare(work: Path) -> tuple[list[str], list[str]]:
+def written_file() -> str:
+    """The incident file that the runbook has its reader write."""
+    [block] = re.findall(r"^```toml\n(.*?)^```", RUNBOOK.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return str(block)
+
+
+def prepare(work: Path, hosts: str) -> tuple[list[str], list[str]]:
     """Lay out what the runbook takes for granted; return names and ids of the bookies."""
+    (work / "incident.toml").write_text(written_file().replace("zk1:2181", hosts))
     was, case = truth(CASE), case_dir(CASE)
     shutil.copytree(case / "bookies", work / "bookies")
-    shutil.copytree(case / "zookeeper", work / "zookeeper" / "data")
     names = []
     for bookie in was["bookies"]:
         name = f"bk{bookie['n']}"
@@ -63,17 +69,16 @@ def test_every_command_of_the_runbook_does_what_it_says_in_its_order(tmp_path: P
     """From a wiped store to readable data: only lines of the runbook, hashes taken from what they print."""
     found = commands()
     assert len(found) > 12
-    names, ids = prepare(tmp_path)
+    shutil.copytree(case_dir(CASE) / "zookeeper", tmp_path / "zookeeper" / "data")
     server = ZooKeeperServer(tmp_path / "zookeeper")
     server.start()
     try:
-        store = f"zk+hierarchical://{server.hosts}/ledgers"
+        names, ids = prepare(tmp_path, server.hosts)
         wipe = "from scripts.walkthrough import wipe; import sys; wipe(sys.argv[1], '/ledgers')"
         root = Path(__file__).resolve().parents[2]
         subprocess.run([sys.executable, "-c", wipe, server.hosts], check=True, cwd=root)
         environment = {
             **os.environ,
-            "STORE": store,
             "BKMETA_ZK_AUTH": "bkmeta:secret",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
@@ -81,7 +86,7 @@ def test_every_command_of_the_runbook_does_what_it_says_in_its_order(tmp_path: P
         for line in found:
             for command, more in lines_for(line, tmp_path, names, ids):
                 ran = subprocess.run(
-                    ["bash", "-c", re.sub(r"\bHASH\b", digest, command)],
+                    ["bash", "-c", re.sub(r"\bHASH\b", digest, command).replace("zk1:2181", server.hosts)],
                     capture_output=True,
                     text=True,
                     cwd=tmp_path,

@@ -4,8 +4,10 @@ The cluster's disks and its ZooKeeper's files are those of real servers: nine le
 and only two of five bookies had collected them.
 """
 
+import base64
 import functools
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +20,12 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile import apply as engine
-from reconcile import plan_reader, plans, recover, report
+from reconcile import deletions, plan_reader, plans, recover, report
+from reconcile.cli.deletions import deletion_lines
 from reconcile.cli.explain import _kept
+from reconcile.cli.options import quoted
 from reconcile.cli.recover import _recovered
+from reconcile.errors import PlanError
 from reconcile.evidence import Knowledge
 from reconcile.explain import explain
 from reconcile.plan import LEAVE, Passwords
@@ -35,6 +40,7 @@ from recovery.infer.search import Tail
 from recovery.model.ids import LedgerId
 from recovery.spark import session
 from recovery.testing import simulator
+from tests.command import run
 from tests.findings import found
 from tests.golden.cases import case_dir, operator, truth
 from tests.golden.test_collect_golden import options
@@ -56,9 +62,12 @@ def now() -> datetime:
     return datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def captured(source: Any, folder: Path, layout: Layout | None = Layout.HIERARCHICAL) -> Dataset:
-    """Capture an open store, or the store of a URI."""
-    with DatasetWriter(folder, "catalog", binding={"root": ROOT}, secret=True) as out:
+def captured(
+    source: Any, folder: Path, layout: Layout | None = Layout.HIERARCHICAL, *, at: str | None = None
+) -> Dataset:
+    """Capture an open store, or the store of a URI; `at` is the point in time that a person named."""
+    binding = {"root": ROOT} | ({} if at is None else {"at": at})
+    with DatasetWriter(folder, "catalog", binding=binding, secret=True) as out:
         if isinstance(source, str):
             with open_store(source) as opened:
                 capture(opened.store, ROOT, None, out, now=now)
@@ -162,7 +171,7 @@ def test_deleted_ledgers_stay_deleted_and_a_choice_brings_one_back_byte_for_byte
         assert facts["deleted by session"].startswith("0x")
         assert facts["deleted at"].startswith("2026-11-21 07:18")
         assert finding["suggested"]
-    assert _recovered(plan.manifest, tmp_path / "plan", no_root="").exit_code == 3
+    assert _recovered(plan, no_root="").exit_code == 3
     page = report.plan_page(plan, inventories, verdict="a verdict", made=now())
     assert page.count("DELETED_OUTSIDE") == len(DELETED) + 1
     assert "deleted by session" in page
@@ -236,6 +245,82 @@ def test_deletions_of_most_ledgers_are_a_catastrophe_and_everything_is_held(
     rows = {row["ledger"]: row for row in plan.read("reconstruction").to_pylist()}
     assert all(rows[ledger]["reason"] == "mass_deletion" for ledger in records if ledger in rows)
     assert all(row["outcome"] == "held" for ledger, row in rows.items() if ledger in records)
+
+
+def test_deletions_are_shown_by_session_and_undone_by_session(
+    inventories: tuple[Dataset, ...], recovered: Recover, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Retention deleted eleven ledgers, then one session eight by mistake: each with its transactions and times.
+
+    The command that is printed restores the eight byte for byte and nothing else. With the store as it was before them
+    the eleven are still held, but nobody is sent to an even earlier capture.
+    """
+    records = {one["ledger"]: base64.b64decode(one["raw"]) for one in truth(CASE)["ledgers"]}
+    held = {
+        row for inventory in inventories for row in inventory.read("copies", columns=["ledger"])["ledger"].to_pylist()
+    }
+    by_retention, by_mistake = sorted(records)[:11], sorted(records)[11:19]
+    source = ScannableMemory()
+    source.put(ROOT + store.LAYOUT, store.layout_bytes(Layout.HIERARCHICAL))
+    for ledger in DELETED:
+        source.put(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)), b"kept")
+    for ledger, raw in records.items():
+        source.put(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)), raw)
+    source.session = 0x200
+    for ledger in by_retention:
+        source.put(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)), None)
+    chosen = source.point().txn
+    assert chosen is not None
+    before = captured(source, tmp_path / "before", None, at=str(chosen))
+    source.session = -5
+    for ledger in by_mistake:
+        source.put(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)), None)
+    plan = recovered("plan", inventories, snapshots=(captured(source, tmp_path / "after", None),))
+    assert plan.manifest["mass_deletion"]
+    sessions = deletions.by_session(plan)
+    assert [(one.name, one.ledgers, one.on_bookies, one.undecided) for one in sessions] == [
+        ("0x200", 11, len(held & set(by_retention)), len(held & set(by_retention))),
+        ("0xfffffffffffffffb", 8, len(held & set(by_mistake)), len(held & set(by_mistake))),
+    ]
+    assert sessions[1].first_txn == chosen + 1
+    assert sessions[1].last_txn == chosen + 8
+    said = _recovered(plan, no_root="")
+    assert f"  session 0xfffffffffffffffb: 8 ledgers ({sessions[1].on_bookies} on bookies), " in "\n".join(said.details)
+    printed = quoted("bkmeta", "capture", "--metadata", source.uri + ROOT, "--at", chosen, "--out", "")
+    assert printed.removesuffix("''") in "\n".join(said.details)
+    shown = run(capsys, "plan", "show", plan.path)
+    printed = next(line for line in shown.out.splitlines() if "--restore-deleted-by 0xfffffffffffffffb" in line)
+    words = shlex.split(printed.partition(": bkmeta ")[2])
+    assert run(capsys, *words, "--accept-deleted-by", "0x200").code == 0
+    edited = open_dataset(tmp_path / "plan-2", "plan")
+    assert plan_reader.overview(edited, shown=0).problems == ()
+    assert not any("bkmeta" in line for line in deletion_lines(edited, deletions.by_session(edited)))
+    target = MemoryStore()
+    applied(edited, target, tmp_path / "journal")
+    for ledger in held & set(by_mistake):
+        stored = target.get(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)))
+        assert stored is not None
+        assert stored.value == records[ledger]
+    for ledger in by_retention:
+        assert target.get(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger))) is None
+    again = recovered("again", inventories, snapshots=(before,))
+    [retention] = deletions.by_session(again)
+    assert retention.ledgers == 11
+    lines = "\n".join(_recovered(again, no_root="").details)
+    assert "session 0x200: 11 ledgers" in lines
+    assert "bkmeta capture" not in lines
+    assert "--accept-deleted-by 0x200" in lines
+
+
+def test_a_session_that_deleted_nothing_is_no_edit(
+    inventories: tuple[Dataset, ...], catalog: Callable[[str], Dataset], recovered: Recover, tmp_path: Path
+) -> None:
+    """A wrong session is said to be wrong, instead of a plan that is the same as before."""
+    plan = recovered("plan", inventories, snapshots=(catalog("zookeeper"),))
+    with pytest.raises(PlanError, match="session 0x1 deleted"):
+        deletions.deleted_by(plan, [1], restorable=False)
+    every = {one.session for one in deletions.by_session(plan)}
+    assert deletions.deleted_by(plan, sorted(every, key=str), restorable=True) == {LedgerId(0, n) for n in DELETED}
 
 
 def test_sessions_of_an_earlier_catalog_are_named_and_never_written(

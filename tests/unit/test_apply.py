@@ -14,7 +14,7 @@ from backends.memory import WORLD, MemoryStore
 from backends.protocols import Write
 from backends.testing.faults import Fault, FaultyStore
 from reconcile.apply import LISTED, Applied, Conflict, Options, Tally, apply
-from reconcile.audit import JOURNAL, Record, scan
+from reconcile.audit import JOURNAL, Journal, Record, scan
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
 from tests import plans
 from tests.plans import action, clock, plan_of, restore_of, state_of
@@ -359,6 +359,26 @@ def test_a_journal_is_gone_on_with_only_when_told(tmp_path: Path) -> None:
         with pytest.raises(JournalError, match="another plan, store or root"):
             apply(lambda: [table], store, root, tmp_path / "j", options, now=clock())
     assert (tmp_path / "j" / JOURNAL).read_bytes() == raw
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize(
+    ("events", "said"), [(("undo",), "end it: bkmeta undo"), (("undo", "undone"), "--journal .*/j-2$")]
+)
+def test_after_an_undo_the_one_way_on_is_said_at_once(
+    tmp_path: Path, events: tuple[str, ...], said: str, *, resume: bool
+) -> None:
+    """With --resume or without: end the undo, or apply with the journal that is named; nothing is written."""
+    store, folder = MemoryStore(), tmp_path / "j"
+    applied(store, restore_of(3), folder)
+    binding = next(record.fields["binding"] for record in scan(folder / JOURNAL) if isinstance(record, Record))
+    with Journal.open(folder, binding, resume=True, now=clock(), replay=lambda _: None) as journal:
+        for event in events:
+            journal.append(event, {})
+    raw = (folder / JOURNAL).read_bytes()
+    with pytest.raises(GuardRefusedError, match=said):
+        applied(store, restore_of(3), folder, resume=resume)
+    assert (folder / JOURNAL).read_bytes() == raw
 
 
 def test_the_journal_is_private_and_holds_no_new_values(tmp_path: Path) -> None:

@@ -21,12 +21,15 @@ from reconcile.single import Stored, stored_row
 from recovery.capture import capture
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
-from recovery.dataset import DatasetWriter
+from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
 from recovery.infer.refusal import Refusal
 from recovery.model import metadata as md
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.command import process
+from tests.inventories import write_inventory
+from tests.plan_folder import Ledger as PlannedLedger
+from tests.plan_folder import write_plan
 from tests.scannable import ScannableMemory
 
 LEDGER = LedgerId(0, 7)
@@ -197,3 +200,48 @@ def test_three_sides_are_said_with_the_deletion(tmp_path: Path) -> None:
     assert "session 0xabc" in " ".join(done.result["sides"])
     assert any("CLOSED, 5 entries, 1/1/1" in line for line in done.result["timeline"])
     assert "secret" not in done.out
+
+
+def test_an_explanation_with_a_plan_knows_what_the_plan_knew(tmp_path: Path) -> None:
+    """Which bookies the cluster has, and that a password gave the key: without naming either again."""
+    coverage = {
+        "scanned": ["b1", "b2"],
+        "complete": ["b1", "b2"],
+        "not_complete": [],
+        "members_known_from": ["expected by the operator"],
+        "not_scanned": ["b3"],
+        "not_named": [],
+    }
+    write_plan(tmp_path / "plan", [PlannedLedger(7, [(0, NAMES)], password=b"secret")], coverage=coverage)
+    plan = with_grade(tmp_path, "password", "verified")
+    inventory = open_dataset(write_inventory(tmp_path / "b1", "b1", [7], instance=None), "inventory")
+    found = explain(LEDGER, [inventory], [], plan, Knowledge(), has_store=False)
+    assert found.coverage["bookies_looked_at"] == ["b1"]
+    assert found.coverage["not_scanned"] == ["b2", "b3"]
+    assert found.coverage["members_known_from"] == ["expected by the operator"]
+    [password] = [field for field in found.fields if field.name == "password"]
+    assert "gave it when the plan was made" in password.evidence
+
+
+def with_grade(folder: Path, field: str, grade: str) -> Dataset:
+    """Return the plan with another grade for a field of all its ledgers."""
+    made = open_dataset(folder / "plan", "plan")
+    rows = [row | {"grades": row["grades"] | {field: grade}} for row in made.read("reconstruction").to_pylist()]
+    table = pa.Table.from_pylist(rows, schema=tables.RECONSTRUCTION)
+    part = write_part(folder / "plan", "reconstruction", "graded", [table], secret=True)
+    parts = {name: made.parts(name) for name in ("actions", "findings")} | {"reconstruction": [part]}
+    extra = {name: made.manifest[name] for name in ("hash", "counts", "reasons", "prior")}
+    kept = {name: made.manifest[name] for name in ("binding", "coverage")}
+    write_manifest(folder / "plan", "plan", parts, secret=True, extra=extra, **kept)
+    return open_dataset(folder / "plan", "plan")
+
+
+def test_what_only_bookies_have_names_no_catalog_that_was_not_given(tmp_path: Path) -> None:
+    """That it may be younger than the earlier catalog is said only where there is one."""
+    inventory = open_dataset(write_inventory(tmp_path / "b1", "b1", [7], instance=None), "inventory")
+    empty = _stored(None)
+    alone = explain(LEDGER, [inventory], [empty], None, Knowledge(), has_store=True)
+    assert any(line.startswith("bookies_only") for line in alone.sides)
+    assert "earlier catalog" not in "\n".join(alone.sides)
+    both = explain(LEDGER, [inventory], [empty, empty], None, Knowledge(), has_store=True)
+    assert "created after the earlier catalog was taken" in "\n".join(both.sides)

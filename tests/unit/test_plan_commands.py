@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import pyarrow as pa
 import pytest
 
 from backends.memory import MemoryStore
 from backends.registry import OpenStore
 from reconcile.cli import recover
-from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
+from reconcile.plan_hash import with_ids
+from reconcile.plan_reader import overview
+from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
+from recovery.model import tables
 from tests.command import run
 from tests.plan_folder import Ledger, write_plan
 
@@ -33,7 +37,7 @@ def test_show_says_what_would_be_written(made: Dataset, capsys: pytest.CaptureFi
     """Counts, phases, holds with reasons, the hash; the next command last, and no password."""
     done = run(capsys, "plan", "show", made.path)
     assert done.code == 0
-    assert done.out.startswith("23 writes: 19 ledgers come back, 1 are held")
+    assert done.out.startswith("23 writes: 19 ledgers come back, 1 is held")
     for words in (
         made.manifest["hash"],
         "1 generators",
@@ -44,6 +48,46 @@ def test_show_says_what_would_be_written(made: Dataset, capsys: pytest.CaptureFi
         assert words in done.out
     assert done.out.rstrip().splitlines()[-1].startswith("next: bkmeta rehearse")
     assert "hunter2" not in done.out
+
+
+def test_what_is_left_alone_is_no_write(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """An action that writes nothing unless somebody chooses is not counted as a write, anywhere."""
+    folder = Path(made.path)
+    rows = made.read("actions").to_pylist()
+    for row in rows:
+        if row["op"] == "create" and row["kind"] == "ledger" and row["ledger"] <= 3:
+            row.update(op="leave")
+    table = pa.Table.from_pylist(rows, schema=tables.ACTIONS)
+    part = write_part(folder, "actions", "left", [with_ids(table)], secret=True)
+    parts = {"actions": [part], **{name: made.parts(name) for name in ("findings", "reconstruction")}}
+    counts = made.manifest["counts"] | {"restored": 16, "left_alone": 3}
+    kept = {name: made.manifest[name] for name in ("binding", "coverage")}
+    extra = {"reasons": {}, "counts": counts, "hash_version": made.manifest["hash_version"], "hash": ""}
+    write_manifest(folder, "plan", parts, secret=True, extra=extra, **kept)
+    extra["hash"] = overview(open_dataset(folder, "plan"), shown=0).hash
+    write_manifest(folder, "plan", parts, secret=True, extra=extra, **kept)
+    done = run(capsys, "plan", "show", made.path, "--json")
+    assert (done.code, done.result["counts"]["writes"]) == (0, 20)
+    assert "leave" not in {line["op"] for line in done.result["first"]}
+    shown = run(capsys, "plan", "show", made.path)
+    assert shown.out.startswith("20 writes: 16 ledgers come back")
+    assert "'leave' writes nothing" in shown.out
+    assert run(capsys, "plan", "diff", made.path, made.path, "--json").result["counts"]["actions_a"] == 23
+    assert "A " in (said := run(capsys, "plan", "diff", made.path, made.path).out)
+    assert said.count(": 20 writes") == 2
+
+
+def test_the_next_command_has_the_address_of_the_store(
+    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan knows for which store it was made, and nobody has to type its servers again."""
+    uri = "zk+hierarchical://zk1:2181;zk2:2181/ledgers"
+    with DatasetWriter(tmp_path / "plan" / "store", "catalog", binding={"uri": uri}, secret=True) as writer:
+        writer.close(coverage={})
+    following = run(capsys, "plan", "show", made.path, "--json").result["next"]
+    assert "'zk+hierarchical://zk1:2181;zk2:2181/bkmeta-rehearsal/ledgers'" in following
+    waves = run(capsys, "plan", "split", made.path, "--out", tmp_path / "waves", "--json").result["next"]
+    assert f"--metadata '{uri}'" in waves
 
 
 def test_show_gives_programs_the_same(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,7 @@ def test_a_healthy_cluster_is_ok(inventories: list[Dataset]) -> None:
     assert (report.level, report.undecided) == (Level.OK, False)
     assert report.counts == {
         "ledgers_listed": 100,
-        "ledgers_held": 100,
+        "ledgers_on_bookies": 100,
         "ledgers_absent": 0,
         "bookies_registered": 2,
         "cookies": 2,

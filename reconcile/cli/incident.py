@@ -1,0 +1,162 @@
+"""The incident file: what the commands of one incident are told, written once, in TOML.
+
+    key          stands for          is
+    store        --metadata          the store's URI
+    bookies      --expect-bookies    the ids of all bookies of the cluster, or the file that names them
+    inventories  --inventory-dir     a folder with the bookies' inventories, or several
+    passwords    --passwords         the file of candidates
+    quorums      --default-quorum    "E/W/A"
+    snapshots    --snapshot          what the store held earlier: a URI or a folder, or several
+    references   --references        what upper layers know: a file or a URI, or several
+    disks        --disk              a table: a bookie's id = its folder, or several
+
+A path is relative to the file. What is typed on the command line takes the place of what the file says.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from recovery.errors import InputError
+
+OPTION: Final = "--incident"
+FIELDS: Final[Mapping[str, str]] = {
+    "store": "--metadata",
+    "bookies": "--expect-bookies",
+    "inventories": "--inventory-dir",
+    "passwords": "--passwords",
+    "quorums": "--default-quorum",
+    "snapshots": "--snapshot",
+    "references": "--references",
+    "disks": "--disk",
+}
+"""Key → the option that it stands for."""
+_META: Final = "bkmeta.incident"
+_PULSAR: Final = "metadata-store:"
+
+
+def incident_option(command: click.Command, left_out: frozenset[str]) -> click.Option | None:
+    """Return --incident for a command that takes something of an incident file; None: it takes nothing.
+
+    Args:
+        command: with its options.
+        left_out: options of it that mean something else than the file does.
+    """
+    taken = {
+        key: parameter
+        for parameter in command.params
+        for key, option in FIELDS.items()
+        if option in parameter.opts and option not in left_out
+    }
+    if not taken:
+        return None
+
+    def read(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+        if value is None:
+            return
+        said = read_incident(Path(value))
+        defaults = {str(taken[key].name): given for key, given in said.items() if key in taken}
+        context.default_map = {**(context.default_map or {}), **defaults}
+        context.meta[_META] = value
+
+    return click.Option(
+        [OPTION],
+        metavar="FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=read,
+        help=f"TOML with what is not typed: {', '.join(key for key in FIELDS if key in taken)}.",
+    )
+
+
+def incident_file(context: click.Context) -> str | None:
+    """Return the incident file that the command was given."""
+    found: str | None = context.meta.get(_META)
+    return found
+
+
+def is_typed(name: str) -> bool:
+    """Say whether an argument of the running command was typed, rather than read of the incident file or left out."""
+    context = click.get_current_context()
+    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def read_incident(path: Path) -> dict[str, Any]:
+    """Read an incident file: key → what the option that it stands for would be given.
+
+    Raises:
+        InputError: unreadable, no TOML, or with keys or values that mean nothing here.
+    """
+    try:
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
+    except ValueError as error:
+        raise InputError(str(path), f"is not TOML: {error}", "mend it; text stands in quotes") from error
+    unknown = sorted(set(said) - set(FIELDS))
+    if unknown:
+        raise InputError(str(path), f"has a key {unknown[0]!r}", f"the keys are {', '.join(FIELDS)}")
+    return {key: _VALUES[key](_Entry(path, key), value) for key, value in said.items()}
+
+
+class _Entry:
+    """One key of the file."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self._path = path
+        self._key = key
+
+    def text(self, value: object) -> str:
+        """Return a value that must be text."""
+        if not isinstance(value, str) or not value:
+            raise self._wrong("text in quotes")
+        return value
+
+    def texts(self, value: object) -> list[str]:
+        """Return a value that is text or a list of texts."""
+        if isinstance(value, str):
+            return [self.text(value)]
+        if not isinstance(value, list) or not value:
+            raise self._wrong("text, or a list of texts")
+        return [self.text(one) for one in value]
+
+    def file(self, value: object) -> str:
+        """Return a path."""
+        return str(self._path.parent / self.text(value))
+
+    def files(self, value: object) -> list[str]:
+        """Return paths."""
+        return [str(self._path.parent / text) for text in self.texts(value)]
+
+    def places(self, value: object) -> list[str]:
+        """Return URIs, and paths among them."""
+        texts = self.texts(value)
+        return [text if "://" in text or text.startswith(_PULSAR) else self.file(text) for text in texts]
+
+    def bookies(self, value: object) -> str | Sequence[str]:
+        """Return the file that names the bookies, or their ids."""
+        return tuple(self.texts(value)) if isinstance(value, list) else self.file(value)
+
+    def disks(self, value: object) -> list[str]:
+        """Return ID=DIR, an id as often as it has folders."""
+        if not isinstance(value, dict) or not value:
+            raise self._wrong('a table: "bk1:3181" = "/mnt/bk1"')
+        return [f"{bookie}={folder}" for bookie, folders in value.items() for folder in self.files(folders)]
+
+    def _wrong(self, wanted: str) -> InputError:
+        return InputError(f"{self._path}, {self._key}", f"is not {wanted}", "mend it")
+
+
+_VALUES: Final = {
+    "store": _Entry.text,
+    "bookies": _Entry.bookies,
+    "inventories": _Entry.files,
+    "passwords": _Entry.file,
+    "quorums": _Entry.text,
+    "snapshots": _Entry.places,
+    "references": _Entry.places,
+    "disks": _Entry.disks,
+}

@@ -1,0 +1,41 @@
+"""Of which store a plan is, for the commands that come next: with its real address, wherever the plan knows it."""
+
+from pathlib import Path
+from typing import Final
+
+from recovery.dataset import MANIFEST, Dataset, open_dataset
+
+_STORE: Final = "store"
+"""Folder of a plan in which the capture of the store is that it was made for."""
+_UNKNOWN: Final = "URI"
+_READ_ONLY: Final = ("catalog:", "zkfiles:", "etcdfile:")
+_REHEARSAL: Final = "bkmeta-rehearsal"
+
+
+def store_of(plan: Dataset) -> str:
+    """Return the URI of the store that a plan was made for; ``URI`` where it does not know one that can be written."""
+    folder = Path(plan.path) / _STORE
+    if not (folder / MANIFEST).is_file():
+        return _UNKNOWN
+    uri = str(open_dataset(folder, "catalog").manifest["binding"].get("uri") or "")
+    is_uri = "://" in uri or uri.startswith("metadata-store:")
+    return uri if is_uri and not uri.startswith(_READ_ONLY) else _UNKNOWN
+
+
+def rehearsal_root(plan: Dataset) -> str:
+    """Return the URI of a root beside the plan's, in the same store, that nobody uses."""
+    from backends.registry import parse_store_uri
+
+    layout = plan.manifest["binding"].get("layout")
+    layout = "legacyhierarchical" if layout == "legacy" else layout
+    uri = store_of(plan)
+    unknown = "HOST:2379" if layout == "etcd" else "HOST:2181"
+    hosts = unknown if uri == _UNKNOWN else parse_store_uri(uri).hosts
+    if layout == "etcd":
+        return f"etcd://{hosts}/{_REHEARSAL}"
+    return f"zk+{layout}://{hosts.replace(',', ';')}/{_REHEARSAL}/ledgers"
+
+
+def writes_of(plan: Dataset) -> int:
+    """Return how many keys a plan writes: actions without those that write nothing."""
+    return plan.rows("actions") - int(plan.manifest.get("counts", {}).get("left_alone", 0))

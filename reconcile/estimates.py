@@ -1,0 +1,52 @@
+"""How long a step takes: a start, and a share for each thing that it goes through, as the runbook has them.
+
+The machine that measured had two cores, did other things besides, and had servers and disks of its own. A faster one is
+faster; a disk that waits, or a store far away, is slower. So a figure is right to a factor of three or so.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Step(StrEnum):
+    """A step whose time is known before it begins."""
+
+    RECOVER = "recover"
+    """Of each copy of a ledger in the inventories."""
+    APPLY = "apply"
+    """Of each write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What a step costs: seconds to begin with, and of each thing."""
+
+    start_s: float
+    each_s: float
+
+
+RATES: Final = {Step.RECOVER: Rate(10, 5e-6), Step.APPLY: Rate(1, 0.8e-3)}
+_MINUTE: Final = 60
+_HOUR: Final = 3_600
+
+
+def estimate_s(step: Step, things: int) -> float:
+    """Return about how many seconds a step takes.
+
+    Args:
+        step: which.
+        things: how many of what its rate is of.
+    """
+    rate = RATES[step]
+    return rate.start_s + rate.each_s * things
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration as somebody would say it who knows it only about."""
+    if seconds < _MINUTE:
+        return "less than a minute"
+    if seconds < 2 * _HOUR:
+        minutes = round(seconds / _MINUTE)
+        return f"about {minutes} minute{'s' if minutes > 1 else ''}"
+    return f"about {round(seconds / _HOUR)} hours"

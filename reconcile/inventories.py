@@ -1,0 +1,74 @@
+"""Inventories below a folder: all that were brought to one place, and none that is not whole passed over in silence."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from recovery.errors import InputError
+
+_MANIFEST: Final = "manifest.json"
+"""`recovery.dataset.MANIFEST`, without the libraries that it needs."""
+_INVENTORY: Final = "inventory"
+
+
+def find_inventories(folders: Sequence[str], *, may_be_missing: bool = False) -> tuple[str, ...]:
+    """Return the inventories in and below folders, in the order of their paths; other datasets are passed over.
+
+    Args:
+        folders: that they are in.
+        may_be_missing: a folder that is not there, or is empty, has none yet.
+
+    Raises:
+        InputError: a folder cannot be read or has none; or one below it has none: what was begun there did not end.
+    """
+    found: list[str] = []
+    for name in folders:
+        folder = Path(name)
+        if may_be_missing and (not folder.exists() or not any(folder.iterdir())):
+            continue
+        kind = _kind_of(folder)
+        here = [str(folder)] if kind == _INVENTORY else [] if kind else list(_below(folder))
+        if not here:
+            problem = f"is a {kind}" if kind else "holds no inventory"
+            raise InputError(name, problem, "name the folder that the bookies' inventories are in")
+        found += here
+    return tuple(dict.fromkeys(found))
+
+
+def _below(folder: Path) -> Iterator[str]:
+    for child in _children(folder):
+        kind = _kind_of(child)
+        if kind == _INVENTORY:
+            yield str(child)
+        elif kind is None:
+            if not _has_inventory(child):
+                problem = "holds no whole inventory: a bookie would be left out"
+                raise InputError(str(child), problem, "collect it again, or move it out of this folder")
+            yield from _below(child)
+
+
+def _has_inventory(folder: Path) -> bool:
+    kind = _kind_of(folder)
+    return kind == _INVENTORY or (kind is None and any(_has_inventory(child) for child in _children(folder)))
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(Path(one.path) for one in os.scandir(folder) if one.is_dir() and not one.name.startswith("."))
+    except OSError as error:
+        raise InputError(
+            str(folder), f"cannot be read ({error.strerror})", "name a folder that you can read"
+        ) from error
+
+
+def _kind_of(folder: Path) -> str | None:
+    """Return what a folder's manifest says that it is; None: it has none."""
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{folder}/{_MANIFEST}", "cannot be read", "copy or make the dataset again") from error
+    return str(manifest.get("kind")) if isinstance(manifest, dict) else "file of something else"
