@@ -16,6 +16,7 @@ from reconcile.reasons import REASONS
 from reconcile.rules import beyond, diff, referenced, reused, sides
 from reconcile.rules.findings import Run
 from reconcile.single import Stored, decided, is_of, of_ledger, only
+from reconcile.topics import topic_of
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.infer.refusal import Refusal
@@ -386,8 +387,10 @@ def _shown(live: Stored | None, record: LedgerMetadata | None) -> Mapping[str, s
     version = {"source": live.source, "version": str(live.row["version"][0].as_py())}
     if record is None:
         return {**version, "error": str(live.row["error"][0].as_py())}
+    topic = topic_of([{"key": key, "value": value} for key, value in record.custom], None)
     return {
         **version,
+        **({"topic": topic} if topic else {}),
         "format": str(record.format),
         "state": str(record.state),
         "E/W/A": f"{record.ensemble_size}/{record.write_quorum}/{record.ack_quorum}",

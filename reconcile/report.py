@@ -218,14 +218,23 @@ def _categories(counted: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
 
 
 def _listed(plan: Dataset) -> list[dict[str, Any]]:
-    """Return the gravest findings, in that order; holds are shown with their ledgers."""
-    kept: dict[str, list[dict[str, Any]]] = {severity: [] for severity in _SEVERITIES}
+    """Return the gravest findings, in that order; holds are shown with their ledgers.
+
+    Where there are too many of one severity, each category has its share: one cookie that differs must not be lost
+    behind thousands of ledgers.
+    """
+    kept: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for batch in plan.batches("findings"):
         others = batch.filter(pc.not_equal(batch["category"], str(Category.HELD)))
-        for severity, rows in kept.items():
-            mine = others.filter(pc.equal(others["severity"], severity))
+        for pair in others.group_by(["severity", "category"]).aggregate([]).to_pylist():
+            rows = kept.setdefault((pair["severity"], pair["category"]), [])
+            mine = others.filter(pc.equal(others["category"], pair["category"]))
             rows.extend(mine.slice(0, max(0, FINDINGS_SHOWN - len(rows))).to_pylist())
-    listed = [row for severity in _SEVERITIES for row in kept[severity]][:FINDINGS_SHOWN]
+    listed: list[dict[str, Any]] = []
+    for severity in _SEVERITIES:
+        alike = sorted((rows for (grave, _), rows in kept.items() if grave == severity), key=len)
+        for number, rows in enumerate(alike):
+            listed += rows[: (FINDINGS_SHOWN - len(listed)) // (len(alike) - number)]
     for row in listed:
         row["id"] = None if row["ledger"] is None else LedgerId(row["scope"], row["ledger"])
     listed.sort(key=_gravity)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,6 +13,8 @@ from recovery.spark import bucket_ranges
 
 BOOKIES_DRAWN: Final = 240
 """Tiles of the strip; more cannot be told apart. The gravest are drawn first."""
+BOOKIES_NAMED: Final = 24
+"""Tiles with a name in sight: of so few bookies all, of more those that are not complete; others show their mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +79,14 @@ STATES: Final = (GONE, INCOMPLETE, DAMAGED, COMPLETE)
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One bookie of the strip."""
+    """One bookie of the strip; `has_name`: its name is in sight."""
 
     bookie: str
     state: State
     ledgers: int | None
     entries: int | None
     damaged: int | None
+    has_name: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,11 @@ def strip_of(coverage: Mapping[str, Any], inventories: Iterable[Dataset]) -> Str
     tiles.sort(key=lambda tile: (STATES.index(tile.state), tile.bookie))
     counted = Counter(tile.state.name for tile in tiles)
     counts = [(state, counted[state.name]) for state in STATES if counted[state.name]]
+    if len(tiles) > BOOKIES_NAMED:
+        tiles = [
+            replace(tile, has_name=tile.state is not COMPLETE and number < BOOKIES_NAMED)
+            for number, tile in enumerate(tiles)
+        ]
     return Strip(tiles[:BOOKIES_DRAWN], counts, max(0, len(tiles) - BOOKIES_DRAWN))
 
 

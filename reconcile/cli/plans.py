@@ -106,7 +106,10 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
         details += ["", *deletion_lines(dataset, deletions)]
     if found.holds:
         details += ["", "held, and not settled by what was looked at:"]
-        details += [f"  {hold.ledger} ({hold.reason}) on {', '.join(hold.holders)}" for hold in found.holds]
+        details += [
+            f"  {hold.ledger}{f' {hold.topic}' if hold.topic else ''} ({hold.reason}) on {', '.join(hold.holders)}"
+            for hold in found.holds
+        ]
     unused = rehearsal_root(dataset)
     following = shlex.join(["bkmeta", "rehearse", str(path), "--metadata", unused, "--disk", "BOOKIE-ID=DIR"])
     result = Result(
@@ -130,7 +133,7 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
                 for line in found.first
             ],
             "held": [
-                {"ledger": str(hold.ledger), "reason": hold.reason, "holders": list(hold.holders)}
+                {"ledger": str(hold.ledger), "reason": hold.reason, "topic": hold.topic, "holders": list(hold.holders)}
                 for hold in found.holds
             ],
             "reasons": manifest.get("reasons", {}),

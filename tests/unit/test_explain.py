@@ -148,6 +148,14 @@ def test_a_hold_in_the_store_is_not_settled() -> None:
     assert (found.standing, "hold" in found.verdict) == (Standing.OPEN, True)
 
 
+def test_a_topic_is_said_by_its_name() -> None:
+    """What Pulsar wrote beside a record names its topic; whoever asks knows topics, not numbers."""
+    custom = (("application", b"pulsar"), ("pulsar/managed-ledger", b"public/default/persistent/orders"))
+    found = _explained([_stored(ledger_metadata.encode(_record(custom=custom)))])
+    assert found.stored is not None
+    assert found.stored["topic"] == "public/default/persistent/orders"
+
+
 def test_a_record_that_cannot_be_read_is_said() -> None:
     """Bytes that are no record are not taken for one, nor for nothing."""
     found = _explained([_stored(b"garbage")])

@@ -52,6 +52,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "explain": ("explain 1 --inventory {inventory}", ARROW),
     "explain a plan": ("explain 1 --plan {plan}", ARROW),
     "plan show": ("plan show {plan}", ARROW),
+    "plan ledgers": ("plan ledgers {plan} --few-copies", ARROW),
     "plan diff": ("plan diff {plan} {plan}", ARROW),
     "plan split": ("plan split {plan} --out {out} --waves canary,rest", ARROW),
     "plan edit": ("plan edit {plan} --out {out} --drop 1", ARROW),

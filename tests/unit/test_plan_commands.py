@@ -23,7 +23,7 @@ from tests.plan_folder import Ledger, write_plan
 NAMES = ("b1", "b2", "b3")
 LEDGERS = (
     *(Ledger(n, [(0, NAMES)], last=n, length=10 * n, password=b"hunter2") for n in range(1, 20)),
-    Ledger(20, [(0, NAMES[:2])], reason="HOLE"),
+    Ledger(20, [(0, NAMES[:2])], reason="HOLE", owner="persistent://public/default/orders"),
 )
 
 
@@ -42,7 +42,7 @@ def test_show_says_what_would_be_written(made: Dataset, capsys: pytest.CaptureFi
         made.manifest["hash"],
         "1 generators",
         "19 create, 1 hold",
-        "20 (HOLE) on b1, b2",
+        "20 persistent://public/default/orders (HOLE) on b1, b2",
         "layout hierarchical",
     ):
         assert words in done.out
@@ -98,7 +98,9 @@ def test_show_gives_programs_the_same(made: Dataset, capsys: pytest.CaptureFixtu
     assert found["hash"] == found["hash_in_manifest"] == made.manifest["hash"]
     assert found["phases"]["ledgers"] == {"create": 19, "hold": 1}
     assert [line["kind"] for line in found["first"]] == ["generator", "ledger"]
-    assert found["held"] == [{"ledger": "20", "reason": "HOLE", "holders": ["b1", "b2"]}]
+    assert found["held"] == [
+        {"ledger": "20", "reason": "HOLE", "topic": "persistent://public/default/orders", "holders": ["b1", "b2"]}
+    ]
 
 
 def test_show_fails_where_the_hash_is_not_that_of_the_files(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,7 +122,8 @@ def test_a_large_plan_has_a_small_page(tmp_path: Path) -> None:
     back = [Ledger(20_000 + n, [(e, bookies[e : e + 3]) for e in range(90)], last=99) for n in range(500)]
     undecided = [Ledger(30_000 + n, [(0, bookies[:3])], verdict="undecided") for n in range(400)]
     rows = [finding("NOT_ON_BOOKIES", "critical", n) for n in range(700, 0, -1)]
-    rows += [finding("STALE_UR_MARK", "info", n) for n in range(300)]
+    rows += [finding("COOKIE_DIFFERS", "critical", None, subject="the one cookie")]
+    rows += [finding("STALE_UR_MARK", "info", n) for n in range(299)]
     plan = write_plan(
         tmp_path / "plan",
         [*held, *few, *back, *undecided],
@@ -134,6 +135,8 @@ def test_a_large_plan_has_a_small_page(tmp_path: Path) -> None:
     assert len([name for name in page.ids if name.startswith("ledger-")]) == LEDGERS_SHOWN
     assert text.count('<li class="tile') == BOOKIES_DRAWN
     assert f"and {1020 - BOOKIES_DRAWN} more" in page.text
+    assert [text.count(f"gone-{n}</span>") for n in (0, 19)] == [1, 1]
+    assert text.count('class="unseen">bookie-') == BOOKIES_DRAWN - 21
     for reason in reasons:
         assert f"#list-held-{reason}" in page.links
         assert f"bkmeta plan ledgers PLAN --outcome held --reason {reason}" in page.text
@@ -142,6 +145,7 @@ def test_a_large_plan_has_a_small_page(tmp_path: Path) -> None:
     assert "bkmeta plan ledgers PLAN --few-copies" in page.text
     assert "100 of 400 are here" in page.text
     assert f"{FINDINGS_SHOWN} of 1,000, the gravest first" in page.text
+    assert "the one cookie" in page.text
     assert "30 segments more" in page.text
 
 
