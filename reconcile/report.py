@@ -6,7 +6,6 @@ What is counted is streamed; what is shown ledger by ledger is bounded, and says
 import itertools
 import logging
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.ledger_lists import Choice, chosen
-from reconcile.printable import printable
+from reconcile.printable import printable, printable_line
 from reconcile.reasons import in_words
 from reconcile.report_grids import BACK, WIDTH, Selection, grid_of
 from reconcile.report_picture import entries_by_outcome, stacked, strip_of
@@ -45,8 +44,6 @@ VALUES_SHOWN: Final = 20
 
 _LONGEST: Final = 200
 """Characters of a name: bookies, topics and paths are what others wrote."""
-_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-"""Characters that show nothing, or turn the text behind them round."""
 _BINS: Final = 10
 _SEVERITIES: Final = ("critical", "warning", "info")
 _REASONS: Final = {
@@ -123,13 +120,14 @@ def _environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["number"] = lambda value: f"{value:,}"
+    environment.filters["line"] = printable_line
     environment.filters["name"] = _readable
     return environment
 
 
 def _readable(text: object) -> str:
-    """Return a name that others chose as it can be shown: no character that hides, and no endless one."""
-    shown = _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", str(text))
+    """Return a name that others chose as it can be shown: it steers nothing, and has an end."""
+    shown = printable_line(str(text))
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
 

@@ -20,6 +20,7 @@ from tests.plan_folder import RUN, Ledger, write_plan
 
 AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTILE: Final = '"><script>alert(1)</script>\u202e\x1b[2J&amp;'
+VERDICT: Final = "of very many words " * 50 + "to its end"
 LONG: Final = "bookie-" + "x" * 5_000
 NAMES: Final = ("b1", HOSTILE, LONG)
 LARGEST_PAGE: Final = 2 << 20
@@ -86,7 +87,7 @@ def coverage(bookies: Sequence[str], gone: Sequence[str] = ()) -> dict[str, obje
 
 def page_of(plan: Dataset, inventories: Sequence[Dataset] = ()) -> tuple[str, Page]:
     """Return the page of a plan, as text and as a browser has it; each link leads to a place of it."""
-    text = plan_page(plan, inventories, verdict=f"a verdict {HOSTILE}", made=AT)
+    text = plan_page(plan, inventories, verdict=f"a verdict {HOSTILE} {VERDICT}", made=AT)
     page = Page(text)
     assert len(page.ids) == len(set(page.ids))
     assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
@@ -108,8 +109,9 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     text, page = page_of(plan, [open_dataset(str(tmp_path / "inventory"), "inventory")])
     assert "script" not in page.tags
     assert not re.search(r"[\u202e\x1b]", text)
-    assert r'"><script>alert(1)</script>\u202e\u001b[2J&amp;' in page.text
+    assert r'"><script>alert(1)</script>\u202e\x1b[2J&amp;' in page.text
     assert LONG not in text
+    assert VERDICT in page.text
     assert len(text) < LARGEST_PAGE
 
 
