@@ -24,6 +24,7 @@ from reconcile.plan_hash import (
     settled_hashes,
     with_ids,
 )
+from reconcile.topics import topics
 from recovery.codecs import store
 from recovery.dataset import Dataset, open_dataset
 from recovery.model import tables
@@ -58,6 +59,7 @@ class Hold:
     ledger: LedgerId
     reason: str
     holders: tuple[str, ...]
+    topic: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
         phases=dict(sorted(said.phases.items())),
         waves=dict(sorted(said.waves.items())),
         first=tuple(line for _, line in said.first),
-        holds=tuple(ledgers.holds()),
+        holds=tuple(ledgers.holds(dataset)),
         problems=tuple(_problems(dataset, found, said, ledgers)),
     )
 
@@ -237,10 +239,12 @@ class _Ledgers:
         self._held = held.take(order[: self._shown])
         return rows
 
-    def holds(self) -> Iterator[Hold]:
-        """Yield the held ledgers with the smallest ids."""
-        for row in self._held.to_pylist():
-            yield Hold(LedgerId(row["scope"], row["ledger"]), row["reason"] or "", tuple(row["holders"]))
+    def holds(self, dataset: Dataset) -> Iterator[Hold]:
+        """Yield the held ledgers with the smallest ids, and their topics, which are for people and in no hash."""
+        rows = {LedgerId(row["scope"], row["ledger"]): row for row in self._held.to_pylist()}
+        named = topics(dataset, rows)
+        for ledger, row in rows.items():
+            yield Hold(ledger, row["reason"] or "", tuple(row["holders"]), named.get(ledger))
 
 
 def _ids(rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
