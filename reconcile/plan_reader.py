@@ -33,6 +33,8 @@ from recovery.spark import bucket_ranges
 
 SYSTEM: Final = range(SYSTEM_BUCKET, SYSTEM_BUCKET + 1)
 """The bucket range of the actions of no ledger."""
+STORE: Final = "store"
+"""Folder in a plan's: the catalog of the store that it was made for."""
 _HOLD: Final = ["scope", "ledger", "outcome", "reason", "holders"]
 
 
@@ -104,6 +106,23 @@ def open_whole(path: str | Path) -> tuple[Dataset, Overview]:
     """
     dataset = open_dataset(path, "plan")
     return dataset, demand_whole(dataset)
+
+
+def captured_store(dataset: Dataset) -> Dataset | None:
+    """Return the catalog of the store that a plan was made for; None: it is not there.
+
+    Raises:
+        DatasetError: it is no whole catalog.
+        PlanError: it is not the one that the plan was made of.
+    """
+    folder = Path(dataset.path) / STORE
+    if not folder.is_dir():
+        return None
+    found = open_dataset(folder, "catalog")
+    inputs = dataset.manifest["binding"].get("inputs")
+    if inputs is not None and found.digest not in [one["digest"] for one in inputs if one["kind"] == STORE]:
+        raise PlanError(str(folder), "is not the catalog that the plan was made of", "copy or make the plan again")
+    return found
 
 
 def demand_whole(dataset: Dataset) -> Overview:

@@ -33,9 +33,9 @@ from reconcile import plan
 from reconcile.errors import PlanError
 from reconcile.plan import Phase
 from reconcile.plan_hash import Hashes, bucket_hashes, with_ids
-from reconcile.plan_reader import SYSTEM, demand_whole, ranges_of
+from reconcile.plan_reader import STORE, SYSTEM, captured_store, demand_whole, ranges_of
 from recovery.codecs import ledger_metadata, store
-from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
+from recovery.dataset import Dataset, prepare, write_manifest, write_part
 from recovery.errors import FormatError
 from recovery.manifest import Part
 from recovery.model import tables
@@ -43,7 +43,6 @@ from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import LedgerMetadata
 from recovery.spark import bucket_ranges
 
-_STORE: Final = "store"
 _SHARE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
 _REST: Final = "rest"
 _NUMBER: Final = re.compile(r"-?[0-9]+")
@@ -220,6 +219,7 @@ def split(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str
         DatasetError: a file of the plan is damaged, or `out` cannot be written.
     """
     seen = demand_whole(dataset)
+    captured_store(dataset)
     prepare(out, "plan", secret=True)
     binding = {
         **dataset.manifest["binding"],
@@ -260,9 +260,9 @@ def split(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str
         for name in tables.PLAN
         if name != "actions"
     }
-    captured = Path(dataset.path) / _STORE
+    captured = Path(dataset.path) / STORE
     if captured.is_dir():
-        shutil.copytree(captured, out / _STORE)
+        shutil.copytree(captured, out / STORE)
     manifest = write_manifest(
         out,
         "plan",
@@ -307,7 +307,7 @@ class Edits:
             *(f"loss of {ledger} accepted" for ledger in sorted(self.accept_loss, key=str)),
             *(f"for {ledger} chosen: {label}" for ledger, label in sorted(self.choose.items(), key=str)),
             *([f"rights {self.acl}"] if self.acl is not None else []),
-            *([f"rights as in {self.rights.path}"] if self.rights is not None else []),
+            *([f"rights as in {self.rights.path}, {self.rights.digest}"] if self.rights is not None else []),
             *(["the store's instance id is replaced"] if self.replace_instance_id else []),
             *(f"the store's cookie of {bookie} is replaced" for bookie in sorted(self.replace_cookies)),
         ]
@@ -353,9 +353,9 @@ def edit(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
     for name in ("findings", "sides"):
         rows_of = [tables.PLAN[name].empty_table(), *dataset.batches(name)]
         parts[name] = [write_part(out, name, "part-00000", rows_of, secret=True)]
-    store_folder = Path(dataset.path) / _STORE
+    store_folder = Path(dataset.path) / STORE
     if store_folder.is_dir():
-        shutil.copytree(store_folder, out / _STORE)
+        shutil.copytree(store_folder, out / STORE)
     counts = {**dataset.manifest["counts"]}
     for name, change in run.changed.items():
         counts[name] = counts.get(name, 0) + change
@@ -390,8 +390,7 @@ class _Editing:
         self._path = dataset.path
         self._layout = store.Layout(dataset.manifest["binding"]["layout"])
         self._places = store.places(self._layout)
-        folder = Path(dataset.path) / _STORE
-        self._captured = open_dataset(folder, "catalog") if folder.is_dir() else None
+        self._captured = captured_store(dataset)
         self._named = {*edits.drop, *edits.accept_loss, *edits.choose}
         self._found: set[LedgerId] = set()
         self._common = _common_rights(edits.rights) if edits.rights is not None else {}

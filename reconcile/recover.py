@@ -8,6 +8,7 @@ Where a catalog has ids of other scopes, a pass before these looks for ledgers t
 Without inventories the store and the earlier catalogs are compared, and nothing is proposed.
 """
 
+import hashlib
 import os
 import shutil
 from collections import Counter
@@ -433,6 +434,13 @@ def _finish(
         ),
         "cookies_held_back": unsettled > 0,
         "made": job.run,
+        "inputs": _inputs(request),
+        "options": {
+            "tail": str(request.tail),
+            "default_quorum": request.default_quorum,
+            "passwords": len(request.passwords.values),
+            "expected_bookies": None if request.expected is None else sorted(request.expected),
+        },
     }
     counts = {
         "ledgers": sums["ledgers"],
@@ -488,6 +496,20 @@ def _finish(
         sign=hashes.sign,
     )
     return Recovered(manifest, counts, dict(reasons), coverage)
+
+
+def _inputs(request: Request) -> list[dict[str, str]]:
+    """Say what the plan is made of: each dataset by its digest, references by that of their rows."""
+    datasets = [("inventory", one) for one in request.inventories]
+    datasets += [("store", one) for one in (request.live,) if one is not None]
+    datasets += [("snapshot", one) for one in request.snapshots]
+    found = [{"kind": kind, "name": one.path, "digest": one.digest} for kind, one in datasets]
+    if request.references is not None:
+        rows = pa.BufferOutputStream()
+        with pa.ipc.new_stream(rows, request.references.rows.schema) as stream:
+            stream.write_table(request.references.rows.combine_chunks())
+        found.append({"kind": "references", "name": "", "digest": hashlib.sha256(rows.getvalue()).hexdigest()})
+    return found
 
 
 def _named(sums: Mapping[str, int], kind: str) -> dict[str, int]:

@@ -13,21 +13,20 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from backends.errors import VersionConflictError
 from backends.protocols import MetadataStore, Write, parents
 from reconcile.errors import GuardRefusedError
+from reconcile.plan_reader import captured_store
 from recovery.codecs import store as keys
-from recovery.dataset import Dataset, open_dataset
+from recovery.dataset import Dataset
 
 MARK: Final = "/BKMETA_REHEARSAL"
 JOURNALS: Final = "rehearsals"
 """Folder in the plan's folder that the journals of rehearsals are written to."""
 _BATCH: Final = 100
 """Keys removed in a transaction."""
-_STORE: Final = "store"
 _INSIDE: Final = (keys.ON_ZOOKEEPER.layout, keys.ON_ETCD.layout, keys.COOKIES, MARK)
 """What tells a ledgers root, or a rehearsal of one."""
 _HOSTS: Final = re.compile(r"[^/:,;]+:\d+")
@@ -105,12 +104,10 @@ def _demand_elsewhere(dataset: Dataset, store: MetadataStore, root: str) -> None
     own = str(dataset.manifest["binding"].get("root") or "")
     if root != own:
         return
-    catalog = Path(dataset.path) / _STORE
-    if catalog.is_dir():
+    catalog = captured_store(dataset)
+    if catalog is not None:
         hosts = {
-            host
-            for uri in open_dataset(catalog, "catalog").read("sources", columns=["uri"])["uri"].to_pylist()
-            for host in _HOSTS.findall(uri)
+            host for uri in catalog.read("sources", columns=["uri"])["uri"].to_pylist() for host in _HOSTS.findall(uri)
         }
         here = set(_HOSTS.findall(store.uri))
         if hosts and here and not hosts & here:

@@ -326,6 +326,11 @@ class Dataset:
         """inventory, catalog or plan."""
         return str(self.manifest["kind"])
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the whole dataset: of its manifest, which has those of its files."""
+        return str(self.manifest.get("digest") or digest_of(self.manifest))
+
     def parts(self, name: str) -> list[Part]:
         """Return the files of a table in the order of their rows."""
         return [Part(**p) for p in self.manifest["tables"].get(name, ())]

@@ -79,6 +79,9 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     details += [f"layout {binding.get('layout')}, instance {', '.join(binding.get('instance_ids', ())) or 'unknown'}"]
     details.append(f"to write it takes {time_in_words(estimate_s(Step.APPLY, total))}")
     details += _coverage(coverage)
+    inputs = binding.get("inputs", ())
+    details += [f"made of the {one['kind']} {one['name']} {one['digest'][:_HASH]}" for one in inputs[:_SHOWN]]
+    details += [f"and of {len(inputs) - _SHOWN} more"] if len(inputs) > _SHOWN else []
     details += [f"edited: {text}" for text in binding.get("edits", ())]
     details += ["", "phases, in their order:"]
     details += [

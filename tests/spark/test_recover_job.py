@@ -19,6 +19,7 @@ from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare, sort_by_key
 from recovery.errors import DatasetError, InputError
+from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, buckets
 from recovery.spark import bucket_ranges, over_buckets, session
@@ -81,6 +82,23 @@ def make(request: recover.Request, out: Path, spark: "SparkSession") -> Dataset:
 def plan(inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """A plan for an empty store."""
     return make(request_of(inventories), tmp_path_factory.mktemp("plan") / "p", spark)
+
+
+def test_a_plan_is_bound_to_what_it_was_made_of(
+    plan: Dataset, inventories: tuple[Dataset, ...], tmp_path: Path, spark: "SparkSession"
+) -> None:
+    """Inventories by their digests, the options, and how many passwords there were: other ones make another hash."""
+    binding = plan.manifest["binding"]
+    assert [one["digest"] for one in binding["inputs"]] == [one.digest for one in inventories]
+    assert {one["kind"] for one in binding["inputs"]} == {"inventory"}
+    assert binding["options"] == {
+        "tail": "inclusive", "default_quorum": None, "passwords": 2, "expected_bookies": sorted(CLUSTER.names)
+    }  # fmt: skip
+    (tmp_path / "said.jsonl").write_text('{"ledger": 3, "owner": "a topic"}\n')
+    known = references.References.united([references.References(references.read(tmp_path / "said.jsonl"))])
+    other = make(request_of(inventories, references=known, tail=Tail.ACKNOWLEDGED), tmp_path / "p", spark)
+    assert other.manifest["binding"]["options"]["tail"] == "acknowledged"
+    assert [one["kind"] for one in other.manifest["binding"]["inputs"]][-1] == "references"
 
 
 def test_every_ledger_ends_in_the_plan_and_the_sums_add_up(plan: Dataset) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import stat
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,7 @@ from reconcile import plan, plan_reader, plans
 from reconcile.errors import PlanError
 from reconcile.plan import Phase
 from reconcile.plan_hash import with_ids
-from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
+from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
 from recovery.errors import DatasetError
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId
@@ -301,12 +302,39 @@ def test_waves_keep_the_order_of_a_restore(made: Dataset, tmp_path: Path) -> Non
     assert waves[Phase.LAYOUT] == waves[Phase.INSTANCE_ID] == {2}
 
 
+def _write_store(folder: Path, **coverage: object) -> str:
+    """Write a catalog of an empty store, and return its digest."""
+    with DatasetWriter(folder, "catalog", binding={"root": "/ledgers"}, secret=True) as out:
+        return str(out.close(coverage=coverage)["digest"])
+
+
+def test_another_store_than_the_one_that_a_plan_was_made_of_is_refused(made: Dataset, tmp_path: Path) -> None:
+    """What an edit looks up there, versions to replace and holds to remove, is bound by the hash as well."""
+    digest = _write_store(Path(made.path) / "store")
+    hashes = plan_reader.overview(made, shown=0).hashes
+    parts = {name: made.parts(name) for name in made.manifest["tables"]}
+    binding = {**made.manifest["binding"], "inputs": [{"kind": "store", "name": "s", "digest": digest}]}
+    kept = {name: made.manifest[name] for name in ("counts", "reasons", "prior")}
+    coverage = made.manifest["coverage"]
+    folder = Path(made.path)
+    write_manifest(folder, "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept, sign=hashes.sign)
+    bound, _ = plan_reader.open_whole(made.path)
+    assert bound.manifest["hash"] != made.manifest["hash"]
+    edits = plans.Edits(drop=frozenset({LedgerId(0, 1)}))
+    plans.edit(bound, edits, tmp_path / "edited")
+    shutil.rmtree(folder / "store")
+    _write_store(folder / "store", complete=True)
+    for name, use in (
+        ("edit", lambda out: plans.edit(bound, edits, out)),
+        ("split", lambda out: plans.split(bound, plans.parse_waves("rest"), out)),
+    ):
+        with pytest.raises(PlanError, match="not the catalog that the plan was made of"):
+            use(tmp_path / name)
+
+
 def test_what_a_plan_was_compared_with_goes_along(made: Dataset, tmp_path: Path) -> None:
     """The catalog of the store that belongs to a plan belongs to its waves too, and stays as private as it was."""
-    catalog = Path(made.path) / "store"
-    catalog.mkdir(mode=0o700)
-    (catalog / "manifest.json").write_text("{}")
-    (catalog / "manifest.json").chmod(0o600)
+    _write_store(Path(made.path) / "store")
     plans.split(made, plans.parse_waves("rest"), tmp_path / "cut")
     files = [path for path in (tmp_path / "cut").rglob("*") if path.is_file()]
     assert tmp_path / "cut" / "store" / "manifest.json" in files
