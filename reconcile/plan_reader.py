@@ -199,7 +199,11 @@ class _Actions:
         self._path = dataset.path
         self._shown = shown
         layout = dataset.manifest["binding"].get("layout")
-        self._layout = None if layout is None else store.Layout(layout)
+        try:
+            self._layout = None if layout is None else store.Layout(layout)
+        except ValueError as error:
+            problem = f"was made for a layout {layout!r}"
+            raise PlanError(self._path, problem, "use the version that wrote it") from error
         self.altered = self.misplaced = 0
         self.phases: dict[Phase, Counter[str]] = {}
         self.waves: Counter[int] = Counter()
