@@ -17,11 +17,13 @@ bring it back. The guarantees (`docs/design` has the theory and the table that t
     law7  what the inventory shows to be two ledgers under one id is not restored as one; what some bookie or a
           reference shows to be deleted is not restored
     clean a ledger to which nothing happened comes back as it was; with its own closed record, byte for byte
+    ends  whatever is seen and known, the reconstruction comes to an end
     rows  every ledger of the inventory has one row, and it is well formed
 """
 
 import argparse
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -143,7 +145,12 @@ def judge(
     inventory = histories.inventory(world, view)
     quorums = Counter((record.ensemble, record.write, record.ack) for record in world.records.values())
     stated = evidence.quorums() or (quorums if told else None)
-    rows = reconstruct(inventory, tail=tail, quorums=stated, evidence=evidence).to_pylist()
+    try:
+        rows = reconstruct(inventory, tail=tail, quorums=stated, evidence=evidence).to_pylist()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the history that brings it back must be named
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__} in {at.filename}:{at.lineno}: {error}"
+        return Tally(violations=[Violation("ends", name, seed, -1, what, "", "", "")])
     return _Judge(name, seed, world, inventory, tail, evidence, stated or {}).all(rows)
 
 
