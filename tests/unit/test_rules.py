@@ -1,5 +1,6 @@
 """Findings of rules that compare sides, case by case: what is said, how grave it is, and where nothing is said."""
 
+import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -175,3 +176,35 @@ def test_what_belonged_to_a_session_is_named_and_not_written(owner: int | None, 
     assert [row["category"] for row in rows] == [Category.EPHEMERAL_NOT_RESTORED] * 2
     assert [row["subject"] for row in rows] == ["/u/locks/1", "/underreplication/auditorelection/V_0000000001"]
     assert {row["said"][0].value for row in rows} == {text}
+
+
+@pytest.mark.parametrize(
+    ("stored_by", "registered", "own", "before", "expected"),
+    [
+        (b"c", False, b"c", None, []),
+        (b"c", True, None, None, []),
+        (b"c", False, None, None, [(Category.COOKIE_WITHOUT_BOOKIE, {"store": "none", "bookies": "none"})]),
+        (None, True, None, None, [(Category.BOOKIE_WITHOUT_COOKIE, {"store": "none"})]),
+        (None, False, b"c", None, [(Category.BOOKIE_WITHOUT_COOKIE, {"store": "none", "bookies": "yes"})]),
+        (b"c", True, b"c", b"c", []),
+        (b"c", True, b"d", b"c", [(Category.COOKIE_DIFFERS, {"store": "c", "bookies": "d"})]),
+        (b"c", True, b"c", b"d", [(Category.COOKIE_DIFFERS, {"store": "c", "earlier": "d"})]),
+        (b"c", True, b"e", b"d", [(Category.COOKIE_DIFFERS, {"store": "c", "bookies": "e", "earlier": "d"})]),
+    ],
+)
+def test_cookies_against_bookies(
+    stored_by: bytes | None, registered: bool, own: bytes | None, before: bytes | None, expected: list[Any]
+) -> None:
+    """A cookie without a bookie, a bookie without a cookie, and one that is another one on disk or was earlier."""
+    cookie = {"path": "/cookies/a:1", "kind": "cookie"}
+    rows = [cookie | {"raw": stored_by}] if stored_by else []
+    rows += [{"path": "/available/a:1", "kind": "registration", "owner": 5}] if registered else []
+    earlier = side("earlier", cookie | {"raw": before}) if before else None
+    bookies = Bookies({"a:1": own} if own else {})
+    found = nodes.findings(
+        side("store", *rows), earlier, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()
+    )
+    shown = [(row["category"], {one.side: one.value for one in row["said"]}) for row in found]
+    sums = {hashlib.sha256(raw).hexdigest()[:12]: raw.decode() for raw in (b"c", b"d", b"e")}
+    short = [(category, {s: sums.get(text[-13:-1], text) for s, text in said.items()}) for category, said in shown]
+    assert short == expected
