@@ -5,7 +5,8 @@ Written from the protocol, on rows of COPIES as they are: nothing of `recovery.i
     key      a bookie that serves entries has another master key
     digest   an entry's digest verified as another type
     LAC      an entry above the end was acknowledged
-    length   a header's running length leaves no room for the one that is claimed
+    length   an entry up to the end has a greater running length than is claimed, or the last one that anybody has a
+             smaller one
     end      every bookie was seen whole, none was ever wiped, and none has an entry so late
     stripes  two bookies or more repeat a pattern that another E or W gives, and none repeats the claimed one
 """
@@ -92,9 +93,8 @@ def _of_end(
         return
     for head in heads:
         entry, running = head["entry"], head["length"]
-        if (entry == end and running != length) or (entry < end and running > length):
-            yield f"length {running} at {entry}"
-        if entry > end and running < length:
+        # A close with adds that were not synced counts them, although they are above its end.
+        if (entry <= end and running > length) or (entry == end == last and running < length):
             yield f"length {running} at {entry}"
 
 
