@@ -196,7 +196,7 @@ def test_cookies_against_bookies(
     stored_by: bytes | None, registered: bool, own: bytes | None, before: bytes | None, expected: list[Any]
 ) -> None:
     """A cookie without a bookie, a bookie without a cookie, and one that is another one on disk or was earlier."""
-    cookie = {"path": "/cookies/a:1", "kind": "cookie"}
+    cookie: dict[str, Any] = {"path": "/cookies/a:1", "kind": "cookie"}
     rows = [cookie | {"raw": stored_by}] if stored_by else []
     rows += [{"path": "/available/a:1", "kind": "registration", "owner": 5}] if registered else []
     earlier = side("earlier", cookie | {"raw": before}) if before else None
