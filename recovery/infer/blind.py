@@ -25,12 +25,14 @@ class Blind:
         holders: bookies that hold entries of the ledger, and have damage of no particular one that hides entries.
         bookies: all that may hide entries of the ledger, at least: not scanned, not completely, or with such damage.
         elsewhere: those not scanned: each may have a copy of all of any ledger.
+        unsound: which bookies of the batch are among these; not those that are known by their number only.
     """
 
     named: Mask
     holders: Ints
     bookies: Ints
     elsewhere: int
+    unsound: Mask
 
     @classmethod
     def of(cls, known: Facts, bookies: pa.Table, damage: pa.Table, unscanned: int) -> "Blind":
@@ -47,12 +49,26 @@ class Blind:
         partly = _among(known.bookies, bookies.filter(pc.invert(bookies["complete"]))["bookie"])
         anywhere = int((damaged | partly).sum()) + unscanned
         of = known.held.row_ledger
+        unsound = damaged | partly
+        unsound[known.unscanned] = True
         return cls(
             _named(known, hiding.filter(pc.is_valid(hiding["ledger"]))),
             np.bincount(of[damaged[known.row_bookie]], minlength=known.count),
             np.maximum(anywhere, known.incomplete.astype(np.int64)),
             unscanned,
+            unsound,
         )
+
+    def outsiders(self, known: Facts) -> Ints:
+        """Return how many bookies may have had an entry of each ledger that nothing shows.
+
+        All but those that are seen whole and have entries of it. One that has none may have been a newcomer that was
+        wiped: no LAC heard of what only newcomers had, and a bookie that is in use again shows no loss.
+        """
+        of, bookie = known.held.row_ledger, known.row_bookie
+        seen = np.bincount(of[~self.unsound[bookie]] if self.unsound.any() else of, minlength=known.count)
+        outsiders: Ints = len(known.bookies) + max(self.elsewhere - len(known.unscanned), 0) - seen
+        return np.maximum(outsiders, self.bookies)
 
 
 def _among(names: pa.Array, others: pa.ChunkedArray) -> Mask:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from recovery.infer import facts
 from recovery.infer.clean import decide
 from recovery.infer.holdings import Holdings, Ints, Mask
+from recovery.infer.wiped_bookies import Kept, Sample, kept_since
 from recovery.model.groups import run_counts
 
 FEWEST: Final = 2
@@ -61,12 +62,14 @@ class ShapeCounts:
         full: how many copies all entries of a ledger have, each without gaps or after the other, to ledgers.
         members: the same number, to the bookies that take part, each with in how many ledgers.
         bookies: all that were seen.
+        sample: which of them have the first entries of some ledgers.
     """
 
     striped: Mapping[tuple[int, int], int] = field(default_factory=dict)
     full: Mapping[int, int] = field(default_factory=dict)
     members: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     bookies: frozenset[str] = frozenset()
+    sample: Sample = field(default_factory=Sample)
 
     def __add__(self, other: "ShapeCounts") -> "ShapeCounts":
         return ShapeCounts(
@@ -77,14 +80,17 @@ class ShapeCounts:
                 for copies in {*self.members, *other.members}
             },
             self.bookies | other.bookies,
+            self.sample + other.sample,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return the same as JSON values."""
+        names = sorted(self.bookies)
         return {
             "striped": [[*shape, count] for shape, count in sorted(self.striped.items())],
             "full": [[copies, count, self.members.get(copies, {})] for copies, count in sorted(self.full.items())],
-            "bookies": sorted(self.bookies),
+            "bookies": names,
+            "sample": self.sample.to_json(names),
         }
 
     @classmethod
@@ -95,6 +101,7 @@ class ShapeCounts:
             {copies: count for copies, count, _ in value["full"]},
             {copies: dict(members) for copies, _, members in value["full"]},
             frozenset(value["bookies"]),
+            Sample.from_json(value["sample"], value["bookies"]),
         )
 
 
@@ -121,12 +128,14 @@ class Prior:
         acks: (E, W) to the A that a snapshot has most often.
         least_acks: (E, W) to the smallest A that a snapshot has.
         default: (E, W, A) as the operator says.
+        kept: from which id on bookies are seen to have kept their ledgers.
     """
 
     hypotheses: tuple[Hypothesis, ...]
     acks: Mapping[tuple[int, int], int] = field(default_factory=dict)
     least_acks: Mapping[tuple[int, int], int] = field(default_factory=dict)
     default: tuple[int, int, int] | None = None
+    kept: Kept = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -163,7 +172,7 @@ class Prior:
             first.setdefault((hypothesis.ensemble, hypothesis.write), hypothesis)
         most = {shape: max(sorted(counts), key=counts.__getitem__) for shape, counts in acks.items()}
         least = {shape: min(counts) for shape, counts in acks.items()}
-        return cls(tuple(first.values()), most, least, default_quorum)
+        return cls(tuple(first.values()), most, least, default_quorum, kept_since(shapes.sample))
 
     def ack_quorum(self, ensemble: int, write: int) -> tuple[int, Source]:
         """Return the A of a shape, and where it is from."""
@@ -294,6 +303,7 @@ def count_shapes(copies: pa.Table, bookies: pa.Table) -> ShapeCounts:
         dict(zip(sizes.tolist(), ledgers.tolist(), strict=True)),
         members,
         frozenset(names),
+        Sample.of(known),
     )
 
 

@@ -28,6 +28,7 @@ from recovery.infer.refusal import CODES, NEEDS_MORE, Refusal
 from recovery.infer.replicas import fit
 from recovery.infer.search import Doubt, Tail, search
 from recovery.infer.trial import CLEAN, RE_REPLICATED, SOLVED, UNDECIDED, Explained, Segments, explain
+from recovery.infer.wiped_bookies import may_have_lost
 from recovery.model.metadata import Digest
 
 _HMAC: Final = DIGESTS.index(Digest.HMAC)
@@ -90,9 +91,9 @@ def reconstruct(
     # Nothing will settle these: they are not searched one by one.
     if blind.elsewhere > max(bears, default=0):
         _refuse(refusal, ~striped_somewhere(known.held), Refusal.SOURCE_INCOMPLETE)
-    doubt = _Doubts(blind, _may_be_lost(bookies, options), options.tail)
+    doubt = _Doubts(known, blind, prior, options.tail)
     explained = _fitted(known, explained, prior, blind, bears, refusal)
-    sees_all = (blind.bookies == 0) & ~blind.named & (not doubt.lost)
+    sees_all = doubt.sees_all()
     explained = without_dropped(known, explained, sees_all)
     _refuse(refusal, (explained.path == UNDECIDED) & known.leftover, Refusal.DELETED_SOMEWHERE)
     explained = _searched(known, explained, prior, doubt, refusal)
@@ -101,6 +102,7 @@ def reconstruct(
     ack, source = _ack_quorums(explained, prior)
     enough = _enough_to_hide(explained, prior)
     _refuse(refusal, (blind.holders > 0) & (blind.holders >= enough), Refusal.DAMAGE)
+    explained = _with_prior_shapes(known, explained, refusal)
     more = np.isin(refusal, [CODES[reason] for reason in NEEDS_MORE]) & (blind.bookies > 0)
     refusal[more] = CODES[Refusal.SOURCE_INCOMPLETE]
     opened = _opened(known, keys)
@@ -115,7 +117,7 @@ def reconstruct(
             ack=ack,
             ack_source=source,
             # Where the shape is not seen, newcomers may have lost all, and a LAC is a lower bound only.
-            certain_end=(blind.bookies < enough) & explained.seen,
+            certain_end=(blind.outsiders(known) < enough) & explained.seen,
             opened=opened,
             verified=known.verified | _verified_by_lac(known, keys, opened & (refusal == 0)),
         ),
@@ -160,18 +162,33 @@ def _refused_by_facts(known: Facts, blind: Blind) -> Ints:
 class _Doubts:
     """What may be hidden or lost, and how ledgers are closed."""
 
+    known: Facts
     blind: Blind
-    lost: bool
+    prior: Prior
     tail: Tail
 
-    def of(self, ledger: int) -> Doubt:
-        return Doubt(int(self.blind.bookies[ledger]), self.blind.elsewhere, self.lost, self.tail)
+    @property
+    def unseen(self) -> bool:
+        """Whether some bookie was not scanned, or not completely."""
+        return self.blind.elsewhere > 0 or bool(self.blind.unsound.any())
 
+    def of(self, ledgers: Sequence[int]) -> list[Doubt]:
+        """Return what may be hidden of each of some ledgers, which ascend."""
+        wiped = self.wiped(np.array(ledgers, np.int64)).tolist()
+        blind = self.blind.bookies[ledgers].tolist()
+        each = zip(blind, wiped, strict=True)
+        return [Doubt(hidden, self.blind.elsewhere, many, self.unseen, self.tail) for hidden, many in each]
 
-def _may_be_lost(bookies: pa.Table, options: Options) -> bool:
-    """Say whether some bookie may have had copies of any ledger that nothing shows."""
-    whole = pc.and_(bookies["complete"], pc.greater(bookies["ledgers"], 0))
-    return options.unscanned > 0 or not pc.all(whole).as_py()
+    def sees_all(self) -> Mask:
+        """Say of which ledgers with copies of their end nothing is hidden, and nobody can have lost any."""
+        ledgers = np.flatnonzero((self.known.closed_copy >= 0) & (self.blind.bookies == 0) & ~self.blind.named)
+        found = np.zeros(self.known.count, np.bool_)
+        found[ledgers[self.wiped(ledgers) == 0]] = not self.unseen
+        return found
+
+    def wiped(self, ledgers: Ints) -> Ints:
+        """Return how many bookies may have lost each of some ledgers, which ascend."""
+        return may_have_lost(self.known, ledgers, self.prior.kept, self.blind.unsound)
 
 
 def _fitted(
@@ -213,7 +230,7 @@ def _searched(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts,
         for name in ("path", "shape", "end", "length", "least", "missing", "extra")
     }
     parts, others = [explained.segments], []
-    for ledger, found in zip(todo, search(known, todo, prior, doubts.of), strict=True):
+    for ledger, found in zip(todo, search(known, todo, prior, doubts.of(todo)), strict=True):
         if found.refusal is not None:
             refusal[ledger] = CODES[found.refusal]
         solution = found.solution
@@ -241,6 +258,35 @@ def _searched(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts,
         other_shape=np.append(explained.other_shape, other[:, 1]),
         **columns,
     )
+
+
+def _with_prior_shapes(known: Facts, explained: Explained, refusal: Ints) -> Explained:
+    """List the shapes of the prior beside one that the copies do not show: a bookie may have lost all without a trace.
+
+    But for shapes that a clean ledger cannot be what is left of: full copies of more entries than any E are of W = E,
+    and no entry has more copies than W.
+    """
+    of = explained.shape
+    unsure = (refusal == 0) & (of >= 0) & ~explained.seen & ~explained.sure
+    ensemble, write = (
+        np.array([*(getattr(shape, name) for shape in explained.shapes), 0])[of] for name in ("ensemble", "write")
+    )
+    clean = (explained.path == CLEAN) & (explained.extra == 0)
+    base = len(explained.shapes)
+    listed = explained.other_ledger * base + explained.other_shape
+    ledgers, shapes = [explained.other_ledger], [explained.other_shape]
+    for number, shape in enumerate(explained.shapes[explained.observed :], explained.observed):
+        if shape.source is Source.COPIES or shape.ensemble > len(known.bookies):
+            continue
+        left_over = np.greater(shape.write, write) | ((ensemble > write) & np.equal(shape.write, write))
+        left_over &= (ensemble > write) | (shape.ensemble == shape.write)
+        other = np.not_equal(ensemble, shape.ensemble) | np.not_equal(write, shape.write)
+        may_be = unsure & other & (~clean | left_over | (explained.end < shape.ensemble))
+        more = np.flatnonzero(may_be)
+        more = more[~np.isin(more * base + number, listed)]
+        ledgers.append(more)
+        shapes.append(np.full(len(more), number))
+    return replace(explained, other_ledger=np.concatenate(ledgers), other_shape=np.concatenate(shapes))
 
 
 def _refuse_leftovers(known: Facts, explained: Explained, refusal: Ints) -> None:
@@ -291,11 +337,11 @@ def _states(
     seen to hold their share, and somebody must stand for A. Copies were made of what was closed.
     """
     state = np.full(known.count, rows.CLOSED)
-    if doubts.tail is not Tail.OPEN or doubts.lost:
+    if doubts.tail is not Tail.OPEN or doubts.unseen:
         return state
     stated = [at for at, name in enumerate(Source) if name in (Source.SNAPSHOT, Source.DEFAULT_QUORUM)]
     safe = np.isin(source, stated) & (explained.missing == 0) & (blind.bookies == 0) & ~known.copied & ~blind.named
-    safe &= explained.end == known.held.end
+    safe &= (explained.end == known.held.end) & (doubts.wiped(np.arange(known.count)) == 0)
     last = np.append(segments.ledger[1:] != segments.ledger[:-1], True)[: len(segments.ledger)]
     guessed = np.add.reduceat(assumed, np.cumsum(segments.size) - segments.size) > 0 if len(last) else last
     safe[segments.ledger[last & guessed]] = False

@@ -1,7 +1,7 @@
 """Ledgers that no column-wise path explains: which shape, which end, which history."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -12,8 +12,8 @@ from recovery.infer.facts import Facts
 from recovery.infer.holdings import Holdings, Ints, Mask, numbered, starts
 from recovery.infer.prior import LARGEST, Prior
 from recovery.infer.refusal import Refusal
-from recovery.infer.solve import LOST_MEMBER, Solution, laid_on, solve
-from recovery.infer.weigh import NOBODY, Candidate, Cases, Copies, Problem, cheapest
+from recovery.infer.solve import Solution, laid_on, solve
+from recovery.infer.weigh import NOBODY, Candidate, Cases, Copies, Lost, Problem, cheapest
 from recovery.model.groups import run_counts
 
 MAX_RUNS: Final = 2_000_000
@@ -35,8 +35,8 @@ _SIMILAR: Final = 3.0
 """Shapes that cost so much more than the cheapest one are listed beside it."""
 _STRANGE: Final = 2.5
 """What a shape costs that nothing but the number of copies speaks for."""
-_STRANGE_IF_LOST: Final = 4.5
-"""The same where a bookie may have lost its copies: that is likelier than a shape of its own."""
+_STRANGE_IF_UNSEEN: Final = 4.5
+"""The same where nobody looked at all that some bookie has: that is likelier than a shape of its own."""
 _STRANGE_STRIPES: Final = 2.0
 """The same where the copies are striped like that."""
 _LISTED: Final = 4
@@ -61,13 +61,15 @@ class Doubt:
 
     Attributes:
         blind: bookies that may hide entries; elsewhere: those that may have a copy of all of it.
-        lost: some bookie may have lost all that it had.
+        wiped: other bookies that may have lost all that they had of it.
+        unseen: some bookie was not scanned, or not completely.
         policy: how it is closed.
     """
 
     blind: int
     elsewhere: int
-    lost: bool
+    wiped: int
+    unseen: bool
     policy: Tail
 
 
@@ -92,14 +94,14 @@ class Found:
     least: int = -1
 
 
-def search(known: Facts, ledgers: Sequence[int], prior: Prior, doubts: Callable[[int], Doubt]) -> Iterator[Found]:
+def search(known: Facts, ledgers: Sequence[int], prior: Prior, doubts: Sequence[Doubt]) -> Iterator[Found]:
     """Find the cheapest history of each of some ledgers.
 
     Args:
         known: the batch that they are of.
         ledgers: their numbers there; they have entries.
         prior: what may be assumed.
-        doubts: what may be hidden of one.
+        doubts: what may be hidden of each.
     """
     for low in range(0, len(ledgers), _AT_ONCE):
         part = np.array(ledgers[low : low + _AT_ONCE])
@@ -108,8 +110,8 @@ def search(known: Facts, ledgers: Sequence[int], prior: Prior, doubts: Callable[
         copies = Copies.each(held, known.row_bookie[rows], known.row_copied[rows])
         seen = iter(zip(copies, _Seen.each(held), strict=True))
         cases = [
-            _Case(known, ledger, doubts(ledger), prior, *next(seen)) if few else None
-            for ledger, few in zip(part.tolist(), runs <= MAX_RUNS, strict=True)
+            _Case(known, ledger, doubt, prior, *next(seen)) if few else None
+            for ledger, doubt, few in zip(part.tolist(), doubts[low : low + _AT_ONCE], runs <= MAX_RUNS, strict=True)
         ]
         solved = iter(_solved([case for case in cases if case and case.candidates]))
         for ledger, case in zip(part.tolist(), cases, strict=True):
@@ -127,11 +129,11 @@ class _Case:
         self._known = known
         self._ledger = ledger
         self._doubt = doubt
+        self.lost = Lost.UNSEEN if doubt.unseen else Lost.WIPED if doubt.wiped else Lost.NOTHING
         self._rows = slice(*np.searchsorted(known.held.row_ledger, [ledger, ledger + 1]).tolist())
         self.end = int(known.held.end[ledger])
         self.laid = copies
-        self.lost_member = 0.0 if doubt.lost else LOST_MEMBER
-        candidates = seen.candidates(prior, len(known.bookies), _STRANGE_IF_LOST if doubt.lost else _STRANGE)
+        candidates = seen.candidates(prior, len(known.bookies), _STRANGE_IF_UNSEEN if doubt.unseen else _STRANGE)
         self.candidates = [c for c in candidates if c.shown or doubt.elsewhere <= prior.bears(c.ensemble, c.write)]
 
     def found(self, solutions: Sequence[Solution], prior: Prior) -> Found:
@@ -141,7 +143,7 @@ class _Case:
             return Found(Refusal.FRAGMENTED, None, end, -1)
         told = max(int(known.lac[self._ledger]), -1)
         cut = _end(laid, solutions[0], end, told, prior, doubt)
-        if not doubt.blind and not doubt.lost and known.closed_copy[self._ledger] >= solutions[0].first[-1]:
+        if not (doubt.blind or doubt.unseen or doubt.wiped) and known.closed_copy[self._ledger] >= solutions[0].first[-1]:
             # A copy of the last segment shows where the ledger was closed: what is behind it was dropped.
             cut = min(told, end)
         if cut is None:
@@ -188,7 +190,7 @@ def _solved(cases: Sequence[_Case]) -> list[list[Solution]]:
             left[number] = candidates[now:]
             case = cases[number]
             tried += [
-                Problem(number, case.laid, case.end, candidate, case.lost_member, limit[number])
+                Problem(number, case.laid, case.end, candidate, limit[number], case.lost)
                 for candidate in candidates[:now]
                 if candidate.penalty <= limit[number]
             ]
@@ -273,7 +275,8 @@ def _end(laid: Copies, solution: Solution, end: int, told: int, prior: Prior, do
     """Return the last entry that stays; None where that cannot be said.
 
     An entry that nobody holds ends the ledger if neither it nor any behind it can have been acknowledged. A bookie gets
-    its entries in order: one that lacks some of its share and holds later ones has lost them, and maybe others.
+    its entries in order: one that lacks some of its share and holds later ones has lost them, and maybe others. One
+    that was wiped may have been any member.
     """
     least = prior.fewest_acked(solution.ensemble, solution.write)
     low = max(told + 1, end + 1 - TAIL)
@@ -284,16 +287,17 @@ def _end(laid: Copies, solution: Solution, end: int, told: int, prior: Prior, do
     if not len(holes) and doubt.policy is not Tail.ACKNOWLEDGED:
         return end
     copies, unseen = _counted(holds, solution, np.arange(low, end + 1), _lossy(laid, solution, end))
-    may_be_acked = copies + unseen + doubt.blind >= least
+    copies += unseen + doubt.blind
     if len(holes):
-        if low + int(holes[0]) == 0:
+        hole = int(holes[0])
+        if low + hole == 0:
             return -1
-        # What stands behind it was acknowledged after it, if it was.
-        if may_be_acked[holes[0] :].any():
+        # What stands behind it was acknowledged after it, if it was; and it may have been on newcomers that lost it.
+        if (copies[hole:] >= least).any() or copies[hole] + doubt.wiped >= least:
             return None
-        end = low + int(holes[0]) - 1
+        end = low + hole - 1
     if doubt.policy is Tail.ACKNOWLEDGED:
-        never = np.flatnonzero(~may_be_acked[: end + 1 - low])
+        never = np.flatnonzero(copies[: end + 1 - low] + doubt.wiped < least)
         end = low + int(never[0]) - 1 if len(never) else end
     return end
 

@@ -12,13 +12,26 @@ import numpy as np
 
 from recovery.infer.clean import ENTRIES_A_SEGMENT
 from recovery.infer.holdings import Ints, Mask, heads
-from recovery.infer.weigh import NOBODY, SEGMENT, Cases, Copies, Path, Problem, below, laid_out, ranks
+from recovery.infer.weigh import (
+    ABSENCE,
+    NOBODY,
+    SEGMENT,
+    WIPED,
+    Cases,
+    Copies,
+    Lost,
+    Path,
+    Problem,
+    below,
+    laid_out,
+    ranks,
+)
 from recovery.model.groups import within
 
 HASTE: Final = 4.5
 """What it costs to take striping for a change with every entry."""
 LOST_MEMBER: Final = 6.0
-"""What a position without any bookie costs where no bookie can have lost it."""
+"""What a position without any bookie costs where no bookie can have lost it, and no stripes show that it was there."""
 _PATCHES: Final = 400
 """Segments that are added so that nothing is unreadable."""
 _LOOKED_THROUGH: Final = 5_000_000
@@ -162,15 +175,25 @@ def _solutions(cases: Cases, histories: _Histories, write: int) -> Iterator[Solu
     unnamed = np.add.reduceat((due * nobody).sum(axis=1), begin[:-1]).tolist()
     lacking = nobody.sum(axis=1)
     for at, (problem, path) in enumerate(histories):
-        (ensemble, _, penalty, _), own = problem.candidate, slice(begin[at], begin[at + 1])
+        (ensemble, _, penalty, shown), own = problem.candidate, slice(begin[at], begin[at + 1])
         many = int(begin[at + 1] - begin[at])
         hasty = write == ensemble and many > 1 and problem.end + 1 < ENTRIES_A_SEGMENT * many
-        cost = path.cost + penalty + problem.lost_member * thin[at] + HASTE * hasty
+        cost = path.cost + penalty + HASTE * hasty
+        if not shown:
+            cost += _absent(problem.lost, thin[at], unnamed[at])
         missing, extra = write * (problem.end + 1) - held[at], problem.copies.entries - held[at]
         yield Solution(
             ensemble, write, cost, segments.first[own], low[own], members[own], missing, extra, thin[at], unnamed[at],
             lacking[own],
         )  # fmt: skip
+
+
+def _absent(lost: Lost, positions: int, copies: int) -> float:
+    """Return what it costs, beside their copies, that no bookie shows so many positions."""
+    if lost is Lost.NOTHING:
+        return LOST_MEMBER * positions
+    # What a wipe took at once costs less than its copies one by one, and not less than one of them.
+    return -min(WIPED, max(copies - ABSENCE, 0.0)) if lost is Lost.WIPED else 0.0
 
 
 def _due(first: Ints, end: int, ensemble: int, write: int) -> Ints:

@@ -14,6 +14,7 @@ part of its cheapest history; the time that one may take is bounded. See `docs/d
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -33,6 +34,8 @@ EXTRA: Final = 0.9
 EXTRAS: Final = 6.0
 COPIED_EXTRA: Final = 0.05
 COPIED_EXTRAS: Final = 0.5
+WIPED: Final = 2.0
+"""So much less it costs that positions have no bookie where one may have lost it: less than an unsupported shape."""
 _CUTS: Final = 160
 """Places where segments may begin: half as many squared are the intervals that are weighed."""
 _WEIGHED: Final = 1 << 20
@@ -132,6 +135,17 @@ class Candidate(NamedTuple):
     shown: bool = False
 
 
+class Lost(Enum):
+    """Why a bookie that a shape needs may be missing."""
+
+    NOTHING = "nothing"
+    """All bookies kept what they got."""
+    WIPED = "wiped"
+    """Some bookie may have lost all that it had."""
+    UNSEEN = "unseen"
+    """Some bookie was not scanned, or not completely."""
+
+
 class Problem(NamedTuple):
     """One ledger and one shape that it may have.
 
@@ -140,21 +154,21 @@ class Problem(NamedTuple):
         copies: what bookies hold, none above the end.
         end: the last entry.
         candidate: the shape.
-        lost_member: what a position without any bookie costs.
         limit: what is of no use if it costs more, the shape's penalty included.
+        lost: why a bookie may be missing.
     """
 
     number: int
     copies: Copies
     end: int
     candidate: Candidate
-    lost_member: float = 0.0
     limit: float = np.inf
+    lost: Lost = Lost.UNSEEN
 
     @property
     def left(self) -> float:
         """What segments may cost."""
-        return self.limit - self.candidate.penalty
+        return self.limit - self.candidate.penalty + WIPED * (self.lost is Lost.WIPED)
 
 
 class Path(NamedTuple):

@@ -123,13 +123,17 @@ def _splitmix64(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
-def buckets(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
-    """Return the bucket of each id: ``splitmix64(ledger ^ splitmix64(scope)) & 4095``.
+def mixed(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Return a hash of each id: ``splitmix64(ledger ^ splitmix64(scope))``.
 
     Source: S. Vigna, splitmix64.c (public domain): state advance and output mix of one step.
     """
-    mixed = _splitmix64(ledger.view(np.uint64) ^ _splitmix64(scope.view(np.uint64)))
-    return (mixed & np.uint64(BUCKETS - 1)).astype(np.int16)
+    return _splitmix64(ledger.view(np.uint64) ^ _splitmix64(scope.view(np.uint64)))
+
+
+def buckets(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
+    """Return the bucket of each id: the lowest bits of its hash."""
+    return (mixed(scope, ledger) & np.uint64(BUCKETS - 1)).astype(np.int16)
 
 
 def distinct(

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -72,7 +73,7 @@ def recover(
 
 def test_a_striped_ledger_shows_all_but_its_ack_quorum() -> None:
     """E, W and placement are observed; A is the snapshot's; the end is inferred, digest and password verified."""
-    found = recover(striped(30))
+    found = recover(striped(30), names=NAMES[:4])
     assert (found["ensemble_size"], found["write_quorum"], found["ack_quorum"]) == (3, 2, 2)
     assert (found["class"], found["outcome"], found["reason"]) == ("clean", "restored", None)
     assert (found["state"], found["last_entry"], found["length"], found["format"]) == ("CLOSED", 29, 300, 3)
@@ -154,13 +155,20 @@ def test_a_takeover_is_dated_as_far_as_it_shows() -> None:
 def test_a_lac_at_the_end_proves_the_end() -> None:
     """An explicit LAC at the last entry that all members of a seen shape hold makes the end observed, else not.
 
-    Whoever came after full copies may have lost all that was above.
+    Whoever came after full copies may have lost all that was above; and so may newcomers of whom the members never
+    heard, where there are as many other bookies as acknowledge an entry.
     """
     rows = striped(30)
     rows[0]["explicit_lac"] = 29
-    assert recover(rows)["grades"]["last_entry"] == "observed"
-    assert recover(rows)["alternatives"] == []
-    assert recover(rows)["grades"]["state"] == "assumed"
+    seen = recover(rows, names=NAMES[:4])
+    assert (seen["grades"]["last_entry"], seen["acked_high"]) == ("observed", 29)
+    assert seen["alternatives"] == []
+    assert seen["grades"]["state"] == "assumed"
+    unsure = recover(rows)
+    assert (unsure["grades"]["last_entry"], unsure["acked_high"]) == ("inferred", None)
+    ack_1 = Prior.build(ShapeCounts(), {(3, 2, 1): 5})
+    assert recover(rows, names=NAMES[:4], prior=ack_1)["grades"]["last_entry"] == "inferred"
+    assert recover(rows, names=NAMES[:3], prior=ack_1)["grades"]["last_entry"] == "observed"
     found = recover([*full(2), row(NAMES[2], range(20), explicit_lac=19)])
     assert (found["outcome"], found["grades"]["last_entry"], found["acked_high"]) == ("restored", "inferred", None)
     rows[0]["complete"] = rows[1]["complete"] = False
@@ -175,8 +183,9 @@ def test_bookies_that_were_not_scanned_leave_the_end_open(unseen: int | tuple[st
     Where nobody stands for A, what misses copies that it may have is held.
     """
     options = Options(passwords=SECRET.passwords, unscanned_bookies=unseen)
-    assert recover(striped(30), options=options)["acked_high"] == 29
-    assert recover(full(), options=options)["acked_high"] is None
+    assert recover(striped(30), options=options, names=NAMES[:3])["acked_high"] == 29
+    assert recover(striped(30), options=options, names=NAMES[:4])["acked_high"] is None
+    assert recover(full(), options=options, names=NAMES[:3])["acked_high"] is None
     found = recover(striped(30)[:2], options=options)
     assert (found["outcome"], found["missing"], found["last_entry"]) == ("restored", 20, 29)
     assert found["segments"][0]["assumed"] == [False, False, True]
@@ -417,7 +426,7 @@ def test_a_hole_near_the_end_ends_the_ledger_if_nothing_behind_it_was_acknowledg
     """Entry 25 is on nobody, and what is behind it on one: with A = 2 none of it was acknowledged, with 1 maybe all."""
     held = [[e for e in range(end) if simulator.holds(p, e, 3, 2)] for p, end in enumerate((30, 25, 25))]
     rows = [row(bookie, own, headers=[header(own[-1], lac=3)]) for bookie, own in zip(NAMES, held, strict=False)]
-    found = recover(rows)
+    found = recover(rows, prior=replace(KNOWN, kept={0: dict.fromkeys(NAMES, 6)}))
     assert (found["outcome"], found["last_entry"], found["length"]) == ("restored", 24, 250)
     nobody = Prior.build(ShapeCounts(striped={(3, 2): 9}))
     assert recover(rows, prior=nobody)["reason"] == Refusal.RAGGED_TAIL
@@ -439,7 +448,7 @@ def test_damage_of_a_bookie_matters_where_it_could_hide_an_acknowledged_entry() 
     """It holds ledgers of that bookie, unless their seen shape has an A above one that somebody stands for."""
     assert recover(full(), harm=damage())["reason"] == Refusal.DAMAGE
     assert recover(full(), harm=damage(bookie="e:3181"))["acked_high"] is None
-    found = recover(striped(30), harm=damage())
+    found = recover(striped(30), harm=damage(), names=NAMES[:3])
     assert (found["outcome"], found["acked_high"]) == ("restored", 29)
     nobody = Prior.build(ShapeCounts())
     assert recover(striped(30), harm=damage(), prior=nobody)["reason"] == Refusal.DAMAGE

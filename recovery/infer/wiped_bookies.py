@@ -1,0 +1,140 @@
+"""Bookies that may have lost ledgers: from which id on each one is seen to have kept what it got.
+
+A bookie that was wiped and is in use again looks like any other: it has ledgers, and its folders are complete. But it
+has nothing from before. Ids are given out in order, and most ledgers get their first entry soon. So a bookie that has
+first entries of ledgers below some id, as many as bookies have there, was not wiped after that id was given out. Of a
+bookie that shows no such thing it is open: it may be new, or wiped.
+
+    Sample         some ledgers of the cluster, chosen by a hash of their ids, and who has their first entry
+    kept_since     from which id on each bookie is seen to have kept its ledgers
+    may_have_lost  how many bookies may have lost what they had of each ledger
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from recovery.infer.facts import Facts
+from recovery.infer.holdings import Ints, Mask
+from recovery.model.ids import mixed
+
+SAMPLED: Final = 4096
+"""Ledgers in a sample: a bookie out of some hundred has enough of them."""
+IN_A_ROW: Final = 6
+"""First entries on one bookie that show that it kept its ledgers; a few may be of ledgers that began late."""
+THINNEST: Final = 2.0
+"""So many times fewer ledgers than the others may a bookie have got in the same time."""
+
+Kept = Mapping[int, Mapping[str, int]]
+"""Scope to bookies to the id above which a ledger was written after what shows that the bookie kept its ledgers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Ledgers of a cluster, chosen by a hash of their ids; samples of parts of a cluster add up.
+
+    Attributes:
+        holders: (scope, ledger) to the bookies that have its first entry, and not as a copy of re-replication.
+    """
+
+    holders: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, known: Facts) -> "Sample":
+        """Choose among the ledgers of a batch."""
+        rows = np.flatnonzero((known.held.lo == 0) & ~known.row_copied)
+        ledgers = np.unique(known.held.row_ledger[rows])
+        ledgers = ledgers[_least(known.scope[ledgers], known.ledger[ledgers])]
+        rows = rows[np.isin(known.held.row_ledger[rows], ledgers)]
+        names = known.bookies.to_pylist()
+        holders: dict[tuple[int, int], tuple[str, ...]] = {}
+        of = known.held.row_ledger[rows]
+        for scope, ledger, bookie in zip(
+            *(column.tolist() for column in (known.scope[of], known.ledger[of], known.row_bookie[rows])), strict=True
+        ):
+            holders[scope, ledger] = (*holders.get((scope, ledger), ()), names[bookie])
+        return cls(holders)
+
+    def __add__(self, other: "Sample") -> "Sample":
+        both = {**self.holders, **other.holders}
+        if len(both) <= SAMPLED:
+            return Sample(both)
+        keys = list(both)
+        scope, ledger = np.array(keys, np.int64).T.copy()
+        return Sample({keys[at]: both[keys[at]] for at in _least(scope, ledger).tolist()})
+
+    def to_json(self, bookies: Sequence[str]) -> list[Any]:
+        """Return the same as JSON values; `bookies` has all names."""
+        place = {name: at for at, name in enumerate(bookies)}
+        return [[*key, *(place[name] for name in names)] for key, names in sorted(self.holders.items())]
+
+    @classmethod
+    def from_json(cls, rows: Iterable[Sequence[int]], bookies: Sequence[str]) -> "Sample":
+        """Return what `to_json` was made from."""
+        return cls({(scope, ledger): tuple(bookies[at] for at in places) for scope, ledger, *places in rows})
+
+
+def _least(scope: Ints, ledger: Ints) -> Ints:
+    """Return the places of the ids with the least hashes, in order of the ids' places."""
+    hashes = mixed(scope, ledger)
+    if len(hashes) <= SAMPLED:
+        return np.arange(len(hashes))
+    return np.sort(np.argpartition(hashes, SAMPLED)[:SAMPLED])
+
+
+def kept_since(sample: Sample) -> Kept:
+    """Return from which id on bookies are seen to have kept their ledgers, by scope; others show nothing.
+
+    What shows it are so many first entries in a row, of ledgers among which other bookies have not many times more.
+    Bookies that came or were wiped later get their own row later.
+    """
+    kept: dict[int, dict[str, int]] = {}
+    for scope in sorted({scope for scope, _ in sample.holders}):
+        ledgers = sorted(ledger for other, ledger in sample.holders if other == scope)
+        holders = [sample.holders[scope, ledger] for ledger in ledgers]
+        before = np.append(0, np.cumsum([len(names) for names in holders]))
+        places: dict[str, list[int]] = {}
+        for at, names in enumerate(holders):
+            for name in names:
+                places.setdefault(name, []).append(at)
+        for name, own in places.items():
+            begin, end = np.array(own[: 1 - IN_A_ROW], np.int64), np.array(own[IN_A_ROW - 1 :], np.int64)
+            usual = (before[end + 1] - before[begin]) / len(places)
+            shown = np.flatnonzero(usual <= THINNEST * IN_A_ROW)
+            if len(shown):
+                kept.setdefault(scope, {})[name] = ledgers[int(end[shown[0]])]
+    return kept
+
+
+def may_have_lost(known: Facts, ledgers: Ints, kept: Kept, besides: Mask) -> Ints:
+    """Return how many bookies may have lost what they had of each of some ledgers: nothing shows that they kept it.
+
+    Args:
+        known: the batch. Who has entries of a ledger, other than copies of re-replication, was not wiped after them.
+        ledgers: their numbers there, ascending.
+        kept: as `kept_since` gives it.
+        besides: bookies that are not counted.
+    """
+    names = known.bookies.to_pylist()
+    scopes = sorted(kept)
+    # The last row is of scopes in which nothing is shown of anybody.
+    since = np.full((len(scopes) + 1, len(names)), _NEVER)
+    for scope, row in zip(scopes, since, strict=False):
+        row[:] = [kept[scope].get(name, _NEVER) for name in names]
+    row_of = {scope: at for at, scope in enumerate(scopes)}
+    values, which = np.unique(known.scope[ledgers], return_inverse=True)
+    of_scope = np.array([row_of.get(scope, len(scopes)) for scope in values.tolist()], np.int64)[which]
+    lost = np.zeros(len(ledgers), np.int64)
+    for at in np.unique(of_scope).tolist():
+        mine = np.flatnonzero(of_scope == at)
+        ids = np.sort(since[at, ~besides])
+        lost[mine] = len(ids) - np.searchsorted(ids, known.ledger[ledgers[mine]])
+    held, rows = known.held.pick(ledgers)
+    bookie, of = known.row_bookie[rows], held.row_ledger
+    counted = ~known.row_copied[rows] & ~besides[bookie] & (since[of_scope[of], bookie] >= known.ledger[ledgers[of]])
+    return lost - np.bincount(of[counted], minlength=len(ledgers))
+
+
+_NEVER: Final = (1 << 63) - 1
