@@ -323,7 +323,7 @@ def _lossy(laid: Copies, solution: Solution, end: int) -> Mask:
         for position in np.flatnonzero(members != NOBODY).tolist():
             own = entries[(position - entries) % solution.ensemble < solution.write]
             held = holds[members[position], own - low]
-            found[members[position]] |= bool((np.diff(held.astype(np.int8)) > 0).any() or (held.any() and not held[0]))
+            found[members[position]] |= bool((np.diff(held.astype(np.int8)) > 0).any())
     return found
 
 
