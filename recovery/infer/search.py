@@ -143,7 +143,10 @@ class _Case:
             return Found(Refusal.FRAGMENTED, None, end, -1)
         told = max(int(known.lac[self._ledger]), -1)
         cut = _end(laid, solutions[0], end, told, prior, doubt)
-        if not (doubt.blind or doubt.unseen or doubt.wiped) and known.closed_copy[self._ledger] >= solutions[0].first[-1]:
+        if (
+            not (doubt.blind or doubt.unseen or doubt.wiped)
+            and known.closed_copy[self._ledger] >= solutions[0].first[-1]
+        ):
             # A copy of the last segment shows where the ledger was closed: what is behind it was dropped.
             cut = min(told, end)
         if cut is None:

@@ -1,6 +1,7 @@
 """Bookies that were wiped and are in use again: what they may have had is not taken for what never was."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -137,7 +138,7 @@ def test_an_end_is_observed_only_where_newcomers_cannot_have_lost_more(bookies: 
     assert found["acked_high"] == (10 if grade == "observed" else None)
 
 
-def rows_of(members: dict[int, tuple[int, ...]], **others: object) -> pa.Table:
+def rows_of(members: Mapping[int, tuple[int, ...]], **others: object) -> pa.Table:
     """Return COPIES of three entries of each ledger on the numbered bookies."""
     rows = [
         copy_row(ledger, f"b{n}:3181", range(3), headers=[header(0), header(2)], **others)
@@ -147,7 +148,7 @@ def rows_of(members: dict[int, tuple[int, ...]], **others: object) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=tables.COPIES)
 
 
-def sample(members: dict[int, tuple[int, ...]], **others: object) -> Sample:
+def sample(members: Mapping[int, tuple[int, ...]], **others: object) -> Sample:
     """Return the sample of such ledgers."""
     return count_shapes(rows_of(members, **others), tables.BOOKIES.empty_table()).sample
 
