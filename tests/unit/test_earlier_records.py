@@ -175,7 +175,8 @@ def test_a_copy_of_a_closed_ledger_shows_its_end() -> None:
     """What its bookies hold above the LAC of a copy was dropped by the close; an earlier record with it agrees."""
     old = [row(name, range(53), headers=[header(0), header(52, lac=49)]) for name in NAMES[:2]]
     copy = row("c:3181", range(51), headers=[header(0, lac=50), header(50, lac=50)])
-    prior = Prior.build(ShapeCounts(full={2: 50}), {(2, 2, 2): 50})
+    unsure = Prior.build(ShapeCounts(full={2: 50}), {(2, 2, 2): 50})
+    prior = replace(unsure, kept={0: dict.fromkeys(NAMES, 6)})
     stored = replace(
         TRUE, ensemble_size=2, write_quorum=2, last_entry=50, length=510, segments=(Segment(0, ("a:3181", "c:3181")),)
     )
@@ -183,7 +184,7 @@ def test_a_copy_of_a_closed_ledger_shows_its_end() -> None:
         alone = recover(rows, prior=prior, states={"ledgers": 9})
         assert (alone["outcome"], alone["last_entry"], alone["length"]) == ("restored", 50, 510)
         # Where a bookie may have lost what it had, it may have been the last segment's.
-        assert recover(rows, prior=prior, states={"ledgers": 0})["last_entry"] == 52
+        assert recover(rows, prior=unsure, states={"ledgers": 9})["last_entry"] == 52
         found = compared(stored, rows, prior=prior)
         assert (found["raw"], found["contradictions"]) == (ledger_metadata.encode(stored), None)
         longer = compared(replace(stored, last_entry=52, length=530), rows, prior=prior)
