@@ -6,6 +6,7 @@ import pytest
 
 from reconcile.printable import printable, printable_line
 from reconcile.recover import open_inventories
+from reconcile.report import write_page
 from recovery.codecs import cookie
 from recovery.codecs.cookie import Cookie
 from recovery.dataset import REPORT
@@ -77,7 +78,8 @@ def test_names_of_files_steer_no_terminal_and_no_page(tmp_path: Path, capsys: py
     for text in (done.out, done.err, page):
         assert not {"\x1b", "\u202e"} & {*text}
     assert r"\x1b[2J\nall is well\u202e" in done.out
-    assert r"\x1b[2J" in page
+    write_page(tmp_path, lambda: "a\x1b[2J\nb")
+    assert (tmp_path / REPORT).read_text() == "a\\x1b[2J\nb"
 
 
 def test_what_is_no_text_is_written_out() -> None:
