@@ -101,13 +101,7 @@ class Taken:
 
 
 class TakesSpecial(Protocol):
-    """Takes what special records of journals say of ledgers.
-
-    Attributes:
-        largest: ledger id of any record.
-    """
-
-    largest: int
+    """Takes what special records of journals say of ledgers."""
 
     def see_fence(self, ledger: int) -> None:
         """Take a fence."""
@@ -135,7 +129,6 @@ class SpecialFacts:
     fenced: set[int] = field(default_factory=set)
     keys: dict[int, list[bytes]] = field(default_factory=dict)
     lacs: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    largest: int = -1
 
     def see_fence(self, ledger: int) -> None:
         """Take a fence."""
@@ -423,7 +416,6 @@ class Again:
                     facts.see_key(ledger, self._secrets.keys[number])
                 else:
                     facts.see_lac(ledger, lac, self._secrets.lacs[number])
-        facts.largest = max((facts.largest, *(file.met for file in self._files.values() if file.kind == "journal")))
 
     def _flush_specials(self) -> None:
         self._specials.add(np.array(self._waiting, np.int64).reshape(-1, _SPECIAL_WIDTH))

@@ -438,7 +438,7 @@ class _Run:
             raise AssertionError("nothing was read yet")
         disks, totals = self._disks, self._merge.totals
         damaged = max(self._damage.ledgers, default=-1)
-        largest = max(totals.largest, self._journal_facts.largest, self._scanned.largest, damaged)
+        largest = max(totals.largest, self._scanned.largest, damaged)
         return {
             "bookie": disks.bookie,
             "incarnation": disks.incarnation,

@@ -81,7 +81,6 @@ class JournalFacts:
         keys: the last key of each ledger that is not empty, as `facts.stamp` has it.
         others: ledgers that had another key before.
         lacs: the largest explicit LAC of each ledger, with its record.
-        largest: the largest ledger id of scope 0 of any record; -1 if there is none.
         behind_mark: an entry stands behind a mark, as after an unclean stop.
     """
 
@@ -89,7 +88,6 @@ class JournalFacts:
     keys: dict[int, bytes] = field(default_factory=dict)
     others: set[int] = field(default_factory=set)
     lacs: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    largest: int = -1
     behind_mark: bool = False
 
     def see_fence(self, ledger: int) -> None:
@@ -280,10 +278,8 @@ class _Sink:
             spool.add(rows)
             if self.again is not None:
                 self.again.hold(self.again.taken(self.one.file.path), rows, ahead=spool is self.groups)
-        self.facts.largest = max(self.facts.largest, int(part.ledger.max(initial=-1)))
 
     def special(self, part: MetaRecord, damage: DamageLog) -> None:
-        self.facts.largest = max(self.facts.largest, part.ledger)
         taker: TakesSpecial = self.facts if self.again is None else self.said
         if isinstance(part, FenceRecord):
             taker.see_fence(part.ledger)

@@ -110,7 +110,8 @@ class Scanned:
 
     Attributes:
         files: those that were gone through.
-        largest: the largest ledger id of scope 0 that a map or a record names; -1 if there is none.
+        largest: the largest ledger id of scope 0 that the map of a damaged log names, whose record may be lost; -1 if
+            there is none. Of a log that is whole the records tell.
     """
 
     files: tuple[RecordFile, ...]
@@ -144,17 +145,15 @@ def scan_unlisted(
     for file in files:
         seen = None if again is None else again.taken(file.path)
         if seen is not None and file.path in given:
-            largest = max(largest, seen.largest, seen.met if given[file.path] else -1)
             if given[file.path]:
                 scanned.append(file)
             meter.took(0, 1)
             continue
-        damaged = damage.count
+        damaged, listed = damage.count, None
         try:
             with Mapped(Path(file.path), meter, entry_log.LARGEST) as log:
                 listed = _listed(log, file, damage)
                 if listed is not None:
-                    largest = max(largest, int(listed.max(initial=-1)))
                     if again is not None and seen is not None:
                         again.list(seen, listed)
                     if each is None and np.isin(listed, known).all():
@@ -169,7 +168,7 @@ def scan_unlisted(
                     if again is not None and seen is not None:
                         again.hold(seen, to_rows(groups))
 
-                largest = max(largest, _scan(log, file, known, damage, keep, each, rotated=listed is not None))
+                _scan(log, file, known, damage, keep, each, rotated=listed is not None)
                 if seen is not None:
                     seen.read = True
         except OSError as error:
@@ -179,6 +178,8 @@ def scan_unlisted(
         finally:
             if seen is not None:
                 seen.sound = damage.count == damaged
+            if listed is not None and damage.count > damaged:
+                largest = max(largest, int(listed.max(initial=-1)))
         meter.took(0, 1)
     return Scanned(tuple(scanned), largest)
 
@@ -222,7 +223,7 @@ def _scan(
     each: TakesRecords | None,
     *,
     rotated: bool,
-) -> int:
+) -> None:
     # Behind damage the ledgers that the bookie has help to find the next record; without damage nobody needs them.
     groups: list[KeyedGroups] = []
     found: list[Damage] = []
@@ -238,15 +239,12 @@ def _scan(
                 found.append(part)
         if not found:
             break
-    largest = -1
     for held in groups:
         take(held)
-        largest = max(largest, int(held.key.max(initial=-1)))
     for part in found:
         damage.add(Unread(file.path, part.reason, Hides.UNLISTED, part.offset, part.length, detail=part.detail))
     for at, length in log.unreadable:
         damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, at, length))
-    return largest
 
 
 def _is_tail(part: Damage, size: int) -> bool:

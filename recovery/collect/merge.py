@@ -5,6 +5,9 @@
     log      what neither lists, in entry logs or before the mark of a journal: candidates, such as ledgers deleted on
              purpose
 
+A single entry of a ledger that nothing else knows, whose digest proves nothing, is damage and no ledger: one wrong bit
+in an id looks like that. Headers of such ledgers are read anyway, so that costs nothing.
+
 A dangling slot names an entry that only replay may still bring back; where it does not, the ledger is not complete.
 Ledgers are keys (see `scopes`) up to the rows.
 """
@@ -36,6 +39,7 @@ from recovery.collect.holdings import (
 )
 from recovery.collect.index import Found
 from recovery.collect.journals import JournalFacts
+from recovery.collect.records import DIGEST_COLUMN
 from recovery.collect.rows import NO_LAC, Known, Source, copies
 from recovery.collect.spool import SHARES, Spool, share_of
 from recovery.errors import FormatError, Reason
@@ -197,6 +201,12 @@ class Merge:
             named = harmed if share is None else harmed[share_of(harmed) == share]
             in_index = np.union1d(np.union1d(facts[:, LEDGER], index.key), named)
             said = special if share is None else special[shares == share]
+            heads = [_rows(s, share) for s in (self.index.heads, self.from_journal.heads, self.from_log.heads)]
+            doubtful = doubtful_ledgers(np.union1d(in_index, said), (journal, log), heads[1:])
+            if len(doubtful):
+                self._report_doubtful(doubtful, journal, log)
+                journal, log = (pick(groups, ~np.isin(groups.key, doubtful)) for groups in (journal, log))
+                heads = [rows[~np.isin(rows[:, 0], doubtful)] for rows in heads]
             every = np.unique(np.concatenate([in_index, journal.key, log.key, said]))
             known, others = self._known(every, facts, said, complete=complete)
             # What special records say of a ledger stands in any row of it.
@@ -205,7 +215,6 @@ class Merge:
             key = known.key.copy()
             key[np.searchsorted(every, others[:, 0])] = others[:, 1]
             unsure = replace(known, complete=np.zeros(len(every), np.bool_))
-            heads = [_rows(s, share) for s in (self.index.heads, self.from_journal.heads, self.from_log.heads)]
             yield self._copies(Source.INDEX, _of(known, in_index), index, heads[0])
             yield self._copies(Source.JOURNAL, _of(replace(known, key=key), in_journal), journal, heads[1])
             yield self._copies(Source.LOG, _of(unsure, np.unique(log.key)), log, heads[2])
@@ -213,6 +222,17 @@ class Merge:
             self.totals.largest = max(self.totals.largest, int(every.max(initial=-1)))
             self.totals.limbo |= bool(known.limbo.any())
             self.totals.entries += int(count(*index[1:]).sum() + count(*journal[1:]).sum())
+
+    def _report_doubtful(self, doubtful: Ints, journal: KeyedGroups, log: KeyedGroups) -> None:
+        """Report the only entry of each ledger that nothing else knows; one that replay would bring back hides more."""
+        for groups, hides, where in ((journal, Hides.EVERYTHING, "journals"), (log, Hides.NOTHING, "entry logs")):
+            for row in np.flatnonzero(np.isin(groups.key, doubtful)).tolist():
+                ledger = self.damage.scopes.id(int(groups.key[row]))
+                detail = (
+                    f"entry {groups.first[row]} of ledger {ledger}: its digest is none of any type, and nothing else "
+                    "knows the ledger. Its id is wrong, or the ledger was deleted and its password is not given"
+                )
+                self.damage.add(Unread(where, Reason.DIGEST, hides, detail=detail))
 
     def _copies(self, source: Source, known: Known, groups: KeyedGroups, heads: Ints) -> pa.Table:
         return copies(source, known, groups, heads, self.damage.bookie, self.damage.incarnation)
@@ -263,6 +283,26 @@ class Merge:
         keys, scopes = self.secrets.keys, self.damage.scopes
         known = Known(every, whole & complete, fenced, limbo, key, keys, lac, record, scopes)
         return known, np.array(others, np.int64).reshape(-1, 2)
+
+
+def doubtful_ledgers(known: Ints, groups: Sequence[KeyedGroups], heads: Sequence[Ints]) -> Ints:
+    """Return the ledgers of which there is one entry in all, whose digest proves nothing: perhaps there are none such.
+
+    One wrong bit in an id makes such a ledger; two entries of a ledger that is not there it does not make.
+
+    Args:
+        known: ledgers that something else knows: an index, a special record of a journal, or damage.
+        groups: of the entries.
+        heads: header rows of these.
+    """
+    every = joined(groups)
+    if not len(every.key):
+        return every.key
+    ledgers, of = np.unique(every.key, return_inverse=True)
+    entries = np.bincount(of, count(*every[1:]), len(ledgers))
+    proven = np.concatenate([rows[rows[:, DIGEST_COLUMN] >= 0, 0] for rows in heads])
+    alone: Ints = ledgers[(entries == 1) & ~np.isin(ledgers, known) & ~np.isin(ledgers, proven)]
+    return alone
 
 
 def _rows(spool: Spool, share: int | None) -> Ints:
