@@ -47,6 +47,7 @@ _PROCESSES: Final = 2
         Exit.DONE: "the bookie was collected completely",
         Exit.FAILED: "the disk of --out is full, the store did not answer, Spark or the tool failed",
         Exit.USAGE: "folders, ids, URIs or files that cannot be used; with --wire: no Java, no Spark",
+        Exit.FOUND: "the bookie deletes: ledgers went while it was collected",
         Exit.UNDECIDABLE: "collected, but not completely: what was not read, or not answered, may exist",
     },
     epilog="Example: bkmeta collect --bookie-conf /etc/bookkeeper/bk_server.conf --out /var/tmp/inv-bk1",
@@ -165,6 +166,8 @@ def collect(
     suspect = _suspect(out) if found.damaged else []
     if suspect:
         verdict += f"; SUSPECT: {'the disk' if len(suspect) == 1 else 'the disks'} of {', '.join(suspect)}"
+    if found.deleted:
+        verdict = f"THE BOOKIE DELETES: {found.deleted} or more ledgers went while it was collected. {verdict}"
     storage = {"interleaved": "interleaved or sorted", "none": "not known: no index was found"}
     stopped = (
         "not known how it was stopped"
@@ -194,11 +197,14 @@ def collect(
     result = Result(
         "collect",
         verdict,
-        Exit.DONE if found.complete else Exit.UNDECIDABLE,
+        Exit.FOUND if found.deleted else Exit.DONE if found.complete else Exit.UNDECIDABLE,
         counts={"ledgers": found.ledgers, "entries": found.entries, "damaged": found.damaged},
         coverage={"complete": found.complete, "missing": list(found.missing), "bytes_read": found.bytes_read},
         details=details,
-        following=_next(out),
+        following="kill -STOP the bookie's process on its host, at once, and every other bookie's; never -CONT. "
+        f"Copy its disks, and collect it again into another folder than {quoted(out)}"
+        if found.deleted
+        else _next(out),
         facts={
             "bookie": found.bookie,
             "incarnation": found.incarnation,
@@ -206,6 +212,7 @@ def collect(
             "dirty": found.dirty,
             "hiding": found.hiding,
             "suspect": suspect,
+            "deleted": found.deleted,
             "out": str(out),
             **({} if found.deep is None else {"deep": asdict(found.deep)}),
             **({} if found.reused is None else {"reused": asdict(found.reused)}),

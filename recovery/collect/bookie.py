@@ -39,6 +39,7 @@ from recovery.collect.merge import Beside, IndexSource, Merge
 from recovery.collect.reading import Meter, Progress
 from recovery.collect.records import HEAD_WIDTH, SIZE_COLUMN, RecordFile, RecordFiles, locate
 from recovery.collect.spool import Spool
+from recovery.collect.vanished import count_vanished
 from recovery.dataset import DatasetWriter
 from recovery.errors import InputError
 from recovery.model import tables
@@ -101,6 +102,7 @@ class CollectSummary:
         hiding: some damage hides entries.
         missing: folders of the cookie that were not given.
         bytes_read: from the disks.
+        deleted: ledgers that went while they were collected, as far as that was seen: the bookie deletes.
         deep: what comparing everything gave; None: it was not asked for.
         reused: what was taken over from an earlier collection; None: none was named.
     """
@@ -116,6 +118,7 @@ class CollectSummary:
     hiding: bool
     missing: tuple[str, ...]
     bytes_read: int
+    deleted: int = 0
     deep: DeepCounts | None = None
     reused: Reused | None = None
 
@@ -175,6 +178,7 @@ def collect(
         damage.hiding,
         missing,
         meter.read,
+        run.deleted,
         run.deep,
         run.reused,
     )
@@ -225,6 +229,7 @@ class _Run:
         self._sources: list[IndexSource] = []
         self.deep: DeepCounts | None = None
         self._merge: Merge | None = None
+        self._vanished = 0
         self._ledger_folders = _folders(disks, Role.LEDGER)
         self._index_folders = _folders(disks, Role.INDEX)
         self._again = None
@@ -247,6 +252,11 @@ class _Run:
             spool.close()
         if self._again is not None:
             self._again.close()
+
+    @property
+    def deleted(self) -> int:
+        """Ledgers that were seen to go meanwhile; when `tables` has ended."""
+        return self._damage.deleted + self._vanished
 
     @property
     def reused(self) -> Reused | None:
@@ -287,6 +297,9 @@ class _Run:
         self._read_heads(self._scanned.files, entry_log.scan_columns, merge.from_log)
         self._read_heads(journals, journal.scan_columns, merge.from_log)
         yield from merge.tables(complete=self._disks.complete and not self._damage.everything)
+        if self._disks.dirty is not False and not any(folder.databases for folder in self._index_folders):
+            known = np.concatenate(self._indexes.known)
+            self._vanished = count_vanished(known, [folder.path for folder in self._index_folders])
         self._meter.end()
 
     def _read_journals(self, groups: Spool, applied: Spool) -> None:
@@ -451,7 +464,7 @@ class _Run:
             "dirty": disks.dirty,
             "started": started,
             "ended": ended,
-            "complete": disks.complete and not self._damage.hiding and not totals.limbo,
+            "complete": disks.complete and not self._damage.hiding and not totals.limbo and not self.deleted,
             "dirs": [self._dir(place) for place in disks.places],
             "journals": [{"id": j.journal_id, "mark": j.mark} for j in self._journals],
             "max_ids": [asdict(ledger) for ledger in self._largest(largest)],

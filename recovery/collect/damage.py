@@ -59,6 +59,7 @@ class Unread:
         offset, length: the stretch, if the cause has one.
         ledger: the ledger that it belongs to, if that is known (its key, see `scopes`).
         detail: for people; never holds payload or a password.
+        is_vanished: it was there when it was listed, and its folder is still.
     """
 
     file: str
@@ -68,6 +69,7 @@ class Unread:
     length: int | None = None
     ledger: int | None = None
     detail: str = ""
+    is_vanished: bool = False
 
 
 class TakesDamage(Protocol):
@@ -127,6 +129,8 @@ class DamageLog:
         scopes: names the ledgers.
         files: bytes passed over in each, and whether that hides entries.
         spoiled: files that are damaged as a disk that fails damages them.
+        vanished_ledgers, vanished_logs: index files and entry logs that went while they were collected.
+        dangling: places of ledgers whose entries are where nothing says.
     """
 
     writer: DatasetWriter
@@ -139,6 +143,9 @@ class DamageLog:
     scopes: Scopes = field(default_factory=Scopes)
     files: dict[str, tuple[int, bool]] = field(default_factory=dict)
     spoiled: set[str] = field(default_factory=set)
+    vanished_ledgers: int = 0
+    vanished_logs: int = 0
+    dangling: int = 0
     _rows: list[dict[str, object]] = field(default_factory=list)
 
     def add(self, found: Unread) -> None:
@@ -151,11 +158,20 @@ class DamageLog:
             self.ledgers.add(found.ledger)
         unread, hid = self.files.get(found.file, (0, False))
         self.files[found.file] = unread + (found.length or 0), hid or hides
+        if found.is_vanished:
+            self.vanished_ledgers += found.ledger is not None
+            self.vanished_logs += found.ledger is None
+        self.dangling += found.reason is Reason.DANGLING and hides
         if found.reason in _SPOILING:
             self.spoiled.add(found.file)
         self._rows.append(_row(found, self.bookie, self.incarnation, self.scopes))
         if len(self._rows) >= _BATCH:
             self.flush()
+
+    @property
+    def deleted(self) -> int:
+        """Ledgers that went meanwhile. A log that goes alone was compacted: only with its entries it counts."""
+        return self.vanished_ledgers + (self.dangling if self.vanished_logs else 0)
 
     def flush(self) -> None:
         """Hand what is held to the writer."""

@@ -517,7 +517,9 @@ class IndexReader:
         found = Unread(file.path, Reason.UNREADABLE, Hides.LEDGER, ledger=file.ledger, detail=detail)
         if not os.path.lexists(file.path) and Path(file.path).parent.is_dir():
             detail = "the bookie deleted it while it was collected, and the ledger with it"
-            found = Unread(file.path, Reason.MISSING, Hides.NOTHING, ledger=file.ledger, detail=detail)
+            found = Unread(
+                file.path, Reason.MISSING, Hides.NOTHING, ledger=file.ledger, detail=detail, is_vanished=True
+            )
         self._damage.add(found)
 
 

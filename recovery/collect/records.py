@@ -325,7 +325,7 @@ def gone_meanwhile(path: str) -> Unread | None:
     if os.path.lexists(path) or not Path(path).with_name("VERSION").exists():
         return None
     detail = "the bookie deleted it while it was collected: its ledgers are deleted, or their entries compacted"
-    return Unread(path, Reason.MISSING, Hides.NOTHING, detail=detail)
+    return Unread(path, Reason.MISSING, Hides.NOTHING, detail=detail, is_vanished=True)
 
 
 def gathered(parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes) -> Iterator[Entries | MetaRecord | Damage]:
