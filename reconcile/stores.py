@@ -12,11 +12,12 @@ Whom a live store takes us for is told by the caller; how the connection is secu
     BKMETA_PATIENCE_S                    seconds that a store which does not answer is tried; 60
 """
 
-import math
 import os
+import ssl
 from pathlib import Path
 
 from backends.errors import UnsupportedStoreError
+from backends.files import read_bounded
 from backends.protocols import Tls
 from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
@@ -29,7 +30,11 @@ CATALOG = "catalog"
 SASL_VARIABLE = "BKMETA_ZK_SASL"
 ETCD_AUTH_VARIABLE = "BKMETA_ETCD_AUTH"
 PATIENCE_VARIABLE = "BKMETA_PATIENCE_S"
+_LONGEST_S = 7 * 24 * 3600
+"""Clocks and timers take no number of any size."""
 _ETCD = "etcd"
+_LARGEST_PEM = 16 << 20
+"""A machine's whole bundle has some hundred kB."""
 TLS_VARIABLE = "BKMETA_TLS"
 """What the names of the variables about TLS begin with."""
 
@@ -53,19 +58,26 @@ def tls_from_environment() -> Tls | None:
     """Return how connections are encrypted; None where no variable says so.
 
     Raises:
-        InputError: a file cannot be read, or only one of certificate and key is named.
+        InputError: a file cannot be read or is no PEM, or only one of certificate and key is named.
     """
     given = {name: os.environ.get(f"{TLS_VARIABLE}_{name}") or None for name in ("CA", "CERT", "KEY")}
     password = os.environ.get(f"{TLS_VARIABLE}_KEY_PASSWORD") or None
     if not any(given.values()):
         return None
     for name, path in given.items():
+        variable = f"{TLS_VARIABLE}_{name}"
         try:
-            if path is not None:
-                Path(path).read_bytes()
+            content = b"" if path is None else read_bounded(path, _LARGEST_PEM)
         except OSError as error:
-            variable = f"{TLS_VARIABLE}_{name}"
             raise InputError(variable, f"{path}: {error.strerror}", "name a file that you can read") from error
+        if path is not None and b"-----BEGIN " not in content:
+            raise InputError(variable, f"{path} is no PEM file", "name one with -----BEGIN lines")
+    if given["CA"] is not None:
+        try:
+            ssl.create_default_context(cafile=given["CA"])
+        except ssl.SSLError as error:
+            problem = f"{given['CA']} holds no certificate that can be read ({error.reason or error})"
+            raise InputError(f"{TLS_VARIABLE}_CA", problem, "name a PEM file of certificates") from error
     if (given["CERT"] is None) != (given["KEY"] is None):
         problem = "name one of certificate and key without the other"
         raise InputError(f"{TLS_VARIABLE}_CERT and _KEY", problem, "set both, or none")
@@ -101,8 +113,9 @@ def _patience_s() -> float:
         seconds = float(given)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds < math.inf:
-        raise InputError(PATIENCE_VARIABLE, f"is {given!r}", "give a number of seconds above 0, or none for 60")
+    if not 0 < seconds <= _LONGEST_S:
+        remedy = f"give a number of seconds above 0, at most {_LONGEST_S} (a week), or none for 60"
+        raise InputError(PATIENCE_VARIABLE, f"is {given!r}", remedy)
     return seconds
 
 

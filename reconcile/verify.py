@@ -32,6 +32,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
 from recovery.codecs import entry, ledger_metadata
 from recovery.collect.serving import Found
@@ -78,6 +79,8 @@ class Stored(StrEnum):
     CHANGED = "changed"
     ABSENT = "absent"
     UNPARSABLE = "unparsable"
+    DENIED = "denied"
+    """The store does not show it to us."""
 
 
 class _Copy(IntEnum):
@@ -189,7 +192,13 @@ class Verified:
         """Ledgers and holds with a finding."""
         fine = self.outcomes.get(Outcome.READABLE, 0) + self.outcomes.get(Outcome.UNCHECKED, 0)
         changed = self.records.get(Stored.CHANGED, 0)
-        return self.looked_at - fine + changed + sum(self.holds.values()) - self.holds.get(Stored.PLANNED, 0)
+        fine_holds = self.holds.get(Stored.PLANNED, 0) + self.holds.get(Stored.DENIED, 0)
+        return self.looked_at - fine + changed + sum(self.holds.values()) - fine_holds
+
+    @property
+    def denied(self) -> int:
+        """Records and holds that the store does not show to us."""
+        return self.records.get(Stored.DENIED, 0) + self.holds.get(Stored.DENIED, 0)
 
 
 def verify(
@@ -257,6 +266,16 @@ class _Asked:
     at: Ints
     file: Ints
     position: Ints
+
+
+_DENIED: Final = "the store does not show its record to us: give an identity that may read it"
+
+
+def _ledger_of(row: Mapping[str, object]) -> LedgerId:
+    scope, number = row["scope"], row["ledger"]
+    assert isinstance(scope, int)  # noqa: S101 - ledger actions have both
+    assert isinstance(number, int)  # noqa: S101 - as above
+    return LedgerId(scope, number)
 
 
 class _Run:
@@ -345,14 +364,32 @@ class _Run:
 
     def _with_stored(self, rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[Mapping[str, object], bytes | None]]:
         keys = [f"{self._base}{row['key']}" for row in rows]
-        for row, (_, found) in zip(rows, self._store.get_many(keys), strict=True):
+        try:
+            read = [found for _, found in self._store.get_many(keys)]
+        except AccessDeniedError:
+            # Rare: one record with rights of its own must not cost all others.
+            for row, key in zip(rows, keys, strict=True):
+                try:
+                    one = self._store.get(key)
+                except AccessDeniedError:
+                    self._take_denied(row)
+                else:
+                    yield row, None if one is None else one.value
+            return
+        for row, found in zip(rows, read, strict=True):
             yield row, None if found is None else found.value
 
+    def _take_denied(self, row: Mapping[str, object]) -> None:
+        ledger = _ledger_of(row)
+        if row["op"] == "hold":
+            self._holds[Stored.DENIED] += 1
+            self._tell(ledger, f"hold_{Stored.DENIED}", _DENIED)
+            return
+        self._records[Stored.DENIED] += 1
+        self._end(ledger, Outcome.UNCHECKED, _DENIED)
+
     def _take(self, row: Mapping[str, object], found: bytes | None) -> None:
-        scope, number = row["scope"], row["ledger"]
-        assert isinstance(scope, int)  # noqa: S101 - ledger actions have both
-        assert isinstance(number, int)  # noqa: S101 - as above
-        ledger = LedgerId(scope, number)
+        ledger = _ledger_of(row)
         stored = Stored.ABSENT if found is None else Stored.PLANNED if found == row["value"] else Stored.CHANGED
         record: LedgerMetadata | None = None
         if found is not None:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from recovery.verified_file import BLOCK
 
@@ -29,12 +29,22 @@ def digest_of(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+_LISTS: Final = ("scanned", "complete", "not_complete", "members_known_from", "not_scanned", "not_named")
+"""Of a plan's coverage, where it has them."""
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(text, str) for text in value))
+
+
 def demand_shape(manifest: Mapping[str, Any], kind: str) -> None:
     """Raise TypeError or KeyError where a manifest lacks what every reader of its kind counts on."""
     fields: dict[str, type] = {"binding": dict, "coverage": dict}
     if kind == "plan":
         fields |= {"hash": str, "counts": dict, "reasons": dict}
     wrong = [name for name, shape in fields.items() if not isinstance(manifest[name], shape)]
+    if kind == "plan" and "coverage" not in wrong:
+        wrong += [name for name in _LISTS if not _is_list_of_texts(manifest["coverage"].get(name))]
     for part in (part for parts in manifest["tables"].values() for part in parts):
         numbers = (part["rows"], part["bytes"], part["first_bucket"] or 0, part["last_bucket"] or 0)
         blocks = part.get("blocks", ())

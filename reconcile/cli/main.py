@@ -1,6 +1,7 @@
 """The program: its commands, loaded when they are run, and the one place where errors become messages and codes."""
 
 import importlib
+import json
 import logging
 import os
 import shlex
@@ -114,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, _terminate)
-        _log_to_stderr()
+        _log_to_stderr(as_json="--json" in given)
         code = program.main(given, prog_name="bkmeta", standalone_mode=False)
     except (Exception, KeyboardInterrupt, _TerminatedError) as error:  # noqa: BLE001 - every error ends here
         code = _ended_by(error, given)
@@ -129,6 +130,14 @@ class _Printable(logging.Formatter):
         return printable(super().format(record))
 
 
+class _Events(logging.Formatter):
+    """Writes each message as an event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = {"event": "log", "level": record.levelname.lower(), "message": super().format(record)}
+        return json.dumps(event)
+
+
 def _let_go_of_stdout() -> None:
     """Drop output that cannot be written, or Python would try again at exit and end with a code of its own."""
     try:
@@ -137,12 +146,16 @@ def _let_go_of_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _log_to_stderr() -> None:
-    """Show what our packages log; what libraries say of an error is said again, and better, where it is handled."""
+def _log_to_stderr(*, as_json: bool) -> None:
+    """Show what our packages log; what libraries say of an error is said again, and better, where it is handled.
+
+    Args:
+        as_json: programs read stderr, too: each message is an event on a line of its own.
+    """
     handler = logging.StreamHandler()
     if not os.environ.get(DEBUG_VARIABLE):
         handler.addFilter(lambda record: record.name.partition(".")[0] in _PACKAGES)
-    handler.setFormatter(_Printable("bkmeta: %(message)s"))
+    handler.setFormatter(_Events() if as_json else _Printable("bkmeta: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 

@@ -155,7 +155,7 @@ def verified_result(
     readable, unchecked = outcomes[Outcome.READABLE], outcomes[Outcome.UNCHECKED]
     wire = not isinstance(bookies, Mapping)
     unresolved = {} if isinstance(bookies, Mapping) else dict(bookies.unresolved)
-    code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked or unresolved else Exit.DONE
+    code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked or unresolved or found.denied else Exit.DONE
     verdict = (
         f"{readable} of {counted(found.looked_at, 'ledger')} {is_or_are(readable)} readable, every entry from a bookie"
         f"{'' if wire else chr(39) + 's disks'}, "
