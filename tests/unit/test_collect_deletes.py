@@ -38,7 +38,12 @@ def collected(made: BookieDir, out: Path, stage: str, happens: Callable[[], obje
 @pytest.mark.parametrize("stage", ["index", "inventory"])
 def test_index_files_that_go_are_ledgers_that_are_deleted(stage: str, made: BookieDir, tmp_path: Path) -> None:
     """Before they are read, after that, and while the end is being written: the bookie is not complete."""
-    summary = collected(made, tmp_path / "out", stage, lambda: [made.index(ledger).unlink() for ledger in (5, 7)])
+
+    def delete() -> None:
+        for ledger in (5, 7):
+            made.index(ledger).unlink()
+
+    summary = collected(made, tmp_path / "out", stage, delete)
     # Before the folders are listed nobody can know.
     assert (summary.deleted, summary.complete) == ((2, False) if stage == "inventory" else (0, True))
 
