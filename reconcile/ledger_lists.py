@@ -42,12 +42,14 @@ class Choice:
         reason: why a ledger is not restored.
         has_few_copies: restored, and bookies hold fewer copies than its record promises.
         is_undecided: it could not be judged what is right.
+        category: of a finding of the ledger; needs no outcome.
     """
 
     outcome: str | None = None
     reason: str | None = None
     has_few_copies: bool = False
     is_undecided: bool = False
+    category: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,9 @@ def chosen(plan: Dataset, choice: Choice) -> Iterator[Line]:
         if choice.is_undecided:
             yield from _undecided(plan, span)
             continue
+        if choice.category is not None:
+            yield from _with_finding(plan, span, choice.category)
+            continue
         rows = plan.read("reconstruction", buckets=span, columns=_COLUMNS)
         if choice.outcome is not None:
             rows = rows.filter(pc.equal(rows["outcome"], choice.outcome))
@@ -115,3 +120,12 @@ def _undecided(plan: Dataset, span: range) -> Iterator[Line]:
     rows = plan.read("sides", buckets=span, columns=["scope", "ledger", "owner", "relation", "verdict"])
     for row in rows.filter(pc.equal(rows["verdict"], UNDECIDED)).to_pylist():
         yield Line(LedgerId(row["scope"], row["ledger"]), row["owner"], None, row["relation"], None, 0, ())
+
+
+def _with_finding(plan: Dataset, span: range, category: str) -> Iterator[Line]:
+    rows = plan.read("findings", buckets=span, columns=["scope", "ledger", "category", "bookies"])
+    rows = rows.filter(pc.equal(rows["category"], category))
+    owners = _owners(plan, span) if rows.num_rows else {}
+    for row in rows.to_pylist():
+        ledger = LedgerId(row["scope"], row["ledger"])
+        yield Line(ledger, owners.get(ledger), None, category, None, 0, tuple(row["bookies"]))

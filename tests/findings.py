@@ -1,9 +1,14 @@
 """What a plan's findings say, for tests."""
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from recovery.dataset import Dataset
+from recovery.model.ids import LedgerId
+from tests.plan_folder import RUN
+
+AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def found(plan: Dataset, category: str) -> dict[Any, dict[str, Any]]:
@@ -17,3 +22,24 @@ def found(plan: Dataset, category: str) -> dict[Any, dict[str, Any]]:
 def said(finding: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     """The evidence of a finding by side and field."""
     return {(one["side"], one["field"]): one["value"] for one in finding["evidence"]}
+
+
+def finding(category: str, severity: str, ledger: int | None, **more: Any) -> dict[str, Any]:
+    """Return a row of FINDINGS."""
+    return {
+        "id": b"",
+        "bucket": None if ledger is None else LedgerId(0, ledger).bucket,
+        "scope": None if ledger is None else 0,
+        "ledger": ledger,
+        "category": category,
+        "severity": severity,
+        "entries": [],
+        "bookies": [],
+        "evidence": [],
+        "unknowns": [],
+        "run": RUN,
+        "first_seen": AT,
+        "last_seen": AT,
+        "status": "open",
+        **more,
+    }

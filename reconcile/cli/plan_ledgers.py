@@ -40,6 +40,7 @@ _HOLDERS: Final = 8
 )
 @click.option("--few-copies", is_flag=True, help="They come back, and lack copies that their records promise.")
 @click.option("--undecided", is_flag=True, help="Nothing that was looked at says what is right.")
+@click.option("--category", metavar="CATEGORY", help="Of a finding that they have.")
 @click.option("--ids", is_flag=True, help="Only ids, one a line, and all of them.")
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Ledgers listed.")
 @output_options
@@ -47,6 +48,7 @@ def ledgers(
     path: Path,
     outcome: str | None,
     reason: str | None,
+    category: str | None,
     shown: int,
     *,
     few_copies: bool,
@@ -54,26 +56,34 @@ def ledgers(
     ids: bool,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
-    """List the ledgers of PLAN: all, or those of one outcome, of one reason, with few copies, or undecided.
+    """List the ledgers of PLAN: all, or of one outcome, of one reason, with few copies, undecided, or with a finding.
 
     Those with few copies can be read once they are restored; replicate them again when the store is thawed.
     """
-    if undecided and (outcome or reason or few_copies):
-        raise click.UsageError("--undecided ledgers have neither an outcome nor a reason nor copies")
+    if (undecided or category) and (outcome or reason or few_copies or (undecided and category)):
+        raise click.UsageError("--undecided and --category stand alone: they are not of what the plan does")
     if ids and shared["as_json"]:
         raise click.UsageError("--ids is text: give it or --json")
     from reconcile.ledger_lists import Choice, chosen
+    from reconcile.rules.diff import Category
     from recovery.dataset import open_dataset
 
+    if category is not None and category not in set(Category):
+        raise click.BadParameter(f"there is no category {category!r}; findings are listed in the plan's report")
     output = make_output(shared)
-    lines = chosen(open_dataset(path, "plan"), Choice(outcome, reason, few_copies, undecided))
+    lines = chosen(open_dataset(path, "plan"), Choice(outcome, reason, few_copies, undecided, category))
     if ids:
         for line in lines:
             click.echo(str(line.ledger))
         sys.exit(Exit.DONE)
     listed = list(itertools.islice(lines, shown))
     total = len(listed) + sum(1 for _ in lines)
-    words = [*([outcome] if outcome else []), *([reason] if reason else []), *(["few copies"] if few_copies else [])]
+    words = [
+        *([outcome] if outcome else []),
+        *([reason] if reason else []),
+        *(["few copies"] if few_copies else []),
+        *([category] if category else []),
+    ]
     chosen_words = f" ({', '.join(words)})" if words else " (undecided)" if undecided else ""
     following = ""
     if few_copies and total:
@@ -94,7 +104,7 @@ def ledgers(
 
 
 def _told(line: "Line") -> str:
-    words = [line.outcome.replace("_", " ")] if line.outcome else ["undecided"]
+    words = [line.outcome.replace("_", " ")] if line.outcome else []
     if line.topic:
         words.insert(0, line.topic)
     if line.reason:

@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pytest
 
 from recovery.dataset import Dataset
+from recovery.model import tables
 from tests.command import run
+from tests.findings import finding
 from tests.plan_folder import Ledger, write_plan
 
 NAMES: Final = ("b1", "b2", "b3")
@@ -63,7 +66,20 @@ def test_a_long_list_says_what_it_leaves_out(made: Dataset, capsys: pytest.Captu
     assert len(run(capsys, "plan", "ledgers", made.path, "--ids").out.splitlines()) == 23
 
 
+def test_ledgers_with_a_finding_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of one category, whose other half the report left out; findings of no ledger are not among them."""
+    rows = [finding("NOT_ON_BOOKIES", "critical", 4711, bookies=["b1"]), finding("ID_REUSE", "critical", 5)]
+    rows += [finding("COOKIE_DIFFERS", "critical", None, subject="/cookies/b1")]
+    findings = pa.Table.from_pylist(rows, schema=tables.FINDINGS).sort_by("bucket")
+    made = write_plan(tmp_path / "plan", LEDGERS, findings=findings)
+    found = run(capsys, "plan", "ledgers", made.path, "--category", "NOT_ON_BOOKIES", "--json").result
+    assert [(line["ledger"], line["reason"]) for line in found["ledgers"]] == [("4711", "NOT_ON_BOOKIES")]
+    assert run(capsys, "plan", "ledgers", made.path, "--category", "COOKIE_DIFFERS", "--ids").out == ""
+    assert run(capsys, "plan", "ledgers", made.path, "--category", "NOTHING").code == 2
+
+
 def test_options_that_exclude_each_other_are_usage(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
     """An undecided ledger has no outcome; a list of ids is no object."""
     assert run(capsys, "plan", "ledgers", made.path, "--undecided", "--few-copies").code == 2
+    assert run(capsys, "plan", "ledgers", made.path, "--undecided", "--category", "HELD").code == 2
     assert run(capsys, "plan", "ledgers", made.path, "--ids", "--json").code == 2

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,9 +14,9 @@ from reconcile.report_grids import LEDGERS_SHOWN
 from reconcile.report_picture import BOOKIES_DRAWN
 from recovery.dataset import Dataset, open_dataset
 from recovery.model import tables
-from recovery.model.ids import LedgerId
+from tests.findings import finding
 from tests.inventories import write_inventory
-from tests.plan_folder import RUN, Ledger, write_plan
+from tests.plan_folder import Ledger, write_plan
 
 AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTILE: Final = '"><script>alert(1)</script>\u202e\x1b[2J&amp;'
@@ -50,27 +50,6 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Note text."""
         self.text += data
-
-
-def finding(category: str, severity: str, ledger: int | None, **more: Any) -> dict[str, Any]:
-    """Return a row of FINDINGS."""
-    return {
-        "id": b"",
-        "bucket": None if ledger is None else LedgerId(0, ledger).bucket,
-        "scope": None if ledger is None else 0,
-        "ledger": ledger,
-        "category": category,
-        "severity": severity,
-        "entries": [],
-        "bookies": [],
-        "evidence": [],
-        "unknowns": [],
-        "run": RUN,
-        "first_seen": AT,
-        "last_seen": AT,
-        "status": "open",
-        **more,
-    }
 
 
 def coverage(bookies: Sequence[str], gone: Sequence[str] = ()) -> dict[str, object]:
