@@ -46,6 +46,7 @@ from reconcile.audit import JOURNAL, Journal, Record
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
 from reconcile.frozen import KEPT, WORLD, closed, is_frozen, principal_of
 from reconcile.plan import LEAVE, PHASES
+from reconcile.rules import clusters
 from recovery.codecs import store as keys
 from recovery.errors import RecoveryError
 
@@ -63,6 +64,7 @@ COUNTER_END: Final = (1 << 31) - 2
 """The highest number that a counter can be raised past: names are numbered by a signed 32-bit integer."""
 
 _NAMED: Final = 5
+_SHOWN_BYTES: Final = 100
 _ADDRESS: Final = re.compile(r"[^:]+:[0-9]{1,5}")
 _ANSWER_S: Final = 5.0
 _SIZE_FIELD: Final = 4
@@ -97,6 +99,7 @@ class Options:
         surprises: conflicts that the run bears before it ends.
         in_flight: transactions of ledgers that are under way at once.
         reason: why this is done, for the journal.
+        instance_ids: of the cluster that the plan was made from; none: nothing named one.
     """
 
     plan_hash: str
@@ -109,6 +112,7 @@ class Options:
     surprises: int = SURPRISES
     in_flight: int = IN_FLIGHT
     reason: str | None = None
+    instance_ids: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,9 +392,13 @@ def _guard(survey: _Survey, store: MetadataStore, root: str, options: Options) -
         # One that a person asked to be replaced stands for itself.
         known = values | {action.before for action in same if action.op in _CHANGES}
         if held is not None and held.value not in known:
+            theirs, ours = ((value or b"")[:_SHOWN_BYTES].decode(errors="replace") for value in (held.value, *values))
             raise GuardRefusedError(
-                base + key, "the store has another one than the plan: it is another cluster's root", "choose its root"
+                base + key,
+                f"the store has {theirs!r}, the plan {ours!r}: it is another cluster's root",
+                "choose the root of the plan's cluster",
             )
+    _demand_cluster(survey, store, base, options.instance_ids)
     registered = sorted(
         {
             name
@@ -408,6 +416,21 @@ def _guard(survey: _Survey, store: MetadataStore, root: str, options: Options) -
             f"{len(registered)} bookies are running ({named}), and delete what a partial root does not name",
             f"{remedy}, or accept that: --accept-unfrozen",
         )
+
+
+def _demand_cluster(survey: _Survey, store: MetadataStore, base: str, instance_ids: Sequence[str]) -> None:
+    """Refuse another cluster's store where the plan writes no instance id of its own: its bookies name none."""
+    if not instance_ids or any(action.kind == "instance_id" for action in survey.fixed):
+        return
+    for where in (keys.ON_ZOOKEEPER, keys.ON_ETCD):
+        held = store.get(base + where.instance_id)
+        stored = clusters.decode_named(held.value if held is not None else None)
+        if stored is not None and stored not in instance_ids:
+            raise GuardRefusedError(
+                base + where.instance_id,
+                f"the store has {stored!r}, the plan was made of {instance_ids[0]!r}: it is another cluster's root",
+                "choose the root of the plan's cluster",
+            )
 
 
 def demand_stopped(bookies: Iterable[str]) -> None:

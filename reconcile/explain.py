@@ -13,7 +13,7 @@ from reconcile.evidence import HASH_DIGITS, Field, Knowledge, alternatives, chan
 from reconcile.grid import Segment, grid
 from reconcile.plan import LEAVE, reads_as
 from reconcile.reasons import REASONS
-from reconcile.rules import beyond, diff, referenced, reused, sides
+from reconcile.rules import beyond, clusters, diff, referenced, reused, sides
 from reconcile.rules.findings import Run
 from reconcile.single import Stored, decided, is_of, of_ledger, only
 from reconcile.topics import topic_of
@@ -112,6 +112,7 @@ def explain(
     knowledge: Knowledge,
     *,
     has_store: bool,
+    references: Sequence[clusters.Source] = (),
 ) -> Explanation:
     """Say what is known of one ledger: without a plan, what `recover` would decide with the same evidence.
 
@@ -122,12 +123,19 @@ def explain(
         plan: a plan that may have an action for it.
         knowledge: what the operator knows.
         has_store: the first of `stored` is the store, or its capture.
+        references: the stores that upper layers' records were read from.
 
     Raises:
         DatasetError: a file is gone or damaged.
+        InputError: two sources are of two clusters.
     """
     copies = pa.concat_tables([tables.COPIES.empty_table(), *(only(i, "copies", ledger) for i in inventories)])
     bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in inventories)])
+    of_bookies = clusters.of_bookies(bookies)
+    # As recover: that the store is not the bookies' own is a finding, unless it is all that names a cluster.
+    compared = stored[1:] if has_store and any(source.instance_id for source in of_bookies) else stored
+    named_here = [clusters.Source(f"snapshot {side.source}", side.instance_id) for side in compared]
+    clusters.demand_one([*of_bookies, *named_here, *references])
     coverage = _coverage(bookies, stored, plan, knowledge)
     live, earlier = (stored[0], stored[1:]) if has_store else (None, stored)
     # As recover takes them: the newest first.

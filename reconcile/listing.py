@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
 from reconcile.errors import GuardRefusedError
+from reconcile.rules import clusters
 from recovery.codecs.keys import ledgers_of
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
@@ -255,15 +256,25 @@ def instances(inventories: Sequence[Dataset]) -> Iterator[tuple[str, str | None]
 
 
 def demand_described(store: MetadataStore, root: str, inventories: Sequence[Dataset]) -> None:
-    """Refuse a thaw of a store without LAYOUT, or without INSTANCEID if bookies may belong to one.
+    """Refuse a thaw of a store without LAYOUT, without INSTANCEID if bookies may belong to one, or of another cluster.
 
     Raises:
-        GuardRefusedError: one of them is missing.
+        GuardRefusedError: one of them is missing, or inventories are of bookies of another cluster.
     """
-    needs_instance = not inventories or any(instance is not None for _, instance in instances(inventories))
-    for key in (LAYOUT, *([INSTANCE_ID] if needs_instance else [])):
+    known = {bookie: instance for bookie, instance in instances(inventories) if instance is not None}
+    for key in (LAYOUT, *([INSTANCE_ID] if known or not inventories else [])):
         if store.get(root + key) is None:
             raise GuardRefusedError(root + key, "is missing: the restore has not ended", "end it with apply first")
+    held = store.get(root + INSTANCE_ID)
+    stored = clusters.decode_named(held.value if held is not None else None)
+    foreign = sorted(bookie for bookie, instance in known.items() if instance != stored)
+    if foreign:
+        raise GuardRefusedError(
+            root + INSTANCE_ID,
+            f"the store is of cluster instance {stored}, the inventory of bookie {foreign[0]} is of "
+            f"{known[foreign[0]]}: to those bookies every ledger that is not in it is garbage",
+            "give the inventories of this cluster's bookies, or restore into their own store",
+        )
 
 
 def demand_restored(

@@ -34,6 +34,7 @@ from reconcile.errors import PlanError
 from reconcile.plan import Phase
 from reconcile.plan_hash import Hashes, bucket_hashes, with_ids
 from reconcile.plan_reader import STORE, SYSTEM, captured_store, demand_whole, ranges_of
+from reconcile.rules import clusters
 from recovery.codecs import ledger_metadata, store
 from recovery.dataset import Dataset, prepare, write_manifest, write_part
 from recovery.errors import FormatError
@@ -382,6 +383,17 @@ def edit(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
     )
 
 
+def _demand_same_cluster(dataset: Dataset, rights: Dataset) -> None:
+    """Refuse the rights of another cluster than the plan's.
+
+    Raises:
+        InputError: the catalog is of another.
+    """
+    bound = [clusters.Source(f"the plan {dataset.path}", one) for one in dataset.manifest["binding"]["instance_ids"]]
+    nodes = rights.read("nodes", columns=["path", "kind", "raw"])
+    clusters.demand_one([*bound, clusters.of_catalog(rights.path, rights.read("sources"), nodes)])
+
+
 class _Editing:
     """The edits of one plan, bucket range by bucket range."""
 
@@ -393,6 +405,8 @@ class _Editing:
         self._captured = captured_store(dataset)
         self._named = {*edits.drop, *edits.accept_loss, *edits.choose}
         self._found: set[LedgerId] = set()
+        if edits.rights is not None:
+            _demand_same_cluster(dataset, edits.rights)
         self._common = _common_rights(edits.rights) if edits.rights is not None else {}
         self._outcome: dict[LedgerId, str] = {}
         self._deleted: set[LedgerId] = set()

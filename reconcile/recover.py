@@ -28,7 +28,7 @@ from reconcile.decision import Case
 from reconcile.plan import Passwords, Phase, SystemWrite
 from reconcile.plan_hash import Hashes, bucket_hashes, settled_hashes
 from reconcile.references import References, beside_them
-from reconcile.rules import diff, referenced, used_ids
+from reconcile.rules import clusters, diff, referenced, used_ids
 from reconcile.rules.findings import Run, of_subjects
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import store
@@ -265,6 +265,32 @@ def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
     return found
 
 
+def sources_of_cluster(request: Request, bookies: pa.Table) -> tuple[clusters.Source, ...]:
+    """Return everything that says of which cluster it is, the bookies first; BOOKIES in.
+
+    Raises:
+        InputError: an earlier catalog, or a store of references, is of another cluster than the bookies; than the
+            store, where no bookie names one. That the store itself is of another is a finding: somebody may have
+            initialised it again, and apply refuses it.
+    """
+
+    def of(title: str, catalog: Dataset) -> clusters.Source:
+        rows = catalog.read("sources")
+        uri = next(iter(rows["uri"].to_pylist()), None)
+        name = f"{title} {uri} ({catalog.path})" if uri else f"{title} {catalog.path}"
+        return clusters.of_catalog(name, rows, catalog.read("nodes", columns=["path", "kind", "raw"]))
+
+    of_bookies = clusters.of_bookies(bookies)
+    store = [of("the store", request.live)] if request.live is not None else []
+    others = [of("snapshot", snapshot) for snapshot in request.snapshots]
+    others += request.references.stores if request.references is not None else ()
+    named = any(source.instance_id is not None for source in of_bookies)
+    clusters.demand_one([*of_bookies, *([] if named else store), *others])
+    # Nothing is believed of a store that is empty.
+    empty = request.live is None or not request.live.rows("ledgers")
+    return (*of_bookies, *([] if empty else store), *others)
+
+
 def recover(
     request: Request,
     out: Path,
@@ -284,11 +310,18 @@ def recover(
 
     Raises:
         DatasetError: an inventory or catalog is damaged, or the plan cannot be written.
+        InputError: two sources are of two clusters.
         SparkError: Spark failed.
     """
     at = now()
     bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in request.inventories)])
+    sources = sources_of_cluster(request, bookies)
+    instances = sorted({i for i in bookies["instance_id"].to_pylist() if i is not None})
+    # Where no bookie names a cluster, what else was put together with them does.
+    instances = instances or sorted({one.instance_id for one in sources if one.instance_id is not None})
     coverage = _coverage(request, bookies)
+    # One alone has nothing to be compared with.
+    coverage["cluster_not_named"] = clusters.nameless(sources) if len(sources) > 1 else []
     evidence = threeway.Evidence(
         live=threeway.Earlier.of(request.live) if request.live else None,
         earlier=threeway.newest_first(request.snapshots),
@@ -322,7 +355,7 @@ def recover(
     job = replace(job, case=case, prior=prior)
     answers = over_buckets(spark, job.recover, ranges, done=lambda done, of: progress(done, of, "ledgers"))
     try:
-        return _finish(request, out, job, answers, coverage)
+        return _finish(request, out, job, answers, coverage, instances)
     finally:
         shutil.rmtree(out / SPILL, ignore_errors=True)
 
@@ -363,7 +396,12 @@ def _coverage(request: Request, bookies: pa.Table) -> dict[str, Any]:
 
 
 def _finish(
-    request: Request, out: Path, job: _Job, answers: Sequence[Mapping[str, Any]], coverage: dict[str, Any]
+    request: Request,
+    out: Path,
+    job: _Job,
+    answers: Sequence[Mapping[str, Any]],
+    coverage: dict[str, Any],
+    instances: Sequence[str],
 ) -> Recovered:
     sums: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -424,9 +462,8 @@ def _finish(
     sums.update({f"proven {k}": v for k, v in _counted(proven).items()})
     parts["actions"].insert(0, write_part(out, "actions", "system-first", [first], secret=True))
     parts["actions"].append(write_part(out, "actions", "system-last", [last], secret=True))
-    instances = sorted({i for i in job.case.bookies["instance_id"].to_pylist() if i is not None})
     binding = {
-        "instance_ids": instances,
+        "instance_ids": list(instances),
         "layout": str(request.layout),
         "root": request.root,
         "bookies": sorted(

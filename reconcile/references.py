@@ -36,9 +36,12 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
+from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore, ScannableStore
 from backends.registry import OpenStore
+from reconcile.rules.clusters import Source, decode_named
 from recovery.codecs import managed_ledger
+from recovery.codecs.store import places
 from recovery.dataset import sort_by_key
 from recovery.errors import FormatError, InputError
 from recovery.infer.references import SCHEMA
@@ -46,6 +49,8 @@ from recovery.model.ids import buckets
 
 TOPICS: Final = "/managed-ledgers"
 SCHEMAS: Final = "/schemas"
+_LEDGERS: Final = "/ledgers"
+"""Where Pulsar's ledgers are, beside its topics."""
 _DERIVED: Final = ("bucket", "deletion", "source")
 _FIELDS = {field.name: field.type for field in SCHEMA if field.name not in _DERIVED}
 _REMEDY = (
@@ -65,11 +70,13 @@ class References:
         rows: `infer.references.SCHEMA`, sorted by key, each ledger once.
         unreadable: records that could not be read: source and path, and why.
         gaps: parts of a store that its copy lacks.
+        stores: those that were read, and the cluster of each.
     """
 
     rows: pa.Table
     unreadable: tuple[tuple[str, str], ...] = ()
     gaps: tuple[str, ...] = ()
+    stores: tuple[Source, ...] = ()
 
     @classmethod
     def united(cls, parts: Sequence["References"]) -> "References | None":
@@ -80,6 +87,7 @@ class References:
             _once(pa.concat_tables([part.rows for part in parts])),
             tuple(one for part in parts for one in part.unreadable),
             tuple(gap for part in parts for gap in part.gaps),
+            tuple(store for part in parts for store in part.stores),
         )
 
 
@@ -236,7 +244,17 @@ def of_store(opened: OpenStore) -> References:
         for gone in _gone(opened.store, topics, frozenset(found.ledger)).values():
             found.add(**gone)
         gaps = opened.store.point().gaps
-    return References(_once(found.table(opened.uri)), tuple(unreadable), gaps)
+    ledgers = opened.root if topics != opened.root else f"{above}{_LEDGERS}"
+    source = Source(f"references {opened.uri}", _cluster(opened.store, ledgers, opened.layout_hint))
+    return References(_once(found.table(opened.uri)), tuple(unreadable), gaps, (source,))
+
+
+def _cluster(store: MetadataStore, root: str, layout: str | None) -> str | None:
+    try:
+        held = store.get(root + places(layout).instance_id)
+    except AccessDeniedError:
+        return None
+    return decode_named(held.value if held is not None else None)
 
 
 def _listed(raw: bytes, owner: str) -> Iterator[dict[str, Any]]:

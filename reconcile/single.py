@@ -38,6 +38,7 @@ class Stored:
         members: bookies that have a cookie there.
         complete: whether all of the source was read.
         catalog: all that it has; None: only this ledger was asked for.
+        instance_id: of its cluster; None: it names none.
     """
 
     source: str
@@ -47,6 +48,7 @@ class Stored:
     members: tuple[str, ...]
     complete: bool
     catalog: Dataset | None = None
+    instance_id: str | None = None
 
     @property
     def at(self) -> float:

@@ -137,7 +137,8 @@ def explain(
             layout=Layout(named_layout) if named_layout else None,
             references=None if known is None else known.rows,
         )
-        found = run(named, opened, stored, made, knowledge, has_store=uri is not None)
+        stores = known.stores if known is not None else ()
+        found = run(named, opened, stored, made, knowledge, has_store=uri is not None, references=stores)
     given = carried(*_AS_RECOVER)
     sys.exit(output.show(_result(found, given, uri, plan)))
 
@@ -167,6 +168,7 @@ def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "
 def _live(uri: str, ledger: "LedgerId") -> "tuple[Stored, str | None]":
     """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
     from backends.protocols import ScannableStore
+    from reconcile.rules.clusters import decode_named
     from reconcile.single import Stored, history_rows, stored_row
     from reconcile.stores import open_store
     from recovery.codecs import store
@@ -188,6 +190,7 @@ def _live(uri: str, ledger: "LedgerId") -> "tuple[Stored, str | None]":
         except ValueError as error:
             raise InputError(str(ledger), str(error), "name a ledger that the layout has a place for") from error
         record = opened.store.get(key)
+        named = opened.store.get(opened.root + where.instance_id)
         members = tuple(opened.store.children(opened.root + where.cookies) or ())
         history, txn, complete = tables.CATALOG_HISTORY.empty_table(), None, True
         if isinstance(opened.store, ScannableStore):
@@ -197,16 +200,18 @@ def _live(uri: str, ledger: "LedgerId") -> "tuple[Stored, str | None]":
     row = tables.CATALOG_LEDGERS.empty_table()
     if record is not None:
         row = stored_row(record, ledger)
-    return Stored(uri, row, history, txn, members, complete=complete), str(layout)
+    cluster = decode_named(None if named is None else named.value)
+    return Stored(uri, row, history, txn, members, complete=complete, instance_id=cluster), str(layout)
 
 
 def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
     """Read the ledger's record, its history, and who has a cookie, from a catalog."""
     import pyarrow.compute as pc
 
+    from reconcile.rules.clusters import of_catalog
     from reconcile.single import Stored, only
 
-    nodes = catalog.read("nodes", columns=["path", "kind"])
+    nodes = catalog.read("nodes", columns=["path", "kind", "raw"])
     cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
     sources = catalog.read("sources", columns=["txn"])["txn"].to_pylist()
     return Stored(
@@ -217,6 +222,7 @@ def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
         tuple(path.rsplit("/", 1)[-1] for path in cookies),
         complete=bool(catalog.manifest["coverage"].get("complete")),
         catalog=catalog,
+        instance_id=of_catalog(uri, catalog.read("sources"), nodes).instance_id,
     )
 
 

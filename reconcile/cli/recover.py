@@ -393,6 +393,10 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
         details.append(
             "name every bookie of the cluster in a file, one id a line, and run again: --expect-bookies FILE"
         )
+    if coverage.get("cluster_not_named"):
+        details.append(
+            f"no instance id, so nothing shows of which cluster it is: {_some(coverage['cluster_not_named'])}"
+        )
     if coverage["not_complete"]:
         details.append(f"disks not read completely (these bookies get no cookie): {_some(coverage['not_complete'])}")
     reasons = sorted(manifest["reasons"].items(), key=lambda reason: -reason[1])
@@ -540,6 +544,7 @@ def apply(
             resume=resume,
             wave=wave,
             reason=reason,
+            instance_ids=dataset.manifest["binding"].get("instance_ids", ()),
         )
         output.expect(Step.APPLY, writes_of(dataset))
         with output.progress("writing", "writes") as told:

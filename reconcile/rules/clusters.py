@@ -8,7 +8,10 @@ where a source names none, nothing is refused, and it is said.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from recovery.codecs import cookie
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.codecs import cookie, store
 from recovery.errors import FormatError, InputError
 
 
@@ -23,6 +26,14 @@ class Source:
 
     name: str
     instance_id: str | None
+
+
+def decode_named(raw: bytes | None) -> str | None:
+    """Return the instance id that INSTANCEID names; None where it is absent or names none."""
+    try:
+        return store.decode_instance_id(raw) if raw is not None else None
+    except FormatError:
+        return None
 
 
 def named_by_cookies(cookies: Mapping[str, bytes]) -> dict[str, list[str]]:
@@ -42,7 +53,34 @@ def named_by_cookies(cookies: Mapping[str, bytes]) -> dict[str, list[str]]:
     return named
 
 
-def demand_one(sources: Iterable[Source], remedy: str) -> None:
+def of_catalog(name: str, sources: pa.Table, nodes: pa.Table) -> Source:
+    """Return a catalog as a source: by its INSTANCEID, without one by its cookies, where these agree.
+
+    Args:
+        name: for people.
+        sources: CATALOG_SOURCES.
+        nodes: CATALOG_NODES.
+    """
+    given = sources["instance_id"].drop_null().to_pylist()
+    if given:
+        return Source(name, given[0])
+    rows = nodes.filter(pc.equal(nodes["kind"], "cookie")).select(["path", "raw"]).to_pylist()
+    named = list(named_by_cookies({row["path"]: row["raw"] for row in rows}))
+    return Source(name, named[0] if len(named) == 1 else None)
+
+
+def of_bookies(bookies: pa.Table) -> list[Source]:
+    """Return bookies as sources, those that name the same cluster as one; BOOKIES in."""
+    named: dict[str | None, list[str]] = {}
+    for row in bookies.select(["bookie", "instance_id"]).to_pylist():
+        named.setdefault(row["instance_id"], []).append(row["bookie"])
+    return [
+        Source(f"bookie {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""), instance_id)
+        for instance_id, names in sorted(named.items(), key=lambda item: item[0] is None)
+    ]
+
+
+def demand_one(sources: Iterable[Source]) -> None:
     """Refuse sources of two clusters; the first that names an instance id is whose cluster the others must be of.
 
     Raises:
@@ -52,7 +90,7 @@ def demand_one(sources: Iterable[Source], remedy: str) -> None:
     for source in known[1:]:
         if source.instance_id != known[0].instance_id:
             problem = f"is of cluster instance {source.instance_id}, {known[0].name} is of {known[0].instance_id}"
-            raise InputError(source.name, problem, remedy)
+            raise InputError(source.name, problem, "leave it out, or name the one of this cluster")
 
 
 def nameless(sources: Iterable[Source]) -> list[str]:

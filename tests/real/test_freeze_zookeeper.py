@@ -255,6 +255,10 @@ def test_a_thaw_that_would_lose_data_is_refused(
     accepted = run(capsys, *thaw, "--accept-absent", "2", "--json").result
     assert accepted["counts"]["absent"] == 2
 
+    foreign = write_inventory(tmp_path / "foreign", "b1", IDS, instance="9f00")
+    other = run(capsys, "thaw", "--metadata", address, "--inventory", foreign)
+    assert (other.code, "7d3e" in other.err, "9f00" in other.err) == (5, True, True)
+
     for name in ("INSTANCEID", "LAYOUT"):
         value, _ = nobody.get(f"{root}/{name}")
         ours.delete(f"{root}/{name}")
