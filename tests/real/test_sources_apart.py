@@ -144,4 +144,5 @@ def test_a_snapshot_that_names_no_cluster_is_taken_and_named(
     recover = ("recover", *inventories, "--metadata", target, *files(tmp_path), "--master", "local[1]")
     done = run(capsys, *recover, "--snapshot", nameless, "--out", tmp_path / "plan")
     assert done.code in (0, 3)
-    assert f"no instance id, so nothing shows of which cluster it is: snapshot {nameless}" in done.out
+    where = nameless.partition("://")[2]
+    assert f"no instance id, so nothing shows of which cluster it is: snapshot zk://{where}" in done.out
