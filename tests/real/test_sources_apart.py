@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
-from recovery.collect import collect
+from recovery.collect.bookie import collect
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.model.ids import LedgerId
 from tests.command import Done, run
