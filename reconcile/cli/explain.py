@@ -53,6 +53,7 @@ _AS_RECOVER: Final = (
     "--references",
     "--tail",
 )
+_NAMED: Final = 5
 _WIDTH: Final = 16
 _VALUE: Final = 18
 
@@ -329,8 +330,14 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterator[str]:
 def _next(found: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> str:
     if found.actions and plan is not None:
         return quoted("bkmeta", "plan", "show", plan)
+    unseen = found.coverage["not_scanned"]
+    if unseen and (found.standing == "undecided" or found.outcome == "held"):
+        more = f", and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
+        return f"collect {', '.join(unseen[:_NAMED])}{more}, and give what that makes, too: --inventory DIR"
+    if found.standing == "undecided" and not found.coverage["members_known_from"]:
+        return "name every bookie of the cluster in a file, one id a line: --expect-bookies FILE"
     if found.standing == "undecided":
-        return "give the inventories that are missing with --inventory, and --expect-bookies"
+        return "give what was not looked at: inventories with --inventory, the store with --metadata"
     if found.outcome and plan is None and not found.stored:
         store = [] if uri is not None else ["--metadata", "URI"]
         return quoted("bkmeta", "recover", *given, *store, "--out", "plan")
