@@ -13,7 +13,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -73,6 +73,7 @@ class Request:
         default_quorum: (E, W, A) where nothing else decides.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
         references: what upper layers know of their ledgers.
+        settings: of the run, each with where it came from, for the manifest.
     """
 
     inventories: tuple[Dataset, ...]
@@ -85,6 +86,7 @@ class Request:
     default_quorum: tuple[int, int, int] | None
     tail: Tail = Tail.INCLUSIVE
     references: References | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,6 +521,7 @@ def _finish(
             "found": _named(sums, "finding"),
             "mass_deletion": job.case.evidence.mass_deletion,
             "mass_let_go": job.case.evidence.mass_let_go,
+            "settings": dict(request.settings),
             "prior": [asdict(shape) for shape in job.prior.hypotheses] if job.prior else [],
             "histories": [
                 {

@@ -31,6 +31,7 @@ from reconcile.cli.options import (
     references_option,
 )
 from reconcile.cli.output import Output, Result, broken_off, throttled
+from reconcile.cli.settings import effective_settings
 from reconcile.cli.spark import started
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.estimates import Step, estimate_s
@@ -284,6 +285,7 @@ def recover(
             default_quorum=default_quorum,
             tail=Tail(tail),
             references=referenced,
+            settings=effective_settings(),
         )
         output.expect(Step.RECOVER, sum(one.rows("copies") for one in opened_inventories))
         spark = early or stack.enter_context(started(master, python, output))

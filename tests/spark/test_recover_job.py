@@ -96,7 +96,10 @@ def test_a_plan_is_bound_to_what_it_was_made_of(
     }  # fmt: skip
     (tmp_path / "said.jsonl").write_text('{"ledger": 3, "owner": "a topic"}\n')
     known = references.References.united([references.References(references.read(tmp_path / "said.jsonl"))])
-    other = make(request_of(inventories, references=known, tail=Tail.ACKNOWLEDGED), tmp_path / "p", spark)
+    settings = {"--tail": {"value": "acknowledged", "from": "option"}}
+    request = request_of(inventories, references=known, tail=Tail.ACKNOWLEDGED, settings=settings)
+    other = make(request, tmp_path / "p", spark)
+    assert other.manifest["settings"] == settings
     assert other.manifest["binding"]["options"]["tail"] == "acknowledged"
     assert [one["kind"] for one in other.manifest["binding"]["inputs"]][-1] == "references"
 

@@ -1,6 +1,7 @@
 """`plan show`, `plan diff`, `plan split` as they are typed: exit codes, the JSON, and nothing secret on a screen."""
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import pytest
 from backends.memory import MemoryStore
 from backends.registry import OpenStore
 from reconcile.cli import recover
+from reconcile.cli.settings import effective_settings
 from reconcile.plan_hash import with_ids
 from reconcile.plan_reader import overview
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
@@ -220,3 +222,19 @@ def test_files_that_are_swapped_while_apply_waits_are_not_written(
     assert done.code == 2
     assert "copy or make" in done.err
     assert store.children("/") in (None, [], ())
+
+
+def test_settings_are_told_with_where_they_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options, defaults and variables; of a variable that may hold a secret only that it is set."""
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "me:secret")
+    monkeypatch.setenv("BKMETA_PATIENCE_S", "3")
+    words = ["--layout", "flat", "--inventory", "a", "--out", "new", "--default-quorum", "3/2/2"]
+    with recover.recover.make_context("recover", words):
+        found = effective_settings()
+    assert found["--layout"] == {"value": "flat", "from": "option"}
+    assert found["--inventory"] == {"value": ["a"], "from": "option"}
+    assert found["--default-quorum"] == {"value": [3, 2, 2], "from": "option"}
+    assert found["--tail"] == {"value": "inclusive", "from": "default"}
+    assert found["BKMETA_PATIENCE_S"] == {"value": "3", "from": "environment"}
+    assert found["BKMETA_ZK_AUTH"] == {"value": "set", "from": "environment"}
+    assert "secret" not in json.dumps(found)

@@ -1,0 +1,40 @@
+"""The settings that a run goes by, and where each came from: for its manifest, so that it can be judged later."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+_PREFIX: Final = "BKMETA_"
+_SOURCES: Final = {
+    click.core.ParameterSource.COMMANDLINE: "option",
+    click.core.ParameterSource.ENVIRONMENT: "environment",
+}
+_NO_SECRETS: Final = frozenset({"BKMETA_PATIENCE_S", "BKMETA_DEBUG"})
+"""Variables whose values are told; of the others it is said only that they are set."""
+
+
+def effective_settings() -> dict[str, dict[str, Any]]:
+    """Return each argument of the command that runs, and each variable of ours: its value, and where that came from."""
+    context = click.get_current_context()
+    found: dict[str, dict[str, Any]] = {}
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        source = context.get_parameter_source(name)
+        said = parameter.opts[0] if isinstance(parameter, click.Option) else str(parameter.human_readable_name)
+        found[said] = {
+            "value": _plain(context.params.get(name)),
+            "from": "default" if source is None else _SOURCES.get(source, "default"),
+        }
+    for name in sorted(variable for variable in os.environ if variable.startswith(_PREFIX)):
+        found[name] = {"value": os.environ[name] if name in _NO_SECRETS else "set", "from": "environment"}
+    return found
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - what JSON can say
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(one) for one in value]
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
