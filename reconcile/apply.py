@@ -65,6 +65,10 @@ COUNTER_END: Final = (1 << 31) - 2
 
 _NAMED: Final = 5
 _SHOWN_BYTES: Final = 100
+_NEEDED: Final = "cdr"
+"""Rights without which a session could not read, make or remove what it writes."""
+_JUDGED: Final = ("world", "digest", "sasl")
+"""Schemes by which a session knows whom it is taken for."""
 _ADDRESS: Final = re.compile(r"[^:]+:[0-9]{1,5}")
 _ANSWER_S: Final = 5.0
 _SIZE_FIELD: Final = 4
@@ -99,6 +103,7 @@ class Options:
         surprises: conflicts that the run bears before it ends.
         in_flight: transactions of ledgers that are under way at once.
         reason: why this is done, for the journal.
+        principals: whom the session is taken for, as rights name it; None: not judged, for a store without rights.
         instance_ids: of the cluster that the plan was made from; none: nothing named one.
     """
 
@@ -112,6 +117,7 @@ class Options:
     surprises: int = SURPRISES
     in_flight: int = IN_FLIGHT
     reason: str | None = None
+    principals: Sequence[str] | None = None
     instance_ids: Sequence[str] = ()
 
 
@@ -326,7 +332,31 @@ def _survey(actions: Actions, options: Options) -> _Survey:
             parse_rights(acl)
         except ValueError as error:
             raise PlanError("rights", str(error), "write them as scheme:id:perms,…") from error
+        if options.principals is not None:
+            _demand_usable(acl, options.principals)
     return _Survey(planned, tuple(fixed), before, last, read_back)
+
+
+def _demand_usable(acl: str, principals: Iterable[str]) -> None:
+    """Refuse rights under which this session could not read, go on below or remove what it makes.
+
+    Names of other schemes than these three may be ours: nothing here knows addresses and certificates.
+
+    Raises:
+        GuardRefusedError: it would lock us out, and whoever else is not named.
+    """
+    ours = {WORLD, *principals}
+    if any(name.startswith("digest:super:") for name in ours):
+        return
+    rights = parse_rights(acl)
+    held = {perm for r in rights if r.scheme not in _JUDGED or principal_of(r) in ours for perm in r.perms}
+    lacking = "".join(perm for perm in _NEEDED if perm not in held)
+    if lacking:
+        raise GuardRefusedError(
+            acl,
+            f"leaves this session without {lacking}: it could not read, make or remove what it writes",
+            f"name whom it connects as, too, e.g. {min(ours - {WORLD} or {WORLD})}:cdrwa",
+        )
 
 
 def _of_wave(table: pa.Table, wave: int | None) -> pa.Table:

@@ -29,6 +29,7 @@ from reconcile.cli.options import (
     read_references,
     reason_option,
     references_option,
+    store_auth,
 )
 from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.cli.settings import effective_settings
@@ -546,6 +547,7 @@ def apply(
             resume=resume,
             wave=wave,
             reason=reason,
+            principals=_principals() if opened.layout_hint != "etcd" else None,
             instance_ids=dataset.manifest["binding"].get("instance_ids", ()),
         )
         output.expect(Step.APPLY, writes_of(dataset))
@@ -605,6 +607,15 @@ def _demand_rights(dataset: "Dataset") -> None:
         problem = f"names no rights for {lacking} of the keys that it creates"
         remedy = "name them in the plan: bkmeta plan edit --acl-of catalog:///DIR, or --acl SPEC"
         raise GuardRefusedError(dataset.path, problem, remedy)
+
+
+def _principals() -> list[str]:
+    """Return whom a ZooKeeper takes this session for, besides anybody."""
+    from backends.zookeeper import digest_principal
+    from reconcile.stores import SASL_VARIABLE, user_and_password
+
+    auth, sasl = store_auth(), user_and_password(SASL_VARIABLE)
+    return [*([digest_principal(auth)] if auth else []), *([f"sasl:{sasl[0]}"] if sasl else [])]
 
 
 def _named_rights(acl: str) -> str | None:
