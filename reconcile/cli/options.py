@@ -246,10 +246,10 @@ def carried(*options: str) -> list[str]:
     file = incident_file(context)
     if file is not None:
         words += [INCIDENT, file]
-    for parameter in context.command.params:
-        name = str(parameter.name)
-        option = next((opt for opt in parameter.opts if opt in options), None)
-        if option is not None and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+    named = {option: parameter for parameter in context.command.params for option in parameter.opts}
+    for option in options:
+        name = str(named[option].name) if option in named else ""
+        if name and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             words += [word for text in _typed(context.params[name]) for word in (option, text)]
     return words
 
