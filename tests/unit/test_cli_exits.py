@@ -163,6 +163,7 @@ FULL_DISK = {("collect", Exit.FAILED), ("plan split", Exit.FAILED), ("plan edit"
 """Of these, on a full disk."""
 
 ELSEWHERE: dict[tuple[str, Exit], str] = {
+    ("collect", Exit.FOUND): "unit/test_collect_deletes.py::test_the_first_line_says_so_and_the_last_what_to_do",
     ("preflight", Exit.FOUND): "real/test_preflight_zookeeper.py::test_no_root",
     ("freeze", Exit.DONE): "real/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
     ("freeze", Exit.FOUND): "real/test_freeze_zookeeper.py::test_a_server_that_ignores_rights_is_not_frozen",
