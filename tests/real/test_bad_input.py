@@ -307,7 +307,10 @@ def test_a_store_that_may_not_be_written(uri: str, raw: KazooClient, tmp_path: P
     raw.set_acls(root_of(uri), readable)
     unsaid = process("apply", plan, "--metadata", uri, "--confirm", digest)
     assert (unsaid.code, unsaid.out, "--acl" in unsaid.err) == (5, "", True)
-    done = process("apply", plan, "--metadata", uri, "--confirm", digest, "--acl", "world:anyone:r")
+    for lacking in ("world:anyone:", "world:anyone:r"):
+        locked = process("apply", plan, "--metadata", uri, "--confirm", digest, "--acl", lacking)
+        assert (locked.code, "leaves this session without" in locked.err) == (5, True)
+    done = process("apply", plan, "--metadata", uri, "--confirm", digest, "--acl", "world:anyone:cdrwa")
     assert (done.code, done.out) == (6, "")
     assert "access denied" in done.err
     assert raw.get_children(root_of(uri)) == []
