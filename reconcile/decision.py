@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile import plan, threeway
+from reconcile import only_earlier, plan, threeway
 from reconcile.threeway import Evidence, Range, Tables
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset
@@ -140,8 +140,11 @@ def decided(case: Case, prior: Prior, copies: pa.Table, sides: Tables, issued: i
         rows = plan.wait_without_place(rows, case.layout)
     claimed = rows if case.members_known else _without_members(rows)
     one = threeway.settled(case.evidence, threeway.compared(claimed, sides), sides, copies, issued)
-    seen = case.evidence.everywhere and case.evidence.looked_at
-    return replace(one, shown=rows, empty=threeway.empty(one, sides) if seen else None)
+    complete = case.bookies.filter(case.bookies["complete"])["bookie"].to_pylist()
+    alone = only_earlier.proposed(case.evidence, one, sides, complete)
+    if case.layout is not None:
+        alone = plan.wait_without_place(alone, case.layout)
+    return replace(one, shown=rows, alone=alone)
 
 
 def _without_members(rows: pa.Table) -> pa.Table:

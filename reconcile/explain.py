@@ -13,7 +13,7 @@ from reconcile.evidence import HASH_DIGITS, Field, Knowledge, alternatives, chan
 from reconcile.grid import Segment, grid
 from reconcile.plan import LEAVE, reads_as
 from reconcile.reasons import REASONS
-from reconcile.rules import beyond, clusters, diff, referenced, reused, sides
+from reconcile.rules import beyond, clusters, contradicted, diff, referenced, reused, sides
 from reconcile.rules.findings import Run
 from reconcile.single import Stored, decided, is_of, of_ledger, only
 from reconcile.topics import topic_of
@@ -157,7 +157,7 @@ def explain(
         settles=_why(row)[1],
         copies=shown,
         fields=tuple(fields(row, copies, knowledge, known.shapes)),
-        sides=tuple(_sides(ledger, copies, live, earlier, plan)),
+        sides=tuple(_sides(ledger, copies, live, earlier, plan, row)),
         timeline=tuple(_timeline(row, stored)),
         references=tuple(_references(named, ledger, plan)),
         alternatives=(*alternatives(row), *known.instead),
@@ -254,6 +254,7 @@ def _against(
     yield from _in_words(beyond.findings(copies, stored, run, seen=seen))
     shown = pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
     yield from _in_words(reused.findings(copies, stored, shown, run))
+    yield from _in_words(contradicted.findings(shown, run, ""))
     if rows is None:
         return
     yield from _in_words(referenced.findings(rows, shown, copies, stored, run, looked_at=looked_at, seen=seen))
@@ -347,7 +348,12 @@ def _reads(raw: bytes | None) -> str:
 
 
 def _sides(
-    ledger: LedgerId, copies: pa.Table, live: Stored | None, earlier: Sequence[Stored], plan: Dataset | None
+    ledger: LedgerId,
+    copies: pa.Table,
+    live: Stored | None,
+    earlier: Sequence[Stored],
+    plan: Dataset | None,
+    decided: Mapping[str, Any] | None,
 ) -> Iterator[str]:
     """Say how the three sides stand to each other: from what was given, else as the plan says it."""
     if live is None and not earlier:
@@ -362,8 +368,11 @@ def _sides(
     history = pa.concat_tables(
         [tables.CATALOG_HISTORY.empty_table(), *(one.history for one in (live, *earlier) if one is not None)]
     )
-    found = sides.compare(held, now, past, seen, history, has_earlier=bool(earlier)).sides
-    for row in found.to_pylist():
+    compared = sides.compare(held, now, past, seen, history, has_earlier=bool(earlier))
+    if decided is not None and held.num_rows:
+        shown = pa.Table.from_pylist([dict(decided)], schema=tables.RECONSTRUCTION)
+        compared = contradicted.doubted(compared, shown)
+    for row in compared.sides.to_pylist():
         yield f"{row['relation']}: {sides.WORDS[sides.Relation(row['relation'])]}; right: {row['right']}"
         if earlier and row["relation"] == sides.Relation.BOOKIES_ONLY:
             yield sides.AFTER_EARLIER
@@ -502,6 +511,8 @@ def _verdict(
         entries = "" if row["last_entry"] is None else f" {row['last_entry'] + 1} entries,"
         shows = f"{row['state']},{entries} {shape}"
         back = "comes back from bookies" if row["raw"] is None else "comes back on an earlier record's word"
+        if not row["holders"]:
+            back = "only an earlier catalog knows it; comes back on its word"
         parts.append(f"bookies show {shows}" if in_store else f"{back}: {shows}")
     elif row is not None:
         alone = "bookies alone would not settle it" if in_store else str(row["outcome"])

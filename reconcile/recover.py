@@ -5,7 +5,7 @@ pass 2   every bucket range: reconstruct → compare with the store and earlier 
 driver   generators, LAYOUT, instance id, cookies, what stands beside the ledgers; the manifest with the plan's hash
 
 Where a catalog has ids of other scopes, a pass before these looks for ledgers that share the lower half of their ids.
-Without inventories the store and the earlier catalogs are compared, and nothing is proposed.
+Without inventories the store and the earlier catalogs are compared; records are proposed where the store has none.
 """
 
 import hashlib
@@ -53,6 +53,7 @@ _NO_DISAGREEMENT: Final = (
     diff.Category.REFERENCE_DIFFERS,
     diff.Category.REFERENCE_NOT_FOUND,
     diff.Category.DELETED_BY_OWNER,
+    diff.Category.RECORD_CONTRADICTED,
 )
 _REFERENCES: Final = "references.parquet"
 _SOME: Final = 100
@@ -439,7 +440,8 @@ def _finish(
     settled = sum(sums[f"outcome {name}"] for name in ("restored", "held", "accepted_loss", "deleted"))
     unsettled = sums["ledgers"] - sums["present"] - settled
     writes = _system_writes(request, job.case.bookies, taken, with_cookies=unsettled == 0)
-    actions = plan.system_actions(writes if request.inventories else ())
+    proposes = bool(request.inventories or sums["ledgers"])
+    actions = plan.system_actions(writes if proposes else ())
     hashes.actions.update(bucket_hashes(actions))
     split = sum(plan.phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
     first, last = actions.slice(0, split), actions.slice(split)
@@ -453,7 +455,7 @@ def _finish(
         Run(job.run, job.at),
         layout=request.layout,
         taken=taken,
-        raised=frozenset(write.key for write in writes if write.op == "raise" and request.inventories),
+        raised=frozenset(write.key for write in writes if write.op == "raise" and proposes),
     )
     if request.references is not None:
         bad = referenced.unreadable(request.references.unreadable, request.references.gaps)
@@ -557,6 +559,16 @@ def _named(sums: Mapping[str, int], kind: str) -> dict[str, int]:
     return {k.removeprefix(f"{kind} "): v for k, v in sorted(sums.items()) if k.startswith(f"{kind} ")}
 
 
+def _earlier_instances(request: Request) -> list[str]:
+    """Return the instance id of the newest earlier catalog that has one."""
+    for catalog in threeway.newest_first(request.snapshots):
+        nodes = catalog.dataset.read("nodes", columns=["kind", "raw"])
+        raws = nodes.filter(pc.equal(nodes["kind"], "instance_id"))["raw"].to_pylist()
+        if raws:
+            return sorted(raw.decode(errors="replace") for raw in raws)
+    return []
+
+
 def _system_writes(
     request: Request, bookies: pa.Table, taken: Mapping[str, int], *, with_cookies: bool
 ) -> list[SystemWrite]:
@@ -573,7 +585,7 @@ def _system_writes(
     ]
     wanted = [SystemWrite(Phase.LAYOUT, "create", "node", folder, b"") for folder in where.folders]
     wanted.append(SystemWrite(Phase.LAYOUT, "create", "layout", where.layout, store.layout_bytes(request.layout)))
-    instances = sorted({i for i in bookies["instance_id"].to_pylist() if i is not None})
+    instances = sorted({i for i in bookies["instance_id"].to_pylist() if i is not None}) or _earlier_instances(request)
     wanted += [
         SystemWrite(Phase.INSTANCE_ID, "create", "instance_id", where.instance_id, i.encode()) for i in instances
     ]

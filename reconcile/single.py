@@ -112,7 +112,8 @@ def decided(
         rows = only(plan, "reconstruction", ledger).to_pylist()
         if rows:
             return Decided(rows[0], f"from the plan {plan.path}", plan.manifest.get("prior", ()))
-    if not inventories:
+    if not inventories and (not earlier or (live is not None and live.catalog is None)):
+        # Whether a store has other ledgers its capture tells.
         return Decided()
     whole = [one for one in (live, *earlier) if one is not None and one.catalog is not None]
     evidence = threeway.Evidence(

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from reconcile import plan
 from reconcile.plan import Passwords
-from reconcile.rules import beyond, nodes, referenced, reused, sides
+from reconcile.rules import beyond, contradicted, nodes, only_in_earlier, referenced, reused, sides
 from reconcile.rules import findings as table
 from reconcile.rules.diff import SEVERITIES, Category
 from reconcile.rules.findings import Run, Said
@@ -31,11 +31,9 @@ from recovery.codecs.keys import marked
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import Layout, generator_key
 from recovery.dataset import Dataset, only, sort_by_key
-from recovery.infer.earlier import as_recorded
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import buckets as buckets_of
-from recovery.model.metadata import NO_ENTRY
 
 FEW_DELETIONS: Final = 10
 """Deleted ledgers that bookies still have, of a cluster of any size, that are taken for what somebody wanted."""
@@ -204,9 +202,12 @@ class Tables:
     references: pa.Table | None = None
 
     def records(self) -> pa.Table:
-        """Return the newest earlier record of each ledger; no holds, which are in recovery."""
-        found, _ = sides.newest(self.earlier)
-        return only(found, pc.not_equal(found["state"], "IN_RECOVERY"))
+        """Return the newest earlier record of each ledger, but for holds and what cannot be read."""
+        whole = [
+            (only(rows, pa.array(pc.is_null(rows["error"]).to_numpy() & ~plan.is_hold(rows))), txn)
+            for rows, txn in self.earlier
+        ]
+        return sides.newest(whole)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,7 +222,7 @@ class Range:
         history: CATALOG_HISTORY.
         compared: their join.
         collided: which rows of the join collide with another scope's ledger.
-        empty: RECONSTRUCTION of ledgers that no bookie holds anything of, because an earlier record closed them empty.
+        alone: RECONSTRUCTION of ledgers that only an earlier catalog has, and that nothing speaks against.
     """
 
     rows: pa.Table
@@ -231,19 +232,29 @@ class Range:
     history: pa.Table
     compared: Compared
     collided: Mask
-    empty: pa.Table | None = None
+    alone: pa.Table | None = None
 
     def outcomes(self) -> pa.Table:
         """Return RECONSTRUCTION of all ledgers that something becomes of, in key order."""
-        if self.empty is None or not self.empty.num_rows:
+        if self.alone is None or not self.alone.num_rows:
             return self.rows
-        return sort_by_key(pa.concat_tables([self.rows, self.empty]))
+        return sort_by_key(pa.concat_tables([self.rows, self.alone]))
+
+    def left_out(self) -> npt.NDArray[np.int64]:
+        """Return the rows of the join that only an earlier catalog has, and of which nothing becomes."""
+        at = self.compared.where(Relation.EARLIER_ONLY)
+        if self.alone is None or not self.alone.num_rows:
+            return at
+        ours, proposed = sides.unite([_take(self.compared.sides, at), self.alone]).rows
+        left: npt.NDArray[np.int64] = at[np.sort(ours[(ours != sides.ABSENT) & (proposed == sides.ABSENT)])]
+        return left
 
 
 def compared(rows: pa.Table, known: Tables) -> Range:
     """Join all sides of some ledgers; `rows` is RECONSTRUCTION of them."""
     earlier, seen = sides.newest(known.earlier)
     found = sides.compare(rows, known.stored, earlier, seen, known.history, has_earlier=bool(known.earlier))
+    found = contradicted.doubted(found, rows)
     collided = np.zeros(found.sides.num_rows, np.bool_)
     if known.collided.num_rows:
         ours, theirs = sides.unite([found.sides, known.collided]).rows
@@ -306,26 +317,6 @@ def _of_another_ledger(one: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
     return np.asarray(at[shown])
 
 
-def empty(one: Range, known: Tables) -> pa.Table:
-    """Return RECONSTRUCTION of ledgers whose earlier record was closed without entries, and that nothing contradicts.
-
-    A closed ledger's end never changes, so such a record is what it was, byte for byte. Only where every bookie was
-    looked at is it sure that none holds another ledger under the id.
-    """
-    alone = one.compared.where(Relation.EARLIER_ONLY)
-    alone = alone[~one.collided[alone]]
-    records = _take(one.earlier, one.compared.earlier[alone])
-    records = records.filter(pc.fill_null(pc.equal(records["last_entry"], NO_ENTRY), fill_value=False))
-    if known.references is not None:
-        against = pc.or_(
-            pc.fill_null(known.references["deleted"], fill_value=False),
-            pc.greater_equal(pc.fill_null(known.references["last_entry"], NO_ENTRY), 0),
-        )
-        ours, other = sides.unite([records, known.references.filter(against)]).rows
-        records = records.take(pa.array(np.sort(ours[(ours != sides.ABSENT) & (other == sides.ABSENT)])))
-    return as_recorded(records)
-
-
 def _deleted_before(one: Range, issued: int) -> npt.NDArray[np.int64]:
     """Return the rows of ledgers whose ids were given out before an earlier catalog that does not have them."""
     held = one.compared.held[one.compared.where(Relation.BOOKIES_ONLY)]
@@ -372,20 +363,12 @@ def found(
             for side, rows, source in (("store", ours, store), ("earlier", theirs, before))
         ]
         parts.append(table.of_ledgers(category, _take(one.compared.sides, at), said, run, subject="record"))
-    if evidence.everywhere and evidence.looked_at:
-        at = one.compared.where(Relation.EARLIER_ONLY)
-        rows = _take(one.earlier, one.compared.earlier[at])
-        closed = pc.equal(rows["state"], "CLOSED")
-        rows = rows.filter(pc.invert(pc.fill_null(pc.and_(closed, pc.less(rows["last_entry"], 0)), fill_value=False)))
-        lost = pc.fill_null(pc.greater_equal(rows["last_entry"], 0), fill_value=False)
-        said = [
-            Said("earlier", "state", rows["state"], before),
-            Said("earlier", "last_entry", rows["last_entry"], before),
-            Said("bookies", "last_entry", "nothing"),
-        ]
-        # What was open may have had no entry yet.
-        grave = pc.if_else(lost, SEVERITIES[Category.ONLY_IN_EARLIER], "warning")
-        parts.append(table.of_ledgers(Category.ONLY_IN_EARLIER, rows, said, run, subject="last_entry", severity=grave))
+    at = one.compared.where(Relation.EARLIER_ONLY)
+    alone = tables.RECONSTRUCTION.empty_table() if one.alone is None else one.alone
+    how = {"looked_at": evidence.looked_at, "seen": seen}
+    records = _take(one.earlier, one.compared.earlier[at])
+    parts.append(only_in_earlier.findings(records, alone, run, before, **how))
+    parts.append(contradicted.findings(one.rows, run, before))
     keys = _take(one.compared.sides, np.flatnonzero(one.collided))
     presence = [
         Said(side, "record", pc.cast(keys[name], pa.string()), source)
@@ -471,13 +454,13 @@ def verdicts(
     keys = ["scope", "ledger"]
     parts = [one.rows, one.stored, one.earlier, sides.deletions(one.history)]
     looked_at = pa.concat_tables([part.select(keys) for part in parts]).group_by(keys).aggregate([]).num_rows
-    relation = one.compared.sides["relation"]
     now = one.compared.stored
     skipped = np.zeros(len(now), np.bool_)
     open_now = pc.fill_null(pc.not_equal(one.stored["state"], "CLOSED"), fill_value=True).to_numpy()
     skipped[now != sides.ABSENT] = open_now[now[now != sides.ABSENT]]
     unseen = not (evidence.everywhere and evidence.looked_at)
-    undecided = pc.equal(relation, str(Relation.EARLIER_ONLY)).to_numpy() & unseen
+    undecided = np.zeros(len(now), np.bool_)
+    undecided[one.left_out()] = unseen
     words = table.verdicts(one.compared.sides, findings, skipped, undecided)
     named = referenced.named(one.compared.sides, references)
     return named.append_column("verdict", words), int(looked_at)
@@ -486,8 +469,9 @@ def verdicts(
 def offered(one: Range, layout: Layout, passwords: Passwords, actions: pa.Table) -> tuple[pa.Table, int]:
     """Return the actions with what a person can choose instead, and how many more they are.
 
-    For what was deleted, or is held by the plan or in the store, its last record; for what cannot be read, the earlier
-    one; for all, what bookies show. Where the plan writes nothing, an action that writes nothing carries them.
+    For what was deleted, is held by the plan or in the store, or is in an earlier catalog alone, its last record; for
+    what cannot be read, the earlier one; for all, what bookies show. Where the plan writes nothing, an action that
+    writes nothing carries them.
 
     Args:
         one: the range, settled.
@@ -506,7 +490,8 @@ def offered(one: Range, layout: Layout, passwords: Passwords, actions: pa.Table)
     is_held[now != sides.ABSENT] = plan.is_hold(one.stored)[now[now != sides.ABSENT]]
     is_held[place[(place != sides.ABSENT) & (hold != sides.ABSENT)]] = True
     held = np.setdiff1d(np.flatnonzero(is_held), np.append(deleted, unparsable))
-    for at in (deleted, unparsable, held):
+    left_out = np.setdiff1d(one.left_out(), deleted)
+    for at in (deleted, unparsable, held, left_out):
         if not len(at):
             continue
         records = sides.last_records(one.compared, one.earlier, one.history, at)
@@ -522,11 +507,11 @@ def offered(one: Range, layout: Layout, passwords: Passwords, actions: pa.Table)
         both = (mine != sides.ABSENT) & (written != sides.ABSENT)
         found[0] = plan.with_alternatives(found[0], written[both], choices.take(pa.array(mine[both])))
         alone = np.sort(mine[(mine != sides.ABSENT) & (written == sides.ABSENT)])
-        if at is held:
-            # Of the store's holds, those that another record is known of.
+        if at is held or at is left_out:
+            # Of the store's holds, and of what nothing becomes, those that another record is known of.
             alone = alone[pc.list_value_length(choices).to_numpy()[alone] > 0]
         instead = None
-        if at is not deleted:
+        if at is not deleted and at is not left_out:
             instead = _take(one.stored, one.compared.stored[at[alone]]).select(["version", "raw"])
         left = plan.left_alone(
             _take(one.compared.sides, at[alone]), layout, choices.take(pa.array(alone)), instead=instead

@@ -230,11 +230,11 @@ def recover(
     """Turn inventories into a plan that brings lost ledger metadata back. Writes nothing but the plan.
 
     The store (--metadata) and what it held earlier (--snapshot) are compared with what bookies show, ledger by ledger;
-    without an inventory they are compared with each other, and nothing is proposed.
+    without an inventory they are compared with each other, and records that a store lacks which has none are proposed.
     """
     output = make_output(shared)
-    if not inventories and not disks and not (uri and snapshots):
-        raise click.UsageError("give --inventory or --disk; or --metadata and --snapshot, to compare only these")
+    if not inventories and not disks and not snapshots:
+        raise click.UsageError("give --inventory or --disk; or --snapshot, to take only what it had")
     if layout is not None and not is_typed("uri"):
         uri = None
     if (uri is None) == (layout is None):
@@ -354,6 +354,8 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
     if not coverage["scanned"]:
         looked_at = counted(counts["looked_at"], "ledger")
         verdict = f"{looked_at} compared, {counts['with_findings']} with findings; no bookie was looked at"
+        if counts["restored"]:
+            verdict += f"; {counts['restored']} {back} on an earlier catalog's word alone"
     if counts["deleted"]:
         stay = "stays" if counts["deleted"] == 1 else "stay"
         verdict += f"; {counts['deleted']} that somebody deleted {stay} deleted unless you choose otherwise"

@@ -44,6 +44,8 @@ class Category(StrEnum):
     """The store has an older record of the ledger than it had."""
     ONLY_IN_EARLIER = "ONLY_IN_EARLIER"
     """An earlier catalog has a ledger with entries of which neither the store nor any bookie knows."""
+    RECORD_CONTRADICTED = "RECORD_CONTRADICTED"
+    """An earlier record says of the ledger what its entries on bookies do not: another digest, length, end or key."""
     SCOPE_COLLISION = "SCOPE_COLLISION"
     """Ledgers of different scopes share the lower half of their ids: what knows no scopes takes one for the other."""
     REFERENCE_DIFFERS = "REFERENCE_DIFFERS"
@@ -87,6 +89,7 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.ID_REUSE: "critical",
     Category.STORE_WENT_BACK: "critical",
     Category.ONLY_IN_EARLIER: "critical",
+    Category.RECORD_CONTRADICTED: "critical",
     Category.SCOPE_COLLISION: "critical",
     Category.REFERENCE_DIFFERS: "warning",
     Category.REFERENCE_NOT_FOUND: "warning",
@@ -116,6 +119,7 @@ SUGGESTED: Final = {
     Category.ID_REUSE: "restore nothing under this id before a person has compared both: bkmeta explain LEDGER",
     Category.STORE_WENT_BACK: "find out which backup was put back; the earlier catalog has the newer record",
     Category.ONLY_IN_EARLIER: "look for bookies that were not collected; else its entries are lost",
+    Category.RECORD_CONTRADICTED: "a person compares both: bkmeta explain LEDGER; two ledgers may have had this id",
     Category.SCOPE_COLLISION: "name which of them is to be restored; keep clients and bookies without scopes away",
     Category.REFERENCE_DIFFERS: "a person compares both: bkmeta explain LEDGER --references …",
     Category.REFERENCE_NOT_FOUND: "look for bookies that were not collected; else its entries are lost",

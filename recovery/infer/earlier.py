@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.codecs import ledger_metadata
-from recovery.infer.contradictions import Contradiction, above_all, contradictions, end_of
+from recovery.infer.contradictions import Contradiction, Unseen, above_all, contradictions, end_of
 from recovery.infer.facts import Facts
 from recovery.infer.holdings import Ints, Mask
 from recovery.infer.refusal import Refusal
@@ -28,7 +28,7 @@ from recovery.infer.search import MAX_RUNS
 from recovery.infer.solve import Laid, Solution, solve
 from recovery.infer.weigh import NOBODY, Candidate, Cases, Copies, Problem, cheapest
 from recovery.model import tables
-from recovery.model.metadata import LedgerMetadata, Segment, State
+from recovery.model.metadata import NO_ENTRY, LedgerMetadata, Segment, State
 
 KEPT: Final = frozenset(
     {
@@ -51,15 +51,14 @@ _READS_AS: Final = "as the earlier record had it: entries that moved since could
 Row = dict[str, Any]
 
 
-def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table, hidden: Ints, ends: Ints) -> pa.Table:
+def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table, unseen: Unseen) -> pa.Table:
     """Let earlier records supply what bookies do not show, and bookies' bytes check what the records say.
 
     Args:
         rows: RECONSTRUCTION of the ledgers of `known`, in their order.
         known: what bookies show.
         earlier: CATALOG_LEDGERS, each ledger at most once; no holds.
-        hidden: of each ledger, how many bookies may hide entries of it.
-        ends: of each ledger, the end that copies of the closed ledger prove; `UNPROVED` without one.
+        unseen: what may be hidden or lost, and which ends are proved.
 
     Returns:
         RECONSTRUCTION; `raw` where an earlier record is the base, `contradictions` where one is contradicted.
@@ -79,7 +78,7 @@ def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table, hidden: Ints, 
     taken = _as_it_was(ours.filter(pa.array(agrees)), before.filter(pa.array(agrees)))
     rest = np.flatnonzero(~agrees)
     changed = [
-        _decided(known, int(mine[at]), row, record, int(hidden[mine[at]]), int(ends[mine[at]]))
+        _decided(known, int(mine[at]), row, record, unseen)
         for at, row, record in zip(
             rest.tolist(), ours.take(pa.array(rest)).to_pylist(), before.take(pa.array(rest)).to_pylist(), strict=True
         )
@@ -93,11 +92,42 @@ def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table, hidden: Ints, 
 
 
 def as_recorded(records: pa.Table) -> pa.Table:
-    """Return RECONSTRUCTION of ledgers that are as their records say, of whom no bookie shows anything.
+    """Return RECONSTRUCTION of ledgers that are as their records say, of whom no bookie that was looked at has any.
 
     Args:
-        records: CATALOG_LEDGERS that can be read.
+        records: CATALOG_LEDGERS of closed ledgers.
     """
+    count = records.num_rows
+    ends = pc.max_element_wise(records["last_entry"], NO_ENTRY).to_numpy().astype(np.int64)
+    missing = (ends + 1) * records["write_quorum"].to_numpy().astype(np.int64)
+    unproved = pa.array(np.where(ends < 0, "clean", "undecided"), pa.string())
+    blank = _unseen(records, "restored", {"class": unproved, "missing": pa.array(missing)})
+    return _as_it_was(blank, records) if count else blank
+
+
+def held_by_members(records: pa.Table, looked_at: Sequence[str]) -> pa.Table:
+    """Return RECONSTRUCTION of ledgers that are not closed, and that bookies may have which were not looked at.
+
+    Where they end nobody knows, and whoever opens one closes it where an answer is missing: each is held by those of
+    its members that may have it. Ledgers without such a member are left out.
+
+    Args:
+        records: CATALOG_LEDGERS of ledgers that are not closed.
+        looked_at: bookies that were, completely.
+    """
+    seen = set(looked_at)
+    holders = [
+        sorted({name for segment in segments for name in segment["members"]} - seen)
+        for segments in records["segments"].to_pylist()
+    ]
+    kind = tables.RECONSTRUCTION.field("holders").type
+    may_have = pa.array([bool(names) for names in holders], pa.bool_())
+    reason = pa.array([str(Refusal.SOURCE_INCOMPLETE)] * records.num_rows, pa.string())
+    return _unseen(records, "held", {"holders": pa.array(holders, kind), "reason": reason}).filter(may_have)
+
+
+def _unseen(records: pa.Table, outcome: str, others: Mapping[str, pa.Array]) -> pa.Table:
+    """Return RECONSTRUCTION of ledgers of which bookies show nothing; other columns as given."""
     count = records.num_rows
     grades = tables.RECONSTRUCTION.field("grades").type
     unknown = pa.StructArray.from_arrays(
@@ -105,17 +135,18 @@ def as_recorded(records: pa.Table) -> pa.Table:
     )
     given = {
         **{name: records[name] for name in tables.KEY_COLUMNS},
-        "class": pa.array(["clean"] * count, pa.string()),
-        "outcome": pa.array(["restored"] * count, pa.string()),
+        "class": pa.array(["undecided"] * count, pa.string()),
+        "outcome": pa.array([outcome] * count, pa.string()),
         "key": records["password_hash"],
         "grades": unknown,
         "missing": pa.array(np.zeros(count, np.int64)),
         "extra": pa.array(np.zeros(count, np.int64)),
         "holders": pa.array([[]] * count, tables.RECONSTRUCTION.field("holders").type),
         "alternatives": pa.array([[]] * count, tables.RECONSTRUCTION.field("alternatives").type),
+        **others,
     }
     columns = [given[f.name] if f.name in given else pa.nulls(count, f.type) for f in tables.RECONSTRUCTION]
-    return _as_it_was(pa.table(columns, schema=tables.RECONSTRUCTION), records)
+    return pa.table(columns, schema=tables.RECONSTRUCTION)
 
 
 def _matched(known: Facts, earlier: pa.Table) -> tuple[Ints, Ints]:
@@ -200,16 +231,16 @@ def _as_it_was(ours: pa.Table, before: pa.Table) -> pa.Table:
     return pa.table([columns.get(name, ours[name]) for name in names], schema=tables.RECONSTRUCTION)
 
 
-def _decided(known: Facts, ledger: int, row: Row, record: Mapping[str, Any], hidden: int, proved_end: int) -> Row:
+def _decided(known: Facts, ledger: int, row: Row, record: Mapping[str, Any], unseen: Unseen) -> Row:
     """Return the row of a ledger whose earlier record is not what bookies show now."""
     stored = ledger_metadata.decode(record["raw"])
-    against = contradictions(known, ledger, row, stored, record["password_hash"], proved_end)
+    against = contradictions(known, ledger, row, stored, record["password_hash"], unseen)
     if row["reason"] in KEPT:
         return _against(row, against)
     if against:
         return _refused(row, against)
     if stored.state is State.CLOSED:
-        return _closed(known, ledger, row, stored, record, hidden)
+        return _closed(known, ledger, row, stored, record, unseen)
     if row["outcome"] != "restored" or row["last_entry"] is None:
         return row
     if (row["ensemble_size"], row["write_quorum"]) != (stored.ensemble_size, stored.write_quorum):
@@ -231,7 +262,9 @@ def _refused(row: Row, against: Sequence[Contradiction]) -> Row:
     return _against(_held(row, next(one.refusal for one in against if one.refusal is not None)), against)
 
 
-def _closed(known: Facts, ledger: int, row: Row, stored: LedgerMetadata, record: Mapping[str, Any], hidden: int) -> Row:
+def _closed(
+    known: Facts, ledger: int, row: Row, stored: LedgerMetadata, record: Mapping[str, Any], unseen: Unseen
+) -> Row:
     end = end_of(stored)
     copies = _copies(known, ledger)
     if copies is None:
@@ -244,7 +277,7 @@ def _closed(known: Facts, ledger: int, row: Row, stored: LedgerMetadata, record:
     until = min(end, int(known.held.end[ledger]))
     kept = first <= max(until, 0)
     laid = Laid.of(copies.until(until), until, stored.write_quorum, first[kept], members[kept])
-    lost = above_all(known, ledger, stored, first.tolist(), laid, members, hidden)
+    lost = above_all(known, ledger, stored, first.tolist(), laid, members, unseen)
     if lost is not None and lost.refusal is not None:
         return _refused(row, [lost])
     against = [] if lost is None else [lost]

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from recovery.codecs.entry import lac_record_agrees, master_key
 from recovery.infer import facts, rows
 from recovery.infer.blind import Blind
+from recovery.infer.contradictions import Unseen
 from recovery.infer.earlier import with_earlier
 from recovery.infer.ends import proved_ends, without_dropped
 from recovery.infer.facts import DIGESTS, MAX_ENTRY, MAX_GROUPS, Facts
@@ -123,7 +124,8 @@ def reconstruct(
         ),
     )
     if earlier is not None:
-        found = with_earlier(found, known, earlier, blind.bookies, proved_ends(known, explained, sees_all))
+        unseen = Unseen(blind.bookies, doubt.lost, proved_ends(known, explained, sees_all))
+        found = with_earlier(found, known, earlier, unseen)
     return found if references is None else with_references(found, known, references)
 
 

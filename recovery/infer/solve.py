@@ -233,6 +233,9 @@ class Laid(NamedTuple):
     @classmethod
     def of(cls, copies: Copies, end: int, write: int, first: Ints, members: Ints) -> "Laid":
         """Lay copies on segments that begin no later than the end; copies as for `solve`."""
+        if not len(copies.bookie):
+            due = _due(first, end, members.shape[1], write)
+            return cls(due, np.zeros_like(due), readable=True)
         in_place = _in_place(_shares(copies, first, end, members.shape[1], write), members)
         found = _readable(copies, end, write, first, members, in_place)
         due = _due(first, end, members.shape[1], write)

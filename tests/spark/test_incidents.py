@@ -14,6 +14,7 @@ import pytest
 
 from reconcile import apply as engine
 from reconcile import plan_reader, plans, recover
+from reconcile.cli.explain import _kept
 from reconcile.evidence import Knowledge
 from reconcile.explain import explain
 from reconcile.plan import LEAVE, Passwords
@@ -265,9 +266,118 @@ def test_a_ledger_that_was_closed_empty_comes_back_byte_for_byte(recovered: Reco
         kept = target.get(key_of(ledger))
         assert kept is not None
         assert kept.value == raw
+    # Where some bookie was not looked at, nothing says that they are lost: what was closed is proposed as it was.
     unseen = recovered("unseen", snapshots=(past,), expected=(*NAMES, "10.0.0.99:3181"))
-    assert not rows_of(unseen).keys() & ghosts.keys()
-    assert unseen.manifest["counts"]["undecided"] >= len(ghosts)
+    rows = rows_of(unseen)
+    assert {ledger: rows[ledger]["raw"] for ledger in ghosts} == ghosts
+    assert rows[200_000]["raw"] == gone[200_000]
+    assert rows[200_000]["missing"] == ((full.last_entry or 0) + 1) * full.write_quorum
+    assert 200_001 not in rows
+    only = found(unseen, "ONLY_IN_EARLIER")
+    assert {ledger: one["severity"] for ledger, one in only.items()} == dict.fromkeys(gone, "warning")
+    assert said(only[200_000])["plan", "outcome"] == "restored"
+    assert said(only[200_001])["plan", "outcome"] == "nothing"
+
+
+def test_nothing_of_an_earlier_catalog_is_dropped_where_a_bookie_is_missing(
+    recovered: Recover, inventories: tuple[Dataset, ...], tmp_path: Path
+) -> None:
+    """Each of its ledgers is restored or held: those that only the missing bookie had, too; and explained so."""
+    missing = NAMES[-1]
+    left = [one for one in inventories if missing not in one.read("bookies")["bookie"].to_pylist()]
+    record = next(
+        one for raw in records().values() if (one := ledger_metadata.decode(raw)).last_entry not in (None, -1)
+    )
+    alone = replace(record, ensemble_size=1, write_quorum=1, ack_quorum=1, segments=(md.Segment(0, (missing,)),))
+    still_open = replace(alone, state=md.State.OPEN, last_entry=None, length=None)
+    made = {300_000: ledger_metadata.encode(alone), 300_001: ledger_metadata.encode(still_open)}
+    past = captured(tmp_path / "past", {**records(), **made})
+    plan = recovered("plan", snapshots=(past,), inventories=tuple(left))
+    rows = rows_of(plan)
+    assert rows.keys() >= records().keys() | made.keys()
+    assert {row["outcome"] for row in rows.values()} <= {"restored", "held"}
+    assert rows[300_000]["raw"] == made[300_000]
+    assert (rows[300_001]["outcome"], rows[300_001]["holders"]) == ("held", [missing])
+    counts = plan.manifest["counts"]
+    assert counts["restored"] + counts["held"] == counts["ledgers"] == len(rows)
+    actions = {row["ledger"]: row for row in plan.read("actions").to_pylist() if row["kind"] == "ledger"}
+    assert [one["value"] for one in actions[300_001]["alternatives"]] == [made[300_001]]
+    hold = ledger_metadata.decode(actions[300_001]["value"])
+    assert (hold.state, [list(s.members) for s in hold.segments]) == (md.State.IN_RECOVERY, [[missing]])
+    known = Knowledge(passwords=PASSWORDS.values, expected=NAMES, layout=Layout.HIERARCHICAL)
+    for ledger, outcome in ((300_000, "restored"), (300_001, "held")):
+        stored = [_kept(past.path, past, LedgerId(0, ledger))]
+        for given in (None, plan):
+            told = explain(LedgerId(0, ledger), left, stored, given, known, has_store=False)
+            assert told.outcome == outcome
+            assert "nothing that was looked at knows it" not in told.verdict
+
+
+def test_a_catalog_alone_brings_a_lost_store_back(recovered: Recover, tmp_path: Path) -> None:
+    """As a restored snapshot would: closed records byte for byte, others held, ids not given again, the instance id."""
+    full = next(one for raw in records().values() if (one := ledger_metadata.decode(raw)).last_entry not in (None, -1))
+    still_open = ledger_metadata.encode(replace(full, state=md.State.OPEN, last_entry=None, length=None))
+    past = captured(tmp_path / "past", {**records(), 400_000: still_open}, INSTANCEID=b"an-instance")
+    plan = recovered("plan", snapshots=(past,), inventories=(), expected=None)
+    rows = rows_of(plan)
+    assert {ledger: row["raw"] for ledger, row in rows.items() if row["outcome"] == "restored"} == records()
+    assert (rows[400_000]["outcome"], plan.manifest["counts"]["held"]) == ("held", 1)
+    target = ScannableMemory()
+    written(plan, target, tmp_path / "journal")
+    for ledger, raw in records().items():
+        kept = target.get(key_of(ledger))
+        assert kept is not None
+        assert kept.value == raw
+    assert target.get(ROOT + store.LAYOUT) is not None
+    instance = target.get(ROOT + store.INSTANCE_ID)
+    assert instance is not None
+    assert instance.value == b"an-instance"
+    counter = target.get(ROOT + store.SHORT_GENERATOR)
+    assert counter is not None
+    assert (counter.children_created or 0) > 400_000
+    # A store that has ledgers speaks against what it lacks; a person may choose otherwise.
+    kept_ledger = min(records())
+    beside = recovered("beside", store={"ledgers": {kept_ledger: records()[kept_ledger]}}, snapshots=(past,),
+                       inventories=(), expected=None)  # fmt: skip
+    assert rows_of(beside) == {}
+    left = {row["ledger"]: row["op"] for row in beside.read("actions").to_pylist() if row["kind"] == "ledger"}
+    assert left == dict.fromkeys((records().keys() | {400_000}) - {kept_ledger}, LEAVE)
+
+
+def test_an_earlier_record_that_bytes_contradict_is_a_finding_and_a_hold(
+    recovered: Recover, inventories: tuple[Dataset, ...], tmp_path: Path
+) -> None:
+    """Closed without entries, above all of them, of another digest or length: never clean, and nobody is right."""
+    known = {n: one for n, raw in records().items() if ((one := ledger_metadata.decode(raw)).last_entry or 0) >= 5}
+    kinds: list[dict[str, Any]] = [
+        {"last_entry": -1, "length": 0}, {"last_entry": 999, "length": 99_999}, {"length": 9_999},
+        {"digest": md.Digest.HMAC}, {"password": b"another"},
+    ]  # fmt: skip
+    chosen = [n for n, one in known.items() if one.digest is md.Digest.CRC32C][: len(kinds)]
+    assert len(chosen) == len(kinds)
+    wrong = {n: ledger_metadata.encode(replace(known[n], **kind)) for n, kind in zip(chosen, kinds, strict=True)}
+    past = captured(tmp_path / "past", {**records(), **wrong})
+    plan = recovered("plan", snapshots=(past,))
+    rows = rows_of(plan)
+    contradicted = found(plan, "RECORD_CONTRADICTED")
+    assert contradicted.keys() == set(chosen)
+    sides = {row["ledger"]: row for row in plan.read("sides").to_pylist()}
+    operator_knows = Knowledge(passwords=PASSWORDS.values, expected=NAMES, layout=Layout.HIERARCHICAL)
+    for ledger, kind in zip(chosen, kinds, strict=True):
+        assert rows[ledger]["outcome"] == "held"
+        assert contradicted[ledger]["severity"] == "critical"
+        field = "key" if "password" in kind else next(iter(kind))
+        evidence = said(contradicted[ledger])
+        assert evidence["earlier", field] != evidence["bookies", field]
+        assert sides[ledger]["right"] == "nobody"
+        assert sides[ledger]["verdict"] in ("RECORD_CONTRADICTED", "ID_REUSE")
+        stored = [_kept(past.path, past, LedgerId(0, ledger))]
+        told = explain(LedgerId(0, ledger), inventories, stored, None, operator_knows, has_store=False)
+        assert told.outcome == "held"
+        assert any(line.startswith("RECORD_CONTRADICTED (critical)") for line in told.disagreements)
+        assert any(line.endswith("right: nobody") for line in told.sides)
+    others = records().keys() - set(chosen)
+    assert all(rows[n]["raw"] == records()[n] for n in others if ledger_metadata.decode(records()[n]).state == "CLOSED")
 
 
 def test_where_nothing_names_the_members_a_gap_may_be_on_one_of_them(

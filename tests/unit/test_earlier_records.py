@@ -128,10 +128,11 @@ def test_what_a_loss_explains_is_restored_with_what_is_missing() -> None:
     shares = [[e for e in range(upto) if simulator.holds(p, e, 3, 2)] for p, upto in enumerate((13, 10, 10))]
     shares[0].remove(3)
     lossy = [row(name, own) for name, own in zip(MEMBERS, shares, strict=True)]
-    found = compared(stored, lossy)
+    found = compared(stored, lossy, states={"ledgers": 0})
     assert (found["outcome"], found["raw"]) == ("restored", ledger_metadata.encode(stored))
     assert found["missing"] == 80 - sum(one["entries"] for one in lossy)
     assert said(found) == {"last_entry": ("39", "no entry above 12")}
+    assert compared(stored, lossy)["reason"] == Refusal.LAC_BEYOND_END
     unseen = compared(stored, striped(30), options=Options(SECRET.passwords, unscanned_bookies=("z:3181",)))
     assert (unseen["outcome"], unseen["missing"]) == ("restored", 20)
     assert said(unseen) == {"last_entry": ("39", "no entry above 29")}
@@ -199,3 +200,22 @@ def test_bookies_that_fail_in_turn_leave_what_striping_leaves() -> None:
     assert {found["grades"][name] for name in ("ensemble_size", "write_quorum", "last_entry")} == {"inferred"}
     assert found["acked_high"] is None
     assert "1/1" in {other["value"] for other in found["alternatives"]}
+
+
+def test_a_length_above_that_of_a_later_entry_is_none_of_this_ledger() -> None:
+    """Running lengths never fall, wherever the header that was read stands."""
+    rows = [one | {"headers": [header(29, lac=10)]} for one in full(3, 30)]
+    stored = replace(TRUE, write_quorum=3, last_entry=20)
+    assert compared(replace(stored, length=299), rows)["outcome"] == "restored"
+    found = compared(replace(stored, length=301), rows)
+    assert (found["reason"], said(found)) == (Refusal.LENGTHS_DIFFER, {"length": ("301", "300 at entry 29")})
+
+
+def test_a_closed_record_of_a_ledger_that_bookies_know_and_hold_nothing_of_is_taken() -> None:
+    """All its copies are missing, and that is said; of one without entries none is."""
+    rows = [row("a:3181", [])]
+    found = compared(TRUE, rows, states={"ledgers": 0})
+    assert (found["outcome"], found["missing"], found["raw"]) == ("restored", 60, ledger_metadata.encode(TRUE))
+    assert said(found) == {"last_entry": ("29", "no entry")}
+    empty = compared(replace(TRUE, last_entry=-1, length=0), rows)
+    assert (empty["outcome"], empty["missing"], empty["contradictions"]) == ("restored", 0, None)

@@ -1,0 +1,48 @@
+"""Ledgers with entries, or open ones, that only an earlier catalog has: what is lost, and what may be elsewhere."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.rules import findings as table
+from reconcile.rules.diff import SEVERITIES, Category
+from reconcile.rules.findings import Run, Said
+from reconcile.rules.sides import ABSENT, unite
+
+_UNKNOWN = ("what bookies have that were not looked at, or not completely",)
+
+
+def findings(records: pa.Table, proposed: pa.Table, run: Run, source: str, *, looked_at: bool, seen: bool) -> pa.Table:
+    """Return a finding for each, but for those that were closed without entries.
+
+    Args:
+        records: CATALOG_LEDGERS of ledgers that neither the store nor a bookie has.
+        proposed: RECONSTRUCTION of those of them that something becomes of.
+        run: this one.
+        source: where earlier records are from.
+        looked_at: at least one bookie was.
+        seen: every bookie was, completely.
+    """
+    empty = pc.and_(pc.equal(records["state"], "CLOSED"), pc.less(records["last_entry"], 0))
+    rows = records.filter(pc.invert(pc.fill_null(empty, fill_value=False)))
+    ours, theirs = unite([rows, proposed]).rows
+    at = np.full(rows.num_rows, ABSENT)
+    at[ours[ours != ABSENT]] = theirs[ours != ABSENT]
+    said = [
+        Said("earlier", "state", rows["state"], source),
+        Said("earlier", "last_entry", rows["last_entry"], source),
+        Said("bookies", "last_entry", "nothing" if looked_at else "not looked at"),
+        Said("plan", "outcome", proposed["outcome"].take(pa.array(at, mask=at == ABSENT))),
+    ]
+    # What was open may have had no entry yet, and what was not looked at may have them all.
+    lost = pc.and_(pc.fill_null(pc.greater_equal(rows["last_entry"], 0), fill_value=False), seen)
+    grave = pc.if_else(lost, SEVERITIES[Category.ONLY_IN_EARLIER], "warning")
+    return table.of_ledgers(
+        Category.ONLY_IN_EARLIER,
+        rows,
+        said,
+        run,
+        subject="last_entry",
+        severity=grave,
+        unknowns=() if seen else _UNKNOWN,
+    )
