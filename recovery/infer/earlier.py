@@ -348,7 +348,7 @@ def _with_segments(known: Facts, ledger: int, row: Row, found: Solution, stored:
     for first, earliest, rows in zip(found.first.tolist(), found.low.tolist(), found.members.tolist(), strict=True):
         members = [None if r == NOBODY else names[known.row_bookie[low + r]] for r in rows]
         before = next(s.members for s in reversed(stored.segments) if s.first <= first)
-        spare = [name for name in (*before, *names) if name not in members]
+        spare = [name for name in dict.fromkeys((*before, *names)) if name not in members]
         assumed = [name is None for name in members]
         for at, name in enumerate(members):
             if name is None:
