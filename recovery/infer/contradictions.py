@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from recovery.infer.facts import DIGESTS, Facts
-from recovery.infer.holdings import Ints
+from recovery.infer.holdings import Ints, Mask
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import length_at
 from recovery.infer.solve import Laid
@@ -43,12 +43,12 @@ class Unseen(NamedTuple):
 
     Attributes:
         hidden: of each ledger, how many bookies may hide entries of it.
-        is_lossy: some bookie may have lost whatever it had.
+        is_lossy: of each ledger, whether some bookie may have lost all that it had of it.
         ends: of each ledger, the end that copies of the closed ledger prove; `UNPROVED` without one.
     """
 
     hidden: Ints
-    is_lossy: bool
+    is_lossy: Mask
     ends: Ints
 
 
