@@ -22,7 +22,7 @@ from backends.protocols import Tls
 from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
 from reconcile.errors import GuardRefusedError
-from recovery.catalog import CatalogStore
+from recovery.capture.catalog_store import CatalogStore
 from recovery.dataset import MANIFEST, Dataset, open_dataset
 from recovery.errors import InputError
 

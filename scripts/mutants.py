@@ -39,12 +39,12 @@ _FREEZE: Final = ("unit/test_freeze.py", "property/test_freeze_rights.py")
 TESTS: Final[Mapping[str, Sequence[str]]] = {
     "recovery/infer": _INFER,
     "reconcile/rules": [f"tests/unit/test_{name}.py" for name in (*_PLANS, "preflight")],
-    "reconcile/plan.py": [f"tests/unit/test_{name}.py" for name in _PLANS],
-    "reconcile/plans.py": [f"tests/unit/test_{name}.py" for name in _PLANS],
-    "reconcile/threeway.py": [f"tests/unit/test_{name}.py" for name in _PLANS],
-    "reconcile/apply.py": [f"tests/{name}" for name in _WRITES],
-    "reconcile/freeze.py": [f"tests/{name}" for name in _FREEZE],
-    "reconcile/frozen.py": [f"tests/{name}" for name in _FREEZE],
+    "reconcile/plan/action_rows.py": [f"tests/unit/test_{name}.py" for name in _PLANS],
+    "reconcile/plan/views.py": [f"tests/unit/test_{name}.py" for name in _PLANS],
+    "reconcile/compare/three_way.py": [f"tests/unit/test_{name}.py" for name in _PLANS],
+    "reconcile/write/apply.py": [f"tests/{name}" for name in _WRITES],
+    "reconcile/write/freeze.py": [f"tests/{name}" for name in _FREEZE],
+    "reconcile/write/freeze_state.py": [f"tests/{name}" for name in _FREEZE],
 }
 """What is changed, and the tests without Java that belong to it, the quickest first."""
 _SPOKEN: Final = "mutants.out"

@@ -1,6 +1,6 @@
 """The demo: a sample cluster's metadata is lost, and comes back by the commands of the runbook, on a real ZooKeeper.
 
-The disks and the ZooKeeper data were written by BookKeeper 4.17.2 and ZooKeeper 3.9.3 (tests/golden/data/bookkeeper has
+The disks and the ZooKeeper data were written by BookKeeper 4.17.2 and ZooKeeper 3.9.3 (tests/data/bookkeeper has
 their provenance), and what was true was recorded then; the last step compares with that, field by field.
 """
 
@@ -21,8 +21,8 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 
 from recovery.dataset import open_dataset
-from tests.golden.cases import case_dir, truth
-from tests.zookeeper_server import ZooKeeperServer
+from tests.support.cases import case_dir, truth
+from tests.support.zookeeper_server import ZooKeeperServer
 
 CASE: Final = "c01-clean-sorted"
 IDENTITY: Final = "bkmeta:demo"

@@ -4,8 +4,8 @@ import os
 
 from hypothesis import settings
 
-from tests.etcd_server import etcd_server
-from tests.zookeeper_server import zookeeper_server
+from tests.support.etcd_server import etcd_server
+from tests.support.zookeeper_server import zookeeper_server
 
 __all__ = ["etcd_server", "zookeeper_server"]
 

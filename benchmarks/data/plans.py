@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from benchmarks.data.inventories import bookie_row, copies
 from benchmarks.data.ledgers import BOOKIES, CHUNK, PASSWORD, chunk
-from reconcile import plan
-from reconcile.plan import Passwords
-from reconcile.plan_hash import Hashes, bucket_hashes
+from reconcile.plan import action_rows
+from reconcile.plan.action_rows import Passwords
+from reconcile.plan.plan_hash import Hashes, bucket_hashes
 from recovery.codecs.store import Layout
 from recovery.dataset import sort_by_key, write_manifest, write_part
 from recovery.infer.prior import Prior, count_shapes
@@ -38,8 +38,8 @@ def write(folder: Path, ledgers: int) -> None:
         options = Options(passwords=passwords.values)
         found.append(reconstruct(rows, bookies, tables.DAMAGE.empty_table(), prior, options))
     every = sort_by_key(pa.concat_tables(found))
-    secrets = bytes(plan.HOLD_PASSWORD_SIZE * every.num_rows)
-    actions = plan.ledger_actions(every, LAYOUT, passwords, secrets)
+    secrets = bytes(action_rows.HOLD_PASSWORD_SIZE * every.num_rows)
+    actions = action_rows.ledger_actions(every, LAYOUT, passwords, secrets)
     parts: dict[str, list[Part]] = {"actions": [write_part(folder, "actions", "buckets", [actions], secret=True)]}
     for name in ("findings", "reconstruction"):
         parts[name] = [write_part(folder, name, "buckets", [tables.PLAN[name].empty_table()], secret=True)]

@@ -64,7 +64,7 @@ def _inventories(folder: str) -> list[str]:
 def capture(uri: str, out: str) -> dict[str, Any]:
     """Capture a store."""
     from backends.registry import open_store
-    from recovery.capture import capture as run
+    from recovery.capture.live import capture as run
     from recovery.codecs.store import Layout
 
     def work() -> Mapping[str, Any]:
@@ -110,7 +110,7 @@ def etcd(uri: str, out: str) -> dict[str, Any]:
 def apply(plan: str, uri: str, root: str, journal: str) -> dict[str, Any]:
     """Apply a plan."""
     from backends.registry import open_store
-    from reconcile import apply as engine
+    from reconcile.write import apply as engine
 
     dataset = open_dataset(plan, "plan")
 
@@ -148,12 +148,12 @@ def infer(folder: str) -> dict[str, Any]:
 
 def index(folder: str, number: str, of: str) -> dict[str, Any]:
     """Read a share of the index files of a bookie: no entry log is looked at, and nothing is written."""
-    from recovery.collect.damage import Noted
-    from recovery.collect.facts import Interned
-    from recovery.collect.holdings import Grouper, runs_of
-    from recovery.collect.index import Block
-    from recovery.collect.interleaved import IndexReader, find_files, first_level
-    from recovery.collect.reading import Meter
+    from recovery.collect.disk.file_reader import Meter
+    from recovery.collect.rows.damage import Noted
+    from recovery.collect.rows.ledger_facts import Interned
+    from recovery.collect.rows.source_copies import Grouper, runs_of
+    from recovery.collect.sources.index import Block
+    from recovery.collect.sources.index_files import IndexReader, find_files, first_level
 
     def work() -> Mapping[str, Any]:
         ledgers = 0
@@ -177,10 +177,10 @@ def index(folder: str, number: str, of: str) -> dict[str, Any]:
 
 def _records(file: str, scan: Callable[[memoryview], Iterator[Any]]) -> dict[str, Any]:
     from recovery.codecs.framing import Entries
-    from recovery.collect.holdings import to_groups
-    from recovery.collect.reading import Mapped, Meter
-    from recovery.collect.records import gathered
-    from recovery.collect.scopes import Scopes
+    from recovery.collect.disk.file_reader import Mapped, Meter
+    from recovery.collect.rows.scoped_ids import Scopes
+    from recovery.collect.rows.source_copies import to_groups
+    from recovery.collect.sources.entry_records import gathered
 
     def work() -> Mapping[str, Any]:
         entries = 0
@@ -255,11 +255,11 @@ def wire(ledgers: str, requests: str, *addresses: str) -> dict[str, Any]:
 
 def locations(folder: str, number: str, of: str) -> dict[str, Any]:
     """Read a share of a database of locations: no entry log is looked at, and nothing is written."""
-    from recovery.collect.damage import Noted
-    from recovery.collect.db import Database, ranges_of, read_range
-    from recovery.collect.holdings import Grouper, runs_of
-    from recovery.collect.reading import Meter
-    from recovery.collect.scopes import Scopes
+    from recovery.collect.disk.file_reader import Meter
+    from recovery.collect.rows.damage import Noted
+    from recovery.collect.rows.scoped_ids import Scopes
+    from recovery.collect.rows.source_copies import Grouper, runs_of
+    from recovery.collect.sources.index_database import Database, ranges_of, read_range
 
     def work() -> Mapping[str, Any]:
         entries = 0
@@ -279,9 +279,9 @@ def locations(folder: str, number: str, of: str) -> dict[str, Any]:
 @contextmanager
 def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """Make a plan of inventories, for a store that is empty."""
-    from reconcile.plan import Passwords
-    from reconcile.recover import Request, open_inventories
-    from reconcile.recover import recover as run
+    from reconcile.jobs.recover import Request, open_inventories
+    from reconcile.jobs.recover import recover as run
+    from reconcile.plan.action_rows import Passwords
     from recovery.dataset import prepare
     from recovery.spark import session
     from recovery.testing import histories
@@ -366,9 +366,9 @@ def group_flat(folder: str, out: str) -> AbstractContextManager[Callable[[], dic
 @contextmanager
 def diff(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """Compare a store's catalog with an earlier one."""
-    from reconcile.plan import Passwords
-    from reconcile.recover import Request
-    from reconcile.recover import recover as run
+    from reconcile.jobs.recover import Request
+    from reconcile.jobs.recover import recover as run
+    from reconcile.plan.action_rows import Passwords
     from recovery.dataset import prepare
     from recovery.spark import session
 

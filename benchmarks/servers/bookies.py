@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from backends.registry import open_store
-from recovery.collect.members import read_members
-from tests.real import jars
-from tests.real.cluster import Bookie, Cluster, encoded
+from recovery.bookies.addresses import read_members
+from tests.support import jars
+from tests.support.cluster import Bookie, Cluster, encoded
 
 LEDGERS: Final = 200
 """On every bookie; requests go round them."""

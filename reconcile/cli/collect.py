@@ -32,8 +32,8 @@ from reconcile.cli.wire import collect_cluster, take_wire, wire_options
 from reconcile.words import counted
 
 if TYPE_CHECKING:
-    from recovery.collect.again import Reused
-    from recovery.collect.deep import DeepCounts
+    from recovery.collect.deep_check import DeepCounts
+    from recovery.collect.incremental import Reused
 
 _SHOWN: Final = 3
 """Places of damage of each rank."""
@@ -112,9 +112,9 @@ def collect(
     for each below --out. Nothing is fenced, recovered or written. Bookies of DbLedgerStorage do not say what they have
     of a ledger; they are named, with the command that collects them on their hosts.
     """
-    from recovery.collect.bookie import CollectOptions
-    from recovery.collect.bookie import collect as run
-    from recovery.collect.conf import read_conf
+    from recovery.collect.disk.bookie_conf import read_conf
+    from recovery.collect.pipeline import CollectOptions
+    from recovery.collect.pipeline import collect as run
     from recovery.dataset import REPORT
 
     output = make_output(shared)
@@ -323,7 +323,7 @@ def _place(row: Mapping[str, Any]) -> str:
 
 def _write_page(out: Path, verdict: str, notes: Sequence[str]) -> None:
     with broken_off(f"the inventory {out} is whole, its report is not"):
-        from reconcile.report import inventory_page, write_page
+        from reconcile.report.pages import inventory_page, write_page
         from recovery.dataset import open_dataset
 
         inventory = open_dataset(out, "inventory")

@@ -33,9 +33,9 @@ from reconcile.cli.output import Output, Result
 from reconcile.cli.recover import LAYOUTS, TAILS
 
 if TYPE_CHECKING:
-    from reconcile.evidence import Field
-    from reconcile.explain import Copy, Explanation
-    from reconcile.single import Stored
+    from reconcile.compare.single_ledger import Stored
+    from reconcile.explain.field_evidence import Field
+    from reconcile.explain.ledger import Copy, Explanation
     from recovery.dataset import Dataset
     from recovery.model.ids import LedgerId
 
@@ -104,10 +104,10 @@ def explain(
     LEDGER is a number, scope:number, or a qualified name of 32 hex digits. Given what recover was given, it says what
     recover decides; with --plan, what that plan did. No Spark is needed, and nothing is written.
     """
-    from reconcile.evidence import Knowledge
-    from reconcile.explain import explain as run
-    from reconcile.plan import Passwords
-    from reconcile.recover import open_inventories
+    from reconcile.compare.knowledge import Knowledge
+    from reconcile.explain.ledger import explain as run
+    from reconcile.jobs.recover import open_inventories
+    from reconcile.plan.action_rows import Passwords
     from recovery.codecs.store import Layout
     from recovery.dataset import open_dataset
     from recovery.infer.search import Tail
@@ -169,8 +169,8 @@ def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "
 def _live(uri: str, ledger: "LedgerId") -> "tuple[Stored, str | None]":
     """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
     from backends.protocols import ScannableStore
+    from reconcile.compare.single_ledger import Stored, history_rows, stored_row
     from reconcile.rules.clusters import decode_named
-    from reconcile.single import Stored, history_rows, stored_row
     from reconcile.stores import open_store
     from recovery.codecs import store
     from recovery.errors import InputError
@@ -209,8 +209,8 @@ def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
     """Read the ledger's record, its history, and who has a cookie, from a catalog."""
     import pyarrow.compute as pc
 
+    from reconcile.compare.single_ledger import Stored, only
     from reconcile.rules.clusters import of_catalog
-    from reconcile.single import Stored, only
 
     nodes = catalog.read("nodes", columns=["path", "kind", "raw"])
     cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()

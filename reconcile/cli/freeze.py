@@ -15,7 +15,7 @@ import click
 from backends.errors import UnavailableError
 from backends.protocols import ControlledStore
 from backends.registry import OpenStore, parse_store_uri
-from reconcile import audit, freeze, frozen, listing
+from reconcile.check import listing
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     AUTH_VARIABLE,
@@ -31,6 +31,7 @@ from reconcile.cli.output import Result, broken_off
 from reconcile.errors import GuardRefusedError
 from reconcile.printable import printable
 from reconcile.stores import SASL_VARIABLE, open_store, user_and_password
+from reconcile.write import audit_journal, freeze, freeze_state
 from recovery.codecs.store import LAYOUT, Layout
 from recovery.dataset import open_dataset
 from recovery.errors import InputError
@@ -246,7 +247,7 @@ class _Run:
         begun = freeze.Past()
         binding = freeze.binding(self.root)
         stopped = broken_off(f"what was changed is recorded in {self.folder}, go on: run the same command again")
-        opening = partial(audit.Journal.open, resume=True, now=_now, replay=begun.replay, reason=self._reason)
+        opening = partial(audit_journal.Journal.open, resume=True, now=_now, replay=begun.replay, reason=self._reason)
         with stopped, opening(self.folder, binding) as journal:
             # Once more, now that no other process can write the journal.
             proposal = propose(begun)
@@ -283,10 +284,10 @@ class _Run:
 
     def holds(self, left: freeze.Proposal, layout: Layout) -> Result:
         """Say whether the freeze holds: what the rights are, and what was refused without our identity."""
-        state = frozen.is_frozen(self.store, self.root)
+        state = freeze_state.is_frozen(self.store, self.root)
         trials, silent = self._trials(layout)
         tried_as = sorted({trial.principal for trial in trials})
-        untried = sorted({*frozen.principals(self.store, self.root, self.identity)} - {*tried_as})
+        untried = sorted({*freeze_state.principals(self.store, self.root, self.identity)} - {*tried_as})
         verdict, code = _judged(state, trials, silent, untried)
         details = [f"refused: {what}" for what in dict.fromkeys(w for t in trials for w in t.proof.refused)]
         details += [f"LET PASS by {t.server} for {t.principal}: {what}" for t in trials for what in t.proof.allowed]
@@ -295,7 +296,7 @@ class _Run:
             details.append(f"{self.root} cannot be read without our identity: a bookie that restarts does not start")
         details.append("replication is disabled" if state.replication_disabled else "replication is NOT disabled")
         details += [*(f"not seen: {what}" for what in NOT_SEEN), f"not stopped: {GOES_ON}"]
-        if (self.folder / audit.JOURNAL).exists():
+        if (self.folder / audit_journal.JOURNAL).exists():
             details.append(f"every change is recorded in {self.folder}: thaw needs it")
         collect = "on each bookie's host: bkmeta collect --bookie-conf bk_server.conf --out inventory/BOOKIE"
         return Result(
@@ -335,14 +336,14 @@ class _Run:
         Where connections are made as somebody by SASL, nobody's is, too: what is refused to that one is to nobody.
         """
         bookie, sasl = store_auth(BOOKIE_AUTH_VARIABLE), user_and_password(SASL_VARIABLE)
-        nobody = frozen.WORLD if sasl is None else f"sasl:{sasl[0]}"
+        nobody = freeze_state.WORLD if sasl is None else f"sasl:{sasl[0]}"
         trials, silent = [], []
         for server in parse_store_uri(self._uri).hosts.split(","):
             address = f"zk://{server}{self.root}"
             try:
                 for auth in (None, bookie) if bookie else (None,):
                     with open_store(address, writable=True, auth=auth, patience_s=_SERVER_PATIENCE_S) as stranger:
-                        proof = frozen.prove(stranger.store, self.store, self.root, layout)
+                        proof = freeze_state.prove(stranger.store, self.store, self.root, layout)
                     trials.append(_Trial(server, _principal(auth) if auth else nobody, proof))
             except UnavailableError:
                 silent.append(server)
@@ -350,7 +351,7 @@ class _Run:
 
     def ended(self, was_frozen: bool, counts: Mapping[str, int | None]) -> Result:  # noqa: FBT001 - what it says, not a switch
         """Say what the rights are now."""
-        state = frozen.is_frozen(self.store, self.root)
+        state = freeze_state.is_frozen(self.store, self.root)
         compared = counts.get("held") is not None
         verdict, code = "thawed: the rights are what they were before the freeze", 0
         if not was_frozen:
@@ -382,11 +383,11 @@ class _Trial:
 
     server: str
     principal: str
-    proof: frozen.Proof
+    proof: freeze_state.Proof
 
 
 def _judged(
-    state: frozen.FreezeState, trials: Sequence[_Trial], silent: Sequence[str], untried: Sequence[str]
+    state: freeze_state.FreezeState, trials: Sequence[_Trial], silent: Sequence[str], untried: Sequence[str]
 ) -> tuple[str, int]:
     for trial in trials:
         if trial.proof.allowed:

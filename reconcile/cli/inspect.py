@@ -13,7 +13,7 @@ from reconcile.cli.options import make_output, output_options
 from reconcile.cli.output import Output, Result, throttled
 
 if TYPE_CHECKING:
-    from reconcile.account import Account, File, Region
+    from recovery.inspect.account import Account, File, Region
 
 _WIDTH: Final = 22
 
@@ -44,7 +44,7 @@ def inspect(files: tuple[Path, ...], *, account: bool, **shared: Any) -> None:  
 
 
 def _looked(file: Path) -> Result:
-    from reconcile.look import LISTED, Kind, look
+    from recovery.inspect.bookie_file import LISTED, Kind, look
 
     found = look(file)
     counted = ", ".join(_counted(count, name) for name, count in found.counts.items())
@@ -82,8 +82,8 @@ def _looked(file: Path) -> Result:
 
 
 def _accounted(paths: list[Path], output: Output) -> Result:
-    from reconcile.account import account_for
-    from reconcile.look import LISTED
+    from recovery.inspect.account import account_for
+    from recovery.inspect.bookie_file import LISTED
 
     with output.progress("accounting", "files") as told:
         found = account_for(paths, throttled(told))

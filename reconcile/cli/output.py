@@ -14,7 +14,7 @@ from typing import Final, Protocol, TextIO
 import click
 
 from reconcile.cli.command import Exit
-from reconcile.estimates import Step, estimate_s, in_words
+from reconcile.jobs.estimates import Step, estimate_s, in_words
 from reconcile.printable import printable, printable_line
 
 SCHEMA_VERSION: Final = 1

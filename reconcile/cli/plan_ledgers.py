@@ -10,11 +10,12 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options, quoted
 from reconcile.cli.output import Result
-from reconcile.reasons import in_words
+from reconcile.findings.categories import Category
+from reconcile.findings.refusal_texts import in_words
 from recovery.infer.refusal import Refusal
 
 if TYPE_CHECKING:
-    from reconcile.ledger_lists import Line
+    from reconcile.plan.ledger_lists import Line
 
 OUTCOMES: Final = ("restored", "held", "waiting", "deleted", "accepted_loss")
 _SHOWN: Final = 1000
@@ -64,8 +65,7 @@ def ledgers(
         raise click.UsageError("--undecided and --category stand alone: they are not of what the plan does")
     if ids and shared["as_json"]:
         raise click.UsageError("--ids is text: give it or --json")
-    from reconcile.ledger_lists import Choice, chosen
-    from reconcile.rules.diff import Category
+    from reconcile.plan.ledger_lists import Choice, chosen
     from recovery.dataset import open_dataset
 
     if category is not None and category not in set(Category):

@@ -12,9 +12,9 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options, parse_ledger, scope_option
 from reconcile.cli.output import Result
 from reconcile.cli.plan_ledgers import ledgers
-from reconcile.estimates import Step, estimate_s
-from reconcile.estimates import in_words as time_in_words
-from reconcile.reasons import in_words
+from reconcile.findings.refusal_texts import in_words
+from reconcile.jobs.estimates import Step, estimate_s
+from reconcile.jobs.estimates import in_words as time_in_words
 from reconcile.words import counted, is_or_are, released_holds
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
     from reconcile.cli.deletions import deletion_lines
     from reconcile.cli.targets import rehearsal_root
-    from reconcile.deletions import by_session
-    from reconcile.plan import LEAVE
-    from reconcile.plan_reader import overview
+    from reconcile.compare.deletions import by_session
+    from reconcile.plan.action_rows import LEAVE
+    from reconcile.plan.plan_reader import overview
     from recovery.dataset import open_dataset
 
     output = make_output(shared)
@@ -176,8 +176,8 @@ def _coverage(coverage: dict[str, Any]) -> list[str]:
 def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what plans A and B would write differently, key by key; passwords are compared and never shown."""
     from reconcile.cli.targets import writes_of
-    from reconcile.plan_reader import open_whole
-    from reconcile.plans import differences
+    from reconcile.plan.plan_reader import open_whole
+    from reconcile.plan.views import differences
 
     output = make_output(shared)
     left, right = open_whole(one)[0], open_whole(other)[0]
@@ -250,18 +250,18 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
 
     Keep the cluster frozen until the last wave is applied: bookies delete what a partial root does not name.
     """
-    from reconcile import plans
     from reconcile.cli.targets import store_of
+    from reconcile.plan import views
     from recovery.dataset import open_dataset
 
     output = make_output(shared)
     try:
-        waves = plans.parse_waves(spec)
+        waves = views.parse_waves(spec)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--waves") from error
     whole = open_dataset(path, "plan")
     whole.verify()
-    manifest, found = plans.split(whole, waves, out)
+    manifest, found = views.split(whole, waves, out)
     details = [
         f"wave {wave.number}: {counted(wave.ledgers, 'ledger')}, {counted(wave.actions, 'write')}, "
         f"buckets {wave.first_bucket} to {wave.last_bucket}"
@@ -290,7 +290,7 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
 
 def _sessions(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[int | None, ...]:
     """Read sessions as plans show them."""
-    from reconcile.deletions import parse_session
+    from reconcile.compare.deletions import parse_session
 
     try:
         return tuple(parse_session(value) for value in values)
@@ -362,9 +362,9 @@ def edit(
     those of the store as it was captured when the plan was made.
     """
     from backends.protocols import parse_rights
-    from reconcile import plans
-    from reconcile.deletions import deleted_by
-    from reconcile.threeway import RESTORE
+    from reconcile.compare.deletions import deleted_by
+    from reconcile.compare.three_way import RESTORE
+    from reconcile.plan import views
     from recovery.dataset import open_dataset
 
     def named(text: str, hint: str) -> "LedgerId":
@@ -395,7 +395,7 @@ def edit(
         choices = dict.fromkeys(deleted_by(before, restored_of, restorable=True), RESTORE) | choices
     if accepted_of:
         accepted |= deleted_by(before, accepted_of, restorable=False)
-    edits = plans.Edits(
+    edits = views.Edits(
         drop=frozenset(named(text, "--drop") for text in dropped),
         accept_loss=accepted,
         choose=choices,
@@ -407,7 +407,7 @@ def edit(
     if not edits.texts:
         raise click.UsageError("nothing to change: name at least one edit")
     before.verify()
-    manifest = plans.edit(before, edits, out)
+    manifest = views.edit(before, edits, out)
     counts = manifest["counts"]
     details = list(edits.texts[:_SHOWN])
     if len(edits.texts) > _SHOWN:

@@ -26,7 +26,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Result
 
 if TYPE_CHECKING:
-    from reconcile.preflight import Report
+    from reconcile.check.preflight import Report
 
 _Step = tuple[str, ...]
 _BEFORE: Final[tuple[_Step, ...]] = (
@@ -141,8 +141,8 @@ def _result(uri: str | None, verdict: str, code: int, *, following: str, **more:
 
 def _examined(uri: str, inventories: Sequence[str], confs: Sequence[Path], addresses: Sequence[str]) -> Result:
     # All after the first ten minutes are printed: pyarrow alone takes longer than printing them.
-    from reconcile import preflight as engine
-    from reconcile import settings
+    from reconcile.check import gc_settings
+    from reconcile.check import preflight as engine
     from reconcile.stores import demand_store_uri, open_store
     from recovery.codecs.store import Layout
     from recovery.dataset import open_dataset
@@ -150,8 +150,8 @@ def _examined(uri: str, inventories: Sequence[str], confs: Sequence[Path], addre
     demand_store_uri(uri)
     opened_inventories = [open_dataset(path, "inventory") for path in inventories]
     with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="http") as pool:
-        asked = pool.map(settings.ask, addresses)
-        known = [*(settings.read_file(path) for path in confs), *asked]
+        asked = pool.map(gc_settings.ask, addresses)
+        known = [*(gc_settings.read_file(path) for path in confs), *asked]
     try:
         with open_store(uri, auth=store_auth(), session_s=_ANSWER_S, patience_s=_PATIENCE_S) as opened:
             named = Layout(opened.layout_hint) if opened.layout_hint else None
@@ -224,7 +224,7 @@ def _said(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
 
 
 def _stop_order(report: "Report") -> list[str]:
-    from reconcile.preflight import stop_order
+    from reconcile.check.preflight import stop_order
 
     return stop_order(report.bookies)
 

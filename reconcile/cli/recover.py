@@ -35,10 +35,10 @@ from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.cli.settings import effective_settings
 from reconcile.cli.spark import started
 from reconcile.errors import GuardRefusedError, PlanError
-from reconcile.estimates import Step, estimate_s
-from reconcile.estimates import in_words as time_in_words
+from reconcile.findings.refusal_texts import in_words
+from reconcile.jobs.estimates import Step, estimate_s
+from reconcile.jobs.estimates import in_words as time_in_words
 from reconcile.printable import printable
-from reconcile.reasons import in_words
 from reconcile.words import counted, released_holds
 from recovery.errors import InputError
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from backends.registry import OpenStore
-    from reconcile.apply import Applied, Tally
+    from reconcile.write.apply import Applied, Tally
     from recovery.codecs.store import Layout
     from recovery.dataset import Dataset
 
@@ -135,7 +135,7 @@ def _between(since: int, until: int) -> str:
 def capture_into(
     opened: "OpenStore", out: Path, output: Output, known: "Iterable[pa.Table]" = (), *, at: str | None = None
 ) -> Mapping[str, Any]:
-    """Read an open store into a catalog; return what `recovery.capture.CaptureSummary` says.
+    """Read an open store into a catalog; return what `recovery.capture.live.CaptureSummary` says.
 
     Args:
         opened: the store.
@@ -144,7 +144,7 @@ def capture_into(
         known: scope and ledger of ledgers that somebody knows of: asked for by key where no listing names them.
         at: the point in time that a person named; None: the latest.
     """
-    from recovery.capture import capture as run
+    from recovery.capture.live import capture as run
     from recovery.codecs.store import Layout
     from recovery.dataset import DatasetWriter
 
@@ -241,10 +241,10 @@ def recover(
         raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
     # Loading what is needed takes a second, and Spark several: nobody should look at an empty line that long.
     with output.progress("before Spark starts: looking at what was given", "inventories"):
-        from reconcile import recover as job
-        from reconcile.disks import collect_all, see
-        from reconcile.plan import Passwords
-        from reconcile.report import plan_page, write_page
+        from reconcile.jobs import recover as job
+        from reconcile.jobs.collect_disks import collect_all, see
+        from reconcile.plan.action_rows import Passwords
+        from reconcile.report.pages import plan_page, write_page
         from reconcile.stores import demand_store_uri
         from recovery.codecs.store import Layout
         from recovery.dataset import COLLECTED, EARLIER, open_dataset, prepare
@@ -301,7 +301,7 @@ def recover(
 
 def _live(uri: str, out: Path, output: Output, inventories: "Sequence[Dataset]") -> "tuple[Dataset, str, bool, Layout]":
     """Capture the store to be repaired, beside the plan; return it, its root, whether that is there, and its layout."""
-    from reconcile.listing import known_ledgers
+    from reconcile.check.listing import known_ledgers
     from recovery.codecs.store import Layout
     from recovery.dataset import open_dataset
 
@@ -336,7 +336,7 @@ def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
 
 def _recovered(made: "Dataset", *, no_root: str) -> Result:
     from reconcile.cli.deletions import deletion_lines
-    from reconcile.deletions import by_session
+    from reconcile.compare.deletions import by_session
     from reconcile.rules.sides import SHORT, Relation
     from reconcile.rules.used_ids import RAISE_LIMIT
     from recovery.dataset import REPORT
@@ -503,10 +503,10 @@ def apply(
     What is absent is created; what stands at a key already is left as it is and listed. Every write is journalled
     before and after, and read back; a run that was stopped is gone on with by --resume.
     """
-    from reconcile import apply as engine
     from reconcile.cli.targets import writes_of
-    from reconcile.plan_reader import open_whole
+    from reconcile.plan.plan_reader import open_whole
     from reconcile.stores import demand_same_keys, demand_store_uri
+    from reconcile.write import apply as engine
 
     output = make_output(shared)
     dataset, seen = open_whole(plan)

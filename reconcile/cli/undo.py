@@ -54,8 +54,8 @@ def undo(
     stay raised. Without --confirm it prints what it would do and its hash, and changes nothing.
     """
     from backends.registry import parse_store_uri
-    from reconcile import undo as engine
-    from reconcile.apply import next_journal
+    from reconcile.write import undo as engine
+    from reconcile.write.apply import next_journal
 
     output = make_output(shared)
     parse_store_uri(uri)
@@ -164,7 +164,7 @@ def _journals(places: Sequence[Path]) -> list[Path]:
     Raises:
         JournalError: a folder has none.
     """
-    from reconcile.audit import JOURNAL
+    from reconcile.write.audit_journal import JOURNAL
 
     found: list[Path] = []
     for place in places:
@@ -181,14 +181,14 @@ def tell(path: Path, heads: Sequence[str]) -> _Told:
     Raises:
         JournalError: there is none, it was altered, or its lines do not say what ours say.
     """
-    from reconcile.audit import taking
+    from reconcile.write.audit_journal import taking
 
     with taking(path):
         return _counted(path, heads)
 
 
 def _counted(path: Path, heads: Sequence[str]) -> _Told:
-    from reconcile.audit import Torn, scan
+    from reconcile.write.audit_journal import Torn, scan
 
     told = _Told(path)
     pending: dict[int, list[str]] = {}

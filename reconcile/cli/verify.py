@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from backends.bookie.client import Options
     from backends.protocols import MetadataStore
     from backends.registry import OpenStore
-    from reconcile.verify import Cluster, Verified
-    from recovery.collect.asking import AskedCluster
-    from recovery.collect.serving import BookieDisks
+    from reconcile.check.verify import Cluster, Verified
+    from recovery.bookies.disk_reader import BookieDisks
+    from recovery.bookies.wire_reader import AskedCluster
     from recovery.dataset import Dataset
 
 _SHOWN: Final = 10
@@ -43,7 +43,7 @@ def _number(_context: click.Context, _parameter: click.Parameter, value: str) ->
 
 @contextmanager
 def _opened(disks: Mapping[str, Sequence[Path]], output: Output) -> "Iterator[dict[str, BookieDisks]]":
-    from recovery.collect.serving import open_disks
+    from recovery.bookies.disk_reader import open_disks
 
     with ExitStack() as stack:
         found: dict[str, BookieDisks] = {}
@@ -57,8 +57,8 @@ def _opened(disks: Mapping[str, Sequence[Path]], output: Output) -> "Iterator[di
 @contextmanager
 def _over_wire(opened: "OpenStore", asked: "tuple[Options, dict[str, str]]") -> "Iterator[AskedCluster]":
     """Give the bookies that are registered in a store."""
-    from recovery.collect.asking import AskedCluster
-    from recovery.collect.members import read_members
+    from recovery.bookies.addresses import read_members
+    from recovery.bookies.wire_reader import AskedCluster
 
     options, aliases = asked
     members = read_members(opened.store, opened.root, opened.layout_hint, aliases)
@@ -106,7 +106,7 @@ def verify(
     folder that they stand in. With --wire the running bookies are asked for it, without fencing and without recovery.
     Its digest is checked with the password that stands in the record.
     """
-    from reconcile.plan_reader import open_whole
+    from reconcile.plan.plan_reader import open_whole
     from reconcile.stores import open_store
 
     output = make_output(shared)
@@ -136,7 +136,7 @@ def _verify(
     sample: int | None,
     output: Output,
 ) -> "Verified":
-    from reconcile.verify import verify as run
+    from reconcile.check.verify import verify as run
 
     with output.progress("reading back", "ledgers") as told:
         return run(dataset, store, root, bookies, sample=sample, progress=throttled(told))
@@ -146,7 +146,7 @@ def verified_result(
     command: str, found: "Verified", bookies: "AskedCluster | Mapping[str, BookieDisks]", plan: Path
 ) -> Result:
     """Say what reading back gave."""
-    from reconcile.verify import Outcome, Stored
+    from reconcile.check.verify import Outcome, Stored
 
     outcomes = {str(outcome): found.outcomes.get(outcome, 0) for outcome in Outcome}
     records = {str(stored): found.records.get(stored, 0) for stored in Stored}
@@ -299,8 +299,8 @@ def rehearse(
     The root must be absent, and is marked before anything else is written in it; or be the marked root of an earlier
     rehearsal of the same plan, which is gone on with. It stays, to be looked at, until --remove.
     """
-    from reconcile import rehearse as engine
     from reconcile.stores import demand_same_keys, open_store
+    from reconcile.write import rehearse as engine
     from recovery.dataset import open_dataset
 
     output = make_output(shared)
@@ -343,9 +343,9 @@ def _rehearsed(
     plan: Path,
     uri: str,
 ) -> Result:
-    from reconcile import apply, rehearse
     from reconcile.cli.targets import store_of
-    from reconcile.plan_reader import demand_whole
+    from reconcile.plan.plan_reader import demand_whole
+    from reconcile.write import apply, rehearse
 
     seen = demand_whole(dataset)
     mark = rehearse.begin(dataset, seen.hash, opened.store, opened.root, now=now)

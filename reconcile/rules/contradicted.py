@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.rules.diff import SEVERITIES, SUGGESTED, Category
-from reconcile.rules.findings import Run, finding_id
+from reconcile.findings.categories import SEVERITIES, SUGGESTED, Category
+from reconcile.findings.table import Run, finding_id
 from reconcile.rules.sides import ABSENT, Compared, Relation
 from recovery.model import tables
 

@@ -5,7 +5,6 @@ Both sides are tables of one bucket range, sorted by key, as their datasets give
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
@@ -13,130 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.findings.categories import Category
 from recovery.model.tables import KEY_COLUMNS
 
 HOLD_MARK: Final = "bkmeta.hold"
 """Key of the custom metadata that says why a record is a hold."""
 
 _OBSERVED: Final = pa.array(["observed", "verified"])
-
-
-class Category(StrEnum):
-    """What a finding says; stored, so never renamed."""
-
-    HELD = "HELD"
-    """Not restored: a record that keeps the data and serves nobody is proposed instead."""
-    METADATA_UNPARSABLE = "METADATA_UNPARSABLE"
-    """The store has a record that no BookKeeper can read."""
-    ENTRIES_BEYOND_LAST_ENTRY = "ENTRIES_BEYOND_LAST_ENTRY"
-    """Bookies hold entries above the last entry of a closed ledger."""
-    ENTRIES_MISSING = "ENTRIES_MISSING"
-    """A closed ledger's last entry is above everything that bookies hold."""
-    QUORUM_DIFFERS = "QUORUM_DIFFERS"
-    """The striping that bookies show is not the record's."""
-    NOT_ON_BOOKIES = "NOT_ON_BOOKIES"
-    """The store has a ledger with entries of which no bookie that was looked at knows."""
-    DELETED_OUTSIDE = "DELETED_OUTSIDE"
-    """The store's own history shows that somebody deleted the ledger."""
-    ID_REUSE = "ID_REUSE"
-    """One id, two ledgers: another password, digest or creation time than earlier."""
-    STORE_WENT_BACK = "STORE_WENT_BACK"
-    """The store has an older record of the ledger than it had."""
-    ONLY_IN_EARLIER = "ONLY_IN_EARLIER"
-    """An earlier catalog has a ledger with entries of which neither the store nor any bookie knows."""
-    RECORD_CONTRADICTED = "RECORD_CONTRADICTED"
-    """An earlier record says of the ledger what its entries on bookies do not: another digest, length, end or key."""
-    SCOPE_COLLISION = "SCOPE_COLLISION"
-    """Ledgers of different scopes share the lower half of their ids: what knows no scopes takes one for the other."""
-    REFERENCE_DIFFERS = "REFERENCE_DIFFERS"
-    """An upper layer knows another end or length of the ledger than bookies or the store show."""
-    REFERENCE_NOT_FOUND = "REFERENCE_NOT_FOUND"
-    """An upper layer names a ledger that neither the store nor any bookie has."""
-    DELETED_BY_OWNER = "DELETED_BY_OWNER"
-    """An upper layer deleted the ledger, and the store or bookies still have it."""
-    REFERENCE_UNREADABLE = "REFERENCE_UNREADABLE"
-    """A record of an upper layer cannot be read: what it names counts as not referenced."""
-    STALE_UR_MARK = "STALE_UR_MARK"
-    """A ledger is marked as under-replicated and is not in the store."""
-    DEAD_LOCK = "DEAD_LOCK"
-    """A replication worker's lock that no session holds: nobody will ever take it away."""
-    DEAD_REGISTRATION = "DEAD_REGISTRATION"
-    """A bookie's registration that no session holds: it is shown as alive for ever."""
-    EPHEMERAL_NOT_RESTORED = "EPHEMERAL_NOT_RESTORED"
-    """A registration, lock or vote of an earlier catalog; it lived with a session and is never written again."""
-    COOKIE_WITHOUT_BOOKIE = "COOKIE_WITHOUT_BOOKIE"
-    """The store has a cookie of a bookie that is not registered, and that no inventory is of."""
-    BOOKIE_WITHOUT_COOKIE = "BOOKIE_WITHOUT_COOKIE"
-    """A bookie has data or is registered, and the store has no cookie of it: it will refuse to start."""
-    COOKIE_DIFFERS = "COOKIE_DIFFERS"
-    """The store's cookie of a bookie is not that of its disks, or not the earlier one."""
-    GENERATOR_BEHIND = "GENERATOR_BEHIND"
-    """A generator of ids may give one that is used."""
-    LAYOUT_DIFFERS = "LAYOUT_DIFFERS"
-    """The store's layout is not the earlier one."""
-    INSTANCE_ID_DIFFERS = "INSTANCE_ID_DIFFERS"
-    """The cluster's instance id is not the same on all sides."""
-
-
-SEVERITIES: Final[dict[Category, str]] = {
-    Category.HELD: "warning",
-    Category.METADATA_UNPARSABLE: "critical",
-    Category.ENTRIES_BEYOND_LAST_ENTRY: "critical",
-    Category.ENTRIES_MISSING: "critical",
-    Category.QUORUM_DIFFERS: "critical",
-    Category.NOT_ON_BOOKIES: "critical",
-    Category.DELETED_OUTSIDE: "warning",
-    Category.ID_REUSE: "critical",
-    Category.STORE_WENT_BACK: "critical",
-    Category.ONLY_IN_EARLIER: "critical",
-    Category.RECORD_CONTRADICTED: "critical",
-    Category.SCOPE_COLLISION: "critical",
-    Category.REFERENCE_DIFFERS: "warning",
-    Category.REFERENCE_NOT_FOUND: "warning",
-    Category.DELETED_BY_OWNER: "warning",
-    Category.REFERENCE_UNREADABLE: "warning",
-    Category.STALE_UR_MARK: "info",
-    Category.DEAD_LOCK: "warning",
-    Category.DEAD_REGISTRATION: "critical",
-    Category.EPHEMERAL_NOT_RESTORED: "info",
-    Category.COOKIE_WITHOUT_BOOKIE: "warning",
-    Category.BOOKIE_WITHOUT_COOKIE: "warning",
-    Category.COOKIE_DIFFERS: "critical",
-    Category.GENERATOR_BEHIND: "critical",
-    Category.LAYOUT_DIFFERS: "critical",
-    Category.INSTANCE_ID_DIFFERS: "critical",
-}
-
-SUGGESTED: Final = {
-    Category.HELD: "see what would settle it: bkmeta explain LEDGER --plan PLAN",
-    Category.METADATA_UNPARSABLE: "compare the record with what bookies show (bkmeta explain); its bytes are in the "
-    "plan's store/ catalog; the plan's alternative replaces it",
-    Category.ENTRIES_BEYOND_LAST_ENTRY: "never trim them; find out why they were written: bkmeta explain LEDGER",
-    Category.ENTRIES_MISSING: "look for the bookie that has them: its disks, or the wiped bookie's old ones",
-    Category.QUORUM_DIFFERS: "a person compares both: bkmeta explain LEDGER",
-    Category.NOT_ON_BOOKIES: "look for bookies that were not collected, and for wiped ones' old disks",
-    Category.DELETED_OUTSIDE: "ask whose session it was; if it was a mistake, choose the alternative that restores it",
-    Category.ID_REUSE: "restore nothing under this id before a person has compared both: bkmeta explain LEDGER",
-    Category.STORE_WENT_BACK: "find out which backup was put back; the earlier catalog has the newer record",
-    Category.ONLY_IN_EARLIER: "look for bookies that were not collected; else its entries are lost",
-    Category.RECORD_CONTRADICTED: "a person compares both: bkmeta explain LEDGER; two ledgers may have had this id",
-    Category.SCOPE_COLLISION: "name which of them is to be restored; keep clients and bookies without scopes away",
-    Category.REFERENCE_DIFFERS: "a person compares both: bkmeta explain LEDGER --references …",
-    Category.REFERENCE_NOT_FOUND: "look for bookies that were not collected; else its entries are lost",
-    Category.DELETED_BY_OWNER: "none, if that was wanted; else choose the alternative that restores it",
-    Category.REFERENCE_UNREADABLE: "look at the record; what it names stands among the ledgers that nothing references",
-    Category.STALE_UR_MARK: "none: a replication worker removes it when it finds no ledger",
-    Category.DEAD_LOCK: "delete this node by hand when no replication worker runs",
-    Category.DEAD_REGISTRATION: "delete this node by hand: the bookie registers anew when it starts",
-    Category.EPHEMERAL_NOT_RESTORED: "none: whoever lives makes it anew",
-    Category.COOKIE_WITHOUT_BOOKIE: "collect that bookie, or decommission it",
-    Category.BOOKIE_WITHOUT_COOKIE: "its cookie is in the plan once all its ledgers are settled",
-    Category.COOKIE_DIFFERS: "find out whether its disks were wiped or moved before it starts",
-    Category.GENERATOR_BEHIND: "let no client create ledgers before the generator is past them",
-    Category.LAYOUT_DIFFERS: "do not start a bookie: under another layout it deletes what it does not find",
-    Category.INSTANCE_ID_DIFFERS: "do not mix clusters: find out which of them this store is of",
-}
-"""Category → what to do about it."""
 
 
 Rows = npt.NDArray[np.int64]

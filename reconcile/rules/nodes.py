@@ -14,8 +14,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.rules.diff import Category
-from reconcile.rules.findings import Said
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Said
 from reconcile.rules.used_ids import is_behind
 from recovery.codecs import store
 from recovery.codecs.store import Layout

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.rules import findings as table
-from reconcile.rules.diff import SEVERITIES, Category
-from reconcile.rules.findings import Run, Said
+from reconcile.findings import table
+from reconcile.findings.categories import SEVERITIES, Category
+from reconcile.findings.table import Run, Said
 from reconcile.rules.sides import ABSENT, unite
 
 _UNKNOWN = ("what bookies have that were not looked at, or not completely",)

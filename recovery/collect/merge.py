@@ -22,10 +22,10 @@ import pyarrow as pa
 
 from recovery.codecs import index_file
 from recovery.codecs.entry import key_kind
-from recovery.collect.damage import DamageLog, Hides, Unread
-from recovery.collect.db import LOCATIONS, SCOPED_LOCATIONS
-from recovery.collect.facts import FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned, explicit_lac
-from recovery.collect.holdings import (
+from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
+from recovery.collect.rows.damage import DamageLog, Hides, Unread
+from recovery.collect.rows.ledger_facts import FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned, explicit_lac
+from recovery.collect.rows.source_copies import (
     Ints,
     canonical,
     joined,
@@ -37,11 +37,11 @@ from recovery.collect.holdings import (
     to_groups,
     to_rows,
 )
-from recovery.collect.index import Found
-from recovery.collect.journals import JournalFacts
-from recovery.collect.records import DIGEST_COLUMN
-from recovery.collect.rows import NO_LAC, Known, Source, copies
-from recovery.collect.spool import SHARES, Spool, share_of
+from recovery.collect.rows.spool import SHARES, Spool, share_of
+from recovery.collect.sources.entry_records import DIGEST_COLUMN
+from recovery.collect.sources.index import Found
+from recovery.collect.sources.index_database import LOCATIONS, SCOPED_LOCATIONS
+from recovery.collect.sources.journals import JournalFacts
 from recovery.errors import FormatError, Reason
 from recovery.model.groups import KeyedGroups, count
 from recovery.model.ids import LedgerId

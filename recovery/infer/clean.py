@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from recovery.infer.holdings import Holdings, Ints, Mask, heads, numbered, starts
+from recovery.infer.copies import Holdings, Ints, Mask, heads, numbered, starts
 from recovery.model.groups import rank, run_counts
 
 ENTRIES_A_SEGMENT: Final = 2

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recovery.infer.holdings import Holdings, Ints, Mask, heads, starts
-from recovery.infer.unite import united
+from recovery.infer.copies import Holdings, Ints, Mask, heads, starts
+from recovery.infer.group_union import united
 from recovery.model.groups import KeyedGroups, from_arrow
 from recovery.model.metadata import DIGEST_SIZES, Digest
 

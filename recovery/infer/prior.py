@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from recovery.infer import facts
 from recovery.infer.clean import decide
-from recovery.infer.holdings import Holdings, Ints, Mask
+from recovery.infer.copies import Holdings, Ints, Mask
 from recovery.infer.wiped_bookies import Kept, Sample, kept_since
 from recovery.model.groups import run_counts
 

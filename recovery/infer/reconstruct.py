@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 
 from recovery.codecs.entry import lac_record_agrees, master_key
 from recovery.infer import facts, rows
-from recovery.infer.blind import Blind
-from recovery.infer.contradictions import Unseen
-from recovery.infer.earlier import with_earlier
-from recovery.infer.ends import proved_ends, without_dropped
+from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import DIGESTS, MAX_ENTRY, MAX_GROUPS, Facts
-from recovery.infer.fill import fill
-from recovery.infer.holdings import Ints, Mask
 from recovery.infer.prior import Hypothesis, Prior, Source, striped_somewhere
+from recovery.infer.proven_ends import proved_ends, without_dropped
 from recovery.infer.references import with_references
 from recovery.infer.refusal import CODES, NEEDS_MORE, Refusal
 from recovery.infer.replicas import fit
 from recovery.infer.search import Doubt, Tail, search
-from recovery.infer.trial import CLEAN, RE_REPLICATED, SOLVED, UNDECIDED, Explained, Segments, explain
+from recovery.infer.shape_fit import CLEAN, RE_REPLICATED, SOLVED, UNDECIDED, Explained, Segments, explain
+from recovery.infer.snapshot_contradictions import Unseen
+from recovery.infer.snapshot_records import with_earlier
+from recovery.infer.unobserved_members import fill
+from recovery.infer.unseen_bookies import Blind
 from recovery.infer.wiped_bookies import may_have_lost
 from recovery.model.metadata import Digest
 

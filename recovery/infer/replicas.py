@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 
 from recovery.infer.assignment import linear_sum_assignment
+from recovery.infer.copies import Holdings, Ints, starts
 from recovery.infer.facts import Facts
-from recovery.infer.holdings import Holdings, Ints, starts
 from recovery.infer.prior import LARGEST, Hypothesis
-from recovery.infer.trial import Segments
+from recovery.infer.shape_fit import Segments
 from recovery.model.groups import KeyedGroups, rank, run_counts, to_runs
 
 _PERIODIC: Final = 3

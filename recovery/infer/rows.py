@@ -8,11 +8,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import DIGESTS, NO_LAC, Facts
-from recovery.infer.holdings import Ints, Mask
 from recovery.infer.prior import Source
 from recovery.infer.refusal import REFUSALS
-from recovery.infer.trial import PATHS, UNDECIDED, Explained, Segments
+from recovery.infer.shape_fit import PATHS, UNDECIDED, Explained, Segments
 from recovery.model import tables
 from recovery.model.metadata import State
 

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from recovery.infer.copies import Holdings, Ints, Mask, numbered, starts
 from recovery.infer.facts import Facts
-from recovery.infer.holdings import Holdings, Ints, Mask, numbered, starts
 from recovery.infer.prior import LARGEST, Prior
 from recovery.infer.refusal import Refusal
+from recovery.infer.segment_costs import NOBODY, Candidate, Cases, Copies, Lost, Problem, cheapest
 from recovery.infer.solve import Solution, laid_on, solve
-from recovery.infer.weigh import NOBODY, Candidate, Cases, Copies, Lost, Problem, cheapest
 from recovery.model.groups import run_counts
 
 MAX_RUNS: Final = 2_000_000

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from recovery.infer.clean import ENTRIES_A_SEGMENT
-from recovery.infer.holdings import Ints, Mask, heads
-from recovery.infer.weigh import (
+from recovery.infer.copies import Ints, Mask, heads
+from recovery.infer.segment_costs import (
     ABSENCE,
     NOBODY,
     SEGMENT,

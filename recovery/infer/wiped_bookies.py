@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import Facts
-from recovery.infer.holdings import Ints, Mask
 from recovery.model.ids import mixed
 
 SAMPLED: Final = 4096

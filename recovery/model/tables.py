@@ -385,6 +385,6 @@ AGAIN: Final = {
     "file_heads": _numbers("file", *_HEAD),
     "specials": pa.schema([*_numbers("file", "kind"), _field("raw", _BYTES, null=True), _field("lac", _I64)]),
 }
-"""What `recovery.collect.again` keeps beside an inventory."""
+"""What `recovery.collect.incremental` keeps beside an inventory."""
 KINDS: Final = {"inventory": INVENTORY, "catalog": CATALOG, "plan": PLAN, "again": AGAIN}
 """Tables of each kind of dataset."""

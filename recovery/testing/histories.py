@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.codecs.entry import encode_lac_record
-from recovery.collect.facts import stamp
-from recovery.collect.holdings import to_groups
-from recovery.collect.records import DIGESTS
-from recovery.collect.rows import NO_LAC, Known, Source, copies
+from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
+from recovery.collect.rows.ledger_facts import stamp
+from recovery.collect.rows.source_copies import to_groups
+from recovery.collect.sources.entry_records import DIGESTS
 from recovery.model import tables
 from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest, State
 from recovery.testing.protocol import Bookie, Copy, Record, Shelf, World

@@ -10,7 +10,7 @@
     collection  what the store does not name is deleted; so is what is closed and does not name the bookie
 
 Sizes are bytes of payload. Nothing here has a clock or chance of its own: whoever calls decides what arrives. Source:
-apache/bookkeeper 4.17.2; `tests/real/test_simulator_real.py` compares it with one.
+apache/bookkeeper 4.17.2; `tests/recovery/testing/test_simulator_real.py` compares it with one.
 """
 
 from collections import deque

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from recovery.infer import prior, search, solve, weigh
+from recovery.infer import prior, search, segment_costs, solve
 from recovery.testing import judge
 from recovery.testing.tally import Tally, line
 
@@ -34,7 +34,10 @@ CLASSES: Final = (
 )
 """What is judged: where something is left to weigh."""
 DECIDING: Final[Mapping[ModuleType, Sequence[str]]] = {
-    weigh: ("SEGMENT", "ABSENCE", "ABSENCES", "EXTRA", "EXTRAS", "COPIED_EXTRA", "COPIED_EXTRAS", "_MAIN", "_FEW"),
+    segment_costs: (
+        *("SEGMENT", "ABSENCE", "ABSENCES", "EXTRA", "EXTRAS", "COPIED_EXTRA", "COPIED_EXTRAS"),
+        *("_MAIN", "_FEW"),
+    ),
     solve: ("HASTE", "LOST_MEMBER"),
     search: (
         "_SHARE", "_ODD", "_OVER", "_PERIODIC", "_STRIPES", "_SIMILAR", "_STRANGE", "_STRANGE_IF_LOST",

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from tests.golden.cases import NAMES, case_dir, operator, truth
-from tests.real import acid
-from tests.real.acid import Loss
-from tests.real.cluster import of_case
+from tests.support import acid
+from tests.support.acid import Loss
+from tests.support.cases import NAMES, case_dir, operator, truth
+from tests.support.cluster import of_case
 
 pytestmark = pytest.mark.real
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from tests.real import acid
-from tests.real.cluster import DIGESTS, ClientHangsError, Cluster, History, encoded
+from tests.support import acid
+from tests.support.cluster import DIGESTS, ClientHangsError, Cluster, History, encoded
 
 BOOKIES = 6
 QUORUMS = (

@@ -10,14 +10,14 @@ import pytest
 
 from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
-from reconcile import plan
+from reconcile.plan import action_rows
 from recovery.codecs.store import Layout
 from recovery.model import tables
-from tests.plan_folder import Ledger
-from tests.real import jars
-from tests.real.cluster import JVM, Bookie, Cluster, encoded
-from tests.real.kept import Kept, Place, kept, less
-from tests.waiting import until
+from tests.support import jars
+from tests.support.cluster import JVM, Bookie, Cluster, encoded
+from tests.support.kept_bytes import Kept, Place, kept, less
+from tests.support.plan_folder import Ledger
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.real
 
@@ -113,8 +113,8 @@ class Held:
             members = [member for _, all_of in self.rows[ledger]["segments"] for member in all_of]
             rows.append(Ledger(ledger, [(0, sorted(set(members)))], reason="ragged_tail").row())
         table = pa.Table.from_pylist(rows, schema=tables.RECONSTRUCTION)
-        secrets = bytes(range(256))[: plan.HOLD_PASSWORD_SIZE * len(rows)]
-        actions = plan.ledger_actions(table, Layout.HIERARCHICAL, plan.Passwords.of(()), secrets)
+        secrets = bytes(range(256))[: action_rows.HOLD_PASSWORD_SIZE * len(rows)]
+        actions = action_rows.ledger_actions(table, Layout.HIERARCHICAL, action_rows.Passwords.of(()), secrets)
         for row in actions.to_pylist():
             assert row["op"] == "hold"
             self.replace(row["ledger"], row["value"])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.golden.cases import case_dir, truth
-from tests.real import acid
-from tests.real.cluster import of_case
+from tests.support import acid
+from tests.support.cases import case_dir, truth
+from tests.support.cluster import of_case
 
 pytestmark = pytest.mark.real
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from reconcile.audit import JOURNAL, Record, scan
+from reconcile.write.audit_journal import JOURNAL, Record, scan
 from recovery.codecs.store import Layout, layout_bytes
-from tests.command import run
-from tests.inventories import write_inventory
-from tests.plan_folder import Ledger, write_plan
-from tests.zookeeper_server import ZooKeeperServer
+from tests.support.command import run
+from tests.support.inventories import write_inventory
+from tests.support.plan_folder import Ledger, write_plan
+from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 

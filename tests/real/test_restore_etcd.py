@@ -20,19 +20,19 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import open_store
-from reconcile.apply import Options, apply, demand_stopped
-from reconcile.audit import JOURNAL
 from reconcile.errors import GuardRefusedError
-from recovery.capture import capture
+from reconcile.write.apply import Options, apply, demand_stopped
+from reconcile.write.audit_journal import JOURNAL
+from recovery.capture.live import capture
 from recovery.codecs import ledger_record, store
 from recovery.codecs.store import Layout
 from recovery.dataset import DatasetWriter, open_dataset
 from recovery.model.ids import LedgerId
-from tests.command import run
-from tests.etcd_server import EtcdServer
-from tests.golden.cases import case_dir, truth
-from tests.plan_folder import Ledger, write_plan
-from tests.plans import action, clock, lines_after, plan_of
+from tests.support.cases import case_dir, truth
+from tests.support.command import run
+from tests.support.etcd_server import EtcdServer
+from tests.support.plan_folder import Ledger, write_plan
+from tests.support.plans import action, clock, lines_after, plan_of
 
 CASE = "c01-clean-sorted"
 PATIENCE_S = 60

@@ -12,11 +12,11 @@ import pytest
 
 from backends.protocols import Write
 from backends.zookeeper import ZooKeeperStore
-from tests.command import run
-from tests.real import jars
-from tests.real.cluster import JVM, Bookie, Cluster, encoded
-from tests.real.kept import Kept, Place, kept, less
-from tests.waiting import until
+from tests.support import jars
+from tests.support.cluster import JVM, Bookie, Cluster, encoded
+from tests.support.command import run
+from tests.support.kept_bytes import Kept, Place, kept, less
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 

@@ -13,10 +13,10 @@ from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, State
 from recovery.testing.bookie_dir_scoped import Held, Storage, make_scoped_bookie
-from tests.command import run
-from tests.etcd_server import EtcdServer
-from tests.unit.test_collect_db import write_database
-from tests.zookeeper_server import ZooKeeperServer
+from tests.recovery.collect.test_index_database import write_database
+from tests.support.command import run
+from tests.support.etcd_server import EtcdServer
+from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.cases import case_dir, truth
-from tests.zookeeper_server import ZooKeeperServer
+from tests.support.cases import case_dir, truth
+from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 

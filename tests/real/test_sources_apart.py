@@ -13,13 +13,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
-from recovery.collect.bookie import collect
+from recovery.collect.pipeline import collect
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.model.ids import LedgerId
-from tests.command import Done, run
-from tests.golden.cases import operator, truth
-from tests.golden.test_collect_golden import options
-from tests.zookeeper_server import ZooKeeperServer
+from tests.recovery.collect.test_pipeline_golden import options
+from tests.support.cases import operator, truth
+from tests.support.command import Done, run
+from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 

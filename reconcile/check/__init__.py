@@ -1,0 +1,1 @@
+"""Read-only checks of a cluster: before a restore, and after it."""

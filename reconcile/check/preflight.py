@@ -1,0 +1,606 @@
+"""Preflight: whether bookies can delete data right now, told from the store's names and from what bookies hold.
+
+A bookie deletes every ledger that it holds and its store does not list, at each pass of its garbage collection, without
+grace. So an empty, partial, wrong or missing store that bookies can list is what is looked for first.
+
+    CRITICAL   ledgers can be deleted now, or the store is not the one that the bookies belong to
+    WARNING    something is not as it was, or as it should be
+    UNDECIDED  nothing bad was seen, and something that matters could not be looked at
+    OK         everything that the bookies hold is listed
+
+Source: bookie-storage §8; bookkeeper-metadata §2.2, §2.8, §9, §10.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+import pyarrow as pa
+
+from backends.errors import AccessDeniedError
+from backends.protocols import MetadataStore, Versioned
+from reconcile.check import listing
+from reconcile.check.gc_settings import DEFAULT_WAIT_MS, BookieSettings, Unread
+from reconcile.rules import clusters
+from reconcile.write import freeze_state
+from recovery.codecs.store import (
+    UNDERREPLICATION,
+    Layout,
+    decode_instance_id,
+    layout_of,
+    places,
+)
+from recovery.dataset import Dataset
+from recovery.errors import FormatError
+
+MUCH: Final = 0.1
+"""Share of the bookies' ledgers without a record that garbage waiting to be collected does not explain."""
+_LISTING_S: Final = 20.0
+_CLOCKS_APART: Final = timedelta(minutes=1)
+_RECENT: Final = timedelta(days=1)
+_AUDITORS: Final = f"{UNDERREPLICATION}/auditorelection"
+_VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
+_SOME: Final = 10
+_ASKED: Final = 20_000
+"""Ledgers that are asked for by key because no listing names them: some seconds."""
+
+
+class Level(StrEnum):
+    """How bad something is; values are part of the JSON."""
+
+    OK = "ok"
+    UNDECIDED = "undecided"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+_ORDER: Final = (Level.CRITICAL, Level.WARNING, Level.UNDECIDED, Level.OK)
+_SUBJECTS: Final = ("root", "ledgers", "instance", "layout", "freeze", "replication", "registrations", "coverage")
+"""What a verdict names first where two things are equally bad."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        level: how bad it is.
+        subject: one of `_SUBJECTS`.
+        text: for people.
+    """
+
+    level: Level
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bookie:
+    """One bookie that something names.
+
+    Attributes:
+        id: as it is registered; of settings that name none, where they are from.
+        registered: rw, ro or no.
+        inventory: whether an inventory of it was given.
+        settings: of its garbage collection; None: not read.
+    """
+
+    id: str
+    registered: str
+    inventory: bool
+    settings: BookieSettings | None
+
+    @property
+    def wait_ms(self) -> int:
+        """Time between two passes, BookKeeper's default where it was not read."""
+        return self.settings.wait_ms if self.settings else DEFAULT_WAIT_MS
+
+    @property
+    def wait(self) -> str:
+        """The same for people."""
+        if self.settings is None:
+            return f"every {_span(DEFAULT_WAIT_MS)} by default, its settings were not read"
+        return f"every {_span(self.wait_ms)}" + ("" if self.settings.given else " by default")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What preflight saw.
+
+    Attributes:
+        findings: the worst first.
+        bookies: in the order in which they are to be stopped: whose next pass may come first.
+        counts: ledgers listed, held, absent; bookies registered. None: not known.
+        listed_whole: whether every folder of the store was listed.
+        compared: bookies whose disks the store was compared with.
+        not_compared: others that are registered or have a cookie.
+        unread: settings that were named and could not be read.
+        layout: None: not known.
+        freeze: what the rights say.
+        auditor: bookie of the elected auditor; None: there is none, or it could not be read.
+        root: present or missing.
+        denied: the root, or folders of ledgers, may not be listed by us.
+        foreign: bookies that were compared are of another cluster instance than the store.
+    """
+
+    findings: tuple[Finding, ...]
+    bookies: tuple[Bookie, ...] = ()
+    counts: Mapping[str, int | None] = field(default_factory=dict)
+    listed_whole: bool = False
+    compared: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    layout: Layout | None = None
+    freeze: freeze_state.FreezeState | None = None
+    auditor: str | None = None
+    root: str = "present"
+    denied: bool = False
+    foreign: bool = False
+
+    @property
+    def of_strangers(self) -> bool:
+        """Whether only other bookies than those that were compared use the store: it is a cluster's, and not theirs."""
+        running = [bookie for bookie in self.bookies if bookie.registered != "no"]
+        return self.foreign and bool(running) and not any(bookie.inventory for bookie in running)
+
+    @property
+    def level(self) -> Level:
+        """Of the worst finding."""
+        return self.findings[0].level if self.findings else Level.OK
+
+    @property
+    def undecided(self) -> bool:
+        """Whether something that matters could not be looked at."""
+        return any(finding.level is Level.UNDECIDED for finding in self.findings)
+
+
+def examine(
+    store: MetadataStore,
+    root: str,
+    named: Layout | None,
+    inventories: Sequence[Dataset],
+    settings: Sequence[BookieSettings | Unread],
+    *,
+    now: datetime,
+    listing_s: float = _LISTING_S,
+) -> Report:
+    """Look at a store, and compare it with what bookies hold.
+
+    Args:
+        store: only read.
+        root: of the ledgers.
+        named: layout that the URI names.
+        inventories: of the bookies, as many as there are.
+        settings: of garbage collection, as far as they could be read.
+        now: aware.
+        listing_s: how long ledgers are listed at most.
+
+    Raises:
+        UnavailableError: the store does not answer.
+        DatasetError: an inventory is damaged.
+    """
+    return _Look(store, root, inventories, settings, now).all(named, listing_s)
+
+
+class _Look:
+    def __init__(
+        self,
+        store: MetadataStore,
+        root: str,
+        inventories: Sequence[Dataset],
+        settings: Sequence[BookieSettings | Unread],
+        now: datetime,
+    ) -> None:
+        self._store = store
+        self._root = root
+        self._settings = settings
+        self._now = now
+        self._findings: list[Finding] = []
+        self._denied = False
+        self._foreign = False
+        self._inventories = inventories
+        columns = ["bookie", "instance_id", "version_files", "complete", "ended"]
+        rows = [row for i in inventories for row in i.read("bookies", columns=columns).to_pylist()]
+        self._about = {row["bookie"]: row for row in rows}
+
+    def _say(self, level: Level, subject: str, text: str) -> None:
+        self._findings.append(Finding(level, subject, text))
+
+    def all(self, named: Layout | None, listing_s: float) -> Report:
+        """Look at everything."""
+        self._where = places(named)
+        self._on_etcd = named is Layout.ETCD
+        try:
+            names = self._store.children(self._root)
+        except AccessDeniedError:
+            who = "BKMETA_ETCD_AUTH" if self._on_etcd else "BKMETA_ZK_AUTH"
+            self._denied = True
+            self._say(Level.UNDECIDED, "root", f"{self._root} may not be listed: set {who} to who may")
+            return self._report(root="not known")
+        held = listing.held_ledgers(self._inventories) if self._inventories else None
+        if names is None:
+            return self._missing(held, named)
+        state = freeze_state.is_frozen(self._store, self._root)
+        rw, ro = self._registered()
+        cookies = self._children(self._where.cookies) or []
+        layout = self._layout(named)
+        self._instance(state, cookies)
+        found = self._listed(layout, listing_s)
+        counts = self._ledgers(found, held, state, rw + ro, layout)
+        not_compared = self._coverage({*rw, *ro, *cookies})
+        bookies = self._bookies(rw, ro, cookies)
+        auditor = self._replication(state, lacking=bool(counts["ledgers_absent"]) or counts["ledgers_listed"] == 0)
+        self._frozen(state)
+        self._deleting(bookies)
+        return self._report(
+            bookies=bookies,
+            counts=counts | {"bookies_registered": len({*rw, *ro}), "cookies": len(cookies)},
+            listed_whole=found is not None and found.complete,
+            not_compared=not_compared,
+            layout=layout,
+            freeze=None if self._on_etcd else state,
+            auditor=auditor,
+        )
+
+    def _report(
+        self,
+        *,
+        bookies: tuple[Bookie, ...] = (),
+        counts: Mapping[str, int | None] | None = None,
+        listed_whole: bool = False,
+        not_compared: tuple[str, ...] = (),
+        layout: Layout | None = None,
+        freeze: freeze_state.FreezeState | None = None,
+        auditor: str | None = None,
+        root: str = "present",
+    ) -> Report:
+        unread = tuple(one for one in self._settings if isinstance(one, Unread))
+        return Report(
+            findings=tuple(sorted(self._findings, key=_rank)),
+            bookies=bookies or self._bookies([], [], []),
+            counts=counts or {},
+            listed_whole=listed_whole,
+            compared=tuple(sorted(self._about)),
+            not_compared=not_compared,
+            unread=unread,
+            layout=layout,
+            freeze=freeze,
+            auditor=auditor,
+            root=root,
+            denied=self._denied,
+            foreign=self._foreign,
+        )
+
+    def _missing(self, held: pa.Table | None, named: Layout | None) -> Report:
+        lost = "" if held is None else f", and the bookies hold {held.num_rows} ledgers"
+        if self._on_etcd:
+            text = f"nothing stands below {self._root}{lost}: bookies that run list no ledger, and delete all now"
+        else:
+            text = (
+                f"{self._root} does not exist{lost}. With layout longhierarchical, and with Pulsar's driver, bookies "
+                "that run delete everything now; with others their passes fail"
+            )
+        self._say(Level.CRITICAL, "root", f"{text}. Is the URI right?")
+        count = None if held is None else held.num_rows
+        return self._report(
+            counts={"ledgers_listed": 0, "ledgers_on_bookies": count, "ledgers_absent": count},
+            layout=named,
+            root="missing",
+        )
+
+    # What stands in the store
+
+    def _get(self, key: str) -> Versioned | None:
+        try:
+            return self._store.get(self._root + key)
+        except AccessDeniedError:
+            self._say(Level.UNDECIDED, "coverage", f"{self._root}{key} may not be read")
+            return None
+
+    def _children(self, key: str) -> list[str] | None:
+        try:
+            return self._store.children(self._root + key)
+        except AccessDeniedError:
+            self._say(Level.UNDECIDED, "coverage", f"{self._root}{key} may not be listed")
+            return None
+
+    def _registered(self) -> tuple[list[str], list[str]]:
+        writable, read_only = self._where.registrations
+        ro = self._children(read_only) or []
+        return [name for name in self._children(writable) or [] if f"{writable}/{name}" != read_only], ro
+
+    def _layout(self, named: Layout | None) -> Layout | None:
+        held = self._get(self._where.layout)
+        if held is None:
+            self._say(Level.WARNING, "layout", "LAYOUT is missing: bookies that run go on, none can start")
+            return named
+        self._demand_older("LAYOUT", held)
+        try:
+            stored = layout_of(held.value)
+        except FormatError as error:
+            self._say(Level.WARNING, "layout", f"LAYOUT cannot be read ({error.detail or error.reason})")
+            return named
+        if named not in (None, stored, Layout.LONGLONGHIERARCHICAL):
+            self._say(Level.WARNING, "layout", f"LAYOUT says {stored}, the URI says {named}")
+        return stored
+
+    def _instance(self, state: freeze_state.FreezeState, cookies: Sequence[str]) -> None:
+        known = sorted({row["instance_id"] for row in self._about.values() if row["instance_id"] is not None})
+        held = self._get(self._where.instance_id)
+        if held is None:
+            self._say(Level.WARNING, "instance", "INSTANCEID is missing: bookies that run go on, none can start")
+            return
+        self._demand_older("INSTANCEID", held)
+        try:
+            stored = decode_instance_id(held.value)
+        except FormatError:
+            self._say(Level.WARNING, "instance", "INSTANCEID cannot be read")
+            return
+        foreign = [instance for instance in known if instance != stored]
+        if foreign:
+            self._foreign = True
+            bookies = [name for name, row in self._about.items() if row["instance_id"] in foreign]
+            self._say(
+                Level.WARNING if state.frozen else Level.CRITICAL,
+                "instance",
+                f"the store is of cluster {stored}, and {_some(bookies)} of {foreign[0]}: it was initialised again, or "
+                "is another cluster's; to these bookies every ledger that is not in it is garbage",
+            )
+        raw = {bookie: held.value for bookie in cookies if (held := self._get(f"{self._where.cookies}/{bookie}"))}
+        for instance, names in clusters.named_by_cookies(raw).items():
+            if instance in (stored, *foreign):
+                continue
+            self._say(
+                Level.WARNING if state.frozen else Level.CRITICAL,
+                "instance",
+                f"the store is of cluster {stored}, and its cookies of {_some(names)} are of {instance}: somebody "
+                "initialised it again; to these bookies every ledger that is not in it is garbage",
+            )
+
+    def _is_theirs(self) -> bool:
+        """Whether the store is of the cluster that every bookie looked at belongs to: then its age says nothing.
+
+        A restore makes LAYOUT and INSTANCEID anew; who initialises a cluster again gives it another instance id.
+        """
+        try:
+            held = self._store.get(self._root + self._where.instance_id)
+        except AccessDeniedError:
+            return False
+        return (
+            held is not None
+            and bool(self._about)
+            and all(row["instance_id"] is not None for row in self._about.values())
+            and {(row["instance_id"] or "").encode() for row in self._about.values()} == {held.value}
+        )
+
+    def _demand_older(self, name: str, held: Versioned) -> None:
+        """Say it if a node of the store was created after bookies that belong to it were formatted."""
+        if held.created_ms is None:
+            return
+        created = datetime.fromtimestamp(held.created_ms / 1000, UTC)
+        formatted = {
+            bookie: min(file["mtime"] for file in row["version_files"])
+            for bookie, row in self._about.items()
+            if row["version_files"]
+        }
+        older = sorted((at, bookie) for bookie, at in formatted.items() if at + _CLOCKS_APART < created)
+        if older:
+            at, bookie = older[0]
+            theirs = self._is_theirs()
+            self._say(
+                Level.OK if theirs else Level.WARNING,
+                "instance" if name == "INSTANCEID" else "layout",
+                f"{name} was created {_time(created)}, when {bookie} had been formatted ({_time(at)}): it was made "
+                + (
+                    "anew, as a restore does: the instance id is that of the bookies"
+                    if theirs
+                    else "anew: by a restore, or by somebody who initialised the cluster again"
+                ),
+            )
+        elif not formatted and self._now - created < _RECENT:
+            self._say(
+                Level.WARNING,
+                "instance" if name == "INSTANCEID" else "layout",
+                f"{name} was created {_time(created)}, less than a day ago",
+            )
+
+    def _listed(self, layout: Layout | None, listing_s: float) -> listing.Listing | None:
+        if layout is None:
+            self._say(
+                Level.UNDECIDED, "ledgers", "nothing says the layout, so no ledger can be listed: name it in the URI"
+            )
+            return None
+        found = listing.list_ledgers(self._store, self._root, layout, within_s=listing_s)
+        if found.denied:
+            self._denied = True
+            self._say(
+                Level.UNDECIDED,
+                "ledgers",
+                f"{_some(found.denied)} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its identity",
+            )
+        elif found.lost:
+            text = f"{_some(found.lost)} named by the folder above, and not there when listed: the listing is not whole"
+            self._say(Level.UNDECIDED, "ledgers", text)
+        elif found.late:
+            self._say(
+                Level.UNDECIDED, "ledgers", f"not all was listed in {listing_s:g} s, {found.ledgers} ledgers were"
+            )
+        return found
+
+    # What follows from it
+
+    def _ledgers(
+        self,
+        found: listing.Listing | None,
+        held: pa.Table | None,
+        state: freeze_state.FreezeState,
+        running: Sequence[str],
+        layout: Layout | None,
+    ) -> dict[str, int | None]:
+        counts: dict[str, int | None] = {
+            "ledgers_listed": None if found is None else found.ledgers,
+            "ledgers_on_bookies": None if held is None else held.num_rows,
+            "ledgers_absent": None,
+        }
+        if found is None or not found.complete:
+            return counts
+        if found.ledgers == 0 and (held is None or not held.num_rows):
+            self._empty([name for name in running if name not in self._about], state, compared=held is not None)
+        if held is None:
+            self._say(Level.UNDECIDED, "ledgers", "not compared with what bookies hold: no --inventory was given")
+            return counts
+        absent = listing.absent_ledgers(held, found)
+        asked = absent.slice(0, _ASKED)
+        unlisted = listing.demanded(self._store, self._root, layout, asked) if layout is not None else None
+        if unlisted is not None and unlisted.any():
+            some = _some(listing.examples(asked.filter(pa.array(unlisted))))
+            text = (
+                f"{int(unlisted.sum())} of {asked.num_rows} ledgers that no listing names have a record all the same "
+                f"({some}): bookies, which believe listings, delete them"
+            )
+            self._say(Level.CRITICAL, "ledgers", text)
+            return counts
+        counts["ledgers_absent"] = absent.num_rows
+        if not absent.num_rows:
+            self._say(Level.OK, "ledgers", f"all {held.num_rows} ledgers on the bookies looked at have a record")
+            return counts
+        some = _some(listing.examples(absent))
+        what = f"{absent.num_rows} of {held.num_rows} ledgers on the bookies have no record in the store ({some})"
+        if found.ledgers == 0:
+            what = f"the store is valid and EMPTY: none of {held.num_rows} ledgers on the bookies has a record"
+        if state.frozen:
+            self._say(Level.WARNING, "ledgers", f"{what}; it is frozen, so the bookies cannot list it")
+        elif absent.num_rows > MUCH * held.num_rows:
+            now = f"{_some(running)} can delete them now" if running else "any bookie that runs can delete them now"
+            self._say(Level.CRITICAL, "ledgers", f"{what}, and {now}")
+        else:
+            self._say(Level.WARNING, "ledgers", f"{what}: garbage that waits to be collected, or lost metadata")
+        return counts
+
+    def _empty(self, unseen: Sequence[str], state: freeze_state.FreezeState, *, compared: bool) -> None:
+        """Say what an empty store is to bookies of which nobody knows what they hold."""
+        if state.frozen:
+            self._say(
+                Level.WARNING, "ledgers", "the store lists no ledger; it is frozen, so the bookies cannot list it"
+            )
+        elif unseen:
+            text = (
+                f"the store is valid and EMPTY, and {_some(unseen)} can delete everything that they hold now, unless "
+                "they are a new cluster's and hold nothing"
+            )
+            self._say(Level.CRITICAL, "ledgers", text)
+        elif not compared:
+            text = (
+                "the store lists no ledger: a bookie that runs here without its registration deletes all that it holds"
+            )
+            self._say(Level.WARNING, "ledgers", text)
+
+    def _coverage(self, members: Iterable[str]) -> tuple[str, ...]:
+        others = tuple(sorted(set(members) - set(self._about)))
+        if others and self._inventories:
+            self._say(Level.UNDECIDED, "coverage", f"what only these bookies hold was not looked at: {_some(others)}")
+        partial = sorted(bookie for bookie, row in self._about.items() if not row["complete"])
+        if partial:
+            self._say(Level.UNDECIDED, "coverage", f"the disks of {_some(partial)} were not read completely")
+        oldest = min((row["ended"] for row in self._about.values()), default=self._now)
+        if self._now - oldest > _RECENT:
+            text = f"the oldest inventory is of {_time(oldest)}; ledgers deleted since have no record either"
+            self._say(Level.OK, "coverage", text)
+        return others
+
+    def _bookies(self, rw: Sequence[str], ro: Sequence[str], cookies: Sequence[str]) -> tuple[Bookie, ...]:
+        known = [one for one in self._settings if isinstance(one, BookieSettings)]
+        of = {one.bookie or one.source: one for one in known}
+        found = [
+            Bookie(name, "rw" if name in rw else "ro" if name in ro else "no", name in self._about, of.get(name))
+            for name in sorted({*rw, *ro, *cookies, *self._about, *of})
+        ]
+        return tuple(sorted(found, key=lambda bookie: (bookie.registered == "no", bookie.wait_ms, bookie.id)))
+
+    def _deleting(self, bookies: Sequence[Bookie]) -> None:
+        running = [bookie for bookie in bookies if bookie.registered != "no"]
+        if not running:
+            text = "no bookie is registered; one that runs all the same, its session lost, still deletes"
+            self._say(Level.OK, "registrations", text)
+        for bookie in running:
+            settings = bookie.settings
+            more = ""
+            if settings is not None:
+                more += ", at once when a disk is full" if settings.forced_when_full else ""
+                more += "; a forced pass runs now" if settings.forced_now else ""
+                copies = f"every {_span(settings.over_ms)}" if settings.over_ms > 0 else "never"
+                more += f"; for copies that no record names: {copies}"
+            self._say(
+                Level.OK,
+                "registrations",
+                f"{bookie.id} runs ({bookie.registered}); looks for garbage {bookie.wait}{more}",
+            )
+
+    def _replication(self, state: freeze_state.FreezeState, *, lacking: bool) -> str | None:
+        auditor = None
+        if self._on_etcd:
+            self._say(Level.OK, "replication", "on etcd there are no marks, and nobody is elected to make any")
+            return None
+        votes = sorted(name for name in self._children(_AUDITORS) or [] if name.startswith("V_"))
+        if votes:
+            vote = self._get(f"{_AUDITORS}/{votes[0]}")
+            match = _VOTE.search(vote.value.decode(errors="replace")) if vote is not None else None
+            auditor = match[1] if match else None
+        who = f"an auditor is elected ({auditor or votes[0]})" if votes else "no auditor is elected"
+        if state.replication_disabled:
+            self._say(Level.OK, "replication", f"replication is disabled; {who}")
+        elif votes and (lacking or state.frozen):
+            inside = [o.bookie or o.source for o in self._settings if isinstance(o, BookieSettings) and o.has_auditor]
+            text = f"replication is not disabled, and {who}: at a listing that fails it ends"
+            if inside:
+                text += f", and takes the bookie with it where it lives in one ({_some(inside)})"
+            self._say(Level.WARNING, "replication", text)
+        else:
+            self._say(Level.OK, "replication", f"replication is not disabled; {who}")
+        return auditor
+
+    def _frozen(self, state: freeze_state.FreezeState) -> None:
+        if self._on_etcd:
+            text = "etcd cannot be frozen, its keys have no rights: keep the bookies stopped until apply has ended"
+            self._say(Level.OK, "freeze", text)
+            return
+        match state.state:
+            case freeze_state.State.FROZEN:
+                # Without the hash of its password, which is nobody's to see who looks only.
+                who = (state.identity or "").rpartition(":")[0] or "nobody who could thaw it"
+                self._say(Level.OK, "freeze", f"frozen, by {who}")
+            case freeze_state.State.PARTLY:
+                self._say(Level.WARNING, "freeze", f"frozen only in part: {'; '.join(state.open)}")
+            case freeze_state.State.THAWED:
+                self._say(Level.OK, "freeze", "not frozen")
+            case freeze_state.State.UNKNOWN:
+                self._say(Level.UNDECIDED, "freeze", f"whether it is frozen is not known: {'; '.join(state.unknown)}")
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    return _ORDER.index(finding.level), _SUBJECTS.index(finding.subject)
+
+
+def stop_order(bookies: Sequence[Bookie]) -> list[str]:
+    """Return which bookie to stop after which, each with the reason."""
+    return [f"{bookie.id} ({bookie.wait})" for bookie in bookies]
+
+
+def _some(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f", and {len(every) - _SOME} more" if len(every) > _SOME else ""
+    return ", ".join(every[:_SOME]) + more
+
+
+def _span(milliseconds: int) -> str:
+    for name, size in (("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if milliseconds >= size and milliseconds % size == 0:
+            return f"{milliseconds // size} {name}"
+    return f"{milliseconds} ms"
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,609 @@
+"""A plan's ledgers read back: records from the store, entries through those records from bookies or their disks.
+
+    of a copy        is said where
+    good             the entry is where the bookie would serve it from, and its digest is the record's
+    unproven         the same, but the record has no digest type or password to check it with (format 1, HMAC)
+    bad              an entry with these ids is there, and its header or digest is wrong
+    absent           every place that could hold it was looked at, or the bookie says that it has none
+    not looked at    no disks of that bookie were given, or not all, or they could not be read; or it did not answer
+
+    of an entry      its copies in the write set
+    readable         one is good
+    not checkable    none is, but one is unproven or was not looked at
+    corrupt          none of these, but one is bad
+    missing          all are absent
+
+A ledger is what the worst of its entries is: missing, corrupt, not checkable, readable; `length_differs` if all are
+readable and some entry says that the ledger is longer than the record does. A record that is longer than its entries is
+only counted: a writer that closes with adds pending leaves such a one.
+
+Source: bookie-storage §4; apache/bookkeeper 9590a97, RoundRobinDistributionSchedule, for write sets.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from itertools import pairwise
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.errors import AccessDeniedError
+from backends.protocols import MetadataStore
+from recovery.bookies.disk_reader import Found
+from recovery.codecs import entry, ledger_metadata
+from recovery.dataset import Dataset
+from recovery.errors import FormatError
+from recovery.model.groups import group_entries
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import LedgerMetadata, State
+from recovery.spark import bucket_ranges
+
+Ints = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+
+LISTED: Final = 100
+"""Ledgers with a problem that are named one by one; all are counted."""
+SEED_DIGITS: Final = 16
+"""Of the plan's hash: what a sample is drawn with, so that the same plan gives the same sample."""
+_PIECE: Final = 1 << 16
+"""Entries of one ledger that are looked at together."""
+_BATCH: Final = 1 << 18
+"""Copies that are looked up before they are read, so that reads ascend through each file."""
+_READ: Final = 1000
+"""Records read from the store at a time."""
+_RANGES: Final = 5
+
+
+class Outcome(StrEnum):
+    """What became of a restored ledger; stored in --json, so never renamed."""
+
+    READABLE = "readable"
+    MISSING = "missing"
+    CORRUPT = "corrupt"
+    UNCHECKED = "not_checkable"
+    LENGTH = "length_differs"
+    NO_RECORD = "no_record"
+    """The store has no record of it, or one that cannot be read."""
+
+
+class Stored(StrEnum):
+    """What the store has where the plan has a record; stored in --json, so never renamed."""
+
+    PLANNED = "as_planned"
+    CHANGED = "changed"
+    ABSENT = "absent"
+    UNPARSABLE = "unparsable"
+    DENIED = "denied"
+    """The store does not show it to us."""
+
+
+class _Copy(IntEnum):
+    ABSENT = 0
+    UNSEEN = 1
+    BAD = 2
+    UNPROVEN = 3
+    GOOD = 4
+
+
+class Held(Protocol):
+    """What is asked for the copies of one bookie: its disks, or itself."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing was in the way of looking."""
+        ...
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was, the first few."""
+        ...
+
+    def find(self, ledger: LedgerId, wanted: Ints) -> Found:
+        """Return where some entries of a ledger may be read; they ascend and are each there once."""
+        ...
+
+    def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
+        """Hand on the row and the bytes of each place; None: it could not be looked at; nothing where nothing is."""
+        ...
+
+
+class Cluster(Protocol):
+    """Bookies by the names that records give them."""
+
+    def get(self, name: str, /) -> Held | None:
+        """Return what is asked for its copies; None if there is nothing."""
+        ...
+
+    def items(self) -> Iterable[tuple[str, Held]]:
+        """Return those that are there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A ledger that is not simply readable, and why."""
+
+    ledger: LedgerId
+    outcome: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was looked at and what came of it.
+
+    Attributes:
+        ledgers, held: in the plan.
+        drawn: how many of each were to be looked at.
+        seed: of the sample; empty where every ledger was looked at.
+        outcomes: of the restored ledgers looked at.
+        full: readable ones of which every copy is good.
+        longer: readable ones whose record is longer than its entries.
+        records: of these ledgers' records.
+        holds: of the holds' records that were looked at.
+        entries: looked_at, readable, missing, corrupt, not_checkable.
+        copies: promised, good, unproven, bad, absent, not_looked_at.
+        problems: the first `LISTED`.
+        without_disks: bookies that a record names and no disks were given of, with the copies they should hold.
+        incomplete: bookies whose disks could not be looked at whole, with the reasons.
+    """
+
+    ledgers: int
+    held: int
+    drawn: tuple[int, int]
+    seed: str
+    outcomes: Mapping[Outcome, int]
+    full: int
+    longer: int
+    records: Mapping[Stored, int]
+    holds: Mapping[Stored, int]
+    entries: Mapping[str, int]
+    copies: Mapping[str, int]
+    problems: tuple[Problem, ...]
+    without_disks: Mapping[str, int]
+    incomplete: Mapping[str, tuple[str, ...]]
+
+    @property
+    def looked_at(self) -> int:
+        """Restored ledgers that were looked at."""
+        return sum(self.outcomes.values())
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every ledger, hold, entry and copy is in exactly one category."""
+        entries, copies = Counter(self.entries), Counter(self.copies)
+        sums = (
+            (self.looked_at, self.drawn[0]),
+            (sum(self.records.values()), self.drawn[0]),
+            (sum(self.holds.values()), self.drawn[1]),
+            (entries.total() - entries["looked_at"], entries["looked_at"]),
+            (copies.total() - copies["promised"], copies["promised"]),
+        )
+        return all(one == other for one, other in sums)
+
+    @property
+    def wrong(self) -> int:
+        """Ledgers and holds with a finding."""
+        fine = self.outcomes.get(Outcome.READABLE, 0) + self.outcomes.get(Outcome.UNCHECKED, 0)
+        changed = self.records.get(Stored.CHANGED, 0)
+        fine_holds = self.holds.get(Stored.PLANNED, 0) + self.holds.get(Stored.DENIED, 0)
+        return self.looked_at - fine + changed + sum(self.holds.values()) - fine_holds
+
+    @property
+    def denied(self) -> int:
+        """Records and holds that the store does not show to us."""
+        return self.records.get(Stored.DENIED, 0) + self.holds.get(Stored.DENIED, 0)
+
+
+def verify(
+    dataset: Dataset,
+    store: MetadataStore,
+    root: str,
+    disks: Cluster,
+    *,
+    sample: int | None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Verified:
+    """Read a plan's ledgers back.
+
+    Args:
+        dataset: the plan.
+        store: only read.
+        root: key of the ledgers root.
+        disks: of bookies, or they themselves, by their names.
+        sample: so many ledgers, and so many holds, drawn by the plan's hash; None: all of them.
+        progress: told how many of how many ledgers were looked at.
+
+    Raises:
+        DatasetError: a file of the plan is gone or damaged.
+        BackendError: the store does not answer.
+    """
+    run = _Run(dataset, store, root.rstrip("/"), disks, progress)
+    return run.all(sample)
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """One ledger while its pieces are looked at."""
+
+    id: LedgerId
+    record: LedgerMetadata
+    changed: bool
+    left: int = 0
+    """Pieces that are not settled."""
+    entries: Counter[str] = field(default_factory=Counter)
+    good: int = 0
+    largest: int = 0
+    """Length of the ledger as its entries say it."""
+    bad_entries: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """A stretch of a ledger: for each entry, how many copies are good, unproven, bad, absent, not looked at."""
+
+    ledger: _Ledger
+    low: int
+    good: Counts
+    unproven: Counts
+    bad: Counts
+    unseen: Counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """What one bookie should hold of a piece: the entries, and (offset of entry, file, position) of each place."""
+
+    piece: _Piece
+    offsets: Ints
+    sure: bool
+    at: Ints
+    file: Ints
+    position: Ints
+
+
+_DENIED: Final = "the store does not show its record to us: give an identity that may read it"
+
+
+def _ledger_of(row: Mapping[str, object]) -> LedgerId:
+    scope, number = row["scope"], row["ledger"]
+    assert isinstance(scope, int)  # noqa: S101 - ledger actions have both
+    assert isinstance(number, int)  # noqa: S101 - as above
+    return LedgerId(scope, number)
+
+
+class _Run:
+    def __init__(
+        self,
+        dataset: Dataset,
+        store: MetadataStore,
+        base: str,
+        disks: Cluster,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        self._dataset = dataset
+        self._store = store
+        self._base = base
+        self._disks = disks
+        self._progress = progress
+        self._asked: dict[str, list[_Asked]] = {}
+        self._open: list[_Piece] = []
+        self._waiting = 0
+        self._total = 0
+        self._outcomes: Counter[Outcome] = Counter()
+        self._full = 0
+        self._longer = 0
+        self._records: Counter[Stored] = Counter()
+        self._holds: Counter[Stored] = Counter()
+        self._entries: Counter[str] = Counter()
+        self._copies: Counter[str] = Counter()
+        self._problems: list[Problem] = []
+        self._without: Counter[str] = Counter()
+
+    def all(self, sample: int | None) -> Verified:
+        restored, held = self._count()
+        seed = str(self._dataset.manifest["hash"])[:SEED_DIGITS]
+        self._total = restored if sample is None else min(sample, restored)
+        drawn = [_drawn(count, sample, seed) for count in (restored, held)]
+        for rows in self._chosen(*drawn):
+            for row, found in rows:
+                self._take(row, found)
+        self._settle()
+        self._progress(self._total, self._total)
+        return Verified(
+            ledgers=restored,
+            held=held,
+            drawn=(self._total, held if sample is None else min(sample, held)),
+            seed=seed if sample is not None and sample < max(restored, held) else "",
+            outcomes=self._outcomes,
+            full=self._full,
+            longer=self._longer,
+            records=self._records,
+            holds=self._holds,
+            entries=self._entries,
+            copies=self._copies,
+            problems=tuple(self._problems),
+            without_disks=self._without,
+            incomplete={name: disks.problems for name, disks in self._disks.items() if not disks.complete},
+        )
+
+    def _count(self) -> tuple[int, int]:
+        """Return how many ledgers the plan restores, and how many it holds."""
+        counts = [0, 0]
+        for buckets in bucket_ranges(self._dataset.rows("actions")):
+            ops = self._dataset.read("actions", buckets=buckets, columns=["op"])
+            for number, mask in enumerate(_masks(ops)):
+                counts[number] += int(mask.sum())
+        return counts[0], counts[1]
+
+    def _chosen(
+        self, restored: Ints | None, held: Ints | None
+    ) -> Iterator[Iterator[tuple[Mapping[str, object], bytes | None]]]:
+        """Yield batches of (action, stored bytes) of what was drawn."""
+        names = ["scope", "ledger", "op", "kind", "key", "value"]
+        passed = [0, 0]
+        for buckets in bucket_ranges(self._dataset.rows("actions")):
+            actions = self._dataset.read("actions", buckets=buckets, columns=names)
+            keep = np.zeros(actions.num_rows, np.bool_)
+            for number, (mask, chosen) in enumerate(zip(_masks(actions), (restored, held), strict=True)):
+                at = np.flatnonzero(mask)
+                among = np.ones(len(at), np.bool_)
+                if chosen is not None:
+                    among = np.isin(np.arange(passed[number], passed[number] + len(at)), chosen)
+                keep[at[among]] = True
+                passed[number] += len(at)
+            wanted = actions.filter(pa.array(keep))
+            for low in range(0, wanted.num_rows, _READ):
+                yield self._with_stored(wanted.slice(low, _READ).to_pylist())
+
+    def _with_stored(self, rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[Mapping[str, object], bytes | None]]:
+        keys = [f"{self._base}{row['key']}" for row in rows]
+        try:
+            read = [found for _, found in self._store.get_many(keys)]
+        except AccessDeniedError:
+            # Rare: one record with rights of its own must not cost all others.
+            for row, key in zip(rows, keys, strict=True):
+                try:
+                    one = self._store.get(key)
+                except AccessDeniedError:
+                    self._take_denied(row)
+                else:
+                    yield row, None if one is None else one.value
+            return
+        for row, found in zip(rows, read, strict=True):
+            yield row, None if found is None else found.value
+
+    def _take_denied(self, row: Mapping[str, object]) -> None:
+        ledger = _ledger_of(row)
+        if row["op"] == "hold":
+            self._holds[Stored.DENIED] += 1
+            self._tell(ledger, f"hold_{Stored.DENIED}", _DENIED)
+            return
+        self._records[Stored.DENIED] += 1
+        self._end(ledger, Outcome.UNCHECKED, _DENIED)
+
+    def _take(self, row: Mapping[str, object], found: bytes | None) -> None:
+        ledger = _ledger_of(row)
+        stored = Stored.ABSENT if found is None else Stored.PLANNED if found == row["value"] else Stored.CHANGED
+        record: LedgerMetadata | None = None
+        if found is not None:
+            try:
+                record = ledger_metadata.decode(found)
+            except FormatError:
+                stored = Stored.UNPARSABLE
+        if row["op"] == "hold":
+            self._holds[stored] += 1
+            if stored is not Stored.PLANNED:
+                self._tell(ledger, f"hold_{stored}", "the record that keeps its data is not the planned one")
+            return
+        self._records[stored] += 1
+        if record is None:
+            words = "the store has no record" if found is None else "the store's record cannot be read"
+            self._end(ledger, Outcome.NO_RECORD, words)
+            return
+        changed = stored is Stored.CHANGED
+        broken = ledger_metadata.problems(record)
+        if broken:
+            self._end(ledger, Outcome.NO_RECORD, f"the store's record cannot be used: {broken[0]}", changed=changed)
+        elif record.state is not State.CLOSED or record.last_entry is None:
+            self._end(ledger, Outcome.UNCHECKED, f"its record is {record.state}: its end is not known", changed=changed)
+        else:
+            self._ask_all(_Ledger(ledger, record, changed))
+
+    def _end(self, ledger: LedgerId, outcome: Outcome, detail: str, *, changed: bool = False) -> None:
+        self._outcomes[outcome] += 1
+        if changed:
+            detail = "; ".join(filter(None, ["the store's record is not the planned one", detail]))
+        if changed or outcome is not Outcome.READABLE:
+            self._tell(ledger, outcome, detail)
+        self._progress(sum(self._outcomes.values()), self._total)
+
+    def _tell(self, ledger: LedgerId, outcome: str, detail: str) -> None:
+        if len(self._problems) < LISTED:
+            self._problems.append(Problem(ledger, str(outcome), detail))
+
+    # Asking
+
+    def _ask_all(self, ledger: _Ledger) -> None:
+        last = ledger.record.last_entry
+        assert last is not None  # noqa: S101 - closed
+        lows = range(0, last + 1, _PIECE)
+        ledger.left = len(lows)
+        if not lows:
+            self._end_ledger(ledger)
+        for low in lows:
+            self._ask(ledger, low, min(last + 1, low + _PIECE))
+            if self._waiting >= _BATCH:
+                self._settle()
+
+    def _ask(self, ledger: _Ledger, low: int, high: int) -> None:
+        count = high - low
+        piece = _Piece(ledger, low, *(np.zeros(count, np.int32) for _ in range(4)))
+        self._open.append(piece)
+        segments = ledger.record.segments
+        ends = [segment.first for segment in segments[1:]] + [high]
+        for segment, end in zip(segments, ends, strict=True):
+            entries = np.arange(max(low, segment.first), min(high, end), dtype=np.int64)
+            if not len(entries):
+                continue
+            size, quorum = ledger.record.ensemble_size, ledger.record.write_quorum
+            for position, bookie in enumerate(segment.members):
+                mine = entries[(position - entries) % size < quorum]
+                if len(mine):
+                    self._ask_bookie(piece, bookie, mine)
+
+    def _ask_bookie(self, piece: _Piece, bookie: str, entries: Ints) -> None:
+        self._waiting += len(entries)
+        self._copies["promised"] += len(entries)
+        disks = self._disks.get(bookie)
+        if disks is None:
+            self._without[bookie] += len(entries)
+            self._copies["not_looked_at"] += len(entries)
+            piece.unseen[entries - piece.low] += 1
+            return
+        found = disks.find(piece.ledger.id, entries)
+        places = (found.journal, found.index)
+        self._asked.setdefault(bookie, []).append(
+            _Asked(
+                piece,
+                entries - piece.low,
+                found.sure,
+                *(np.concatenate([place[column] for place in places]) for column in range(3)),
+            )
+        )
+
+    # Reading
+
+    def _settle(self) -> None:
+        """Read what was asked for, and end every piece."""
+        for bookie, asked in self._asked.items():
+            self._read(bookie, asked)
+        for piece in self._open:
+            self._end_piece(piece)
+        self._asked, self._open, self._waiting = {}, [], 0
+
+    def _read(self, bookie: str, asked: Sequence[_Asked]) -> None:
+        held = self._disks.get(bookie)
+        if held is None:
+            raise AssertionError("it was there when it was asked where")
+        ends = np.cumsum([0, *(len(one.at) for one in asked)])
+        state = np.zeros(ends[-1], np.int8)
+        at, file, position = (
+            np.concatenate([getattr(one, name) for one in asked]) for name in ("at", "file", "position")
+        )
+        of = np.repeat(np.arange(len(asked)), np.diff(ends))
+
+        def take(row: int, record: bytes | None) -> None:
+            piece = asked[of[row]].piece
+            state[row] = _Copy.UNSEEN if record is None else _judge(piece.ledger, int(at[row]), record)
+
+        held.each(file, position, take)
+        for one, (low, high) in zip(asked, pairwise(ends.tolist()), strict=True):
+            piece = one.piece
+            # A copy has a place in the journal and one in the index at most: the better one is served.
+            best = np.zeros(len(piece.good), np.int8)
+            np.maximum.at(best, one.at - piece.low, state[low:high])
+            mine = best[one.offsets]
+            absent = one.offsets[mine == _Copy.ABSENT]
+            if not one.sure:
+                piece.unseen[absent] += 1
+            self._copies["absent" if one.sure else "not_looked_at"] += len(absent)
+            unseen = one.offsets[mine == _Copy.UNSEEN]
+            piece.unseen[unseen] += 1
+            self._copies["not_looked_at"] += len(unseen)
+            for counts, copy in ((piece.good, _Copy.GOOD), (piece.unproven, _Copy.UNPROVEN), (piece.bad, _Copy.BAD)):
+                counts[one.offsets[mine == copy]] += 1
+                self._copies[copy.name.lower()] += int((mine == copy).sum())
+
+    def _end_piece(self, piece: _Piece) -> None:
+        ledger = piece.ledger
+        good = piece.good > 0
+        unchecked = ~good & ((piece.unproven > 0) | (piece.unseen > 0))
+        corrupt = ~good & ~unchecked & (piece.bad > 0)
+        missing = ~good & ~unchecked & ~corrupt
+        ledger.entries.update(looked_at=len(good), readable=int(good.sum()))
+        for name, mask in ((Outcome.MISSING, missing), (Outcome.CORRUPT, corrupt), (Outcome.UNCHECKED, unchecked)):
+            if mask.any():
+                ledger.entries[name] += int(mask.sum())
+                said = ledger.bad_entries.setdefault(name, [])
+                said += _ranges(np.flatnonzero(mask) + piece.low, _RANGES + 1 - len(said))
+        ledger.good += int(piece.good.sum())
+        ledger.left -= 1
+        if not ledger.left:
+            self._end_ledger(ledger)
+
+    def _end_ledger(self, ledger: _Ledger) -> None:
+        self._entries.update(ledger.entries)
+        worst = next(
+            (o for o in (Outcome.MISSING, Outcome.CORRUPT, Outcome.UNCHECKED) if ledger.entries[o]), Outcome.READABLE
+        )
+        record = ledger.record
+        promised = ledger.entries["looked_at"] * record.write_quorum
+        detail = "; ".join(
+            f"{ledger.entries[name]} of {ledger.entries['looked_at']} entries {name.replace('_', ' ')}: "
+            + ", ".join(said[:_RANGES])
+            + (", …" if len(said) > _RANGES else "")
+            for name, said in ledger.bad_entries.items()
+        )
+        if worst is Outcome.READABLE:
+            length = record.length or 0
+            if promised and length < ledger.largest:
+                worst = Outcome.LENGTH
+                detail = f"its record says {length} bytes, its entries {ledger.largest}"
+            else:
+                self._full += ledger.good == promised
+                self._longer += length > ledger.largest
+        self._end(ledger.id, worst, detail, changed=ledger.changed)
+
+
+def _judge(ledger: _Ledger, number: int, record: bytes) -> _Copy:
+    """Say what the bytes at a place are; an entry of other ids means that the one looked for is not there."""
+    if not entry.is_of(record, ledger.id, number):
+        return _Copy.ABSENT
+    try:
+        header = entry.decode_header(record)
+    except FormatError:
+        return _Copy.BAD
+    metadata = ledger.record
+    if ledger.id.scope and entry.digest_named(record[0]) is None:
+        copy = _Copy.UNPROVEN
+    elif metadata.digest is None:
+        copy = _Copy.GOOD if entry.find_digest(record) else _Copy.UNPROVEN
+    else:
+        agrees = entry.digest_agrees(record, metadata.digest, metadata.password or b"")
+        copy = _Copy.GOOD if agrees else _Copy.BAD
+    if copy is _Copy.GOOD:
+        ledger.largest = max(ledger.largest, header.length)
+    return copy
+
+
+def _masks(actions: pa.Table) -> tuple[Mask, Mask]:
+    """Return which actions write a ledger's record, and which a hold."""
+    written, held = (pc.is_in(actions["op"], pa.array(ops)).to_numpy() for ops in (["create", "replace"], ["hold"]))
+    return written, held
+
+
+def _drawn(count: int, sample: int | None, seed: str) -> Ints | None:
+    """Return numbers below `count`, ascending and each once; None: all of them."""
+    if sample is None or sample >= count:
+        return None
+    drawn: Ints = np.random.default_rng(int(seed, 16)).choice(count, sample, replace=False)
+    return np.sort(drawn)
+
+
+def _ranges(entries: Ints, most: int) -> list[str]:
+    groups = group_entries(entries)
+    columns = (groups.first, groups.last, groups.size, groups.period)
+    said = []
+    for first, last, size, period in zip(*(column[: max(most, 0)].tolist() for column in columns), strict=True):
+        end = last + size - 1
+        said.append(
+            str(first) if first == end else f"{first} to {end}" + (f", {size} of every {period}" if period else "")
+        )
+    return said

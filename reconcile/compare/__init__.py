@@ -1,0 +1,1 @@
+"""Bookies, the store and snapshots compared, and what becomes of each ledger."""

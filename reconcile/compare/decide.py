@@ -1,0 +1,168 @@
+"""What becomes of the ledgers of a bucket range, or of a single one: the same for a plan and for what explains it.
+
+    step       does
+    counted    pass 1: the shapes that ledgers show, those that catalogs hold, deletions
+    prepared   the prior of all ranges, and whether deletions are believed to have been wanted
+    decided    pass 2: reconstruction, checked against the store, earlier catalogs, history and references
+
+Everything is a pure function of its bucket range; what it reads, its datasets give.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.compare import snapshot_only, three_way
+from reconcile.compare.three_way import Evidence, Range, Tables
+from reconcile.plan import action_rows
+from recovery.codecs.store import Layout
+from recovery.dataset import Dataset
+from recovery.infer.facts import COLUMNS
+from recovery.infer.prior import Prior, ShapeCounts, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.refusal import Refusal
+from recovery.model import tables
+from recovery.model.metadata import State
+from recovery.spark import bucket_ranges
+
+PRIOR_ROWS: Final = 4_000_000
+"""Rows that the prior is counted on; larger clusters are sampled by buckets, which are a hash of the id."""
+
+_SMALL: Final = 10_000
+"""Rows that are looked through in one piece."""
+_QUORUMS: Final = ("ensemble_size", "write_quorum", "ack_quorum")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What all ranges are decided from; small, and picklable.
+
+    Attributes:
+        inventories: of different bookies of one cluster.
+        bookies: BOOKIES of all of them.
+        evidence: the store and earlier catalogs.
+        options: what the operator knows.
+        layout: of the target; None: not known.
+        default_quorum: (E, W, A) where nothing else decides.
+        members_known: something names the bookies of the cluster.
+    """
+
+    inventories: tuple[Dataset, ...]
+    bookies: pa.Table
+    evidence: Evidence
+    options: Options
+    layout: Layout | None
+    default_quorum: tuple[int, int, int] | None
+    members_known: bool
+
+    def copies(self, buckets: range, columns: Sequence[str] = tables.COPIES.names) -> pa.Table:
+        """Return what bookies hold."""
+        schema = pa.schema([tables.COPIES.field(name) for name in columns])
+        return self._all("copies", schema, buckets=buckets, columns=list(columns))
+
+    def damage(self) -> pa.Table:
+        """Return the damage of all disks."""
+        return self._all("damage", tables.DAMAGE)
+
+    def rows(self) -> int:
+        """Return how many rows there are to be looked through."""
+        copies = sum(one.rows("copies") for one in self.inventories)
+        return copies + sum(d.rows(name) for d in self.evidence.datasets for name in ("ledgers", "history"))
+
+    def _all(self, name: str, schema: pa.Schema, **how: Any) -> pa.Table:  # noqa: ANN401 - as Dataset.read
+        return pa.concat_tables([schema.empty_table(), *(one.read(name, **how) for one in self.inventories)])
+
+
+def ranges(case: Case) -> Sequence[range]:
+    """Return the bucket ranges that the work is cut into."""
+    rows = case.rows()
+    return bucket_ranges(rows, at_least=2 if rows > _SMALL else 1)
+
+
+def sampled(parts: Sequence[range], rows: int) -> Sequence[range]:
+    """Return the bucket ranges that the prior is counted on."""
+    return parts if rows <= PRIOR_ROWS else parts[:: -(-rows // PRIOR_ROWS)]
+
+
+def counted(case: Case, buckets: range, references: pa.Table | None) -> dict[str, Any]:
+    """Return what a range says of all the others, as JSON values."""
+    copies = case.copies(buckets, COLUMNS)
+    quorums: Counter[str] = Counter()
+    for catalog in case.evidence.datasets:
+        for shape, count in _quorums(catalog, buckets):
+            quorums["/".join(map(str, shape))] += count
+    return {
+        "shapes": count_shapes(copies, case.bookies).to_json(),
+        "quorums": quorums,
+        "deletions": case.evidence.deletions(copies, buckets, references),
+    }
+
+
+def prepared(case: Case, answers: Iterable[Mapping[str, Any]]) -> tuple[Case, Prior]:
+    """Return the case with what all ranges say of deletions, and the prior."""
+    shapes, quorums, deletions = ShapeCounts(), Counter[tuple[int, int, int]](), []
+    for answer in answers:
+        shapes += ShapeCounts.from_json(answer["shapes"])
+        for text, count in answer["quorums"].items():
+            ensemble, write, ack = (int(n) for n in text.split("/"))
+            quorums[ensemble, write, ack] += count
+        deletions.append(answer["deletions"])
+    names = case.options.unscanned_bookies
+    unscanned = () if isinstance(names, int) else names
+    prior = Prior.build(shapes, dict(quorums), case.default_quorum, unscanned=unscanned)
+    return replace(case, evidence=case.evidence.with_deletions(deletions)), prior
+
+
+def _quorums(catalog: Dataset, buckets: range) -> Iterable[tuple[tuple[int, int, int], int]]:
+    """Count (E, W, A) of a catalog; a hold is in recovery, and its quorums are of its own making."""
+    rows = catalog.read("ledgers", buckets=buckets, columns=[*_QUORUMS, "state"]).drop_null()
+    rows = rows.filter(pc.not_equal(rows["state"], str(State.IN_RECOVERY)))
+    for row in rows.group_by(list(_QUORUMS)).aggregate([([], "count_all")]).to_pylist():
+        yield (row["ensemble_size"], row["write_quorum"], row["ack_quorum"]), row["count_all"]
+
+
+def decided(case: Case, prior: Prior, copies: pa.Table, sides: Tables, issued: int) -> Range:
+    """Decide what becomes of each ledger.
+
+    Args:
+        case: as `prepared`.
+        prior: of all ranges.
+        copies: COPIES of whole ledgers.
+        sides: what else is known of these, or of more.
+        issued: the id below which an earlier catalog knew every ledger that was not deleted.
+    """
+    rows = reconstruct(copies, case.bookies, case.damage(), prior, case.options, sides.records(), sides.references)
+    if case.layout is not None:
+        rows = action_rows.wait_without_place(rows, case.layout)
+    claimed = rows if case.members_known else _without_members(rows)
+    one = three_way.settled(case.evidence, three_way.compared(claimed, sides), sides, copies, issued)
+    complete = case.bookies.filter(case.bookies["complete"])["bookie"].to_pylist()
+    alone = snapshot_only.proposed(case.evidence, one, sides, complete)
+    if case.layout is not None:
+        alone = action_rows.wait_without_place(alone, case.layout)
+    return replace(one, shown=rows, alone=alone)
+
+
+def _without_members(rows: pa.Table) -> pa.Table:
+    """Claim less where nothing says which bookies the cluster has.
+
+    Copies that are missing may stand on one that nobody named: such ledgers are held, unless an earlier record or an
+    upper layer vouches for their end. No end is observed, for entries above it may stand there, too.
+    """
+    grades = rows["grades"].combine_chunks()
+    vouched = pc.is_in(grades.field("last_entry"), value_set=pa.array(["snapshot", "reference"]))
+    gap = pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))
+    hidden = np.flatnonzero(pc.and_not(gap, vouched).to_numpy())
+    rows = three_way.ended(rows, hidden, "held", Refusal.SOURCE_INCOMPLETE)
+    columns = [
+        pc.if_else(pc.equal(column, "observed"), "inferred", column) if name in ("last_entry", "length") else column
+        for name, column in zip(tables.GRADED, grades.flatten(), strict=True)
+    ]
+    at = rows.schema.get_field_index("grades")
+    lowered = pa.StructArray.from_arrays(columns, fields=list(grades.type))
+    return rows.set_column(at, rows.schema.field(at), lowered)

@@ -1,0 +1,232 @@
+"""Who deleted ledgers: session by session, in the order of their transactions, as a plan's `sides` have it.
+
+A session is one connection to ZooKeeper: what one process deleted, from its start to its end. etcd knows none, so all
+that was deleted there is one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.compare.three_way import RESTORE
+from reconcile.errors import PlanError
+from reconcile.plan import action_rows as planned
+from reconcile.plan.plan_reader import ranges_of
+from reconcile.rules.sides import ABSENT, Relation, unite
+from recovery.dataset import Dataset
+from recovery.model.ids import LedgerId
+from recovery.model.tables import KEY_COLUMNS
+
+HISTORIES: Final = "histories"
+"""Key of a plan's manifest: the catalogs with a history that it was made from."""
+NO_SESSION: Final = "none"
+"""Typed and shown for the session of deletions of which none is known."""
+LISTED: Final = 10
+"""Sessions that are shown: those with the most ledgers."""
+_COLUMNS: Final = ["relation", "on_bookies", "deleted_txn", "deleted_at", "deleted_session"]
+_SUMS: Final = {
+    "ledgers": "sum",
+    "on_bookies": "sum",
+    "undecided": "sum",
+    "first_txn": "min",
+    "last_txn": "max",
+    "first_at": "min",
+    "last_at": "max",
+}
+_MASK: Final = (1 << 64) - 1
+_SIGN: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDeletions:
+    """What one session deleted.
+
+    Attributes:
+        session: as ZooKeeper numbers it; None: not known.
+        ledgers: how many it deleted that the store lacks still.
+        on_bookies: how many of these bookies have something of.
+        undecided: how many of the latter are held or left alone: nobody chose what becomes of them.
+        first_txn, last_txn: transactions of its first and last deletion.
+        first_at, last_at: when these were; None: not known.
+    """
+
+    session: int | None
+    ledgers: int
+    on_bookies: int
+    undecided: int
+    first_txn: int
+    last_txn: int
+    first_at: datetime | None
+    last_at: datetime | None
+
+    @property
+    def name(self) -> str:
+        """The session as logs write it."""
+        return NO_SESSION if self.session is None else f"{self.session & _MASK:#x}"
+
+    def __str__(self) -> str:
+        who = "no session known" if self.session is None else f"session {self.name}"
+        ledgers = "1 ledger" if self.ledgers == 1 else f"{self.ledgers} ledgers"
+        when = "at an unknown time"
+        if self.first_at is not None and self.last_at is not None:
+            first, last = (at.isoformat(timespec="seconds") for at in (self.first_at, self.last_at))
+            when = f"at {first}" if first == last else f"from {first} to {last}"
+        txns = f"transactions {self.first_txn:#x} to {self.last_txn:#x}"
+        if self.first_txn == self.last_txn:
+            txns = f"transaction {self.first_txn:#x}"
+        return f"{who}: {ledgers} ({self.on_bookies} on bookies), {txns}, {when}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `--json` has it."""
+        return {
+            "session": None if self.session is None else self.name,
+            "ledgers": self.ledgers,
+            "on_bookies": self.on_bookies,
+            "undecided": self.undecided,
+            "first_txn": self.first_txn,
+            "last_txn": self.last_txn,
+            "first_at": None if self.first_at is None else self.first_at.isoformat(),
+            "last_at": None if self.last_at is None else self.last_at.isoformat(),
+        }
+
+
+def by_session(plan: Dataset) -> tuple[SessionDeletions, ...]:
+    """Return what each session deleted, by the transaction of its first deletion.
+
+    Raises:
+        DatasetError: a file is gone or damaged.
+    """
+    if not plan.rows("sides"):
+        return ()
+    parts = []
+    for buckets in ranges_of(plan)[1:]:
+        deleted = _deleted(plan.read("sides", buckets=buckets, columns=[*KEY_COLUMNS, *_COLUMNS]))
+        if deleted.num_rows:
+            parts.append(_with_sums(deleted, _undecided(plan, buckets, deleted)))
+    if not parts:
+        return ()
+    rows = _summed(pa.concat_tables(parts)).to_pylist()
+    return tuple(sorted((SessionDeletions(**row) for row in rows), key=lambda one: one.first_txn))
+
+
+def _deleted(sides: pa.Table) -> pa.Table:
+    return sides.filter(pc.equal(sides["relation"], str(Relation.DELETED)))
+
+
+def _undecided(plan: Dataset, buckets: range, deleted: pa.Table) -> pa.Array:
+    """Say of which of these ledgers on bookies nobody chose what becomes of them, in their order."""
+    rows = plan.read("reconstruction", buckets=buckets, columns=[*KEY_COLUMNS, "outcome"])
+    rows = rows.filter(pc.is_in(rows["outcome"], pa.array(["held", "deleted", "waiting"])))
+    here, there = unite([deleted, rows]).rows
+    undecided = np.zeros(deleted.num_rows, np.int64)
+    undecided[here[(here != ABSENT) & (there != ABSENT)]] = 1
+    return pa.array(undecided)
+
+
+def _with_sums(deleted: pa.Table, undecided: pa.Array) -> pa.Table:
+    one = pa.array(np.ones(deleted.num_rows, np.int64))
+    txn, at = deleted["deleted_txn"], deleted["deleted_at"]
+    columns = {
+        "session": deleted["deleted_session"],
+        "ledgers": one,
+        "on_bookies": pc.cast(deleted["on_bookies"], pa.int64()),
+        "undecided": undecided,
+        "first_txn": txn,
+        "last_txn": txn,
+        "first_at": at,
+        "last_at": at,
+    }
+    return _summed(pa.table(columns))
+
+
+def _summed(rows: pa.Table) -> pa.Table:
+    """Return a row a session, of rows or of sums of them."""
+    found = rows.group_by("session").aggregate(list(_SUMS.items()))
+    return pa.table({"session": found["session"], **{name: found[f"{name}_{how}"] for name, how in _SUMS.items()}})
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Where the state before a session's deletions can be captured from.
+
+    Attributes:
+        uri: of the store.
+        at: the last transaction before them.
+    """
+
+    uri: str
+    at: int
+
+
+def before(plan: Dataset, one: SessionDeletions) -> Before | None:
+    """Return what is captured to have the store as it was before a session's deletions.
+
+    None: no source is known, or a person chose a point in time after them: to choose an earlier one is no advice then.
+    """
+    sources: Sequence[Mapping[str, Any]] = plan.manifest.get(HISTORIES, ())
+    if any(source["chosen"] and (source["txn"] or 0) >= one.last_txn for source in sources):
+        return None
+    able = [source for source in sources if source["txn"] is None or source["txn"] >= one.first_txn]
+    return Before(str(able[0]["uri"]), one.first_txn - 1) if able else None
+
+
+def parse_session(text: str) -> int | None:
+    """Return the session that a text names, as catalogs number it: 0x…, decimal, or none.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if text == NO_SESSION:
+        return None
+    try:
+        number = int(text, 0)
+    except ValueError:
+        number = -_SIGN - 1
+    if not -_SIGN <= number <= _MASK:
+        raise ValueError(f"not a session: {text!r}; write it as it is shown, 0x… or {NO_SESSION}")
+    return number - (1 << 64) if number >= _SIGN else number
+
+
+def deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorable: bool) -> frozenset[LedgerId]:
+    """Return the ledgers on bookies that some sessions deleted, and of which a plan has an action to be edited.
+
+    Args:
+        plan: of kind plan.
+        sessions: as catalogs number them.
+        restorable: only those whose last record before the deletion is known.
+
+    Raises:
+        PlanError: a session deleted none of them.
+        DatasetError: a file is gone or damaged.
+    """
+    found: set[LedgerId] = set()
+    missed = set(sessions)
+    for buckets in ranges_of(plan)[1:]:
+        rows = plan.read("sides", buckets=buckets, columns=["scope", "ledger", *_COLUMNS])
+        rows = _deleted(rows.filter(rows["on_bookies"]))
+        wanted = {
+            LedgerId(row["scope"], row["ledger"]): row["deleted_session"]
+            for row in rows.select(["scope", "ledger", "deleted_session"]).to_pylist()
+            if row["deleted_session"] in sessions
+        }
+        for action in _to_edit(plan, buckets) if wanted else ():
+            ledger = LedgerId(action["scope"], action["ledger"])
+            labels = {other["label"] for other in action["alternatives"]}
+            if ledger in wanted and (not restorable or RESTORE in labels):
+                found.add(ledger)
+                missed.discard(wanted[ledger])
+    for session in missed:
+        name = NO_SESSION if session is None else f"{session & _MASK:#x}"
+        problem = f"has no ledger on bookies that session {name} deleted" + (", and whose record is known" * restorable)
+        raise PlanError(plan.path, problem, "see the sessions: bkmeta plan show")
+    return frozenset(found)
+
+
+def _to_edit(plan: Dataset, buckets: range) -> Iterator[Mapping[str, Any]]:
+    rows = plan.read("actions", buckets=buckets, columns=["scope", "ledger", "op", "alternatives"])
+    yield from rows.filter(pc.is_in(rows["op"], pa.array(["hold", planned.LEAVE]))).to_pylist()

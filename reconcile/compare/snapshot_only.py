@@ -1,0 +1,66 @@
+"""What becomes of ledgers that neither the store nor any bookie that was looked at has, and an earlier catalog does.
+
+    the earlier record       every bookie was looked at   some bookie was not
+    closed without entries   itself                       itself
+    closed with entries      nothing: they are lost       itself
+    not closed               nothing                      held by members that were not looked at
+
+A closed ledger's end never changes, so such a record is what it was, byte for byte. Against it speak a deletion in a
+history, a reference that says deleted or knows a later end, a ledger of another scope with the same lower half, and,
+where no bookie was looked at, a store that has other ledgers.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.compare.three_way import Evidence, Range, Tables
+from reconcile.rules import sides
+from reconcile.rules.sides import Relation
+from recovery.dataset import sort_by_key
+from recovery.infer.facts import MAX_ENTRY
+from recovery.infer.snapshot_records import as_recorded, held_by_members
+from recovery.model import tables
+from recovery.model.metadata import NO_ENTRY
+
+
+def proposed(evidence: Evidence, one: Range, known: Tables, looked_at: Sequence[str]) -> pa.Table:
+    """Return RECONSTRUCTION of ledgers that only an earlier catalog has, and that nothing speaks against.
+
+    Args:
+        evidence: the store and earlier catalogs.
+        one: the range, settled.
+        known: what else is known.
+        looked_at: bookies that were, completely.
+    """
+    nothing = tables.RECONSTRUCTION.empty_table()
+    if not evidence.looked_at and evidence.live is not None and evidence.live.ledgers:
+        return nothing
+    alone = one.compared.where(Relation.EARLIER_ONLY)
+    alone = alone[~one.collided[alone]]
+    if not len(alone):
+        return nothing
+    wanted, theirs = sides.unite([one.compared.sides.take(pa.array(alone)), (records := known.records())]).rows
+    records = records.take(pa.array(np.sort(theirs[(wanted != sides.ABSENT) & (theirs != sides.ABSENT)])))
+    if known.references is not None:
+        records = _undisputed(records, known.references)
+    closed = pc.equal(records["state"], "CLOSED")
+    if evidence.everywhere and evidence.looked_at:
+        empty = pc.fill_null(pc.equal(records["last_entry"], NO_ENTRY), fill_value=False)
+        return as_recorded(records.filter(pc.and_(closed, empty)))
+    parts = [as_recorded(records.filter(closed)), held_by_members(records.filter(pc.invert(closed)), looked_at)]
+    return sort_by_key(pa.concat_tables(parts))
+
+
+def _undisputed(records: pa.Table, references: pa.Table) -> pa.Table:
+    """Leave out records of ledgers that an upper layer deleted, or of which it knows a later end."""
+    ours, other = sides.unite([records, references]).rows
+    both = (ours != sides.ABSENT) & (other != sides.ABSENT)
+    mine, said = records.take(pa.array(ours[both])), references.take(pa.array(other[both]))
+    later = pc.greater(said["last_entry"], pc.fill_null(mine["last_entry"], MAX_ENTRY))
+    against = pc.or_(pc.fill_null(said["deleted"], fill_value=False), pc.fill_null(later, fill_value=False))
+    kept = np.ones(records.num_rows, np.bool_)
+    kept[ours[both][against.to_numpy()]] = False
+    return records.filter(pa.array(kept))

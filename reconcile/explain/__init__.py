@@ -1,0 +1,1 @@
+"""One ledger from every side, in words."""

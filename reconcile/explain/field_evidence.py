@@ -1,0 +1,189 @@
+"""What each field of a proposed record rests on, in words, and what else would fit."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from reconcile.compare.knowledge import Knowledge, Shapes
+from recovery.codecs.entry import master_key
+from recovery.infer.prior import Source
+from recovery.model import tables
+from recovery.model.metadata import State
+
+HASH_DIGITS: Final = 12
+"""Of the SHA-256 of a master key."""
+
+_VERIFIED: Final = ("verified",)
+
+_VOUCHED: Final = {
+    "snapshot": "the earlier record says it",
+    "reference": "the upper layer that owns it says it",
+}
+"""Grades of which no copy is the evidence."""
+
+_SETTLES: Final = {
+    "last_entry": "an upper layer that knows it (--references), or an earlier record (--snapshot)",
+    "length": "an upper layer that knows it (--references), or an earlier record (--snapshot)",
+    "segments": "verify --sample all through both: what only one of them reads is there",
+    "ensemble_size/write_quorum": "an earlier record (--snapshot), or --default-quorum",
+}
+"""What would tell the readings of a field apart."""
+
+_SHAPE_SOURCES: Final = {
+    Source.CLUSTER: "of this cluster's ledgers that show theirs have it",
+    Source.SNAPSHOT: "of the records in earlier catalogs have it",
+    Source.DEFAULT_QUORUM: "--default-quorum says it",
+    Source.BOOKKEEPER_DEFAULT: "BookKeeper's own default",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of the proposed record: its value, its grade, and what it rests on."""
+
+    name: str
+    value: str
+    grade: str
+    evidence: str
+
+
+def fields(row: Mapping[str, Any] | None, copies: pa.Table, knowledge: Knowledge, shapes: Shapes) -> Iterator[Field]:
+    """Yield the fields of a restored ledger's record, with grade and evidence; none of a ledger that is not restored.
+
+    Args:
+        row: of RECONSTRUCTION.
+        copies: COPIES of the ledger, as far as they are at hand.
+        knowledge: what the operator knows.
+        shapes: the prior that was used.
+    """
+    if row is None or row["outcome"] != "restored":
+        return
+    evidence = _evidence(row, copies, knowledge, shapes)
+    for name in tables.GRADED:
+        grade = row["grades"][name]
+        yield Field(name, _value(row, name), grade, _VOUCHED.get(grade) or evidence.get(name, ""))
+
+
+def _value(row: Mapping[str, Any], name: str) -> str:
+    if name == "segments":
+        return " ".join(f"{s['first']}:[{_members(s)}]" for s in row["segments"])
+    if name == "password":
+        return "known" if row["grades"]["password"] in ("verified", "snapshot") else "not known"
+    value = row[name]
+    return "none" if value is None else str(value)
+
+
+def _members(segment: Mapping[str, Any]) -> str:
+    pairs = zip(segment["members"], segment["assumed"], strict=True)
+    return ",".join(f"{member}?" if assumed else member for member, assumed in pairs)
+
+
+def _evidence(row: Mapping[str, Any], copies: pa.Table, knowledge: Knowledge, shapes: Shapes) -> dict[str, str]:
+    """Say in words what each field rests on, as far as the copies at hand show it."""
+    found = {
+        "state": _state(row),
+        "ctime": "on no bookie; only an earlier catalog has it",
+        "custom": "on no bookie; only an earlier catalog has it",
+        "segments": "positions that fit what each bookie holds; ? marks members that nothing shows",
+        "ack_quorum": "on no bookie; " + _ack_source(row, knowledge),
+    }
+    if row["grades"]["ensemble_size"] != "observed":
+        found["ensemble_size"] = found["write_quorum"] = _shape_source(row, shapes)
+    key = row["key"]
+    if key is not None:
+        known = key in {hashlib.sha256(master_key(p)).digest() for p in knowledge.passwords}
+        says = "a candidate password gives it" if known else "no candidate given here gives it"
+        if not known and row["grades"]["password"] in _VERIFIED:
+            # A plan keeps that one did, and not which.
+            says = "a candidate password gave it when the plan was made"
+        found["password"] = f"master key with SHA-256 {key.hex()[:HASH_DIGITS]}…: {says}"
+    held = copies.to_pylist()
+    if not held:
+        return found
+    found["last_entry"] = _end(row, max((c["last"] for c in held if c["last"] is not None), default=-1), held)
+    headers = [(c["bookie"], h) for c in held for h in c["headers"]]
+    lengths = sorted({(h["length"], f"entry {h['entry']}") for _, h in headers if h["length"] == row["length"]})
+    if lengths:
+        found["length"] = f"header of {lengths[0][1]}"
+    agreed = Counter(h["digest"] for _, h in headers if h["digest"])
+    said = ", ".join(f"{n} as {kind}" for kind, n in agreed.items())
+    found["digest"] = f"of {len(headers)} headers read the bytes agree: {said or 'none; its width tells it'}"
+    striped = Counter((c["g_size"], c["g_period"]) for c in held if c["g_period"])
+    if striped and row["grades"]["ensemble_size"] == "observed":
+        (size, period), count = striped.most_common(1)[0]
+        found["ensemble_size"] = found["write_quorum"] = f"{size} of every {period} entries on {count} bookies"
+    return found
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    if row["state"] == State.OPEN:
+        return "left open, as asked: every position of its last ensemble was seen to hold its share"
+    if row["grades"]["state"] == "inferred":
+        return "copies that were made of it show its last entry: it was closed"
+    return "bookies keep the same of a closed ledger and of one that nobody closed; proposed as closed"
+
+
+def _end(row: Mapping[str, Any], highest: int, held: Sequence[Mapping[str, Any]]) -> str:
+    having = ", ".join(sorted({c["bookie"] for c in held if c["last"] == highest}))
+    lac = f"largest LAC that anything shows: {'none' if row['lac_low'] is None else row['lac_low']}"
+    if row["last_entry"] == highest:
+        return f"highest entry held, on {having}; {lac}"
+    if row["state"] == State.OPEN:
+        return f"not written while it is open; highest entry held: {highest}, on {having}; {lac}"
+    return f"entries up to {highest} are held, on {having}; those above it cannot all have been acknowledged; {lac}"
+
+
+def _shape_source(row: Mapping[str, Any], shapes: Shapes) -> str:
+    silent = "this ledger does not show it"
+    for shape in shapes:
+        if (shape["ensemble"], shape["write"]) == (row["ensemble_size"], row["write_quorum"]):
+            share = f"{shape['weight']:.0%} " if shape["weight"] else ""
+            return f"{silent}; {share}{_SHAPE_SOURCES.get(shape['source'], shape['source'])}"
+    return silent
+
+
+def _ack_source(row: Mapping[str, Any], knowledge: Knowledge) -> str:
+    quorums = (row["ensemble_size"], row["write_quorum"], row["ack_quorum"])
+    if quorums == knowledge.default_quorum:
+        return "--default-quorum says it"
+    if row["grades"]["ack_quorum"] != "assumed":
+        return "earlier catalogs have it for this shape"
+    if row["ack_quorum"] == row["write_quorum"]:
+        return "the write quorum, as BookKeeper reads a record without it"
+    return "a default"
+
+
+def alternatives(row: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the other readings that fit, in words."""
+    for other in (row or {}).get("alternatives") or ():
+        weight = f", weight {other['weight']:.2f}" if other["weight"] else ""
+        settles = _SETTLES.get(other["field"])
+        told = f"; settled by {settles}" if settles else ""
+        yield f"{other['field']} = {other['value']}{weight}: {other['reads_as']}{told}"
+
+
+def changes(row: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield how the ensemble changed, by entry, and where the ledger ends."""
+    before: Mapping[str, Any] | None = None
+    for segment in (row or {}).get("segments") or ():
+        if before is None:
+            yield f"entry {segment['first']}: written to {', '.join(segment['members'])}"
+        else:
+            low = segment["first_low"]
+            span = "" if low == segment["first"] else f" (in truth somewhere from {low} on)"
+            replaced = [
+                f"{new} for {old} at position {at}"
+                for at, (old, new) in enumerate(zip(before["members"], segment["members"], strict=True))
+                if old != new
+            ]
+            yield f"entry {segment['first']}{span}: {'; '.join(replaced)}"
+        before = segment
+    if row is not None and row["outcome"] == "restored":
+        if row["last_entry"] is None:
+            yield "open: no last entry is written"
+        else:
+            yield f"entry {row['last_entry']}: the last one" if row["last_entry"] >= 0 else "closed without an entry"

@@ -1,0 +1,1 @@
+"""What is wrong, as rows of the table FINDINGS, and the words for it."""

@@ -1,0 +1,180 @@
+"""The table FINDINGS, made column by column: what is wrong, what each side says of it, and what to do.
+
+A finding's id is a hash of its category and subject, so it is the same in every run.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import SEVERITIES, SUGGESTED, Category
+from recovery.model import tables
+
+_ORDER: Final = ("critical", "warning", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Which run a finding is of: its name, and when it looked."""
+
+    name: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Said:
+    """What one side says: the same of every row, or a column.
+
+    Attributes:
+        side: store, bookies, earlier, history, plan.
+        field: what is compared.
+        value: text, or a column of what can be cast to text; null is said as ``nothing``.
+        source: where the side is from.
+    """
+
+    side: str
+    field: str
+    value: Any
+    source: str = "recover"
+
+
+def of_ledgers(
+    category: Category,
+    keys: pa.Table,
+    said: Sequence[Said],
+    run: Run,
+    *,
+    subject: str,
+    severity: Any = None,  # noqa: ANN401 - an Arrow column
+    bookies: Any = None,  # noqa: ANN401 - an Arrow column
+    unknowns: Sequence[str] = (),
+) -> pa.Table:
+    """Return one finding a ledger.
+
+    Args:
+        category: of all of them.
+        keys: the key columns.
+        said: the evidence.
+        run: this one.
+        subject: what of the ledger it is about; part of the id.
+        severity: a column; None: the category's.
+        bookies: a column of lists; None: none.
+        unknowns: what nobody knows.
+    """
+    count = keys.num_rows
+    scopes, ledgers = keys["scope"].to_pylist(), keys["ledger"].to_pylist()
+    ids = [finding_id(category, s, n, subject) for s, n in zip(scopes, ledgers, strict=True)]
+    return _table(
+        count,
+        run,
+        {
+            "id": pa.array(ids, pa.binary()),
+            **{name: keys[name] for name in tables.KEY_COLUMNS},
+            "category": str(category),
+            "severity": SEVERITIES[category] if severity is None else severity,
+            "bookies": bookies,
+            "evidence": _evidence(said, count),
+            "unknowns": pa.array([list(unknowns)] * count, pa.list_(pa.string())),
+            "suggested": SUGGESTED[category],
+        },
+    )
+
+
+def of_subjects(rows: Sequence[Mapping[str, Any]], run: Run) -> pa.Table:
+    """Return findings of no ledger: each row has category, subject and said, and maybe severity, bookies, unknowns."""
+    found = [tables.FINDINGS.empty_table()]
+    for row in rows:
+        category, subject = Category(row["category"]), str(row["subject"])
+        columns = {
+            "id": pa.array([hashlib.sha256(f"{category}\0{subject}".encode()).digest()], pa.binary()),
+            "category": str(category),
+            "severity": row.get("severity", SEVERITIES[category]),
+            "subject": subject,
+            "bookies": pa.array([row.get("bookies", [])], pa.list_(pa.string())),
+            "evidence": _evidence(row["said"], 1),
+            "unknowns": pa.array([row.get("unknowns", [])], pa.list_(pa.string())),
+            "action_id": pa.array([row.get("action_id")], pa.binary()),
+            "suggested": row.get("suggested") or SUGGESTED[category],
+        }
+        found.append(_table(1, run, columns))
+    return pa.concat_tables(found)
+
+
+def finding_id(category: str, scope: int, ledger: int, subject: str) -> bytes:
+    """Return the id of a finding of a ledger: the same for the same category and subject in every run."""
+    return hashlib.sha256(f"{category}\0{scope}\0{ledger}\0{subject}".encode()).digest()
+
+
+def verdicts(sides: pa.Table, findings: pa.Table, skipped: Any, undecided: Any) -> pa.Array:  # noqa: ANN401 - masks
+    """Return one word a ledger: the category of its gravest finding; else undecided, skipped or clean.
+
+    Args:
+        sides: key columns, in key order.
+        findings: of these ledgers.
+        skipped: a mask over `sides`.
+        undecided: likewise.
+    """
+    words = np.full(sides.num_rows, "clean", object)
+    words[skipped] = "skipped"
+    words[undecided] = "undecided"
+    found = findings.filter(pc.is_valid(findings["ledger"]))
+    if found.num_rows:
+        names = ["scope", "ledger"]
+        placed = sides.select(names).append_column("at", pa.array(np.arange(sides.num_rows)))
+        rank = pc.index_in(found["severity"], pa.array(_ORDER))
+        ranked = found.select([*names, "category"]).append_column("rank", rank)
+        joined = ranked.join(placed, names, join_type="inner")
+        joined = joined.sort_by([("rank", "descending"), ("category", "descending")])
+        words[joined["at"].to_numpy()] = joined["category"].to_pylist()
+    return pa.array(words, pa.string())
+
+
+def _table(count: int, run: Run, given: Mapping[str, Any]) -> pa.Table:
+    usual: dict[str, Any] = {
+        "run": run.name,
+        "first_seen": run.at,
+        "last_seen": run.at,
+        "status": "open",
+        "entries": pa.array([[]] * count, tables.GROUPS),
+        "bookies": pa.array([[]] * count, pa.list_(pa.string())),
+    }
+    columns = {}
+    for field in tables.FINDINGS:
+        value = given.get(field.name)
+        value = usual.get(field.name) if value is None else value
+        if isinstance(value, (pa.Array, pa.ChunkedArray)):
+            columns[field.name] = value.cast(field.type)
+        elif value is None:
+            columns[field.name] = pa.nulls(count, field.type)
+        else:
+            columns[field.name] = pa.array([value], field.type).take(pa.array(np.zeros(count, np.int64)))
+    return pa.table(columns, schema=tables.FINDINGS)
+
+
+def _evidence(said: Sequence[Said], count: int) -> pa.Array:
+    """Return lists of the evidence, a list a row, interleaved without a loop over the rows."""
+    kind = tables.FINDINGS.field("evidence").type
+    item = kind.value_type
+    width = len(said)
+    if not width:
+        return pa.array([[]] * count, kind)
+    order = pa.array((np.arange(count)[:, None] + np.arange(width)[None, :] * count).ravel())
+    columns = {}
+    for name in ("side", "field", "value", "source"):
+        parts = [_text(getattr(one, name), count) for one in said]
+        columns[name] = pa.concat_arrays(parts).take(order)
+    structs = pa.StructArray.from_arrays([columns[field.name] for field in item], fields=list(item))
+    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32) * width), structs, type=kind)
+
+
+def _text(value: Any, count: int) -> pa.Array:  # noqa: ANN401 - text or an Arrow column
+    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        column = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+        return pc.fill_null(pc.cast(column, pa.string()), "nothing")
+    return pa.array([str(value)] * count, pa.string())

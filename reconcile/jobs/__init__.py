@@ -1,0 +1,1 @@
+"""Every use case as a function: no command line, no environment."""

@@ -1,0 +1,68 @@
+"""Mounted disks of several bookies into inventories, a task of Spark for each bookie."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from reconcile.plan.action_rows import Passwords
+from recovery.collect.disk.folders import survey
+from recovery.collect.pipeline import CollectOptions, collect
+from recovery.errors import InputError
+from recovery.spark import over_buckets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NAMED: Final = 16
+
+
+def see(disks: Mapping[str, Sequence[Path]]) -> None:
+    """See that folders are those of the bookies that they were given for; nothing is read yet.
+
+    Raises:
+        InputError: they are not, or are not there.
+    """
+    for bookie, folders in disks.items():
+        found = survey(tuple(folders), (), (), bookie)
+        if found.bookie != bookie:
+            problem = f"was given for {bookie}, and its cookie is that of {found.bookie}"
+            raise InputError(str(folders[0]), problem, f"write --disk {found.bookie}={folders[0]}")
+
+
+def collect_all(
+    disks: Mapping[str, Sequence[Path]],
+    passwords: Passwords,
+    out: Path,
+    spark: "SparkSession",
+    *,
+    now: Callable[[], datetime],
+    progress: Callable[[int, int], None],
+) -> list[str]:
+    """Collect every bookie into a folder of its own below `out`, and return these folders.
+
+    Args:
+        disks: folders of each bookie, mounted wherever a task may run.
+        passwords: that may have made HMACs.
+        out: a new folder.
+        spark: runs one task a bookie.
+        now: the clock.
+        progress: told how many bookies of how many are done.
+
+    Raises:
+        DatasetError: an inventory cannot be written.
+        SparkError: Spark failed.
+    """
+    asked = [(bookie, tuple(folders)) for bookie, folders in disks.items()]
+    # An id may hold what no file name should.
+    folders = [out / hashlib.sha256(bookie.encode()).hexdigest()[:_NAMED] for bookie, _ in asked]
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def task(number: range) -> Mapping[str, bool]:
+        bookie, mounted = asked[number.start]
+        options = CollectOptions(mounted, bookie_id=bookie, passwords=passwords.values)
+        return {"complete": collect(options, folders[number.start], now=now, progress=lambda _: None).complete}
+
+    over_buckets(spark, task, [range(n, n + 1) for n in range(len(asked))], done=progress)
+    return [str(folder) for folder in folders]

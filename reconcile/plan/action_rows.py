@@ -1,0 +1,423 @@
+"""Plans: the exact writes that bring a store to what bookies show, and the hash that binds a confirmation to them.
+
+Order of a restore (law 6), as phases of `seq`:
+
+    phase  what
+    1      id generators raised
+    2      ledgers: records of restored ledgers, and holds
+    3      the nodes that clients and bookies expect, LAYOUT
+    4      instance id
+    5      cookies
+
+    seq = phase << 48 | bucket << 32 | number inside both (bucket 0 where the action is of no ledger)
+
+`plan_hash` has the ids of actions and the hash that binds a confirmation to a plan.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import SEVERITIES, Category
+from reconcile.plan.plan_hash import SYSTEM_BUCKET, with_ids
+from reconcile.rules import diff
+from reconcile.rules.diff import HOLD_MARK
+from recovery.codecs import ledger_metadata, store
+from recovery.codecs.entry import master_key
+from recovery.infer.refusal import Refusal
+from recovery.model import tables
+from recovery.model.metadata import Digest, State
+
+HOLD_PASSWORD_SIZE: Final = 20
+FROM_BOOKIES: Final = "from bookies"
+"""Label of the alternative that is the record that bookies show, where something else speaks against it."""
+LEAVE: Final = "leave"
+"""Op of an action that writes nothing: a chosen alternative of it creates, or replaces where a version is named."""
+
+
+class Phase(IntEnum):
+    """Stretches of `seq`, in the order in which they are written."""
+
+    GENERATORS = 1
+    LEDGERS = 2
+    LAYOUT = 3
+    INSTANCE_ID = 4
+    COOKIES = 5
+
+
+PHASES: Final = {
+    "generator": Phase.GENERATORS,
+    "ledger": Phase.LEDGERS,
+    "node": Phase.LAYOUT,
+    "layout": Phase.LAYOUT,
+    "instance_id": Phase.INSTANCE_ID,
+    "cookie": Phase.COOKIES,
+}
+"""When actions of each kind are written."""
+
+
+def phase_of(seq: int) -> Phase:
+    """Return the phase that a sequence number belongs to."""
+    return Phase(seq >> 48)
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """Candidate passwords, the empty one always among them; never printed."""
+
+    values: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return f"Passwords({len(self.values)})"
+
+    @classmethod
+    def of(cls, candidates: Iterable[bytes]) -> "Passwords":
+        """Take candidates in their order, the empty password first, each once."""
+        return cls(tuple(dict.fromkeys((b"", *candidates))))
+
+    @property
+    def key_hashes(self) -> tuple[bytes, ...]:
+        """SHA-256 of each password's master key, as inventories hold them."""
+        return tuple(hashlib.sha256(master_key(p)).digest() for p in self.values)
+
+
+def _column(value: Any, rows: int, kind: pa.DataType) -> pa.Array:  # noqa: ANN401 - any Arrow scalar
+    return pa.nulls(rows, kind) if value is None else pa.array([value], kind).take(pa.array(np.zeros(rows, np.int64)))
+
+
+def _actions(columns: Mapping[str, Any], rows: int) -> pa.Table:
+    """Fill the columns that a create has the same of everywhere, then the ids."""
+    fields = {}
+    for field in tables.ACTIONS:
+        given = columns.get(field.name)
+        if field.name == "alternatives" and given is None:
+            fields[field.name] = pa.array([[]] * rows, field.type)
+        elif field.name in ("wave", "choice"):
+            fields[field.name] = _column(0, rows, field.type)
+        elif field.name == "id":
+            fields[field.name] = _column(b"", rows, field.type)
+        elif isinstance(given, (pa.Array, pa.ChunkedArray)):
+            fields[field.name] = given.cast(field.type)
+        else:
+            fields[field.name] = _column(given, rows, field.type)
+    return with_ids(pa.table(fields, schema=tables.ACTIONS))
+
+
+def _ledger_seq(bucket: pa.ChunkedArray) -> pa.Array:
+    """Number the rows, which are sorted by bucket, inside their buckets."""
+    values = bucket.to_numpy().astype(np.int64)
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
+    inside = np.arange(len(values)) - np.repeat(starts, np.diff(np.r_[starts, len(values)]))
+    return pa.array((int(Phase.LEDGERS) << 48) | (values << 32) | inside)
+
+
+def _restored_records(rows: pa.Table, passwords: Passwords) -> pa.Array:
+    which = pc.index_in(rows["key"], value_set=pa.array(passwords.key_hashes, pa.binary()))
+    known = pa.array(list(passwords.values), pa.binary()).take(which)
+    # Without a verified password there is none to write: such a record is of format 1.
+    password = pc.if_else(pc.equal(rows["format"], 1), pa.scalar(None, pa.binary()), known)
+    # Where an earlier record is the base, it says more than fields: what is written is in `raw`.
+    base = rows["raw"].combine_chunks()
+    made = rows.filter(pc.is_null(base))
+    encoded = ledger_metadata.encode_columns(_record_columns(made, password.filter(pc.is_null(base)), made["segments"]))
+    return pc.replace_with_mask(base, pc.is_null(base), encoded)
+
+
+def _record_columns(rows: pa.Table, password: pa.Array, segments: pa.Array) -> pa.Table:
+    names = (
+        "ensemble_size",
+        "write_quorum",
+        "ack_quorum",
+        "state",
+        "last_entry",
+        "length",
+        "digest",
+        "ctime",
+        "custom",
+    )
+    return pa.table({**{name: rows[name] for name in names}, "password": password, "segments": segments})
+
+
+def _hold_records(rows: pa.Table, secrets: bytes) -> pa.Array:
+    """Encode holds: IN_RECOVERY, HMAC, random password, one segment of exactly the holders, E = W = their count, A = 1.
+
+    Each of those was chosen because every other form was seen to lose data. Source: bookie-storage §8.5.
+    """
+    count = rows.num_rows
+    holders = rows["holders"].combine_chunks()
+    width = pc.cast(pc.list_value_length(holders), pa.int32())
+    one = np.arange(count + 1, dtype=np.int32)
+    record = tables.SEGMENTS.value_type
+    segment = pa.StructArray.from_arrays([_column(0, count, pa.int64()), holders], fields=list(record))
+    mark = pa.StructArray.from_arrays(
+        [_column(HOLD_MARK, count, pa.string()), pc.cast(rows["reason"].combine_chunks(), pa.binary())],
+        fields=list(tables.CUSTOM.value_type),
+    )
+    sizes = np.arange(count + 1, dtype=np.int32) * HOLD_PASSWORD_SIZE
+    password = pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(sizes.tobytes()), pa.py_buffer(secrets[: count * HOLD_PASSWORD_SIZE])]
+    )
+    columns = pa.table(
+        {
+            "ensemble_size": width,
+            "write_quorum": width,
+            "ack_quorum": _column(1, count, pa.int32()),
+            "state": _column(str(State.IN_RECOVERY), count, pa.string()),
+            "last_entry": pa.nulls(count, pa.int64()),
+            "length": pa.nulls(count, pa.int64()),
+            "digest": _column(str(Digest.HMAC), count, pa.string()),
+            "ctime": pa.nulls(count, pa.int64()),
+            "custom": pa.ListArray.from_arrays(one, mark),
+        }
+    )
+    return ledger_metadata.encode_columns(_record_columns(columns, password, pa.ListArray.from_arrays(one, segment)))
+
+
+def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
+    """Let ledgers wait for a person that the store's layout cannot name; RECONSTRUCTION in and out."""
+    bad = store.placeless(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy())
+    if not bad.any():
+        return rows
+    for name, said in (("outcome", "waiting"), ("reason", str(Refusal.ID_OUT_OF_RANGE))):
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(pa.array(bad), said, rows[name]))
+    return rows
+
+
+def is_hold(stored: pa.Table) -> npt.NDArray[np.bool_]:
+    """Say which records of a store are holds of ours; CATALOG_LEDGERS in."""
+    found = np.zeros(stored.num_rows, np.bool_)
+    lists = stored["custom"].combine_chunks()
+    marked = pc.equal(pc.struct_field(lists.flatten(), 0), HOLD_MARK)
+    found[pc.list_parent_indices(lists).filter(marked).to_numpy()] = True
+    return found
+
+
+def released(rows: pa.Table, stored: pa.Table, matched: diff.Matched) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+    """Return the ledgers whose hold can be replaced by their record, and which records of the store those holds are.
+
+    Args:
+        rows: RECONSTRUCTION.
+        stored: CATALOG_LEDGERS.
+        matched: both sides.
+
+    Returns:
+        Their rows of RECONSTRUCTION, with the hold's version as `expects` and its bytes as `before`.
+    """
+    restored = pc.equal(rows["outcome"], "restored").to_numpy()
+    at = is_hold(stored)[matched.stored_rows] & restored[matched.held_rows]
+    ours, holds = rows.take(pa.array(matched.held_rows[at])), stored.take(pa.array(matched.stored_rows[at]))
+    of_store = np.zeros(stored.num_rows, np.bool_)
+    of_store[matched.stored_rows[at]] = True
+    return ours.append_column("expects", holds["version"]).append_column("before", holds["raw"]), of_store
+
+
+def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, secrets: bytes) -> pa.Table:
+    """Propose a record for every ledger that the store lacks, or has only a hold of.
+
+    Args:
+        rows: RECONSTRUCTION, sorted by key; outcome restored or held. Where it has the columns of `released`, rows with
+            `expects` replace a hold.
+        layout: of the target.
+        passwords: a restored row of format 3 has the key of one of them.
+        secrets: `HOLD_PASSWORD_SIZE` random bytes for each held row.
+
+    Returns:
+        ACTIONS, one row a ledger, in the order of `rows`.
+    """
+    count = rows.num_rows
+    restored = pc.equal(rows["outcome"], "restored").combine_chunks()
+    held = pc.invert(restored)
+    columns = rows.column_names
+    replaces = rows["expects"].combine_chunks() if "expects" in columns else pa.nulls(count, pa.int64())
+    before = rows["before"].combine_chunks() if "before" in columns else pa.nulls(count, pa.binary())
+    records = pa.concat_arrays(
+        [_restored_records(rows.filter(restored), passwords), _hold_records(rows.filter(held), secrets)]
+    )
+    back = np.argsort(np.r_[np.flatnonzero(restored), np.flatnonzero(held)])
+    return _actions(
+        {
+            "bucket": rows["bucket"],
+            "scope": rows["scope"],
+            "ledger": rows["ledger"],
+            "seq": _ledger_seq(rows["bucket"]),
+            "op": pc.if_else(restored, pc.if_else(pc.is_valid(replaces), "replace", "create"), "hold"),
+            "kind": "ledger",
+            "expects": replaces,
+            "before": before,
+            "key": store.ledger_keys(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy()),
+            "value": records.take(pa.array(back)),
+        },
+        count,
+    )
+
+
+def left_alone(keys: pa.Table, layout: store.Layout, alternatives: pa.Array, *, instead: pa.Table | None) -> pa.Table:
+    """Return actions that write nothing, unless a person chooses one of their alternatives.
+
+    Args:
+        keys: the key columns, sorted.
+        layout: of the target.
+        alternatives: as ACTIONS has them.
+        instead: version and raw of the records that a chosen alternative replaces; None: it is created.
+
+    Returns:
+        ACTIONS of op leave, of those ledgers that the layout has a place for; without seq.
+    """
+    good = pa.array(~store.placeless(layout, keys["scope"].to_numpy(), keys["ledger"].to_numpy()))
+    named = keys.filter(good)
+    return _actions(
+        {
+            **{name: named[name] for name in tables.KEY_COLUMNS},
+            "seq": 0,
+            "op": LEAVE,
+            "kind": "ledger",
+            "key": store.ledger_keys(layout, named["scope"].to_numpy(), named["ledger"].to_numpy()),
+            "alternatives": alternatives.filter(good),
+            **(
+                {}
+                if instead is None
+                else {"expects": instead["version"].filter(good), "before": instead["raw"].filter(good)}
+            ),
+        },
+        named.num_rows,
+    )
+
+
+def alternatives(rows: int, readings: Sequence[tuple[str, pa.Array, pa.Array]]) -> pa.Array:
+    """Return a list of alternatives for each row.
+
+    Args:
+        rows: how many.
+        readings: label, bytes (null: this row has no such alternative) and in words, of each.
+    """
+    kind = tables.ACTIONS.field("alternatives").type
+    item = kind.value_type
+    if not readings or not rows:
+        return pa.array([[]] * rows, kind)
+    order = pa.array((np.arange(rows)[:, None] + np.arange(len(readings))[None, :] * rows).ravel())
+    value = pa.concat_arrays([one.cast(pa.binary()) for _, one, _ in readings]).take(order)
+    reads_as = pa.concat_arrays([one.cast(pa.string()) for _, _, one in readings]).take(order)
+    label = pa.concat_arrays([pa.array([name] * rows, pa.string()) for name, _, _ in readings]).take(order)
+    there = pc.is_valid(value)
+    columns = {"label": label, "value": value, "reads_as": pc.fill_null(reads_as, "")}
+    structs = pa.StructArray.from_arrays([columns[one.name].filter(there) for one in item], fields=list(item))
+    counts = there.to_numpy(zero_copy_only=False).reshape(rows, len(readings)).sum(axis=1)
+    return pa.ListArray.from_arrays(pa.array(np.r_[0, np.cumsum(counts)], pa.int32()), structs, type=kind)
+
+
+def with_alternatives(actions: pa.Table, rows: npt.NDArray[np.int64], alternatives: pa.Array) -> pa.Table:
+    """Return actions, some of which get the given alternatives, a list for each of these rows."""
+    if not len(rows):
+        return actions
+    at = tables.ACTIONS.get_field_index("alternatives")
+    place = np.arange(actions.num_rows)
+    place[rows] = actions.num_rows + np.arange(len(rows))
+    both = pa.concat_arrays([actions["alternatives"].combine_chunks(), alternatives])
+    return with_ids(actions.set_column(at, tables.ACTIONS.field(at), both.take(pa.array(place))))
+
+
+def reads_as(parsed: pa.Table) -> pa.Array:
+    """Say in words what readers would see of records; columns as `ledger_metadata.decode_columns` gives them."""
+    entries = pc.cast(pc.add(parsed["last_entry"], 1), pa.string())
+    shape = pc.binary_join_element_wise(
+        *(pc.cast(parsed[name], pa.string()) for name in ("ensemble_size", "write_quorum", "ack_quorum")), "/"
+    )
+    entries = pc.coalesce(pc.binary_join_element_wise(entries, " entries", ""), pa.scalar("open"))
+    said = pc.binary_join_element_wise(parsed["state"], entries, shape, ", ")
+    filled = pc.fill_null(said, "cannot be read")
+    return filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
+
+
+def in_order(actions: Sequence[pa.Table]) -> pa.Table:
+    """Unite actions of ledgers of one bucket range, and number them in the order of their keys."""
+    united = pa.concat_tables(actions)
+    order = np.lexsort([united[name].to_numpy() for name in reversed(tables.KEY_COLUMNS)])
+    sorted_ = united.take(pa.array(order))
+    at = tables.ACTIONS.get_field_index("seq")
+    return sorted_.set_column(at, tables.ACTIONS.field(at), _ledger_seq(sorted_["bucket"]))
+
+
+@dataclass(frozen=True, slots=True)
+class SystemWrite:
+    """One write that is of no ledger."""
+
+    phase: Phase
+    op: str
+    kind: str
+    key: str
+    value: bytes
+
+
+def system_actions(writes: Sequence[SystemWrite]) -> pa.Table:
+    """Return the writes of no ledger as ACTIONS, in the order of their phases."""
+    ordered = sorted(enumerate(writes), key=lambda item: (item[1].phase, item[0]))
+    count = len(ordered)
+    return _actions(
+        {
+            "bucket": SYSTEM_BUCKET,
+            "seq": pa.array([(int(w.phase) << 48) | i for i, (_, w) in enumerate(ordered)], pa.int64()),
+            "op": pa.array([w.op for _, w in ordered], pa.string()),
+            "kind": pa.array([w.kind for _, w in ordered], pa.string()),
+            "key": pa.array([w.key for _, w in ordered], pa.string()),
+            "value": pa.array([w.value for _, w in ordered], pa.binary()),
+        },
+        count,
+    )
+
+
+def findings(disagreements: pa.Table, held: pa.Table, *, run: str, at: Any) -> pa.Table:  # noqa: ANN401 - a datetime
+    """Return FINDINGS: one a disagreement with the store, one a ledger that is held.
+
+    Args:
+        disagreements: from `rules.diff`.
+        held: RECONSTRUCTION rows that end as holds, or `rules.diff.still_held`.
+        run: name of this run.
+        at: an aware datetime: when this was seen.
+    """
+    rows = [
+        {**row, "bookies": [], "unknowns": [], "sides": [("store", row["stored"]), ("bookies", row["held"])]}
+        for row in disagreements.to_pylist()
+    ]
+    rows += [
+        {**row, "category": str(Category.HELD), "field": "reason", "bookies": row["holders"], "unknowns": [],
+         "sides": [("bookies", row["reason"])]}
+        for row in held.select([*tables.KEY_COLUMNS, "reason", "holders"]).to_pylist()
+    ]  # fmt: skip
+    return pa.Table.from_pylist(
+        [
+            {
+                "id": finding_id(row["category"], row["scope"], row["ledger"], row["field"]),
+                "bucket": row["bucket"],
+                "scope": row["scope"],
+                "ledger": row["ledger"],
+                "category": row["category"],
+                "severity": SEVERITIES[Category(row["category"])],
+                "entries": [],
+                "bookies": row["bookies"],
+                "evidence": [
+                    {"side": side, "field": row["field"], "value": value, "source": "recover"}
+                    for side, value in row["sides"]
+                ],
+                "unknowns": row["unknowns"],
+                "run": run,
+                "first_seen": at,
+                "last_seen": at,
+                "status": "open",
+            }
+            for row in rows
+        ],
+        schema=tables.FINDINGS,
+    )
+
+
+def finding_id(category: str, scope: int, ledger: int, subject: str) -> bytes:
+    """Return the id of a finding: the same for the same category and subject in every run."""
+    return hashlib.sha256(f"{category}\0{scope}\0{ledger}\0{subject}".encode()).digest()

@@ -1,0 +1,314 @@
+"""The one reader of plans: `plan show`, the hash, and everything that changes or applies a plan read the same rows."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.errors import PlanError
+from reconcile.plan import action_rows
+from reconcile.plan.action_rows import Phase
+from reconcile.plan.plan_hash import (
+    SYSTEM_BUCKET,
+    VERSION,
+    BucketStream,
+    Hashes,
+    bucket_hashes,
+    plan_hash,
+    settled_hashes,
+    with_ids,
+)
+from reconcile.topics import topics
+from recovery.codecs import store
+from recovery.dataset import Dataset, open_dataset
+from recovery.model import tables
+from recovery.model.ids import BUCKETS, LedgerId, buckets
+from recovery.spark import bucket_ranges
+
+SYSTEM: Final = range(SYSTEM_BUCKET, SYSTEM_BUCKET + 1)
+"""The bucket range of the actions of no ledger."""
+STORE: Final = "store"
+"""Folder in a plan's: the catalog of the store that it was made for."""
+_HOLD: Final = ["scope", "ledger", "outcome", "reason", "holders"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One action for people: what, where, and on which condition; never the bytes, which may hold a password."""
+
+    seq: int
+    wave: int
+    op: str
+    kind: str
+    key: str
+    expects: int | None
+
+    def __str__(self) -> str:
+        condition = "if absent" if self.expects is None else f"if version {self.expects}"
+        return f"{self.op} {self.kind} {self.key} {condition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A ledger that is kept and not served, and why."""
+
+    ledger: LedgerId
+    reason: str
+    holders: tuple[str, ...]
+    topic: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a plan says, recounted from its files.
+
+    Attributes:
+        hash: recomputed from what actions and ledgers say, and from the manifest.
+        hashes: of the buckets, which it was made of.
+        altered: actions whose id is not what their fields give.
+        phases: phase → op → actions.
+        waves: wave → writes.
+        first: the first writes, in their order.
+        holds: the first held ledgers.
+        problems: where the files contradict the manifest.
+    """
+
+    hash: str
+    hashes: Hashes
+    altered: int
+    phases: Mapping[Phase, Mapping[str, int]]
+    waves: Mapping[int, int]
+    first: tuple[Line, ...]
+    holds: tuple[Hold, ...]
+    problems: tuple[str, ...]
+
+
+def ranges_of(dataset: Dataset) -> list[range]:
+    """Return the bucket ranges that a plan is read in, the actions of no ledger first."""
+    return [SYSTEM, *bucket_ranges(dataset.rows("actions"))]
+
+
+def open_whole(path: str | Path) -> tuple[Dataset, Overview]:
+    """Open a plan, and see that its files are what its hash was made of.
+
+    Its files are hashed whenever they are read, and the manifest is read only here: whatever is put in their place
+    afterwards is not read as this plan.
+
+    Raises:
+        DatasetError: no whole plan.
+        PlanError: it contradicts itself, or was made by another version.
+    """
+    dataset = open_dataset(path, "plan")
+    return dataset, demand_whole(dataset)
+
+
+def captured_store(dataset: Dataset) -> Dataset | None:
+    """Return the catalog of the store that a plan was made for; None: it is not there.
+
+    Raises:
+        DatasetError: it is no whole catalog.
+        PlanError: it is not the one that the plan was made of.
+    """
+    folder = Path(dataset.path) / STORE
+    if not folder.is_dir():
+        return None
+    found = open_dataset(folder, "catalog")
+    inputs = dataset.manifest["binding"].get("inputs")
+    if inputs is not None and found.digest not in [one["digest"] for one in inputs if one["kind"] == STORE]:
+        raise PlanError(str(folder), "is not the catalog that the plan was made of", "copy or make the plan again")
+    return found
+
+
+def demand_whole(dataset: Dataset) -> Overview:
+    """Return what a plan says, after seeing that its files are what its hash was made of.
+
+    Raises:
+        DatasetError: a file is gone or damaged.
+        PlanError: it contradicts itself, or was made by another version.
+    """
+    seen = overview(dataset, shown=0)
+    if seen.problems:
+        raise PlanError(dataset.path, seen.problems[0], "make the plan again: it is not the one that was reviewed")
+    return seen
+
+
+def overview(dataset: Dataset, *, shown: int) -> Overview:
+    """Read a whole plan, as `apply` reads it: every row of every file, whatever bucket it says it is of.
+
+    Args:
+        dataset: of kind plan.
+        shown: how many writes and how many holds are given one by one.
+
+    Raises:
+        DatasetError: a file is gone or damaged.
+        PlanError: an action of a phase that is not known, or the plan was made by another version.
+    """
+    if dataset.manifest.get("hash_version") != VERSION:
+        problem = f"was made by bkmeta {dataset.manifest.get('tool_version')}, whose hash covers other things"
+        raise PlanError(dataset.path, problem, "make it again with this version, or use that one")
+    hashes = Hashes()
+    said, ledgers = _Actions(dataset, shown), _Ledgers(shown)
+    _read(dataset, "actions", said, hashes.actions, bucket_hashes)
+    _read(dataset, "reconstruction", ledgers, hashes.settled, settled_hashes)
+    found = plan_hash(dataset.manifest, hashes)
+    return Overview(
+        hash=found,
+        hashes=hashes,
+        altered=said.altered,
+        phases=dict(sorted(said.phases.items())),
+        waves=dict(sorted(said.waves.items())),
+        first=tuple(line for _, line in said.first),
+        holds=tuple(ledgers.holds(dataset)),
+        problems=tuple(_problems(dataset, found, said, ledgers)),
+    )
+
+
+def _read(
+    dataset: Dataset,
+    name: str,
+    reading: "_Actions | _Ledgers",
+    hashes: dict[int, str],
+    hash_of: Callable[[pa.Table], Mapping[int, str]],
+) -> None:
+    """Give every row of a table to who counts it, and hash it bucket by bucket."""
+    stream = BucketStream()
+    for part in dataset.parts(name):
+        low, high = BUCKETS, SYSTEM_BUCKET
+        for rows in dataset.batches(name, parts=[part]):
+            edge = pc.min_max(rows["bucket"]).as_py()
+            low, high = min(low, edge["min"]), max(high, edge["max"])
+            for whole in stream.add(reading.take(rows)):
+                hashes.update(hash_of(whole))
+        # What the manifest says of a part decides who reads it.
+        stream.misplaced += part.rows > 0 and (part.first_bucket, part.last_bucket) != (low, high)
+    for whole in stream.rest():
+        hashes.update(hash_of(whole))
+    reading.misplaced += stream.misplaced
+
+
+class _Actions:
+    """What the actions of a plan say, batch by batch."""
+
+    def __init__(self, dataset: Dataset, shown: int) -> None:
+        self._path = dataset.path
+        self._shown = shown
+        layout = dataset.manifest["binding"].get("layout")
+        try:
+            self._layout = None if layout is None else store.Layout(layout)
+        except ValueError as error:
+            problem = f"was made for a layout {layout!r}"
+            raise PlanError(self._path, problem, "use the version that wrote it") from error
+        self.altered = self.misplaced = 0
+        self.phases: dict[Phase, Counter[str]] = {}
+        self.waves: Counter[int] = Counter()
+        self.first: list[tuple[tuple[int, int, int, int], Line]] = []
+
+    def take(self, actions: pa.Table) -> pa.Table:
+        """Count a batch, and return it with its ids made anew."""
+        fresh = with_ids(actions)
+        self.altered += actions.num_rows - int(pc.sum(pc.equal(actions["id"], fresh["id"])).as_py() or 0)
+        self.misplaced += _misplaced(actions, self._layout)
+        numbered = pa.table({"phase": actions["seq"].to_numpy() >> 48, "op": actions["op"]})
+        for row in numbered.group_by(["phase", "op"]).aggregate([([], "count_all")]).to_pylist():
+            if row["phase"] not in set(Phase):
+                problem = f"has actions of a phase {row['phase']}"
+                raise PlanError(self._path, problem, "use the version that wrote it")
+            self.phases.setdefault(Phase(row["phase"]), Counter())[row["op"]] += row["count_all"]
+        written = actions.filter(pc.not_equal(actions["op"], action_rows.LEAVE))
+        self.waves.update({row["values"]: row["counts"] for row in pc.value_counts(written["wave"]).to_pylist()})
+        self.first = _first([*self.first, *_lines(written, self._shown)], self._shown)
+        return fresh
+
+
+def _misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
+    """Count the actions whose bucket, phase or key is not that of what they are of."""
+    phases = pc.index_in(actions["kind"], pa.array(list(action_rows.PHASES)))
+    phase = np.array([*action_rows.PHASES.values(), 0])[pc.fill_null(phases, len(action_rows.PHASES)).to_numpy()]
+    bad = phase != actions["seq"].to_numpy() >> 48
+    is_ledger = pc.equal(actions["kind"], "ledger").to_numpy(zero_copy_only=False)
+    bad |= is_ledger != pc.is_valid(actions["ledger"]).to_numpy(zero_copy_only=False)
+    bucket = actions["bucket"].to_numpy()
+    bad |= ~is_ledger & (bucket != SYSTEM_BUCKET)
+    of = actions.filter(pa.array(is_ledger & ~bad))
+    scope, ledger = (pc.fill_null(of[name], 0).to_numpy() for name in ("scope", "ledger"))
+    wrong = of["bucket"].to_numpy() != buckets(scope, ledger)
+    if layout is not None:
+        placed = ~store.placeless(layout, scope, ledger)
+        keys = store.ledger_keys(layout, scope[placed], ledger[placed])
+        wrong[placed] |= pc.not_equal(of["key"].filter(pa.array(placed)), keys).to_numpy()
+        wrong |= ~placed
+    return int(bad.sum() + wrong.sum())
+
+
+class _Ledgers:
+    """What is said of a plan's ledgers, batch by batch."""
+
+    def __init__(self, shown: int) -> None:
+        self._shown = shown
+        self._held = tables.RECONSTRUCTION.empty_table().select(_HOLD)
+        self.misplaced = 0
+
+    def take(self, rows: pa.Table) -> pa.Table:
+        """Remember the held ledgers with the smallest ids."""
+        self.misplaced += int((rows["bucket"].to_numpy() != buckets(*_ids(rows))).sum())
+        held = pa.concat_tables([self._held, rows.select(_HOLD).filter(pc.equal(rows["outcome"], "held"))])
+        order = pc.sort_indices(held, [("scope", "ascending"), ("ledger", "ascending")])
+        self._held = held.take(order[: self._shown])
+        return rows
+
+    def holds(self, dataset: Dataset) -> Iterator[Hold]:
+        """Yield the held ledgers with the smallest ids, and their topics, which are for people and in no hash."""
+        rows = {LedgerId(row["scope"], row["ledger"]): row for row in self._held.to_pylist()}
+        named = topics(dataset, rows)
+        for ledger, row in rows.items():
+            yield Hold(ledger, row["reason"] or "", tuple(row["holders"]), named.get(ledger))
+
+
+def _ids(rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    return rows["scope"].to_numpy(), rows["ledger"].to_numpy()
+
+
+def _lines(actions: pa.Table, shown: int) -> list[tuple[tuple[int, int, int, int], Line]]:
+    """Return the first actions of a bucket range: phase by phase, and in each by ledger, as people look for them."""
+    numbered = actions.append_column("phase", pa.array(actions["seq"].to_numpy() >> 48))
+    order = [(name, "ascending") for name in ("phase", "scope", "ledger", "seq")]
+    early = numbered.take(pc.sort_indices(numbered, order)[:shown])
+    return [
+        (
+            (row["phase"], row["scope"] or 0, row["ledger"] or 0, row["seq"]),
+            Line(**{name: row[name] for name in Line.__slots__}),
+        )
+        for row in early.to_pylist()
+    ]
+
+
+def _first(
+    lines: list[tuple[tuple[int, int, int, int], Line]], shown: int
+) -> list[tuple[tuple[int, int, int, int], Line]]:
+    return sorted(lines, key=lambda line: line[0])[:shown]
+
+
+def _problems(dataset: Dataset, found: str, said: _Actions, settled: _Ledgers) -> Iterator[str]:
+    if said.altered:
+        yield f"{said.altered} actions are not what their ids say"
+    if said.misplaced or settled.misplaced:
+        yield f"{said.misplaced + settled.misplaced} rows stand where nobody looks for them"
+    if found != dataset.manifest.get("hash"):
+        yield f"the actions give the hash {found}, the manifest says {dataset.manifest.get('hash')}"
+    phases = said.phases
+    ledgers: Mapping[str, int] = phases.get(Phase.LEDGERS, {})
+    counts = dataset.manifest.get("counts", {})
+    for name, have, stated in (
+        ("actions", sum(sum(ops.values()) for ops in phases.values()), counts.get("actions")),
+        ("restored", ledgers.get("create", 0), counts.get("restored")),
+        ("released", ledgers.get("replace", 0), counts.get("released", 0)),
+        ("held", ledgers.get("hold", 0), counts.get("held")),
+    ):
+        if stated != have:
+            yield f"{have} {name} in its files, {stated} in its manifest"

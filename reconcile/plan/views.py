@@ -1,0 +1,662 @@
+"""Plans as people handle them: compare two, cut one into waves, change one. No store is touched.
+
+    wave   writes
+    1      the id generators, and the ledgers of the first buckets
+    2 …    the ledgers of the next buckets
+    last   the ledgers of the rest, then LAYOUT, instance id, cookies
+
+Buckets are a hash of the ledger id, so a share of the buckets is about the same share of the ledgers. A plan that was
+not cut has wave 0 everywhere.
+
+    edit                    the new plan
+    drop LEDGER             writes nothing for it; it waits for a person, so no cookies
+    accept the loss         the same, or removes its hold; settled, so cookies
+    choose LEDGER=LABEL     writes the alternative of that name
+    rights                  names the rights of every key that is created
+    replace an instance id, a cookie     replaces what the captured store has, by its version, with the bookies' own
+"""
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.errors import PlanError
+from reconcile.plan import action_rows
+from reconcile.plan.action_rows import Phase
+from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
+from reconcile.plan.plan_reader import STORE, SYSTEM, captured_store, demand_whole, ranges_of
+from reconcile.rules import clusters
+from recovery.codecs import ledger_metadata, store
+from recovery.dataset import Dataset, prepare, write_manifest, write_part
+from recovery.errors import FormatError
+from recovery.manifest import Part
+from recovery.model import tables
+from recovery.model.ids import BUCKETS, LedgerId
+from recovery.model.metadata import LedgerMetadata
+from recovery.spark import bucket_ranges
+
+_SHARE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
+_REST: Final = "rest"
+_NUMBER: Final = re.compile(r"-?[0-9]+")
+_CANARY: Final = "canary"
+_NUMBERS: Final = frozenset({"length", "last_entry"})
+_MANIFEST_KEYS: Final = frozenset(
+    {
+        *("kind", "schema_version", "tool_version", "secret", "tables", "binding", "coverage", "digest"),
+        *("hash", "hash_version"),
+    }
+)
+"""Keys that a new manifest gets of its own; the others go over as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key that two plans treat differently.
+
+    Attributes:
+        key: below the ledgers root.
+        one, other: the op of each plan, with the kind; None: it has no action there.
+        fields: what differs, with both sides; a password is named, never shown.
+    """
+
+    key: str
+    one: str | None
+    other: str | None
+    fields: tuple[tuple[str, str, str], ...]
+
+    def __str__(self) -> str:
+        if self.one is None:
+            return f"{self.key}: only the second has it ({self.other})"
+        if self.other is None:
+            return f"{self.key}: only the first has it ({self.one})"
+        return f"{self.key}: " + "; ".join(f"{name} {a} → {b}" if a != b else name for name, a, b in self.fields)
+
+
+def differences(one: Dataset, other: Dataset) -> Iterator[Difference]:
+    """Compare two plans key by key, in bucket order; yields nothing where they would write the same.
+
+    Holds get a random password each time, so two holds that differ in nothing else are the same.
+
+    Raises:
+        DatasetError: a file is gone or damaged.
+    """
+    names = ["key", "id", "op", "kind", "value", "expects", "acl"]
+    rows = max(one.rows("actions"), other.rows("actions"))
+    for buckets in [SYSTEM, *bucket_ranges(rows)]:
+        sides = [d.read("actions", buckets=buckets, columns=names) for d in (one, other)]
+        numbered = [
+            side.select(["key", "id"]).append_column("at", pa.array(np.arange(side.num_rows))) for side in sides
+        ]
+        both = numbered[0].join(numbered[1], "key", join_type="full outer", right_suffix="_2")
+        same = pc.fill_null(pc.equal(both["id"], both["id_2"]), fill_value=False)
+        for row in both.filter(pc.invert(same)).sort_by("key").to_pylist():
+            left, right = (
+                None if at is None else side.slice(at, 1).to_pylist()[0]
+                for side, at in zip(sides, (row["at"], row["at_2"]), strict=True)
+            )
+            found = _difference(row["key"], left, right)
+            if found is not None:
+                yield found
+
+
+def _difference(key: str, one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> Difference | None:
+    what = [None if side is None else f"{side['op']} {side['kind']}" for side in (one, other)]
+    if one is None or other is None:
+        return Difference(key, what[0], what[1], ())
+    fields = [
+        (name, _said(one[name]), _said(other[name]))
+        for name in ("op", "kind", "expects", "acl")
+        if one[name] != other[name]
+    ]
+    held = one["op"] == other["op"] == "hold"
+    if one["value"] != other["value"]:
+        fields += _value_fields(one, other, held=held)
+    return Difference(key, what[0], what[1], tuple(fields)) if fields else None
+
+
+def _said(value: object) -> str:
+    return "absent" if value is None else str(value)
+
+
+def _value_fields(one: Mapping[str, Any], other: Mapping[str, Any], *, held: bool) -> Iterator[tuple[str, str, str]]:
+    """Name the fields in which two values differ; two holds' passwords do not count."""
+    left, right = (_record(side) for side in (one, other))
+    if left is None or right is None:
+        yield "value", f"{len(one['value'] or b'')} bytes", f"{len(other['value'] or b'')} other bytes"
+        return
+    for name in type(left).__slots__:
+        a, b = getattr(left, name), getattr(right, name)
+        if a == b:
+            continue
+        if name == "password":
+            if not held:
+                yield "another password", "", ""
+        elif name in ("custom", "unknown"):
+            yield f"other {name}", "", ""
+        elif name == "segments":
+            yield name, _segments(a), _segments(b)
+        else:
+            yield name, _said(a), _said(b)
+
+
+def _record(action: Mapping[str, Any]) -> LedgerMetadata | None:
+    """Return the record that an action writes; None if it writes something else."""
+    if action["kind"] != "ledger":
+        return None
+    try:
+        return ledger_metadata.decode(action["value"] or b"")
+    except FormatError:
+        return None
+
+
+def _segments(segments: Sequence[Any]) -> str:
+    return " ".join(f"{segment.first}:[{','.join(segment.members)}]" for segment in segments)
+
+
+def parse_waves(text: str) -> list[range]:
+    """Read shares of the ledgers, as in ``canary,1%,rest``, into one bucket range a wave; a canary is one bucket.
+
+    Raises:
+        ValueError: not shares above 0 that come to 100 % at most, or they leave something over without ``rest``.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    rest = parts[-1] == _REST
+    shares = []
+    for place, part in enumerate(parts[: len(parts) - rest]):
+        if part == _CANARY and place == 0:
+            shares.append(100 / BUCKETS)
+            continue
+        found = _SHARE.fullmatch(part)
+        if found is None or float(found[1]) <= 0:
+            raise ValueError(f"not a share: {part!r}; write for example canary,1%,rest")
+        shares.append(float(found[1]))
+    total = sum(shares)
+    if total > 100 or (rest and total >= 100):
+        raise ValueError(f"the shares come to {total:g} %" + (", which leaves no rest" if rest else ""))
+    if not rest and total < 100:
+        raise ValueError(f"the shares come to {total:g} % only; end with rest")
+    edges = [0]
+    for share in np.cumsum(shares):
+        edges.append(min(BUCKETS, max(edges[-1] + 1, round(BUCKETS * share / 100))))
+    if rest:
+        edges.append(BUCKETS)
+    if edges[-1] != BUCKETS or any(low >= high for low, high in pairwise(edges)):
+        raise ValueError(f"more waves than {BUCKETS} buckets can be cut into")
+    return [range(low, high) for low, high in pairwise(edges)]
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """One stretch of a plan that is applied by itself; `actions` are those that write."""
+
+    number: int
+    first_bucket: int
+    last_bucket: int
+    actions: int
+    ledgers: int
+
+
+def split(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str, Any], list[Wave]]:
+    """Write a plan again, with a wave for every action; return its manifest and what is in each wave.
+
+    The waves are part of the binding, so the new plan has a hash of its own.
+
+    Args:
+        dataset: the plan, which stays as it is.
+        waves: bucket ranges, together all buckets.
+        out: a new folder; it will hold passwords.
+
+    Raises:
+        PlanError: the plan's actions are not those that its hash was made of.
+        DatasetError: a file of the plan is damaged, or `out` cannot be written.
+    """
+    seen = demand_whole(dataset)
+    captured_store(dataset)
+    prepare(out, "plan", secret=True)
+    binding = {
+        **dataset.manifest["binding"],
+        "split_from": dataset.manifest["hash"],
+        "waves": [[n, r.start, r.stop - 1] for n, r in enumerate(waves, 1)],
+    }
+    last = len(waves)
+    hashes = Hashes(settled=dict(seen.hashes.settled))
+    actions: Counter[int] = Counter()
+    ledgers: Counter[int] = Counter()
+
+    def in_wave(rows: pa.Table, wave: Any) -> pa.Table:  # noqa: ANN401 - a NumPy array
+        at = tables.ACTIONS.get_field_index("wave")
+        actions.update(wave[pc.not_equal(rows["op"], action_rows.LEAVE).to_numpy()].tolist())
+        return rows.set_column(at, tables.ACTIONS.field(at), pa.array(wave, pa.int32()))
+
+    def written(name: str, rows: pa.Table) -> Part:
+        return write_part(out, "actions", name, [rows], secret=True)
+
+    system = dataset.read("actions", buckets=SYSTEM)
+    early = system["seq"].to_numpy() >> 48 < Phase.LEDGERS
+    system = in_wave(system, np.where(early, 1, last))
+    hashes.actions.update(bucket_hashes(system))
+    parts = [written("system-first", system.filter(pa.array(early)))]
+    starts = np.array([r.start for r in waves])
+    for buckets in ranges_of(dataset)[1:]:
+        rows = dataset.read("actions", buckets=buckets)
+        wave = np.searchsorted(starts, rows["bucket"].to_numpy(), side="right")
+        ledgers.update(wave.tolist())
+        rows = in_wave(rows, wave)
+        hashes.actions.update(bucket_hashes(rows))
+        parts.append(written(f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}", rows))
+    parts.append(written("system-last", system.filter(pa.array(~early))))
+    others = {
+        name: [
+            write_part(out, name, "part-00000", [tables.PLAN[name].empty_table(), *dataset.batches(name)], secret=True)
+        ]
+        for name in tables.PLAN
+        if name != "actions"
+    }
+    captured = Path(dataset.path) / STORE
+    if captured.is_dir():
+        shutil.copytree(captured, out / STORE)
+    manifest = write_manifest(
+        out,
+        "plan",
+        {"actions": parts, **others},
+        binding=binding,
+        coverage=dataset.manifest["coverage"],
+        secret=True,
+        extra={key: value for key, value in dataset.manifest.items() if key not in _MANIFEST_KEYS},
+        sign=hashes.sign,
+    )
+    found = [Wave(n, r.start, r.stop - 1, actions[n], ledgers[n]) for n, r in enumerate(waves, 1)]
+    return manifest, found
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What is changed in a plan.
+
+    Attributes:
+        drop: ledgers of which nothing is written; they wait for a person.
+        accept_loss: ledgers that somebody accepts to lose: the bookies delete them.
+        choose: ledger → label of the alternative that is written.
+        acl: rights of everything that is created.
+        rights: catalog whose rights everything that is created gets; where it has none, the commonest of its kind.
+        replace_instance_id: the captured store's instance id is replaced by the bookies' own.
+        replace_cookies: bookies whose cookie in the captured store is replaced by their own.
+    """
+
+    drop: frozenset[LedgerId] = frozenset()
+    accept_loss: frozenset[LedgerId] = frozenset()
+    choose: Mapping[LedgerId, str] = field(default_factory=dict)
+    acl: str | None = None
+    rights: Dataset | None = None
+    replace_instance_id: bool = False
+    replace_cookies: frozenset[str] = frozenset()
+
+    @property
+    def texts(self) -> list[str]:
+        """Each as a line, for the new plan's manifest and for people."""
+        return [
+            *(f"dropped {ledger}" for ledger in sorted(self.drop, key=str)),
+            *(f"loss of {ledger} accepted" for ledger in sorted(self.accept_loss, key=str)),
+            *(f"for {ledger} chosen: {label}" for ledger, label in sorted(self.choose.items(), key=str)),
+            *([f"rights {self.acl}"] if self.acl is not None else []),
+            *([f"rights as in {self.rights.path}, {self.rights.digest}"] if self.rights is not None else []),
+            *(["the store's instance id is replaced"] if self.replace_instance_id else []),
+            *(f"the store's cookie of {bookie} is replaced" for bookie in sorted(self.replace_cookies)),
+        ]
+
+
+def edit(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
+    """Write a plan again with some of its actions changed; return the manifest of the new one, which has its own hash.
+
+    Args:
+        dataset: the plan, which stays as it is.
+        edits: what to change.
+        out: a new folder; it will hold passwords.
+
+    Raises:
+        PlanError: the plan is not what its hash was made of, or has nothing that an edit names.
+        DatasetError: a file of the plan is damaged, or `out` cannot be written.
+    """
+    if any(dataset.manifest["binding"].get("waves", ())):
+        raise PlanError(dataset.path, "was cut into waves", "edit the plan that it was cut from, then cut it again")
+    demand_whole(dataset)
+    prepare(out, "plan", secret=True)
+    run = _Editing(dataset, edits)
+    hashes = Hashes()
+    parts: dict[str, list[Part]] = {"actions": [], "reconstruction": []}
+
+    def written(table: str, name: str, rows: pa.Table) -> None:
+        parts[table].append(write_part(out, table, name, [rows], secret=True))
+
+    system = run.system(dataset.read("actions", buckets=SYSTEM))
+    hashes.actions.update(bucket_hashes(system))
+    early = pa.array(system["seq"].to_numpy() >> 48 < Phase.LEDGERS)
+    written("actions", "system-first", system.filter(early))
+    for buckets in ranges_of(dataset)[1:]:
+        name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
+        reconstruction = dataset.read("reconstruction", buckets=buckets)
+        rows = run.ledgers(dataset.read("actions", buckets=buckets), reconstruction, buckets)
+        settled = run.outcomes(reconstruction)
+        hashes.add(rows, settled)
+        written("actions", name, rows)
+        written("reconstruction", name, settled)
+    written("actions", "system-last", system.filter(pc.invert(early)))
+    run.demand_all_found()
+    for name in ("findings", "sides"):
+        rows_of = [tables.PLAN[name].empty_table(), *dataset.batches(name)]
+        parts[name] = [write_part(out, name, "part-00000", rows_of, secret=True)]
+    store_folder = Path(dataset.path) / STORE
+    if store_folder.is_dir():
+        shutil.copytree(store_folder, out / STORE)
+    counts = {**dataset.manifest["counts"]}
+    for name, change in run.changed.items():
+        counts[name] = counts.get(name, 0) + change
+    counts["actions"] = sum(part.rows for part in parts["actions"])
+    binding = {
+        **dataset.manifest["binding"],
+        "edited_from": dataset.manifest["hash"],
+        "edits": [*dataset.manifest["binding"].get("edits", ()), *edits.texts],
+    }
+    # What waited before still does, unless every one of them was settled now.
+    binding["cookies_held_back"] = counts.get("waiting", 0) > 0
+    return write_manifest(
+        out,
+        "plan",
+        parts,
+        binding=binding,
+        coverage=dataset.manifest["coverage"],
+        secret=True,
+        extra={
+            **{key: value for key, value in dataset.manifest.items() if key not in _MANIFEST_KEYS},
+            "counts": counts,
+        },
+        sign=hashes.sign,
+    )
+
+
+def _demand_same_cluster(dataset: Dataset, rights: Dataset) -> None:
+    """Refuse the rights of another cluster than the plan's.
+
+    Raises:
+        InputError: the catalog is of another.
+    """
+    bound = [clusters.Source(f"the plan {dataset.path}", one) for one in dataset.manifest["binding"]["instance_ids"]]
+    nodes = rights.read("nodes", columns=["path", "kind", "raw"])
+    clusters.demand_one([*bound, clusters.of_catalog(rights.path, rights.read("sources"), nodes)])
+
+
+class _Editing:
+    """The edits of one plan, bucket range by bucket range."""
+
+    def __init__(self, dataset: Dataset, edits: Edits) -> None:
+        self._edits = edits
+        self._path = dataset.path
+        self._layout = store.Layout(dataset.manifest["binding"]["layout"])
+        self._places = store.places(self._layout)
+        self._captured = captured_store(dataset)
+        self._named = {*edits.drop, *edits.accept_loss, *edits.choose}
+        self._found: set[LedgerId] = set()
+        if edits.rights is not None:
+            _demand_same_cluster(dataset, edits.rights)
+        self._common = _common_rights(edits.rights) if edits.rights is not None else {}
+        self._outcome: dict[LedgerId, str] = {}
+        self._deleted: set[LedgerId] = set()
+        self.changed: Counter[str] = Counter()
+        twice = [x for x in self._named if sum(x in of for of in (edits.drop, edits.accept_loss, edits.choose)) > 1]
+        if twice:
+            raise PlanError(str(twice[0]), "two edits name it", "name one")
+
+    def demand_all_found(self) -> None:
+        """Refuse edits of ledgers that the plan says nothing of."""
+        for ledger in sorted(self._named - self._found, key=str):
+            raise PlanError(self._path, f"has nothing of ledger {ledger} to edit", "see it: bkmeta explain LEDGER")
+
+    def system(self, rows: pa.Table) -> pa.Table:
+        """Edit the actions of no ledger."""
+        replaced = {self._places.instance_id} if self._edits.replace_instance_id else set()
+        replaced |= {f"{self._places.cookies}/{bookie}" for bookie in self._edits.replace_cookies}
+        listed = rows.to_pylist()
+        if replaced:
+            held = self._stored_nodes(replaced)
+            for key in sorted(replaced):
+                row = next((row for row in listed if row["key"] == key), None)
+                if row is None or key not in held:
+                    lacks = "no action for it" if row is None else "no such node in the store that it was made for"
+                    raise PlanError(key, f"the plan has {lacks}", "replace only what both have")
+                if held[key]["raw"] != row["value"]:
+                    row.update(op="replace", expects=held[key]["version"], before=held[key]["raw"])
+        rights = self._rights_of_nodes()
+        for row in listed:
+            if row["op"] not in ("replace", "remove"):
+                row["acl"] = self._edits.acl or rights.get(row["key"]) or self._common.get(row["kind"]) or row["acl"]
+        return with_ids(pa.Table.from_pylist(listed, schema=tables.ACTIONS))
+
+    def _stored_nodes(self, wanted: set[str]) -> dict[str, Any]:
+        if self._captured is None:
+            raise PlanError(self._path, "was made without the store", "recover with --metadata, then edit that plan")
+        rows = self._captured.read("nodes", columns=["path", "raw", "version"]).to_pylist()
+        return {row["path"]: row for row in rows if row["path"] in wanted}
+
+    def _rights_of_nodes(self) -> dict[str, str]:
+        if self._edits.rights is None:
+            return {}
+        rows = self._edits.rights.read("nodes", columns=["path", "acl"]).to_pylist()
+        return {row["path"]: row["acl"] for row in rows if row["acl"] is not None}
+
+    def ledgers(self, rows: pa.Table, reconstruction: pa.Table, buckets: range) -> pa.Table:
+        """Edit the actions of a bucket range."""
+        rows = self._with_rights(rows, buckets)
+        named = {ledger for ledger in self._named if ledger.bucket in buckets}
+        if named:
+            listed = rows.to_pylist()
+            others = _other_readings(reconstruction, named & set(self._edits.choose))
+            self._deleted |= _of_outcome(reconstruction, "deleted")
+            kept = []
+            for row in listed:
+                ledger = LedgerId(row["scope"], row["ledger"])
+                if ledger not in named:
+                    kept.append(row)
+                    continue
+                self._found.add(ledger)
+                edited = self._edited(ledger, row, others.get(ledger, {}))
+                if edited is not None:
+                    kept.append(edited)
+            kept += self._removals(named & self._edits.accept_loss, listed, buckets)
+            kept.sort(key=lambda row: row["seq"])
+            rows = pa.Table.from_pylist(kept, schema=tables.ACTIONS)
+        return with_ids(rows)
+
+    def _edited(
+        self, ledger: LedgerId, row: dict[str, Any], others: Mapping[str, tuple[str, int]]
+    ) -> dict[str, Any] | None:
+        if row["op"] == action_rows.LEAVE:
+            return self._edited_leave(ledger, row, others)
+        was = {"create": "restored", "hold": "held", "replace": "released"}[row["op"]]
+        if ledger in self._edits.choose:
+            label = self._edits.choose[ledger]
+            value, choice = _chosen(ledger, label, _alternatives(row, others))
+            if row["op"] == "hold":
+                self.changed.update(held=-1, restored=1)
+                self._outcome[ledger] = "restored"
+            return {
+                **row,
+                "op": "create" if row["op"] == "hold" else row["op"],
+                "value": value,
+                "choice": choice,
+            }
+        self.changed[was] -= 1
+        if was == "released" and ledger in self._edits.drop:
+            # Its hold stays as it is.
+            self.changed["held_in_store"] += 1
+            return None
+        if ledger in self._edits.accept_loss:
+            self.changed["accepted_loss"] += 1
+            self._outcome[ledger] = "accepted_loss"
+            return {**row, "op": "remove", "value": None, "acl": None} if was == "released" else None
+        self.changed["waiting"] += 1
+        self._outcome[ledger] = "waiting"
+        return None
+
+    def _edited_leave(
+        self, ledger: LedgerId, row: dict[str, Any], others: Mapping[str, tuple[str, int]]
+    ) -> dict[str, Any] | None:
+        """Edit an action that writes nothing: of what was deleted, cannot be read, or is held in the store."""
+        deleted, hold = ledger in self._deleted, _is_hold(row["before"])
+        if ledger in self._edits.choose:
+            label, replaces = self._edits.choose[ledger], row["expects"] is not None
+            value, choice = _chosen(ledger, label, _alternatives(row, others))
+            self.changed["released" if replaces else "restored"] += 1
+            self.changed.update(deleted=-deleted, held_in_store=-hold, left_alone=-1)
+            if deleted or hold:
+                self._outcome[ledger] = "restored"
+            return {**row, "op": "replace" if replaces else "create", "value": value, "choice": choice}
+        if ledger in self._edits.accept_loss and deleted:
+            self.changed.update(deleted=-1, accepted_loss=1, left_alone=-1)
+            self._outcome[ledger] = "accepted_loss"
+            return None
+        if ledger in self._edits.accept_loss and hold:
+            self.changed.update(held_in_store=-1, accepted_loss=1, left_alone=-1)
+            self._outcome[ledger] = "accepted_loss"
+            return {**row, "op": "remove"}
+        return row
+
+    def _removals(
+        self, ledgers: set[LedgerId], listed: Sequence[Mapping[str, Any]], buckets: range
+    ) -> list[dict[str, Any]]:
+        """Remove the holds that the captured store has of ledgers whose loss is accepted."""
+        open_ones = ledgers - {LedgerId(row["scope"], row["ledger"]) for row in listed}
+        if not open_ones or self._captured is None:
+            return []
+        stored = self._captured.read("ledgers", buckets=buckets)
+        holds = stored.filter(pa.array(action_rows.is_hold(stored))).select(
+            ["bucket", "scope", "ledger", "raw", "version"]
+        )
+        found: list[dict[str, Any]] = []
+        for row in holds.to_pylist():
+            ledger = LedgerId(row["scope"], row["ledger"])
+            if ledger in open_ones:
+                self._found.add(ledger)
+                self.changed.update(held_in_store=-1, accepted_loss=1)
+                self._outcome[ledger] = "accepted_loss"
+                used = [action["seq"] & 0xFFFF_FFFF for action in listed if action["bucket"] == row["bucket"]]
+                number = 1 + max([*used, *(other["seq"] & 0xFFFF_FFFF for other in found), -1])
+                found.append(
+                    {
+                        **{name: row[name] for name in ("bucket", "scope", "ledger")},
+                        "id": b"",
+                        "seq": int(Phase.LEDGERS) << 48 | row["bucket"] << 32 | number,
+                        "wave": 0,
+                        "op": "remove",
+                        "kind": "ledger",
+                        "key": store.ledger_key(self._layout, ledger),
+                        "expects": row["version"],
+                        "before": row["raw"],
+                        "choice": 0,
+                        "alternatives": [],
+                    }
+                )
+        return found
+
+    def _with_rights(self, rows: pa.Table, buckets: range) -> pa.Table:
+        if self._edits.acl is None and self._edits.rights is None:
+            return rows
+        acl: Any = pa.scalar(self._edits.acl, pa.string())
+        if self._edits.acl is None and self._edits.rights is not None:
+            known = self._edits.rights.read("ledgers", buckets=buckets, columns=["scope", "ledger", "acl"])
+            names = ["scope", "ledger"]
+            numbered = rows.select(names).append_column("at", pa.array(np.arange(rows.num_rows)))
+            both = numbered.join(known, names, join_type="left outer").sort_by("at")
+            acl = pc.coalesce(both["acl"], pa.scalar(self._common.get("ledger"), pa.string()), rows["acl"])
+        made = pc.is_in(rows["op"], pa.array(["create", "hold"]))
+        at = tables.ACTIONS.get_field_index("acl")
+        return rows.set_column(at, tables.ACTIONS.field(at), pc.if_else(made, acl, rows["acl"]))
+
+    def outcomes(self, rows: pa.Table) -> pa.Table:
+        """Edit what the plan says became of its ledgers."""
+        ids = zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True) if self._outcome else ()
+        changed = {at: out for at, (s, n) in enumerate(ids) if (out := self._outcome.get(LedgerId(s, n))) is not None}
+        if not changed:
+            return rows
+        outcome = rows["outcome"].to_pylist()
+        for at, value in changed.items():
+            outcome[at] = value
+        at = tables.RECONSTRUCTION.get_field_index("outcome")
+        return rows.set_column(at, tables.RECONSTRUCTION.field(at), pa.array(outcome, pa.string()))
+
+
+def _common_rights(catalog: Dataset) -> dict[str, str]:
+    """Return, for each kind of action, the rights that most of its keys have in a catalog.
+
+    Raises:
+        PlanError: the catalog has no rights.
+    """
+    found: dict[str, Counter[str]] = {}
+    for table in catalog.batches("ledgers"):
+        counted = pc.value_counts(table["acl"].drop_null()).to_pylist()
+        found.setdefault("ledger", Counter()).update({row["values"]: row["counts"] for row in counted})
+    for row in catalog.read("nodes", columns=["kind", "acl"]).to_pylist():
+        if row["acl"] is not None:
+            found.setdefault(row["kind"], Counter())[row["acl"]] += 1
+    common = {kind: counter.most_common(1)[0][0] for kind, counter in found.items() if counter}
+    if not common:
+        raise PlanError(catalog.path, "has no rights of any key", "name rights: --acl scheme:id:perms,…")
+    either = common.get("ledger") or Counter(common.values()).most_common(1)[0][0]
+    every = ("ledger", "node", "layout", "instance_id", "cookie", "generator")
+    return {kind: common.get(kind, either) for kind in every}
+
+
+def _is_hold(raw: bytes | None) -> bool:
+    """Say whether bytes of the store are a hold of ours."""
+    return raw is not None and bool(
+        action_rows.is_hold(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0]
+    )
+
+
+def _of_outcome(reconstruction: pa.Table, outcome: str) -> set[LedgerId]:
+    rows = reconstruction.filter(pc.equal(reconstruction["outcome"], outcome)).select(["scope", "ledger"])
+    return {LedgerId(row["scope"], row["ledger"]) for row in rows.to_pylist()}
+
+
+def _other_readings(reconstruction: pa.Table, ledgers: set[LedgerId]) -> dict[LedgerId, dict[str, tuple[str, int]]]:
+    """Return the alternatives of some ledgers that are one number of their record: label → field, value."""
+    found: dict[LedgerId, dict[str, tuple[str, int]]] = {}
+    if not ledgers:
+        return found
+    for row in reconstruction.select(["scope", "ledger", "alternatives"]).to_pylist():
+        ledger = LedgerId(row["scope"], row["ledger"])
+        if ledger in ledgers:
+            found[ledger] = {
+                f"{other['field']}={other['value']}": (other["field"], int(other["value"]))
+                for other in row["alternatives"]
+                if other["field"] in _NUMBERS and _NUMBER.fullmatch(other["value"])
+            }
+    return found
+
+
+def _chosen(ledger: LedgerId, label: str, values: Mapping[str, bytes]) -> tuple[bytes, int]:
+    """Return the bytes of an alternative, and its number."""
+    if label not in values:
+        labels = ", ".join(values) or "none"
+        raise PlanError(str(ledger), f"has no alternative {label!r} (it has: {labels})", "choose one of them")
+    return values[label], 1 + list(values).index(label)
+
+
+def _alternatives(row: Mapping[str, Any], others: Mapping[str, tuple[str, int]]) -> dict[str, bytes]:
+    """Return what an action could write instead, by label."""
+    found = {other["label"]: other["value"] for other in row["alternatives"]}
+    base = found.get(action_rows.FROM_BOOKIES) if row["op"] == "hold" else row["value"]
+    if base is not None:
+        record = ledger_metadata.decode(base)
+        for label, (name, number) in others.items():
+            other = replace(record, length=number) if name == "length" else replace(record, last_entry=number)
+            found.setdefault(label, ledger_metadata.encode(other))
+    return found

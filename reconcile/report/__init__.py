@@ -1,0 +1,1 @@
+"""Report pages: one HTML file for a plan or for an inventory, with a picture first."""

@@ -1,0 +1,215 @@
+"""Grids of a report page: one ledger's entries on each bookie, cut into segments, with what the record sends to each.
+
+A page shows some ledgers of each list: of every reason, of those with few copies, of those that come back.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.refusal_texts import in_words, settled_by
+from reconcile.plan.ledger_lists import few_copies
+from recovery.dataset import Dataset
+from recovery.model.ids import LedgerId
+
+LEDGERS_SHOWN: Final = 60
+"""Ledgers with a grid of their own; each costs the reading of a bucket of every inventory."""
+GROUPS_DRAWN: Final = 400
+"""Groups drawn for one copy: more cannot be told apart on a page."""
+COPIES_DRAWN: Final = 40
+"""Bookies drawn for one ledger."""
+SEGMENTS_SHOWN: Final = 60
+"""Segments of one ledger: their ensembles in words, and their lines in the grid."""
+WIDTH: Final = 1000
+"""Units from a ledger's first entry to its last; the page stretches them."""
+
+_NAMED: Final = 6
+"""Groups that the text of a drawing names, for whoever cannot see it."""
+BACK: Final = "restored"
+FEW: Final = "few copies"
+
+
+@dataclass(slots=True)
+class LedgerList:
+    """The ledgers of one list that are shown, as rows of RECONSTRUCTION, and how many it has.
+
+    Attributes:
+        outcome: what becomes of them.
+        reason: why they are not restored; `FEW` for those that come back with few copies; None for other restored ones.
+        total: how many it has.
+        rows: those that are shown.
+    """
+
+    outcome: str
+    reason: str | None
+    total: int = 0
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def target(self) -> str:
+        """The id of its heading on the page."""
+        if self.reason == FEW:
+            return "few-copies"
+        return "sample" if self.outcome == BACK else f"list-{self.outcome}-{self.reason or 'none'}"
+
+    @property
+    def words(self) -> str:
+        """Why its ledgers are not restored."""
+        return in_words(self.reason) if self.reason else "no reason was given"
+
+    @property
+    def settled_by(self) -> str:
+        """What would settle it."""
+        return settled_by(self.reason or "")
+
+    @property
+    def option(self) -> str:
+        """What `bkmeta plan ledgers` lists it by."""
+        if self.reason == FEW:
+            return "--few-copies"
+        return f"--outcome {self.outcome}" + (f" --reason {self.reason}" if self.reason else "")
+
+
+class Selection:
+    """Counts the ledgers of each list, and keeps the first of each."""
+
+    def __init__(self) -> None:
+        self._lists: dict[tuple[str, str | None], LedgerList] = {}
+
+    def add(self, batch: pa.Table) -> None:
+        """Take some rows of a reconstruction."""
+        few = few_copies(batch)
+        self._take((BACK, FEW), batch.filter(few))
+        rest = batch.filter(pc.invert(few))
+        for pair in rest.select(["outcome", "reason"]).group_by(["outcome", "reason"]).aggregate([]).to_pylist():
+            outcome, reason = pair["outcome"], pair["reason"]
+            same = pc.is_null(rest["reason"]) if reason is None else pc.equal(rest["reason"], reason)
+            self._take((outcome, reason), rest.filter(pc.and_(pc.equal(rest["outcome"], outcome), same)))
+
+    def _take(self, key: tuple[str, str | None], rows: pa.Table) -> None:
+        if rows.num_rows:
+            kept = self._lists.setdefault(key, LedgerList(*key))
+            kept.total += rows.num_rows
+            kept.rows += rows.slice(0, max(0, LEDGERS_SHOWN - len(kept.rows))).to_pylist()
+
+    def lists(self) -> list[LedgerList]:
+        """Return the lists, the longest first and restored ledgers last; all together show LEDGERS_SHOWN at most."""
+        ordered = sorted(self._lists.values(), key=lambda one: (one.outcome == BACK, one.reason != FEW, -one.total))
+        left = LEDGERS_SHOWN
+        for number, one in enumerate(sorted(ordered, key=lambda one: len(one.rows))):
+            # What short lists leave over is for the longer ones.
+            del one.rows[left // (len(ordered) - number) :]
+            left -= len(one.rows)
+            one.rows.sort(key=lambda row: LedgerId(row["scope"], row["ledger"]))
+        return ordered
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """One drawn stretch of a row: units from the left, density in (0, 1], and its title."""
+
+    x: float
+    width: float
+    density: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One bookie's row of a grid.
+
+    Attributes:
+        bookie: its id.
+        source: what its entries are known from.
+        held: entries that it has.
+        sent: segments whose ensemble it is in.
+        text: the same in words.
+    """
+
+    bookie: str
+    source: str
+    held: Sequence[Stretch]
+    sent: Sequence[Stretch]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One ledger: what is proposed, and who holds what.
+
+    Attributes:
+        name: its id.
+        topic: whose it is.
+        row: of RECONSTRUCTION.
+        segments: as many as are shown.
+        copies: rows, those of the record's ensembles first.
+        hidden_copies: bookies that are not drawn.
+        cuts: upright lines where segments begin, but the first, as one path: else they would be most of the page.
+        last: the last entry of the drawing; None: there is none.
+    """
+
+    name: str
+    topic: str | None
+    row: Mapping[str, Any]
+    segments: Sequence[Mapping[str, Any]]
+    copies: Sequence[Copy]
+    hidden_copies: int
+    cuts: str
+    last: int | None
+
+    @property
+    def target(self) -> str:
+        """The id of its place on the page."""
+        return f"ledger-{self.name.replace(':', '-')}"
+
+
+def grid_of(row: Mapping[str, Any], topic: str | None, inventories: Sequence[Dataset]) -> Grid:
+    """Return the grid of one ledger, a row of RECONSTRUCTION."""
+    ledger = LedgerId(row["scope"], row["ledger"])
+    columns = ["scope", "ledger", "bookie", "source", "groups", "last"]
+    held: list[dict[str, Any]] = []
+    for inventory in inventories:
+        copies = inventory.read("copies", buckets=range(row["bucket"], row["bucket"] + 1), columns=columns)
+        mine = pc.and_(pc.equal(copies["scope"], ledger.scope), pc.equal(copies["ledger"], ledger.ledger))
+        held += copies.filter(mine).to_pylist()
+    segments = list(row["segments"] or ())
+    lasts = [copy["last"] for copy in held if copy["last"] is not None]
+    last = max([*lasts, *([] if row["last_entry"] is None else [row["last_entry"]])], default=None)
+    scale = WIDTH / (1 if last is None else last + 1)
+    members = Counter(member for segment in segments for member in segment["members"])
+    held += [
+        {"bookie": member, "source": "nothing", "groups": []}
+        for member in members
+        if member not in {copy["bookie"] for copy in held}
+    ]
+    held.sort(key=lambda copy: (copy["bookie"] not in members, copy["bookie"], copy["source"]))
+    drawn = [_copy(copy, segments[:SEGMENTS_SHOWN], last, scale) for copy in held[:COPIES_DRAWN]]
+    cuts = "".join(f"M{segment['first'] * scale:.1f} 0V14" for segment in segments[:SEGMENTS_SHOWN] if segment["first"])
+    return Grid(str(ledger), topic, row, segments[:SEGMENTS_SHOWN], drawn, max(0, len(held) - COPIES_DRAWN), cuts, last)
+
+
+def _copy(copy: Mapping[str, Any], segments: Sequence[Mapping[str, Any]], last: int | None, scale: float) -> Copy:
+    held = [_stretch(group, scale) for group in copy["groups"][:GROUPS_DRAWN]]
+    ends = [*(segment["first"] for segment in segments[1:]), (-1 if last is None else last) + 1]
+    sent = [
+        Stretch(segment["first"] * scale, (end - segment["first"]) * scale, 1, f"{segment['first']} to {end - 1}")
+        for segment, end in zip(segments, ends, strict=False)
+        if copy["bookie"] in segment["members"] and end > segment["first"]
+    ]
+    named = "; ".join(stretch.title for stretch in held[:_NAMED]) or "no entry"
+    more = ", and more" if len(copy["groups"]) > _NAMED else ""
+    text = f"holds {named}{more}" + ("" if sent or not segments else ", and is in no ensemble")
+    return Copy(copy["bookie"], copy["source"], held, sent, text)
+
+
+def _stretch(group: Mapping[str, int], scale: float) -> Stretch:
+    first, last, size, period = (group[name] for name in ("first", "last", "size", "period"))
+    end = last + size
+    title = f"{first} to {end - 1}" + (f", {size} of every {period}" if period else "")
+    density = size / period if period else 1.0
+    return Stretch(first * scale, max(2.0, (end - first) * scale), max(0.25, math.sqrt(density)), title)

@@ -1,0 +1,293 @@
+"""Report pages: one HTML file for a plan or for an inventory, without scripts and without a network.
+
+What is counted is streamed; what is shown ledger by ledger is bounded, and says how much it leaves out.
+"""
+
+import itertools
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import SEVERITIES, SUGGESTED, Category
+from reconcile.findings.refusal_texts import in_words
+from reconcile.plan.ledger_lists import Choice, chosen
+from reconcile.printable import printable, printable_line
+from reconcile.report.grids import BACK, WIDTH, Selection, grid_of
+from reconcile.report.picture import entries_by_outcome, stacked, strip_of
+from reconcile.rules.sides import RIGHT, WORDS, Relation
+from reconcile.topics import topics
+from recovery.dataset import REPORT, Dataset
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.out_folder import create_file
+
+logger = logging.getLogger(__name__)
+
+FINDINGS_SHOWN: Final = 200
+"""Findings that are listed one by one, holds apart."""
+UNDECIDED_SHOWN: Final = 100
+"""Undecided ledgers that are listed."""
+NAMES_SHOWN: Final = 400
+"""Bookies that are named together."""
+VALUES_SHOWN: Final = 20
+"""Facts and names of one finding."""
+
+_LONGEST: Final = 200
+"""Characters of a name: bookies, topics and paths are what others wrote."""
+_BINS: Final = 10
+_SEVERITIES: Final = ("critical", "warning", "info")
+_REASONS: Final = {
+    "truncated": "the source ends inside a structure",
+    "bad_magic": "a file of another kind, or damaged at its start",
+    "bad_version": "a version that no known program writes",
+    "bad_length": "a length that cannot be",
+    "bad_value": "a value that cannot be",
+    "zeros": "zeros where a record belongs",
+    "empty": "a file of no bytes",
+    "dangling": "an index names a place where the entry is not",
+    "misplaced": "a file or row stands where its id does not belong",
+    "missing": "a folder or file is not there",
+    "unreadable": "the operating system refused to read",
+    "unknown_file": "a file of no known kind",
+    "digest": "a digest that does not agree",
+    "conflict": "two sources of one bookie contradict each other",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of a chart: its label, how many, and its share of the longest."""
+
+    label: str
+    count: int
+    share: float
+
+
+def bars(counted: Mapping[str, int], *, limit: int = 24) -> list[Bar]:
+    """Return bars, longest first, for a page; what is beyond the limit is summed up."""
+    ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    shown, rest = ordered[:limit], ordered[limit:]
+    if rest:
+        shown.append((f"{len(rest)} others", sum(count for _, count in rest)))
+    top = max((count for _, count in shown), default=1) or 1
+    return [Bar(label, count, count / top) for label, count in shown]
+
+
+class _Sizes:
+    """Histogram of ledger sizes in entries, by powers of ten."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(_BINS + 1, np.int64)
+
+    def add(self, entries: pa.ChunkedArray) -> None:
+        values = entries.drop_null().to_numpy()
+        exponent = np.where(values <= 0, 0, 1 + np.floor(np.log10(np.maximum(values, 1)))).astype(np.int64)
+        self._counts += np.bincount(np.minimum(exponent, _BINS), minlength=_BINS + 1)
+
+    def bars(self) -> list[Bar]:
+        top = int(self._counts.max()) or 1
+        last = int(np.flatnonzero(self._counts)[-1]) if self._counts.any() else 0
+        labels = ["none", *(f"{10**k:,} to {10 ** (k + 1) - 1:,}" for k in range(_BINS))]
+        return [Bar(labels[k], int(self._counts[k]), self._counts[k] / top) for k in range(last + 1)]
+
+
+def _count_into(counter: Counter[str], column: pa.ChunkedArray | pa.Array) -> None:
+    for item in pc.value_counts(column).to_pylist():
+        counter[str(item["values"])] += item["counts"]
+
+
+def _damage(inventories: Iterable[Dataset]) -> tuple[Counter[str], int]:
+    counted: Counter[str] = Counter()
+    hiding = 0
+    for inventory in inventories:
+        for batch in inventory.batches("damage"):
+            _count_into(counted, batch["reason"])
+            hiding += pc.sum(batch["hides_entries"]).as_py() or 0
+    return Counter({f"{reason}: {_REASONS.get(reason, '')}": n for reason, n in counted.items()}), hiding
+
+
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["number"] = lambda value: f"{value:,}"
+    environment.filters["line"] = printable_line
+    environment.filters["name"] = _readable
+    return environment
+
+
+def _readable(text: object) -> str:
+    """Return a name that others chose as it can be shown: it steers nothing, and has an end."""
+    shown = printable_line(str(text))
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
+
+
+def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, made: datetime) -> str:
+    """Return the report page of a plan.
+
+    Args:
+        plan: it, complete.
+        inventories: those that it was made from, for the grids.
+        verdict: the line that the command printed.
+        made: an aware time, printed.
+    """
+    grades: dict[str, Counter[str]] = {name: Counter() for name in tables.GRADED}
+    outcomes: Counter[str] = Counter()
+    sizes = _Sizes()
+    selection = Selection()
+    for batch in plan.batches("reconstruction"):
+        struct = batch["grades"].combine_chunks()
+        back = pc.equal(batch["outcome"], BACK)
+        for name, counter in grades.items():
+            _count_into(counter, pc.struct_field(struct, name).filter(back.combine_chunks()))
+        _count_into(outcomes, batch["outcome"])
+        sizes.add(pc.add(batch["last_entry"], 1))
+        selection.add(batch)
+    lists = selection.lists()
+    findings = _listed(plan)
+    undecided = list(itertools.islice(chosen(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
+    shown = [LedgerId(row["scope"], row["ledger"]) for kept in lists for row in kept.rows]
+    shown += [row["id"] for row in findings if row["id"] is not None]
+    named = topics(plan, shown)
+    damage, hiding = _damage(inventories)
+    manifest = plan.manifest
+    return (
+        _environment()
+        .get_template("plan.html.j2")
+        .render(
+            verdict=verdict,
+            made=made.isoformat(timespec="seconds"),
+            manifest=manifest,
+            counts=manifest["counts"],
+            coverage=manifest["coverage"],
+            stacks=[
+                stacked("ledgers", outcomes),
+                stacked(
+                    "entries",
+                    entries_by_outcome(plan, inventories),
+                    "up to each ledger's last one, or the last that a bookie has",
+                ),
+            ],
+            strip=strip_of(manifest["coverage"], inventories),
+            lists=lists,
+            grids={
+                kept.target: [
+                    grid_of(row, named.get(LedgerId(row["scope"], row["ledger"])), inventories) for row in kept.rows
+                ]
+                for kept in lists
+            },
+            in_words=in_words,
+            grades=[(name, sorted(counter.items(), key=lambda i: -i[1])) for name, counter in grades.items()],
+            sides=[
+                (name, count, WORDS[Relation(name)], RIGHT[Relation(name)])
+                for name, count in sorted(manifest.get("sides", {}).items(), key=lambda item: -item[1])
+            ],
+            undecided=undecided,
+            categories=_categories(manifest.get("found", {})),
+            findings=findings,
+            topics=named,
+            sizes=sizes.bars(),
+            damage=bars(damage),
+            hiding=hiding,
+            width=WIDTH,
+            names_shown=NAMES_SHOWN,
+            values_shown=VALUES_SHOWN,
+        )
+    )
+
+
+def _categories(counted: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
+    """Return category, severity, count and what to do, the gravest first; holds are shown with their ledgers."""
+    rows = [
+        (str(category), SEVERITIES[category], counted[category], SUGGESTED[category])
+        for category in Category
+        if category in counted and category is not Category.HELD
+    ]
+    return sorted(rows, key=lambda row: (_SEVERITIES.index(row[1]), row[0]))
+
+
+def _listed(plan: Dataset) -> list[dict[str, Any]]:
+    """Return the gravest findings, in that order; holds are shown with their ledgers.
+
+    Where there are too many of one severity, each category has its share: one cookie that differs must not be lost
+    behind thousands of ledgers.
+    """
+    kept: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for batch in plan.batches("findings"):
+        others = batch.filter(pc.not_equal(batch["category"], str(Category.HELD)))
+        for pair in others.group_by(["severity", "category"]).aggregate([]).to_pylist():
+            rows = kept.setdefault((pair["severity"], pair["category"]), [])
+            mine = others.filter(pc.equal(others["category"], pair["category"]))
+            rows.extend(mine.slice(0, max(0, FINDINGS_SHOWN - len(rows))).to_pylist())
+    listed: list[dict[str, Any]] = []
+    for severity in _SEVERITIES:
+        alike = sorted((rows for (grave, _), rows in kept.items() if grave == severity), key=len)
+        for number, rows in enumerate(alike):
+            listed += rows[: (FINDINGS_SHOWN - len(listed)) // (len(alike) - number)]
+    for row in listed:
+        row["id"] = None if row["ledger"] is None else LedgerId(row["scope"], row["ledger"])
+    listed.sort(key=_gravity)
+    return listed
+
+
+def _gravity(row: Mapping[str, Any]) -> tuple[int, str, bool, tuple[int, int], str]:
+    ledger = row["id"]
+    place = (0, 0) if ledger is None else ledger.unsigned_key
+    return _SEVERITIES.index(row["severity"]), row["category"], ledger is not None, place, row["subject"] or ""
+
+
+def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: Sequence[str] = ()) -> str:
+    """Return the report page of one bookie's inventory; notes are what else its collection said."""
+    sizes = _Sizes()
+    sources: Counter[str] = Counter()
+    keys: Counter[str] = Counter()
+    for batch in inventory.batches("copies", ["part", "entries", "source", "key_kind"]):
+        whole = batch.filter(pc.equal(batch["part"], 0))
+        sizes.add(whole["entries"])
+        _count_into(sources, whole["source"])
+        _count_into(keys, whole["key_kind"])
+    damage, hiding = _damage([inventory])
+    (bookie,) = inventory.read("bookies").drop_columns(["cookie"]).to_pylist()
+    return (
+        _environment()
+        .get_template("inventory.html.j2")
+        .render(
+            verdict=verdict,
+            notes=notes,
+            made=made.isoformat(timespec="seconds"),
+            bookie=bookie,
+            sizes=sizes.bars(),
+            sources=bars(sources),
+            keys=bars(keys),
+            damage=bars(damage),
+            hiding=hiding,
+        )
+    )
+
+
+def write_page(folder: Path, page: Callable[[], str]) -> None:
+    """Write the report page of a dataset beside it; a disk that refuses costs the page only, and is logged.
+
+    Args:
+        folder: the dataset's.
+        page: makes the page.
+    """
+    path = folder / REPORT
+    begun = path.with_suffix(".tmp")
+    try:
+        # A plan's page has no passwords, but it names ledgers and their sizes: its owner's business.
+        with os.fdopen(create_file(begun, secret=True), "w", encoding="utf-8") as file:
+            file.write(printable(page()))
+        begun.replace(path)
+    except OSError as error:
+        begun.unlink(missing_ok=True)
+        logger.warning("%s cannot be written (%s); the dataset beside it is whole", path, error.strerror)

@@ -1,0 +1,137 @@
+"""Entries that bookies hold above the last entry of a closed ledger: who wrote on after it was closed?
+
+what is held above the end                          severity
+an entry that a LAC shows to be acknowledged        critical: readers do not get what a writer was promised
+an entry on as many bookies as acknowledge one      critical: nothing shows that it was not promised
+fewer copies, every bookie looked at                info: a close drops what was under way
+fewer copies, some bookie not looked at             warning: more copies may exist
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import SUGGESTED, Category
+from reconcile.findings.table import Run, finding_id
+from reconcile.rules import sides
+from recovery.model import tables
+
+LISTED: Final = 12
+"""Ranges of entries, and headers, that a finding gives one by one."""
+_RUNS: Final = 10_000
+"""Runs of one group that are looked at: whoever wrote on so long wrote each entry to its write quorum."""
+
+Runs = list[tuple[int, int]]
+
+
+def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.Table:
+    """Return a finding for each closed ledger above whose end some bookie holds entries.
+
+    Args:
+        copies: COPIES of a bucket range.
+        stored: CATALOG_LEDGERS of the store.
+        run: this one.
+        seen: every bookie was looked at, completely.
+    """
+    keys = list(tables.KEY_COLUMNS)
+    if not copies.num_rows:
+        return tables.FINDINGS.empty_table()
+    ends = copies.group_by(keys).aggregate([("last", "max")])
+    ours, theirs = sides.unite([ends, stored]).rows
+    both = (ours != sides.ABSENT) & (theirs != sides.ABSENT)
+    at = pa.array(theirs[both])
+    known = stored.select(["state", "last_entry"]).take(at)
+    above = pc.greater(ends["last_max"].take(pa.array(ours[both])), known["last_entry"])
+    beyond = pc.fill_null(pc.and_(pc.equal(known["state"], "CLOSED"), above), fill_value=False)
+    closed = stored.take(at.filter(beyond.combine_chunks()))
+    if not closed.num_rows:
+        return tables.FINDINGS.empty_table()
+    wanted = pa.table({**{name: closed[name] for name in keys}, "wanted": pa.array([True] * closed.num_rows)})
+    numbered = copies.select(keys).append_column("at", pa.array(range(copies.num_rows), pa.int64()))
+    mine = copies.take(numbered.join(wanted, keys, join_type="inner")["at"].sort())
+    held: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+    for row in mine.to_pylist():
+        held.setdefault((row["scope"], row["ledger"]), []).append(row)
+    rows = [_finding(one, held[one["scope"], one["ledger"]], run, seen=seen) for one in closed.to_pylist()]
+    return pa.Table.from_pylist(rows, schema=tables.FINDINGS)
+
+
+def _finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], run: Run, *, seen: bool) -> dict[str, Any]:
+    last = record["last_entry"]
+    by_bookie: dict[str, Runs] = {}
+    for copy in copies:
+        by_bookie.setdefault(copy["bookie"], []).extend(_above(copy["groups"], last))
+    holders = {bookie: _merged(runs) for bookie, runs in by_bookie.items() if runs}
+    lac = max(
+        [h["lac"] for copy in copies for h in copy["headers"]]
+        + [copy["explicit_lac"] for copy in copies if copy["explicit_lac"] is not None],
+        default=-1,
+    )
+    most = _deepest(holders.values())
+    acknowledged = most >= (record["ack_quorum"] or record["write_quorum"] or 1)
+    headers = [(copy["bookie"], h) for copy in copies for h in copy["headers"] if h["entry"] > last][:LISTED]
+    evidence = [
+        ("store", "last_entry", str(last)),
+        ("bookies", "largest LAC", str(lac)),
+        ("bookies", "copies of one entry, at most", str(most)),
+        *(("bookies", f"held by {bookie}", _texts(runs)) for bookie, runs in sorted(holders.items())),
+        *(
+            ("bookies", f"entry {h['entry']} on {bookie}",
+             f"LAC {h['lac']}, length {h['length']}, {h['digest'] + ' agrees' if h['digest'] else 'no digest agrees'}")
+            for bookie, h in headers
+        ),
+    ]  # fmt: skip
+    return {
+        "id": finding_id(Category.ENTRIES_BEYOND_LAST_ENTRY, record["scope"], record["ledger"], "last_entry"),
+        **{name: record[name] for name in tables.KEY_COLUMNS},
+        "category": str(Category.ENTRIES_BEYOND_LAST_ENTRY),
+        "severity": "critical" if lac > last or acknowledged else "info" if seen else "warning",
+        "entries": [
+            {"first": first, "last": first, "size": end - first, "period": 0}
+            for first, end in _merged([one for runs in holders.values() for one in runs])[:LISTED]
+        ],
+        "bookies": sorted(holders),
+        "evidence": [
+            {"side": side, "field": field, "value": value, "source": "recover"} for side, field, value in evidence
+        ],
+        "unknowns": [] if lac > last else ["whether a writer was told that they are safe"],
+        "run": run.name,
+        "first_seen": run.at,
+        "last_seen": run.at,
+        "status": "open",
+        "suggested": SUGGESTED[Category.ENTRIES_BEYOND_LAST_ENTRY],
+    }
+
+
+def _above(groups: Iterable[Mapping[str, int]], last: int) -> Iterator[tuple[int, int]]:
+    """Yield the runs above an entry, as first and the one behind the last."""
+    for group in groups:
+        first, size, period = group["first"], group["size"], group["period"] or 1
+        skipped = max(0, -(-(last + 2 - size - first) // period))
+        for start in range(first + skipped * period, group["last"] + 1, period)[:_RUNS]:
+            yield max(start, last + 1), start + size
+
+
+def _merged(runs: Runs) -> Runs:
+    """Return runs in order, those that touch as one."""
+    found: Runs = []
+    for first, end in sorted(runs):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((first, end))
+    return found
+
+
+def _deepest(holders: Iterable[Runs]) -> int:
+    """Return on how many bookies an entry stands at most."""
+    steps = sorted(step for runs in holders for first, end in runs for step in ((first, 1), (end, -1)))
+    return max(accumulate(change for _, change in steps), default=0)
+
+
+def _texts(runs: Runs) -> str:
+    texts = [str(first) if end == first + 1 else f"{first} to {end - 1}" for first, end in runs[:LISTED]]
+    return ", ".join(texts) + (f", and {len(runs) - LISTED} more ranges" if len(runs) > LISTED else "")

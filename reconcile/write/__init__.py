@@ -1,0 +1,1 @@
+"""Everything that writes to a store: journalled, compared and set, read back."""

@@ -1,0 +1,1 @@
+"""Bookies asked for their addresses, their lists, and single entries: over the wire, or on their disks."""

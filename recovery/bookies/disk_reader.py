@@ -1,0 +1,423 @@
+"""One bookie's disks asked for single entries, as the bookie would serve them after its next start.
+
+    an entry is served from     if
+    the journal                 it stands behind the replay mark: replay puts it in place of what the index says
+    the entry log               the index of its ledger names a place, and the entry is there
+
+What stands only in an entry log, or only before the mark, no bookie serves. Index and logs are asked ledger by ledger,
+so a sample costs what it reads. What lies behind the marks of the journals is gone through once, and its places are
+kept: 32 bytes an entry, and no more than a bookie leaves unflushed.
+
+Source: bookie-storage §2, §3, §5, §6.6.
+"""
+
+import os
+import struct
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.errors import BackendError
+from backends.files import open_regular
+from backends.rocks import RocksReader, open_read_only
+from recovery.codecs import entry_log, index_file, journal, ledger_db
+from recovery.collect.disk.file_reader import Mapped, Meter
+from recovery.collect.disk.folders import Disks, Folder, Role, survey
+from recovery.collect.rows.damage import DamageLog, Hides, Unread
+from recovery.collect.sources.entry_logs import decimal_name, find_logs
+from recovery.collect.sources.index_database import LOCATIONS, SCOPED_LOCATIONS, has_scopes
+from recovery.collect.sources.journals import Journal, find_journals
+from recovery.dataset import DatasetWriter
+from recovery.errors import Damage, FormatError, InputError, Reason
+from recovery.model.ids import LedgerId
+
+Ints = npt.NDArray[np.int64]
+
+_CURRENT: Final = "current"
+_VERSION: Final = "VERSION"
+_SIZE: Final = struct.Struct(">i")
+_LOCATION: Final = struct.Struct(">q")
+_LEAST: Final = 16
+"""Bytes of an entry at least: two ids."""
+_BUFFER: Final = 64 << 10
+"""Read at once: what stands close together costs one read, and a sample does not cost much more than itself."""
+_LISTED: Final = 20
+"""Problems that are named one by one."""
+_NONE: Final = np.empty(0, np.int64)
+
+
+class Places(NamedTuple):
+    """Where entries of one ledger stand; ascending by entry, each at most once.
+
+    `file` is a number that only the bookie's disks understand.
+    """
+
+    entry: Ints
+    file: Ints
+    position: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a bookie has of a stretch of one ledger.
+
+    Attributes:
+        journal, index: places, the journal's to be tried first.
+        sure: an entry without a place is not served; False: something that could hold it was not looked at.
+    """
+
+    journal: Places
+    index: Places
+    sure: bool
+
+
+class _Heard(DamageLog):
+    """Keeps the first pieces of damage in words."""
+
+    __slots__ = ("said",)
+
+    def __init__(self, writer: DatasetWriter, bookie: str, incarnation: int) -> None:
+        super().__init__(writer, bookie, incarnation)
+        self.said: list[str] = []
+
+    def add(self, found: Unread) -> None:
+        super().add(found)
+        if found.hides is not Hides.NOTHING and len(self.said) < _LISTED:
+            self.said.append(f"{found.file}: {found.reason}" + (f" ({found.detail})" if found.detail else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """The locations of one index folder of a Db bookie, and the number of its space of log ids.
+
+    Attributes:
+        rows: of scope 0.
+        scoped: of other scopes; None: there are none.
+        number: of the folder; None if that is not known.
+        space: of log ids.
+    """
+
+    rows: RocksReader
+    scoped: RocksReader | None
+    number: int | None
+    space: int
+
+
+class BookieDisks:
+    """The disks of one bookie, open for reading; made by `open_disks`."""
+
+    def __init__(
+        self,
+        disks: Disks,
+        damage: _Heard,
+        shards: Sequence[_Shard],
+        index_folders: Sequence[Path],
+        files: dict[int, str],
+        journals: Sequence[Journal],
+    ) -> None:
+        self.bookie = disks.bookie
+        self._disks = disks
+        self._damage = damage
+        self._shards = shards
+        self._of = sum(p.role is Role.INDEX and p.number is not None for p in disks.places)
+        self._index_folders = index_folders
+        self._files = files
+        self._journals = journals
+        self._scopes = damage.scopes
+        self._journalled = self._read_journals()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every folder of the bookie was given, and nothing in them hides entries of any ledger."""
+        return self._disks.complete and not self._damage.everything
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be looked at, the first few."""
+        missing = [f"{p.role} folder {p.name} was not given" for p in self._disks.places if p.folder is None]
+        return tuple([*missing, *self._damage.said][:_LISTED])
+
+    def _read_journals(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Return ledger (its key), entry, file and position of what would be replayed, ordered by the first two."""
+        parts: list[tuple[int, int, int, int]] = []
+        columns = [_NONE.reshape(0, 4)]
+        for number, one in enumerate(self._journals):
+            self._files[_number(_JOURNALS, number)] = one.file.path
+            if one.mark < 0:
+                continue
+            for at in self._entries(one):
+                ledger = self._scopes.key(at.scope, at.ledger)
+                parts.append((ledger, at.entry, _number(_JOURNALS, number), at.at))
+                if len(parts) >= _BUFFER:
+                    columns.append(np.array(parts, np.int64))
+                    parts = []
+        columns.append(np.array(parts, np.int64).reshape(-1, 4))
+        rows = np.concatenate(columns)
+        # Of an entry that stands several times the last one is what replay leaves.
+        order = np.lexsort((np.arange(len(rows)), rows[:, 1], rows[:, 0]))
+        rows = rows[order]
+        last = np.append((rows[1:, :2] != rows[:-1, :2]).any(axis=1), True)[: len(rows)]
+        rows = rows[last]
+        return rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
+
+    def _entries(self, one: Journal) -> Iterator[journal.JournalEntry]:
+        path = one.file.path
+        try:
+            with Mapped(Path(path), Meter(None, lambda _progress: None)) as data:
+                data.load()
+                for at, length in data.unreadable:
+                    self._damage.add(Unread(path, Reason.UNREADABLE, Hides.EVERYTHING, at, length))
+                for part in journal.scan(data.view):
+                    if isinstance(part, journal.JournalEntry) and part.at >= one.mark:
+                        yield part
+                    elif isinstance(part, Damage) and part.offset >= one.mark and part.reason is not Reason.TRUNCATED:
+                        self._damage.add(Unread(path, part.reason, Hides.EVERYTHING, part.offset, part.length))
+        except FormatError as error:
+            self._damage.add(Unread(path, error.reason, Hides.EVERYTHING, error.offset, detail=error.detail))
+        except OSError as error:
+            self._damage.add(Unread(path, Reason.UNREADABLE, Hides.EVERYTHING, detail=error.strerror or ""))
+
+    def find(self, ledger: LedgerId, wanted: Ints) -> Found:
+        """Return where some entries of a ledger stand; the entries ascend and are each there once."""
+        index, sure = self._shelved(ledger, wanted) if self._shards else self._indexed(ledger, wanted)
+        return Found(self._written_ahead(ledger, wanted), index, sure and self.complete)
+
+    def _written_ahead(self, ledger: LedgerId, wanted: Ints) -> Places:
+        ledgers, entries, files, positions = self._journalled
+        key = self._scopes.key(ledger.scope, ledger.ledger)
+        low, high = np.searchsorted(ledgers, key, "left"), np.searchsorted(ledgers, key, "right")
+        if low == high:
+            return Places(_NONE, _NONE, _NONE)
+        at = low + np.searchsorted(entries[low:high], wanted)
+        there = at < high
+        there[there] = entries[at[there]] == wanted[there]
+        return Places(wanted[there], files[at[there]], positions[at[there]])
+
+    def _shelved(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
+        """Ask the databases; a bookie looks in the folder that the ledger's id chooses, and in no other."""
+        number = ledger_db.shard(ledger.ledger, max(self._of, 1))
+        own = [s for s in self._shards if s.number is None or number == s.number]
+        found: list[tuple[int, int, int]] = []
+        for shard in own:
+            rows = shard.scoped if ledger.scope else shard.rows
+            if rows is None:
+                continue
+            try:
+                for entry in wanted.tolist():
+                    raw = rows.get(ledger_db.location_key(ledger.ledger, entry, ledger.scope))
+                    location = _LOCATION.unpack(raw)[0] if raw is not None and len(raw) == _LOCATION.size else 0
+                    if location > 0:
+                        log_id, position = entry_log.split_location(location)
+                        found.append((entry, _number(shard.space, log_id), position))
+            except BackendError as error:
+                self._unread(rows.folder, Reason.UNREADABLE, ledger, detail=str(error))
+                return _places(found), False
+        return _places(found), bool(own)
+
+    def _unread(
+        self, file: Path, reason: Reason, ledger: LedgerId, offset: int | None = None, detail: str = ""
+    ) -> None:
+        key = self._scopes.key(ledger.scope, ledger.ledger)
+        self._damage.add(Unread(str(file), reason, Hides.LEDGER, offset, ledger=key, detail=detail))
+
+    def _indexed(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
+        """Ask the index file; it is found by its path alone, a half-way copy only where there is no whole one."""
+        name = index_file.path_of(ledger.ledger, ledger.scope)
+        for suffix in ("", ".rloc"):
+            for folder in self._index_folders:
+                path = folder / (name + suffix)
+                try:
+                    return self._slots(path, wanted), True
+                except FileNotFoundError:
+                    continue
+                except FormatError as error:
+                    self._unread(path, error.reason, ledger, error.offset)
+                except OSError as error:
+                    self._unread(path, Reason.UNREADABLE, ledger, detail=error.strerror or "cannot be read")
+                return Places(_NONE, _NONE, _NONE), False
+        return Places(_NONE, _NONE, _NONE), bool(self._index_folders)
+
+    def _slots(self, path: Path, wanted: Ints) -> Places:
+        with os.fdopen(open_regular(path), "rb") as file:
+            index_file.decode_header(file.read(index_file.HEADER_SIZE))
+            if not len(wanted):
+                return Places(_NONE, _NONE, _NONE)
+            first = int(wanted[0])
+            file.seek(index_file.HEADER_SIZE + first * index_file.SLOT)
+            slots = index_file.slots(file.read((int(wanted[-1]) - first + 1) * index_file.SLOT))
+        held = wanted[wanted - first < len(slots)]
+        location = slots[held - first]
+        taken = location > 0
+        log_id, position = location[taken] >> 32, location[taken] & 0xFFFFFFFF
+        return Places(held[taken], log_id + _number(_ALL_LOGS, 0), position)
+
+    def read(self, file: Ints, position: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield (row, bytes) of what is framed at each place, file by file; rows where nothing is are left out.
+
+        Nothing here says that it is the entry that was looked for.
+        """
+        order = np.lexsort((position, file))
+        numbers = file[order]
+        starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(order)])
+        for low, high in pairwise([*starts.tolist(), len(order)]):
+            path = self._path(int(numbers[low]))
+            if path is not None:
+                yield from _records(Path(path), order[low:high], position)
+
+    def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
+        """Hand on what `read` yields."""
+        for row, record in self.read(file, position):
+            take(row, record)
+
+    def _path(self, number: int) -> str | None:
+        if number in self._files or number >> 32 == _JOURNALS:
+            return self._files.get(number)
+        # A compaction that did not end may have left a log under the decimal digits of its id.
+        return self._files.get(_number(number >> 32, decimal_name(number & 0xFFFFFFFF)))
+
+
+def _records(path: Path, rows: Ints, position: Ints) -> Iterator[tuple[int, bytes]]:
+    with suppress(OSError), os.fdopen(open_regular(path), "rb", _BUFFER) as source:
+        size = os.fstat(source.fileno()).st_size
+        for row in rows.tolist():
+            record = _record(source, int(position[row]), size)
+            if record is not None:
+                yield row, record
+
+
+def _record(source: BinaryIO, at: int, size: int) -> bytes | None:
+    if at < _SIZE.size or at + _LEAST > size:
+        return None
+    try:
+        source.seek(at - _SIZE.size)
+        head = source.read(_SIZE.size)
+        length = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
+        if not _LEAST <= length <= size - at:
+            return None
+        record = source.read(length)
+    except OSError:  # a bad sector is as good as no entry
+        return None
+    return record if len(record) == length else None
+
+
+_ALL_LOGS: Final = 0
+"""Space of log ids of an interleaved bookie; a Db bookie has one a folder, from 2 on."""
+_JOURNALS: Final = 1
+_FIRST_SHARD: Final = 2
+
+
+def _number(space: int, log_id: int) -> int:
+    return space << 32 | log_id
+
+
+def _places(found: Sequence[tuple[int, int, int]]) -> Places:
+    """Return places in order; of an entry that several folders have, one."""
+    rows = np.array(sorted(found), np.int64).reshape(-1, 3)
+    rows = rows[np.append(True, rows[1:, 0] != rows[:-1, 0])[: len(rows)]]
+    return Places(rows[:, 0], rows[:, 1], rows[:, 2])
+
+
+@contextmanager
+def open_disks(bookie: str, given: Sequence[Path]) -> Iterator[BookieDisks]:
+    """Open the disks of one bookie; nothing is written on them.
+
+    Args:
+        bookie: its id, which must be the one in its cookie.
+        given: its folders, with or without `current/`, in any order; or folders that these stand in.
+
+    Raises:
+        InputError: a folder is missing, or is another bookie's.
+    """
+    disks = _surveyed(bookie, given)
+    with tempfile.TemporaryDirectory(prefix="bkmeta-disks-") as room, ExitStack() as stack:
+        writer = stack.enter_context(DatasetWriter(Path(room) / "damage", "inventory", binding={}))
+        damage = _Heard(writer, disks.bookie, disks.incarnation)
+        for found in disks.damage:
+            damage.add(found)
+        files: dict[int, str] = {}
+        ledger_places = disks.of(Role.LEDGER)
+        for place in ledger_places:
+            _add_logs(files, _ALL_LOGS, place.folder, damage)
+        shards: list[_Shard] = []
+        index_places = disks.of(Role.INDEX)
+        for order, place in enumerate(index_places):
+            if place.folder is None or not (place.folder.path / LOCATIONS).is_dir():
+                continue
+            rows = _opened(place.folder.path / LOCATIONS, stack, damage)
+            if rows is None:
+                continue
+            scoped = None
+            if has_scopes(place.folder.path):
+                scoped = _opened(place.folder.path / SCOPED_LOCATIONS, stack, damage)
+            space = _FIRST_SHARD + order
+            own = [p for p in ledger_places if p.number == place.number and p.number is not None]
+            own = own or [p for p in ledger_places if p.folder == place.folder] or ledger_places
+            for ledger_place in own:
+                _add_logs(files, space, ledger_place.folder, damage)
+            shards.append(_Shard(rows, scoped, place.number, space))
+        journals = find_journals(
+            [p for p in disks.places if p.role is Role.JOURNAL],
+            [p.folder.path for p in ledger_places if p.folder is not None],
+            damage,
+        )
+        folders = [p.folder.path for p in index_places if p.folder is not None]
+        yield BookieDisks(disks, damage, shards, folders, files, journals)
+
+
+def _opened(folder: Path, stack: ExitStack, damage: DamageLog) -> RocksReader | None:
+    try:
+        rows = stack.enter_context(open_read_only(folder))
+    except BackendError as error:
+        damage.add(Unread(str(folder), Reason.UNREADABLE, Hides.EVERYTHING, detail=str(error)))
+        return None
+    if rows.damage is not None:
+        damage.add(Unread(str(folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=rows.damage))
+    return rows
+
+
+def _add_logs(files: dict[int, str], space: int, folder: Folder | None, damage: DamageLog) -> None:
+    if folder is not None:
+        for log_id, named in find_logs(folder, damage).items():
+            files.setdefault(_number(space, log_id), named[0].path)
+
+
+def _surveyed(bookie: str, given: Sequence[Path]) -> Disks:
+    ledgers: list[Path] = []
+    indexes: list[Path] = []
+    journals: list[Path] = []
+    for path in given:
+        for folder in _folders_in(path):
+            inside = folder / _CURRENT
+            names = [item.name for item in (inside if inside.is_dir() else folder).iterdir()]
+            if any(entry_log.log_id_of(name) is not None or name.startswith("lastMark") for name in names):
+                ledgers.append(folder)
+            elif any(journal.journal_id_of(name) is not None for name in names):
+                journals.append(folder)
+            else:
+                indexes.append(folder)
+    return survey(ledgers, indexes, journals, bookie)
+
+
+def _folders_in(path: Path) -> list[Path]:
+    """Return a bookie's folder itself, or the bookie's folders that stand in it."""
+    if not path.is_dir():
+        problem = "is not a folder" if path.exists() else "no such folder"
+        raise InputError(str(path), problem, "mount it, or leave it out: its bookie is then not looked at")
+
+    def is_one(folder: Path) -> bool:
+        return (folder / _CURRENT).is_dir() or (folder / _VERSION).is_file()
+
+    try:
+        if is_one(path):
+            return [path]
+        inside = sorted(folder for folder in path.iterdir() if folder.is_dir() and is_one(folder))
+    except OSError as error:
+        raise InputError(str(path), f"cannot be listed ({error.strerror})", "mend the rights") from error
+    return inside or [path]

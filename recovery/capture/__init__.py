@@ -1,0 +1,1 @@
+"""A metadata store into a catalog, read live or in columns; and a catalog as a store."""

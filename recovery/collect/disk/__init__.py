@@ -1,0 +1,1 @@
+"""A bookie's disks: its configuration, its folders, and how their files are read."""

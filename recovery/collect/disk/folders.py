@@ -1,0 +1,438 @@
+"""A bookie's folders: which was named, what is in each, whose they are, and which are missing.
+
+Folders may be given with or without their `current/`. What a folder is for is seen by what is in it:
+
+    in the folder                          role
+    hex id.txn                             journal
+    hex id.log, lastMark*, lastId, DIRTY   ledger
+    hex folders (.idx files below)         index; of eight digits: of ledgers of scopes
+    locations/, ledgers/ with CURRENT      index (Db storage); with -scoped behind: of ledgers of scopes
+
+Their order and number are the cookie's (`VERSION`), which every folder holds; a given folder is taken for the named one
+whose path is the same, else for the one that shares the most trailing parts of the path, else for the next one left.
+
+Source: spec bookie-storage §1.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+from backends.files import read_bounded
+from recovery.codecs import cookie as cookie_codec
+from recovery.codecs.cookie import Cookie
+from recovery.codecs.entry_log import log_id_of
+from recovery.codecs.journal import journal_id_of
+from recovery.collect.rows.damage import Hides, Unread
+from recovery.errors import FormatError, InputError, Reason
+from recovery.model.ids import is_bookie_id, signed
+
+_CURRENT: Final = "current"
+_VERSION: Final = "VERSION"
+_LARGEST_VERSION: Final = 1 << 20
+"""It lists folders: no bookie has a thousand, and no path more than 4 kB."""
+_LARGEST_IDENTITY: Final = 4 << 10
+"""RocksDB writes 36 characters."""
+_DIRTY: Final = "DIRTY"
+_DATABASES: Final = ("ledgers", "locations")
+_SCOPED: Final = "-scoped"
+"""Behind their names: those of ledgers of scopes, which are made with the first of these and tell no incarnation."""
+_LEDGER_FILES: Final = re.compile(r"lastMark(\.\d+)?|lastId|DIRTY|BOOKIE_STATUS")
+_HEX: Final = re.compile(r"[0-9a-f]{1,2}|[0-9a-f]{8}")
+_NUMBER: Final = re.compile(r"[0-9a-f]{1,32}", re.IGNORECASE)
+_INDEX_FILE: Final = re.compile(rf"({_NUMBER.pattern})\.idx(\.rloc)?", re.IGNORECASE)
+_LEFTOVERS: Final = re.compile(
+    r"(locations\.BACKUP|ledgers\.PREV|ledgers\.TEMP)-.*|metadata-cache|upgradeTmp\.\d+|lost\+found|\..*"
+)
+"""Folders and files that belong there and are not read."""
+_COMPACTION: Final = re.compile(r"[0-9a-f]+\.log\.(compacting|[0-9a-f]+\.compacted)")
+
+
+class Role(StrEnum):
+    """What a folder is for; values are stored."""
+
+    LEDGER = "ledger"
+    INDEX = "index"
+    JOURNAL = "journal"
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One folder that holds files of a bookie.
+
+    Attributes:
+        path: that the files stand in (`current/` where there is one).
+        given: as it was named.
+        roles: by its content and by the option that named it.
+        databases: it holds RocksDB folders.
+        readable: the system let us list it.
+        version: what its `VERSION` holds; None if there is none.
+        dirty: a DIRTY file is there.
+        first_journal: the lowest id of its journals.
+    """
+
+    path: Path
+    given: Path
+    roles: frozenset[Role]
+    databases: bool
+    readable: bool
+    version: bytes | None
+    dirty: bool = False
+    first_journal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder in one of its roles.
+
+    Attributes:
+        role: what for.
+        folder: None: the cookie names it, and it was not given.
+        number: its place in the cookie's list; None: the cookie does not name it.
+        name: its path in the cookie, else as given.
+    """
+
+    role: Role
+    folder: Folder | None
+    number: int | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFile:
+    """A `VERSION` file as the file system has it."""
+
+    path: str
+    inode: int
+    born: datetime | None
+    mtime: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """All that was given of one bookie, and whose it is.
+
+    Attributes:
+        bookie: its id.
+        incarnation: the same number for the same disks, also after they were copied; see `docs/formats/inventory.md`.
+        evidence: (kind, value) pairs that tell this life of the bookie from an earlier or a later one.
+        cookie: what `VERSION` says; None if there is none that can be read.
+        cookie_bytes: that file.
+        places: every folder in every role, the missing ones of the cookie too; in the cookie's order.
+        version_files: of the folders.
+        dirty: a DIRTY file says that the bookie runs or was killed; None: no such file, and the bookie may be older
+            than 4.15, which made none.
+        complete: every folder that the cookie names was given, readable, and holds the cookie.
+        damage: what is wrong with the folders themselves.
+    """
+
+    bookie: str
+    incarnation: int
+    evidence: tuple[tuple[str, str], ...]
+    cookie: Cookie | None
+    cookie_bytes: bytes | None
+    places: tuple[Place, ...]
+    version_files: tuple[VersionFile, ...]
+    dirty: bool | None
+    complete: bool
+    damage: tuple[Unread, ...]
+
+    def of(self, role: Role) -> list[Place]:
+        """Return the folders of a role that are there, numbered ones first, in their order."""
+        found = [p for p in self.places if p.role is role and p.folder is not None and p.folder.readable]
+        return sorted(found, key=lambda p: (p.number is None, p.number or 0))
+
+
+_DIRTY_SINCE_LAYOUT: Final = 5
+"""Cookie layout of 4.16; DIRTY is written from 4.15 on."""
+
+
+def survey(
+    ledger_dirs: Sequence[Path], index_dirs: Sequence[Path], journal_dirs: Sequence[Path], bookie_id: str | None
+) -> Disks:
+    """Look at the folders of one bookie, without reading any data.
+
+    Raises:
+        InputError: a folder does not exist, two belong to different bookies or clusters, the id is not the cookie's, or
+            nothing says whose they are.
+    """
+    given = [(Role.LEDGER, p) for p in ledger_dirs]
+    given += [(Role.INDEX, p) for p in index_dirs]
+    given += [(Role.JOURNAL, p) for p in journal_dirs]
+    damage: list[Unread] = []
+    folders = _folders(given, damage)
+    cookie, raw = _agreed(folders, damage)
+    if bookie_id is not None and not is_bookie_id(bookie_id):
+        problem = "is no bookie id, which has letters, digits and . - _ : and the like, and no slash or space"
+        raise InputError(repr(bookie_id), problem, "name the bookie as it stands in ledger metadata (host:port)")
+    if cookie is not None and bookie_id is not None and bookie_id != cookie.bookie_id:
+        problem = f"is not the bookie of these folders, whose VERSION says {cookie.bookie_id}"
+        raise InputError(bookie_id, problem, "leave the option out, or name the folders of that bookie")
+    bookie = cookie.bookie_id if cookie else bookie_id
+    if bookie is None:
+        where = ", ".join(str(f.given) for f in folders) or "no folder"
+        problem = "no VERSION file that can be read says whose folders these are"
+        raise InputError(
+            where, problem, "name the bookie with --bookie-id, as it stands in ledger metadata (host:port)"
+        )
+    places = _places(folders, cookie, damage)
+    dirty = True if any(folder.dirty for folder in folders) else None
+    if dirty is None and cookie is not None and cookie.layout_version >= _DIRTY_SINCE_LAYOUT:
+        dirty = False
+    evidence = _evidence(bookie, cookie, raw, folders)
+    complete = cookie is not None and all(
+        p.folder is not None and p.folder.readable and p.folder.version is not None
+        for p in places
+        if p.number is not None
+    )
+    return Disks(
+        bookie,
+        incarnation(evidence),
+        evidence,
+        cookie,
+        raw,
+        places,
+        tuple(_version_file(f.path / _VERSION) for f in folders if f.version is not None),
+        dirty,
+        complete and not any(d.hides is Hides.EVERYTHING for d in damage),
+        tuple(damage),
+    )
+
+
+def _folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -> list[Folder]:
+    found: dict[tuple[int, int], Folder] = {}
+    for role, path in given:
+        at, status = _current(path)
+        key = (status.st_dev, status.st_ino)
+        if key in found:
+            found[key] = replace(found[key], roles=found[key].roles | {role})
+            continue
+        try:
+            with os.scandir(at) as listing:
+                entries = [(e.name, e.is_dir()) for e in listing]
+        except OSError as error:
+            damage.append(
+                Unread(str(at), Reason.UNREADABLE, Hides.EVERYTHING, detail=error.strerror or "cannot be listed")
+            )
+            found[key] = Folder(at, path, frozenset({role}), databases=False, readable=False, version=None)
+            continue
+        databases = any(is_dir and n in _DATABASES and (at / n / "CURRENT").exists() for n, is_dir in entries)
+        roles = {role} | {r for n, is_dir in entries if (r := _role_of(n, is_dir=is_dir)) is not None}
+        if databases:
+            roles.add(Role.INDEX)
+        version = _version(at, damage)
+        journals = [i for name, _ in entries if (i := journal_id_of(name)) is not None]
+        dirty = any(name == _DIRTY for name, _ in entries)
+        found[key] = Folder(
+            at,
+            path,
+            frozenset(roles),
+            databases,
+            readable=True,
+            version=version,
+            dirty=dirty,
+            first_journal=min(journals, default=None),
+        )
+        damage += [
+            stray(str(at / name), name, is_dir=is_dir) for name, is_dir in entries if not _is_known(name, is_dir=is_dir)
+        ]
+    return list(found.values())
+
+
+def _current(path: Path) -> tuple[Path, os.stat_result]:
+    """Return the folder that holds the files of a given one, and its status."""
+    remedy = "mount it, or name the other folders without it: it is then reported as missing"
+    try:
+        if not path.is_dir():
+            problem = "is not a folder" if path.exists() else "no such folder"
+            raise InputError(str(path), problem, remedy)
+        at = path / _CURRENT if (path / _CURRENT).is_dir() else path
+        return at, at.stat()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be looked at: {error.strerror}", remedy) from error
+
+
+def _role_of(name: str, *, is_dir: bool) -> Role | None:
+    if is_dir:
+        return Role.INDEX if _HEX.fullmatch(name) else None
+    if journal_id_of(name) is not None:
+        return Role.JOURNAL
+    return Role.LEDGER if log_id_of(name) is not None or _LEDGER_FILES.fullmatch(name) else None
+
+
+def _is_known(name: str, *, is_dir: bool) -> bool:
+    if _LEFTOVERS.fullmatch(name):
+        return True
+    if is_dir:
+        return name.removesuffix(_SCOPED) in _DATABASES or bool(_HEX.fullmatch(name))
+    return name == _VERSION or bool(_COMPACTION.fullmatch(name)) or _role_of(name, is_dir=False) is not None
+
+
+def stray(path: str, name: str, *, is_dir: bool) -> Unread:
+    """Return what is wrong with a file or folder where none of its name belongs.
+
+    An index file that the bookie does not find may be that of a ledger that it had, whatever its name names. A folder
+    whose name is a number is searched for one.
+    """
+    files: Iterable[str] = (path,)
+    if is_dir:
+        files = (f"{at}/{file}" for at, _, some in os.walk(path) for file in some) if _NUMBER.fullmatch(name) else ()
+    found = next((file for file in files if _INDEX_FILE.fullmatch(file.rpartition("/")[2])), None)
+    if found is None:
+        return Unread(path, Reason.UNKNOWN_FILE, Hides.NOTHING)
+    detail = "the bookie does not look for it here" if found == path else f"{found}: the bookie does not look there"
+    return Unread(path, Reason.MISPLACED, Hides.UNLISTED, detail=detail)
+
+
+def _version(folder: Path, damage: list[Unread]) -> bytes | None:
+    try:
+        return read_bounded(folder / _VERSION, _LARGEST_VERSION)
+    except FileNotFoundError:
+        detail = "nothing says that the folder belongs to this bookie"
+        damage.append(Unread(str(folder / _VERSION), Reason.MISSING, Hides.NOTHING, detail=detail))
+    except OSError as error:
+        detail = error.strerror or "cannot be read"
+        damage.append(Unread(str(folder / _VERSION), Reason.UNREADABLE, Hides.NOTHING, detail=detail))
+    return None
+
+
+def _agreed(folders: Sequence[Folder], damage: list[Unread]) -> tuple[Cookie | None, bytes | None]:
+    """Return the cookie that all folders hold; the one with the longest lists where they differ in these only."""
+    read: list[tuple[Folder, Cookie, bytes]] = []
+    for folder in folders:
+        if folder.version is None:
+            continue
+        try:
+            read.append((folder, cookie_codec.decode(folder.version), folder.version))
+        except FormatError as error:
+            file = str(folder.path / _VERSION)
+            damage.append(Unread(file, error.reason, Hides.EVERYTHING, error.offset, detail=error.detail))
+    if not read:
+        return None, None
+    first, cookie, _ = read[0]
+    for folder, other, _ in read[1:]:
+        for what, one, two in (
+            ("bookie", cookie.bookie_id, other.bookie_id),
+            ("cluster instance", cookie.instance_id, other.instance_id),
+        ):
+            if one != two and None not in (one, two):
+                problem = f"name different ones of a {what}: {one} and {two}"
+                files = f"{first.path / _VERSION} and {folder.path / _VERSION}"
+                raise InputError(files, problem, "give the folders of one bookie at a time")
+    folder, cookie, raw = max(read, key=lambda r: len(_named(r[1])))
+    for other_folder, other, _ in read:
+        if _named(other) != _named(cookie):
+            file = str(other_folder.path / _VERSION)
+            detail = f"lists other folders than {folder.path / _VERSION}"
+            damage.append(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
+    return cookie, raw
+
+
+def _named(cookie: Cookie) -> list[tuple[Role, str]]:
+    """The folders that a cookie names; index folders are the ledger folders where it names none."""
+    return [
+        *((Role.JOURNAL, n) for n in cookie.journal_dirs),
+        *((Role.LEDGER, n) for n in cookie.ledger_dirs),
+        *((Role.INDEX, n) for n in cookie.index_dirs or cookie.ledger_dirs),
+    ]
+
+
+def _places(folders: Sequence[Folder], cookie: Cookie | None, damage: list[Unread]) -> tuple[Place, ...]:
+    # Without index folders of its own a bookie keeps its index in the ledger folders, also while there is none yet.
+    shared = cookie is not None and not cookie.index_dirs
+    places: list[Place] = []
+    for role in Role:
+        fit = [role in f.roles or (shared and role is Role.INDEX and Role.LEDGER in f.roles) for f in folders]
+        names = [n for r, n in _named(cookie) if r is role] if cookie else []
+        match = match_names(names, [f.given for f in folders], fit)
+        for number, (name, at) in enumerate(zip(names, match, strict=True)):
+            places.append(Place(role, None if at is None else folders[at], number, name))
+            if at is None:
+                detail = f"{role} folder of the cookie; {len(names) - match.count(None)} of {len(names)} were given"
+                damage.append(Unread(name, Reason.MISSING, Hides.EVERYTHING, detail=detail))
+        places += [Place(role, f, None, str(f.given)) for at, f in enumerate(folders) if fit[at] and at not in match]
+    return tuple(places)
+
+
+def match_names(names: Sequence[str], given: Sequence[Path], fit: Sequence[bool]) -> list[int | None]:
+    """Return, for each folder that a cookie names, which given one is it; None where none is left.
+
+    Equal paths are taken first, then the pairs that share the most trailing parts; where that does not decide, the
+    order does.
+
+    Args:
+        names: of one role, as the cookie has them.
+        given: all folders.
+        fit: for each of them, whether it is of that role; the others are taken only if their path is equal.
+    """
+    theirs = [_parts(p) for p in given]
+    parts = [_parts(Path(n)) for n in names]
+    found: list[int | None] = [theirs.index(p) if p in theirs else None for p in parts]
+    score = {(n, g): _shared(p, t) for n, p in enumerate(parts) for g, t in enumerate(theirs) if fit[g]}
+    for (n, g), worth in sorted(score.items(), key=lambda item: (-item[1], item[0])):
+        rivals = [
+            w for (n2, g2), w in score.items() if (n2 == n) != (g2 == g) and found[n2] is None and g2 not in found
+        ]
+        if found[n] is None and g not in found and worth and all(w < worth for w in rivals):
+            found[n] = g
+    rest = (g for g in range(len(given)) if fit[g] and g not in found)
+    return [next(rest, None) if at is None else at for at in found]
+
+
+def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _parts(path: Path) -> tuple[str, ...]:
+    parts = Path(os.path.normpath(path)).parts
+    return parts[:-1] if parts[-1:] == (_CURRENT,) else parts
+
+
+def _evidence(
+    bookie: str, cookie: Cookie | None, raw: bytes | None, folders: Sequence[Folder]
+) -> tuple[tuple[str, str], ...]:
+    evidence = [("bookie", bookie)]
+    if cookie is not None and cookie.instance_id is not None:
+        evidence.append(("instance", cookie.instance_id))
+    if raw is not None:
+        evidence.append(("version_sha256", hashlib.sha256(raw).hexdigest()))
+    for folder in folders:
+        for name in _DATABASES:
+            try:
+                raw = read_bounded(folder.path / name / "IDENTITY", _LARGEST_IDENTITY)
+                text = raw.decode("ascii", "replace").strip()
+            except OSError:
+                continue
+            evidence.append((f"rocksdb_{name}", text))
+        if folder.first_journal is not None:
+            evidence.append(("journal_first", f"{folder.first_journal:x}"))
+    return tuple(sorted(evidence))
+
+
+_LASTING: Final = ("bookie", "instance", "rocksdb_ledgers", "rocksdb_locations")
+"""Evidence that neither a copy of the disks nor the daily trimming of journals changes."""
+
+
+def incarnation(evidence: Sequence[tuple[str, str]]) -> int:
+    """Return the number of a bookie's life; what of the evidence does not last is not looked at."""
+    lasting = "\n".join(f"{kind}={value}" for kind, value in evidence if kind in _LASTING)
+    return signed(int.from_bytes(hashlib.sha256(lasting.encode()).digest()[:8]))
+
+
+def _version_file(path: Path) -> VersionFile:
+    status = path.stat()
+    born: float | None = getattr(status, "st_birthtime", None)
+    return VersionFile(
+        str(path),
+        status.st_ino,
+        None if born is None else datetime.fromtimestamp(born, UTC),
+        datetime.fromtimestamp(status.st_mtime, UTC),
+    )

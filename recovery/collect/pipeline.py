@@ -1,0 +1,538 @@
+"""One bookie's disks into an inventory dataset.
+
+The journals are read first: whatever a running bookie flushes from them later the index then shows. Nothing is ever
+written, created or locked below the bookie's folders.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from recovery.codecs import entry_log, journal
+from recovery.collect.changed_indexes import Indexes
+from recovery.collect.deep_check import Deep, DeepCounts, numbered
+from recovery.collect.disk.file_reader import Meter, Progress
+from recovery.collect.disk.folders import Disks, Folder, Place, Role, survey
+from recovery.collect.disk.vanished_files import count_vanished
+from recovery.collect.incremental import Again, Reused, Terms
+from recovery.collect.merge import Beside, IndexSource, Merge
+from recovery.collect.rows.damage import DamageLog, Noted, suspect_disk
+from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
+from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, joined, less, to_groups, to_rows
+from recovery.collect.rows.spool import Spool
+from recovery.collect.sources.entry_logs import Scanned, find_logs, scan_unlisted
+from recovery.collect.sources.entry_records import HEAD_WIDTH, SIZE_COLUMN, RecordFile, RecordFiles, locate
+from recovery.collect.sources.index import Found, Piece
+from recovery.collect.sources.index_database import (
+    LEDGERS,
+    LOCATIONS,
+    SCOPED_LEDGERS,
+    SCOPED_LOCATIONS,
+    Database,
+    read_ledgers,
+    read_locations,
+)
+from recovery.collect.sources.index_files import IndexReader, find_files, first_level
+from recovery.collect.sources.journals import Journal, JournalFacts, find_journals, read_journals
+from recovery.dataset import DatasetWriter
+from recovery.errors import InputError
+from recovery.model import tables
+from recovery.model.groups import KeyedGroups
+from recovery.model.ids import LedgerId
+
+_MEGABYTE: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CollectOptions:
+    """What is read, and how.
+
+    Attributes:
+        ledger_dirs, index_dirs, journal_dirs: the bookie's folders, with or without their `current/`. What is in a
+            folder counts, whichever of the three names it.
+        bookie_id: whose they are; None: what their cookie says. Only needed where no cookie can be read.
+        passwords: that may have made HMACs; the empty one is always tried.
+        max_mb_s: at most so many million bytes are read in a second; None: as fast as it goes.
+        deep: every location is confirmed, every entry log gone through, and what index, logs and journals say of each
+            entry compared, with its digest; not only where there is doubt.
+        processes: that read indexes at the same time, at most.
+        keep: keep what the next collection of the bookie need not read again.
+        since: folder of an earlier inventory of the bookie that did, of which what did not change is taken over; what
+            is read now is kept, too.
+    """
+
+    ledger_dirs: tuple[Path, ...]
+    index_dirs: tuple[Path, ...] = ()
+    journal_dirs: tuple[Path, ...] = ()
+    bookie_id: str | None = None
+    passwords: tuple[bytes, ...] = ()
+    max_mb_s: float | None = None
+    deep: bool = False
+    processes: int = 1
+    keep: bool = False
+    since: Path | None = None
+
+    def __repr__(self) -> str:
+        """Without the passwords: a value may land in a log."""
+        return (
+            f"CollectOptions(ledger_dirs={self.ledger_dirs}, index_dirs={self.index_dirs}, "
+            f"journal_dirs={self.journal_dirs}, bookie_id={self.bookie_id!r}, max_mb_s={self.max_mb_s}, "
+            f"deep={self.deep}, processes={self.processes}, keep={self.keep}, since={self.since})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CollectSummary:
+    """What was collected.
+
+    Attributes:
+        bookie, incarnation: whose disks these are.
+        storage: interleaved (Sorted writes the same files), db, mixed or none.
+        complete: absence on this bookie may be believed.
+        dirty: the bookie runs or was killed; None: that cannot be told.
+        ledgers: on the bookie, in whatever source.
+        entries: in index or journal.
+        damaged: rows of damage.
+        hiding: some damage hides entries.
+        missing: folders of the cookie that were not given.
+        bytes_read: from the disks.
+        deleted: ledgers that went while they were collected, as far as that was seen: the bookie deletes.
+        deep: what comparing everything gave; None: it was not asked for.
+        reused: what was taken over from an earlier collection; None: none was named.
+    """
+
+    bookie: str
+    incarnation: int
+    storage: str
+    complete: bool
+    dirty: bool | None
+    ledgers: int
+    entries: int
+    damaged: int
+    hiding: bool
+    missing: tuple[str, ...]
+    bytes_read: int
+    deleted: int = 0
+    deep: DeepCounts | None = None
+    reused: Reused | None = None
+
+
+def collect(
+    options: CollectOptions, out: Path, *, now: Callable[[], datetime], progress: Callable[[Progress], None]
+) -> CollectSummary:
+    """Read one bookie's disks into an inventory dataset.
+
+    Args:
+        options: what is read, and how.
+        out: a new folder, not below one of the bookie's.
+        now: the clock, with a time zone.
+        progress: is told how far each stage is.
+
+    Raises:
+        InputError: the folders are not there, or not those of one bookie.
+        DatasetError: the dataset cannot be written.
+    """
+    started = now()
+    _demand_apart(options, out)
+    meter = Meter(None if options.max_mb_s is None else options.max_mb_s * _MEGABYTE, progress)
+    meter.begin("folders")
+    disks = survey(options.ledger_dirs, options.index_dirs, options.journal_dirs, options.bookie_id)
+    binding = {
+        "bookie": disks.bookie,
+        "incarnation": disks.incarnation,
+        "instance_id": disks.cookie.instance_id if disks.cookie else None,
+        "cookie_sha256": hashlib.sha256(disks.cookie_bytes).hexdigest() if disks.cookie_bytes else None,
+    }
+    with DatasetWriter(out, "inventory", binding=binding) as writer:
+        damage = DamageLog(writer, disks.bookie, disks.incarnation)
+        for found in disks.damage:
+            damage.add(found)
+        run = _Run(disks, options, meter, damage, out, started)
+        try:
+            for table in run.tables():
+                writer.append("copies", table)
+            kept = run.keep(out)
+        finally:
+            run.close()
+        run.suspect()
+        damage.flush()
+        row = run.row(started, now())
+        writer.append("bookies", pa.Table.from_pylist([row], schema=tables.BOOKIES))
+        writer.close(coverage={**_coverage(row, run.deep, run.reused), "again": kept})
+    missing = tuple(p.name for p in disks.places if p.folder is None)
+    return CollectSummary(
+        disks.bookie,
+        disks.incarnation,
+        row["storage"],
+        row["complete"],
+        disks.dirty,
+        row["ledgers"],
+        row["entries"],
+        row["damaged"],
+        damage.hiding,
+        missing,
+        meter.read,
+        run.deleted,
+        run.deep,
+        run.reused,
+    )
+
+
+def _demand_apart(options: CollectOptions, out: Path) -> None:
+    given = [*options.ledger_dirs, *options.index_dirs, *options.journal_dirs]
+    if not given:
+        raise InputError("no folder", "nothing to collect from", "name the bookie's folders or its bk_server.conf")
+    for folder in given:
+        if out.resolve().is_relative_to(folder.resolve()):
+            problem = f"is inside the bookie's folder {folder}"
+            raise InputError(str(out), problem, "name a folder elsewhere: nothing is written below a bookie's")
+
+
+def _coverage(row: Mapping[str, Any], deep: DeepCounts | None, reused: Reused | None) -> dict[str, object]:
+    names = ("bookie", "incarnation", "complete", "storage", "dirs", "ledgers", "entries", "damaged")
+    coverage: dict[str, object] = {name: row[name] for name in names}
+    if deep is not None:
+        coverage["deep"] = asdict(deep)
+    if reused is not None:
+        coverage["reused"] = asdict(reused)
+    return {**coverage, "started": row["started"].isoformat(), "ended": row["ended"].isoformat()}
+
+
+class _Run:
+    """One collection: its stages in their order, and what they hand to each other."""
+
+    def __init__(
+        self,
+        disks: Disks,
+        options: CollectOptions,
+        meter: Meter,
+        damage: DamageLog,
+        scratch: Path,
+        started: datetime,
+    ) -> None:
+        self._disks = disks
+        self._options = options
+        self._meter = meter
+        self._damage = damage
+        self._scratch = scratch
+        self._secrets = Interned(damage.scopes)
+        self._spools: list[Spool] = []
+        self._journals: list[Journal] = []
+        self._journal_facts = JournalFacts()
+        self._scanned = Scanned((), -1)
+        self._sources: list[IndexSource] = []
+        self.deep: DeepCounts | None = None
+        self._merge: Merge | None = None
+        self._vanished = 0
+        self._ledger_folders = _folders(disks, Role.LEDGER)
+        self._index_folders = _folders(disks, Role.INDEX)
+        self._again = None
+        if options.keep or options.since is not None:
+            self._again = Again(_terms(disks, options), options.since, scratch, started, self._secrets)
+        self._logs = {folder.path: find_logs(folder, damage) for folder in self._ledger_folders}
+        self._found = Found(*(self._spool(w) for w in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
+        self._indexes = Indexes(self._found, self._again, meter, damage, self._secrets, options.processes)
+
+    def _spool(self, width: int) -> Spool:
+        self._spools.append(Spool(width, self._scratch))
+        return self._spools[-1]
+
+    def _beside(self) -> Beside:
+        return Beside(self._spool(GROUP_WIDTH), self._spool(HEAD_WIDTH), joined([]))
+
+    def close(self) -> None:
+        """Give back the room that was taken on disk."""
+        for spool in self._spools:
+            spool.close()
+        if self._again is not None:
+            self._again.close()
+
+    @property
+    def deleted(self) -> int:
+        """Ledgers that were seen to go meanwhile; when `tables` has ended."""
+        return self._damage.deleted + self._vanished
+
+    @property
+    def reused(self) -> Reused | None:
+        """What was taken over; None: no earlier inventory was named."""
+        return None if self._again is None or self._options.since is None else self._again.reused
+
+    def keep(self, out: Path) -> str | None:
+        """Write what the next collection need not read again, if that was asked for; when `tables` has ended.
+
+        Returns:
+            What tells it from what something else wrote there since; None: nothing was asked for.
+        """
+        return None if self._again is None else self._again.write(out, self._found, self._doubled())
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Read everything, and yield the rows of copies."""
+        journal_groups, log_groups = self._spool(GROUP_WIDTH), self._spool(GROUP_WIDTH)
+        self._read_journals(journal_groups, log_groups)
+        self._read_index()
+        self._scan_logs(log_groups)
+        self._meter.begin("inventory")
+        merge = Merge(
+            self._found,
+            journal_groups,
+            log_groups,
+            self._journal_facts,
+            self._secrets,
+            self._sources,
+            self._doubled(),
+            self._damage,
+            from_journal=self._beside(),
+            from_log=self._beside(),
+        )
+        self._merge = merge
+        merge.subtract()
+        journals = [j.file for j in self._journals]
+        self._read_heads(journals, journal.scan_columns, merge.from_journal)
+        self._read_heads(self._scanned.files, entry_log.scan_columns, merge.from_log)
+        self._read_heads(journals, journal.scan_columns, merge.from_log)
+        yield from merge.tables(complete=self._disks.complete and not self._damage.everything)
+        if self._disks.dirty is not False and not any(folder.databases for folder in self._index_folders):
+            known = np.concatenate(self._indexes.known)
+            self._vanished = count_vanished(known, [folder.path for folder in self._index_folders])
+        self._meter.end()
+
+    def _read_journals(self, groups: Spool, applied: Spool) -> None:
+        places = self._disks.of(Role.JOURNAL)
+        self._journals = find_journals(places, [f.path for f in self._ledger_folders], self._damage)
+        files = [j.file for j in self._journals]
+        self._meter.begin("journals", len(files), sum(f.size for f in files))
+        self._journal_facts = read_journals(self._journals, groups, applied, self._meter, self._damage, self._again)
+        self._meter.end()
+
+    def _read_index(self) -> None:
+        dirty = self._disks.dirty
+        unclean = dirty or (dirty is None and self._journal_facts.behind_mark)
+        every = bool(unclean or self._options.deep)
+        self._meter.begin("index")
+        folders = [folder.path for folder in self._index_folders]
+        self._sources = [IndexSource(path, is_database=False) for path in folders]
+        logs = self._log_files(self._ledger_folders)
+        if self._again is not None:
+            for log_id, files in logs.items():
+                for file in files:
+                    self._again.see(file.path, "log", id=log_id)
+            self._again.begin_index(every=every)
+        databases = []
+        for database, named in self._databases():
+            self._sources.append(IndexSource(database.folder, is_database=True))
+            databases.append((database, self._log_files(named)))
+        self._indexes.read(folders, databases, logs, self._options.passwords, self._moved, every=every)
+        self._meter.end()
+
+    def _moved(self) -> bool:
+        """Whether a bookie that may run has made or deleted entry logs since they were listed."""
+        now = {folder.path: find_logs(folder, Noted()).keys() for folder in self._ledger_folders}
+        return self._disks.dirty is not False and now != {path: logs.keys() for path, logs in self._logs.items()}
+
+    def _databases(self) -> Iterator[tuple[Database, Sequence[Folder]]]:
+        """Yield the databases, with the ledger folders that their locations may lie in, the likeliest first."""
+        numbers = {place.folder.path: place.number for place in self._disks.of(Role.LEDGER) if place.folder}
+        numbers |= {place.folder.path: place.number for place in self._disks.of(Role.INDEX) if place.folder}
+        cookie = self._disks.cookie
+        of = len(cookie.ledger_dirs) if cookie else 1
+        for folder in dict.fromkeys([*self._index_folders, *self._ledger_folders]):
+            if not folder.databases:
+                continue
+            number = numbers.get(folder.path) if cookie else None
+            paired = {p.folder for p in self._disks.of(Role.LEDGER) if p.number == number or p.folder == folder}
+            logs = sorted(self._ledger_folders, key=lambda f: f not in paired)
+            yield Database(folder.path, len(self._sources), number, of), logs
+
+    def _log_files(self, folders: Sequence[Folder]) -> dict[int, list[RecordFile]]:
+        files: dict[int, list[RecordFile]] = {}
+        for folder in folders:
+            for log_id, found in self._logs[folder.path].items():
+                files.setdefault(log_id, []).extend(found)
+        return files
+
+    def _doubled(self) -> Ints:
+        ledgers, times = np.unique(np.concatenate(self._indexes.known), return_counts=True)
+        return ledgers[times > 1]
+
+    def _scan_logs(self, groups: Spool) -> None:
+        files = [file for logs in self._logs.values() for found in logs.values() for file in found]
+        files.sort(key=lambda file: file.path)
+        hidden = np.fromiter(self._damage.ledgers, np.int64, len(self._damage.ledgers))
+        known = np.setdiff1d(np.concatenate(self._indexes.known), hidden)
+        self._meter.begin("logs", len(files), sum(file.size for file in files))
+
+        def take(found: KeyedGroups) -> None:
+            groups.add(to_rows(found))
+
+        if not self._options.deep:
+            self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, again=self._again)
+            self._meter.end()
+            return
+        passwords, scopes = self._options.passwords, self._damage.scopes
+        deep = Deep(numbered(self._logs.values()), self._journals, passwords, self._scratch, scopes)
+        try:
+            self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, each=deep.take_log)
+            self._meter.end()
+            self._meter.begin("comparing")
+            deep.read_journals(self._meter)
+            for piece in self._pieces():
+                deep.take_slots(piece)
+            self.deep = deep.compare(np.unique(known), self._meter, self._damage)
+            self._meter.end()
+        finally:
+            deep.close()
+
+    def _pieces(self) -> Iterator[Piece]:
+        """Yield the slots of all indexes again; what is wrong with them was told the first time."""
+        told = Noted()
+        scopes = self._damage.scopes
+        none = np.empty(0, np.int64)
+        reader = IndexReader(self._meter, told, Interned(scopes))
+        levels = first_level([f.path for f in self._index_folders], told)
+        for piece in reader.read(find_files(levels, told, scopes, reader.ahead)):
+            yield piece.rows()
+        for database, _ in self._databases():
+            for facts in read_ledgers(database, self._meter, told, Interned(scopes)):
+                yield Piece(none, none, none, facts)
+            yield from read_locations(database, self._meter, told, scopes)
+
+    def suspect(self) -> None:
+        """Report folders many of whose files are damaged."""
+        for folder in dict.fromkeys(p.folder for p in self._disks.places if p.folder is not None):
+            kinds = (
+                ("entry logs", len(self._logs.get(folder.path, {}))),
+                ("journals", sum(Path(j.file.path).parent == folder.path for j in self._journals)),
+                (
+                    "index files",
+                    sum(self._indexes.files.get(n, 0) for n, f in enumerate(self._index_folders) if f == folder),
+                ),
+            )
+            found = suspect_disk(folder.path, self._damage.spoiled, dict(kinds))
+            if found is not None:
+                self._damage.add(found)
+
+    def _read_heads(
+        self, files: Sequence[RecordFile], scan: Callable[[memoryview], Iterable[object]], beside: Beside
+    ) -> None:
+        """Read the headers that are wanted and stand in these files; what does not is wanted still."""
+        if not len(beside.wanted.key):
+            return
+        passwords, scopes = self._options.passwords, self._damage.scopes
+
+        def read(places: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+            some, before = [files[n] for n in places], self._damage.count
+            ledger, entry, file, position = locate(some, scan, beside.wanted, self._meter, scopes)
+            by_number = {n: [f] for n, f in enumerate(some)}
+            records = RecordFiles(by_number, self._meter, self._damage, passwords, scopes=scopes)
+            _, heads = records.fetch(ledger, entry, file, position)
+            if self._again is not None and self._damage.count > before:
+                for found in some:
+                    self._again.taken(found.path).sound = False
+            good = heads[:, SIZE_COLUMN] > 0
+            return np.array(places, np.int64)[file[good]], heads[good], np.column_stack((ledger, entry))
+
+        if self._again is not None:
+            paths = [file.path for file in files]
+            beside.wanted = self._again.heads(paths, beside.wanted, read, beside.heads.add)
+            return
+        _, heads, stand = read(range(len(files)))
+        beside.heads.add(heads)
+        beside.wanted = less(beside.wanted, to_groups(stand[:, 0], stand[:, 1]))
+
+    def row(self, started: datetime, ended: datetime) -> dict[str, Any]:
+        """Return the row of BOOKIES; when `tables` has ended."""
+        if self._merge is None:
+            raise AssertionError("nothing was read yet")
+        disks, totals = self._disks, self._merge.totals
+        damaged = max(self._damage.ledgers, default=-1)
+        largest = max(totals.largest, self._scanned.largest, damaged)
+        return {
+            "bookie": disks.bookie,
+            "incarnation": disks.incarnation,
+            "incarnation_evidence": [{"kind": kind, "value": value} for kind, value in disks.evidence],
+            "instance_id": disks.cookie.instance_id if disks.cookie else None,
+            "cookie": disks.cookie_bytes,
+            "version_files": [asdict(file) for file in disks.version_files],
+            "storage": self._storage(),
+            "mode": "disks",
+            "dirty": disks.dirty,
+            "started": started,
+            "ended": ended,
+            "complete": disks.complete and not self._damage.hiding and not totals.limbo and not self.deleted,
+            "dirs": [self._dir(place) for place in disks.places],
+            "journals": [{"id": j.journal_id, "mark": j.mark} for j in self._journals],
+            "max_ids": [asdict(ledger) for ledger in self._largest(largest)],
+            "ledgers": totals.ledgers,
+            "entries": totals.entries,
+            "damaged": self._damage.count,
+        }
+
+    def _largest(self, of_zero: int) -> Iterator[LedgerId]:
+        """Yield the largest id of each scope; -1: none of scope 0."""
+        if of_zero >= 0:
+            yield LedgerId(0, of_zero)
+        yield from self._damage.scopes.largest()
+
+    def _storage(self) -> str:
+        databases = any(folder.databases for folder in self._index_folders)
+        if databases:
+            return "mixed" if self._indexes.bytes else "db"
+        return "interleaved" if self._indexes.bytes else "none"
+
+    def _dir(self, place: Place) -> dict[str, object]:
+        folder = place.folder
+        if folder is None:
+            return {"path": place.name, "role": place.role.value, "complete": False, "bytes": 0, "unread": 0}
+        inside = [
+            status
+            for file, status in self._damage.files.items()
+            if Path(file).is_relative_to(folder.path) and _role_of(Path(file)) is place.role
+        ]
+        return {
+            "path": str(folder.path),
+            "role": place.role.value,
+            "complete": folder.readable and folder.version is not None and not any(hides for _, hides in inside),
+            "bytes": self._bytes(place.role, folder),
+            "unread": sum(unread for unread, _ in inside),
+        }
+
+    def _bytes(self, role: Role, folder: Folder) -> int:
+        match role:
+            case Role.JOURNAL:
+                return sum(j.file.size for j in self._journals if Path(j.file.path).parent == folder.path)
+            case Role.LEDGER:
+                return sum(file.size for files in self._logs.get(folder.path, {}).values() for file in files)
+            case Role.INDEX:
+                number = next((n for n, f in enumerate(self._index_folders) if f == folder), -1)
+                names = (LEDGERS, LOCATIONS, SCOPED_LEDGERS, SCOPED_LOCATIONS)
+                rows = [folder.path / name for name in names] if folder.databases else []
+                return self._indexes.bytes.get(number, 0) + sum(map(_folder_size, rows))
+
+
+def _terms(disks: Disks, options: CollectOptions) -> Terms:
+    places = [f"{p.role} {p.number} {None if p.folder is None else p.folder.path}" for p in disks.places]
+    cookie = hashlib.sha256(disks.cookie_bytes or b"").hexdigest()
+    return Terms(disks.bookie, disks.incarnation, (cookie, *places), options.passwords)
+
+
+def _folders(disks: Disks, role: Role) -> list[Folder]:
+    return [place.folder for place in disks.of(role) if place.folder is not None]
+
+
+def _folder_size(folder: Path) -> int:
+    try:
+        return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    except OSError:
+        return 0
+
+
+def _role_of(file: Path) -> Role:
+    if file.suffix == ".txn":
+        return Role.JOURNAL
+    return Role.INDEX if file.suffix in (".idx", ".rloc", "") and file.name[:8] != "lastMark" else Role.LEDGER

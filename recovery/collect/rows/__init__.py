@@ -1,0 +1,1 @@
+"""The tables of an inventory, made of flat arrays: copies, facts of ledgers, damage."""

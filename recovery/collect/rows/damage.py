@@ -1,0 +1,203 @@
+"""What of a bookie's disks could not be taken: counted, written as rows, and weighed for what it hides."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path, PurePath
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from recovery.collect.rows.scoped_ids import Scopes
+from recovery.dataset import DatasetWriter
+from recovery.errors import Reason
+from recovery.model import tables
+
+_SPOILING: Final = frozenset(
+    {
+        Reason.TRUNCATED,
+        Reason.BAD_MAGIC,
+        Reason.BAD_VERSION,
+        Reason.BAD_LENGTH,
+        Reason.BAD_VALUE,
+        Reason.ZEROS,
+        Reason.EMPTY,
+        Reason.UNREADABLE,
+        Reason.DIGEST,
+    }
+)
+"""What a disk that fails leaves in files; the other reasons are what programs and people leave."""
+_KINDS: Final = {".log": "entry logs", ".compacted": "entry logs", ".txn": "journals", ".idx": "index files"}
+_SUSPECT: Final = 3
+"""Files of one folder that are damaged, from which on it is no accident."""
+_SUSPECT_SHARE: Final = 1000
+"""One in so many files at least."""
+_BATCH: Final = 8192
+"""Rows held before they are written."""
+
+
+class Hides(Enum):
+    """What entries may stand in the stretch that nothing else lists."""
+
+    NOTHING = "nothing"
+    LEDGER = "ledger"
+    """Entries of the ledger that the damage names."""
+    UNLISTED = "unlisted"
+    """Ledgers that no index and no journal lists; those that one lists are not touched."""
+    EVERYTHING = "everything"
+    """Entries of any ledger: no absence on this bookie may be believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """One piece of damage where it was found.
+
+    Attributes:
+        file: path of the file or folder.
+        reason: the stored cause.
+        hides: what may stand there unseen.
+        offset, length: the stretch, if the cause has one.
+        ledger: the ledger that it belongs to, if that is known (its key, see `scopes`).
+        detail: for people; never holds payload or a password.
+        is_vanished: it was there when it was listed, and its folder is still.
+    """
+
+    file: str
+    reason: Reason
+    hides: Hides
+    offset: int | None = None
+    length: int | None = None
+    ledger: int | None = None
+    detail: str = ""
+    is_vanished: bool = False
+
+
+class TakesDamage(Protocol):
+    """Takes pieces of damage, in any order."""
+
+    def add(self, found: Unread) -> None:
+        """Take one piece."""
+        ...
+
+
+@dataclass(slots=True)
+class Noted:
+    """Keeps damage for somebody else to take.
+
+    Attributes:
+        found: in the order in which it came.
+    """
+
+    found: list[Unread] = field(default_factory=list)
+
+    def add(self, found: Unread) -> None:
+        """Take one piece."""
+        self.found.append(found)
+
+
+def _row(found: Unread, bookie: str, incarnation: int, scopes: Scopes) -> dict[str, object]:
+    ledger = None if found.ledger is None else scopes.id(found.ledger)
+    return {
+        "bookie": bookie,
+        "incarnation": incarnation,
+        "file": found.file,
+        "offset": found.offset,
+        "length": found.length,
+        "reason": found.reason.value,
+        "scope": None if ledger is None else ledger.scope,
+        "ledger": None if ledger is None else ledger.ledger,
+        "hides_entries": found.hides is not Hides.NOTHING,
+        "detail": found.detail or None,
+    }
+
+
+def damage_table(found: Iterable[Unread], bookie: str, incarnation: int) -> pa.Table:
+    """Return rows of DAMAGE; ledgers are of scope 0."""
+    rows = [_row(one, bookie, incarnation, Scopes()) for one in found]
+    return pa.Table.from_pylist(rows, schema=tables.DAMAGE)
+
+
+@dataclass(slots=True)
+class DamageLog:
+    """Takes damage in any order, and knows at the end what may be believed.
+
+    Attributes:
+        count: rows taken.
+        hiding: some damage hides entries.
+        everything: some damage hides entries of any ledger.
+        ledgers: ledgers that damage hides entries of.
+        scopes: names the ledgers.
+        files: bytes passed over in each, and whether that hides entries.
+        spoiled: files that are damaged as a disk that fails damages them.
+        vanished_ledgers, vanished_logs: index files and entry logs that went while they were collected.
+        dangling: places of ledgers whose entries are where nothing says.
+    """
+
+    writer: DatasetWriter
+    bookie: str
+    incarnation: int
+    count: int = 0
+    hiding: bool = False
+    everything: bool = False
+    ledgers: set[int] = field(default_factory=set)
+    scopes: Scopes = field(default_factory=Scopes)
+    files: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    spoiled: set[str] = field(default_factory=set)
+    vanished_ledgers: int = 0
+    vanished_logs: int = 0
+    dangling: int = 0
+    _rows: list[dict[str, object]] = field(default_factory=list)
+
+    def add(self, found: Unread) -> None:
+        """Take one piece."""
+        hides = found.hides is not Hides.NOTHING
+        self.count += 1
+        self.hiding |= hides
+        self.everything |= found.hides is Hides.EVERYTHING
+        if found.hides is Hides.LEDGER and found.ledger is not None:
+            self.ledgers.add(found.ledger)
+        unread, hid = self.files.get(found.file, (0, False))
+        self.files[found.file] = unread + (found.length or 0), hid or hides
+        if found.is_vanished:
+            self.vanished_ledgers += found.ledger is not None
+            self.vanished_logs += found.ledger is None
+        self.dangling += found.reason is Reason.DANGLING and hides
+        if found.reason in _SPOILING:
+            self.spoiled.add(found.file)
+        self._rows.append(_row(found, self.bookie, self.incarnation, self.scopes))
+        if len(self._rows) >= _BATCH:
+            self.flush()
+
+    @property
+    def deleted(self) -> int:
+        """Ledgers that went meanwhile. A log that goes alone was compacted: only with its entries it counts."""
+        return self.vanished_ledgers + (self.dangling if self.vanished_logs else 0)
+
+    def flush(self) -> None:
+        """Hand what is held to the writer."""
+        if self._rows:
+            self.writer.append("damage", pa.Table.from_pylist(self._rows, schema=tables.DAMAGE))
+            self._rows = []
+
+
+def suspect_disk(folder: Path, spoiled: Iterable[str], files: Mapping[str, int]) -> Unread | None:
+    """Return what is to be said of a folder many of whose files are damaged; None if they are few.
+
+    Args:
+        folder: that holds the files.
+        spoiled: files that are damaged, of any folder.
+        files: how many files the folder has of each kind: entry logs, journals, index files.
+    """
+    bad: dict[str, int] = {}
+    for file in spoiled:
+        kind = _KINDS.get(PurePath(file).suffix)
+        if kind is not None and PurePath(file).is_relative_to(folder):
+            bad[kind] = bad.get(kind, 0) + 1
+    if sum(bad.values()) < max(_SUSPECT, sum(files.values()) // _SUSPECT_SHARE):
+        return None
+    counts = " and ".join(f"{many} of {files.get(kind, 0)} {kind}" for kind, many in sorted(bad.items()))
+    detail = (
+        f"{counts} are damaged: suspect this disk. Stop the bookie, copy the disk sector by sector before anything "
+    )
+    detail += "else reads it, collect the copy, and replace the disk"
+    return Unread(str(folder), Reason.SUSPECT_DISK, Hides.NOTHING, detail=detail)

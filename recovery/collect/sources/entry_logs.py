@@ -1,0 +1,252 @@
+"""Entry logs: which there are, and what those hold that may hold more than the index knows.
+
+Ids are one space for an interleaved bookie, and one for each ledger folder of a Db bookie. A log's name is its id, but
+for what a transactional compaction leaves:
+
+    3.log.compacting     being written; the old log still has everything: passed over
+    3.log.1.compacted    complete; read as log 3 where 3.log is missing
+    31.log               may be log 1f: a restart links 1f.log.1.compacted to a name made of the decimal id
+
+A log is gone through if it has no ledgers map (it was active, or a crash ended it), if its map does not account for all
+that stands before it, or if it names a ledger that the index does not know.
+
+Source: spec bookie-storage §3.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from recovery.codecs import entry_log
+from recovery.codecs.entry_log import log_id_of
+from recovery.codecs.framing import Entries, zeros_end
+from recovery.collect.disk.file_reader import Mapped, Meter
+from recovery.collect.disk.folders import Folder
+from recovery.collect.incremental import Again, Taken
+from recovery.collect.rows.damage import DamageLog, Hides, TakesDamage, Unread
+from recovery.collect.rows.source_copies import Ints, of_rows, to_groups, to_rows
+from recovery.collect.sources.entry_records import RecordFile, gathered, gone_meanwhile
+from recovery.errors import Damage, FormatError, Reason
+from recovery.model.groups import KeyedGroups
+
+TakesRecords = Callable[[RecordFile, Mapped, Entries], None]
+"""Takes records of a log whose bytes can be touched meanwhile."""
+
+_COMPACTED: Final = re.compile(r"([0-9a-f]{1,8})\.log\.[0-9a-f]{1,8}\.compacted")
+
+
+def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]]:
+    """Return the entry logs in one ledger folder by id, those under another log's name too.
+
+    An id that is missing is also looked for under its decimal digits; whatever stands there must still be confirmed.
+    """
+    named: dict[int, RecordFile] = {}
+    inodes: dict[int, int] = {}
+    compacted: list[tuple[int, RecordFile, int]] = []
+    with listed(folder.path, damage) as listing:
+        for item in listing:
+            log_id = log_id_of(item.name)
+            half = _COMPACTED.fullmatch(item.name)
+            if log_id is None and half is None:
+                continue
+            try:
+                status = item.stat()
+            except OSError as error:
+                detail = error.strerror or "cannot be looked at"
+                damage.add(Unread(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                damage.add(Unread(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail="not a regular file"))
+                continue
+            if status.st_size > entry_log.LARGEST:
+                detail = f"no location reaches beyond {entry_log.LARGEST} bytes: what is behind them is not read"
+                size = status.st_size - entry_log.LARGEST
+                unread = Unread(item.path, Reason.BAD_LENGTH, Hides.UNLISTED, entry_log.LARGEST, size, detail=detail)
+                damage.add(unread)
+            file = RecordFile(item.path, min(status.st_size, entry_log.LARGEST))
+            if log_id is not None:
+                named[log_id] = file
+                inodes[log_id] = status.st_ino
+            elif half is not None:
+                compacted.append((int(half[1], 16), file, status.st_ino))
+    found = {log_id: [file] for log_id, file in named.items()}
+    for log_id, file, inode in compacted:
+        found.setdefault(log_id, [file])
+        alias = decimal_name(log_id)
+        if alias != log_id and inodes.get(alias) == inode:
+            del found[alias]
+    return found
+
+
+@contextmanager
+def listed(folder: Path, damage: TakesDamage) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """List a folder; one that went away since it was looked at is damage, and empty."""
+    try:
+        listing = os.scandir(folder)
+    except OSError as error:
+        detail = error.strerror or "cannot be listed"
+        damage.add(Unread(str(folder), Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
+        yield iter(())
+        return
+    with listing:
+        yield listing
+
+
+def decimal_name(log_id: int) -> int:
+    """Return the id that the decimal digits of another one name."""
+    return int(str(log_id), 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What going through logs gave.
+
+    Attributes:
+        files: those that were gone through.
+        largest: the largest ledger id of scope 0 that the map of a damaged log names, whose record may be lost; -1 if
+            there is none. Of a log that is whole the records tell.
+    """
+
+    files: tuple[RecordFile, ...]
+    largest: int
+
+
+def scan_unlisted(
+    files: Iterable[RecordFile],
+    known: Ints,
+    meter: Meter,
+    damage: DamageLog,
+    take: Callable[[KeyedGroups], None],
+    *,
+    each: TakesRecords | None = None,
+    again: Again | None = None,
+) -> Scanned:
+    """Go through the logs that may hold what the index does not know.
+
+    Args:
+        files: the logs of a bookie.
+        known: ledgers (their keys, see `scopes`) whose index was read whole and holds entries; ascending.
+        meter: counts and paces the reads.
+        damage: takes what cannot be read.
+        take: is given the groups of what was found, a ledger's in any number of pieces that may overlap.
+        each: go through all of them, and give it every record.
+        again: takes over the logs that are as they were, and keeps what the others give.
+    """
+    scanned: list[RecordFile] = []
+    largest = -1
+    given = {} if again is None else again.logs(known, lambda rows: take(of_rows(rows)))
+    for file in files:
+        seen = None if again is None else again.taken(file.path)
+        if seen is not None and file.path in given:
+            if given[file.path]:
+                scanned.append(file)
+            meter.took(0, 1)
+            continue
+        damaged, listed = damage.count, None
+        try:
+            with Mapped(Path(file.path), meter, entry_log.LARGEST) as log:
+                listed = _listed(log, file, damage)
+                if listed is not None:
+                    if again is not None and seen is not None:
+                        again.list(seen, listed)
+                    if each is None and np.isin(listed, known).all():
+                        meter.took(0, 1)
+                        continue
+                if not log.unreadable:  # else it was read already, to tell about its header
+                    log.load()
+                scanned.append(file)
+
+                def keep(groups: KeyedGroups, seen: Taken | None = seen) -> None:
+                    take(groups)
+                    if again is not None and seen is not None:
+                        again.hold(seen, to_rows(groups))
+
+                _scan(log, file, known, damage, keep, each, rotated=listed is not None)
+                if seen is not None:
+                    seen.read = True
+        except OSError as error:
+            detail = error.strerror or "cannot be read"
+            unread = Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, 0, file.size, detail=detail)
+            damage.add(gone_meanwhile(file.path) or unread)
+        finally:
+            if seen is not None:
+                seen.sound = damage.count == damaged
+            if listed is not None and damage.count > damaged:
+                largest = max(largest, int(listed.max(initial=-1)))
+        meter.took(0, 1)
+    return Scanned(tuple(scanned), largest)
+
+
+def _listed(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
+    """Return the ledgers of a log's map; None if it has none."""
+    if log.size < entry_log.HEADER_SIZE:
+        return None  # made ahead of time, or killed before its header was flushed
+    try:
+        log.spot(0, 2 * entry_log.HEADER_SIZE)  # the first record tells which logger wrote it
+        header = entry_log.decode_header(log.view[: entry_log.HEADER_SIZE])
+        if header.map_offset:
+            log.spot(header.map_offset, log.size)
+            listed = entry_log.read_map(log.view, header)
+            if listed is not None and not entry_log.lists_all(log.view, header, listed):
+                return None
+            if listed is not None and header.version == entry_log.SCOPED_VERSION:
+                return damage.scopes.known_as(listed)
+            if listed is not None:
+                return np.fromiter(listed, np.int64, len(listed))
+            if header.map_offset >= os.stat(file.path).st_size:  # noqa: PTH116  # a running bookie may just have written it
+                detail = f"its header names a ledgers map at {header.map_offset}: the log lost its end"
+                damage.add(Unread(file.path, Reason.TRUNCATED, Hides.UNLISTED, log.size, detail=detail))
+    except FormatError as error:
+        log.load()
+        if zeros_end(log.view, 0) == log.size:
+            return None  # reserved by the direct I/O logger, and killed before its header was written
+        # The records do not depend on the header.
+        damage.add(Unread(file.path, error.reason, Hides.NOTHING, error.offset, 0, detail=error.detail))
+    except OSError:
+        pass  # told when the whole file is read
+    return None
+
+
+def _scan(
+    log: Mapped,
+    file: RecordFile,
+    known: Ints,
+    damage: DamageLog,
+    take: Callable[[KeyedGroups], None],
+    each: TakesRecords | None,
+    *,
+    rotated: bool,
+) -> None:
+    # Behind damage the ledgers that the bookie has help to find the next record; without damage nobody needs them.
+    groups: list[KeyedGroups] = []
+    found: list[Damage] = []
+    for ledgers in (known[:0], known) if each is None else (known,):
+        groups, found = [], []
+        for part in gathered(entry_log.scan_columns(log.view, known=damage.scopes.known(ledgers)), damage.scopes):
+            if isinstance(part, Entries):
+                groups.append(to_groups(part.ledger, part.entry))
+                if each is not None:
+                    each(file, log, part)
+                log.done(int(part.position.max(initial=0)))
+            elif isinstance(part, Damage) and (rotated or not _is_tail(part, log.size)):
+                found.append(part)
+        if not found:
+            break
+    for held in groups:
+        take(held)
+    for part in found:
+        damage.add(Unread(file.path, part.reason, Hides.UNLISTED, part.offset, part.length, detail=part.detail))
+    for at, length in log.unreadable:
+        damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, at, length))
+
+
+def _is_tail(part: Damage, size: int) -> bool:
+    """Whether it is what a crash leaves at the end of a log that was being written."""
+    return part.reason in (Reason.TRUNCATED, Reason.ZEROS) and part.offset + part.length >= size

@@ -1,0 +1,378 @@
+"""Entries in entry logs and journals, read where something says that they stand.
+
+Both kinds of files frame an entry alike: int32 size, then the entry. A place is (file, position), the position being
+the entry's first byte. Reads are grouped by file and ascend in it; what stands close together is read at once.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.codecs import entry as entry_codec
+from recovery.codecs import entry_log
+from recovery.codecs.entry_log import log_id_of
+from recovery.codecs.framing import SCOPED_IDS, Entries
+from recovery.codecs.journal import MetaRecord
+from recovery.collect.disk.file_reader import Mapped, Meter
+from recovery.collect.rows.damage import Hides, TakesDamage, Unread
+from recovery.collect.rows.scoped_ids import Scopes
+from recovery.collect.rows.source_copies import Ints, Mask, members
+from recovery.errors import Damage, FormatError, Reason
+from recovery.model.groups import KeyedGroups
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest
+
+_SIZE: Final = 4
+_IDS: Final = 16
+_FRONT: Final = _SIZE + _IDS
+_SCOPED_FRONT: Final = _SIZE + SCOPED_IDS
+_GAP: Final = 32 << 10
+"""Bytes that are cheaper read than jumped over."""
+_WINDOW: Final = 1 << 20
+_GUESS: Final = 4096
+"""Bytes read for an entry whose size is not known yet."""
+
+_DENSE: Final = 1 << 20
+"""Numbers from the first file to the last up to which a table has the size of each: ids of entry logs grow by one."""
+_CHUNK: Final = 1 << 18
+"""Entries gathered before they are grouped."""
+
+DIGESTS: Final = tuple(Digest)
+_NUMBER_OF: Final = {digest: number for number, digest in enumerate(DIGESTS)}
+HEAD_WIDTH: Final = 6
+"""Columns of a header row: ledger, entry, LAC, length, size, index in DIGESTS (-1: none verified)."""
+SIZE_COLUMN: Final = 4
+DIGEST_COLUMN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFile:
+    """A file of records.
+
+    Attributes:
+        path: of the file.
+        size: when it was found.
+        misnamed: its name is another file's; what is read from it is reported once.
+    """
+
+    path: str
+    size: int
+    misnamed: bool = False
+
+
+def head_of(record: bytes | memoryview, passwords: Sequence[bytes]) -> tuple[int, ...]:
+    """Return a header row of an entry; all zero where its header cannot be read."""
+    try:
+        head = entry_codec.decode_header(record)
+    except FormatError:
+        return (0,) * HEAD_WIDTH
+    proven = entry_codec.find_digest(record, passwords)
+    digest = -1 if proven is None else DIGESTS.index(proven[0])
+    return head.ledger, head.entry, head.lac, head.length, len(record), digest
+
+
+class RecordFiles:
+    """Files by number, such as the entry logs of one id space.
+
+    Args:
+        files: a number may stand for several that are all tried.
+        meter: counts and paces the reads.
+        damage: takes what the disk refuses.
+        passwords: that may have made an HMAC.
+        other_name: the number under which a missing file may stand.
+        grow: the files are entry logs of a bookie that may run: it may have made others since, and written on.
+        scopes: names the ledgers.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[int, Sequence[RecordFile]],
+        meter: Meter,
+        damage: TakesDamage,
+        passwords: Sequence[bytes],
+        other_name: Callable[[int], int] | None = None,
+        *,
+        grow: bool = False,
+        scopes: Scopes,
+    ) -> None:
+        self._scopes = scopes
+        self._files = dict(files)
+        self._folders = {str(Path(f.path).parent) for found in files.values() for f in found} if grow else set[str]()
+        self._meter = meter
+        self._damage = damage
+        self._passwords = passwords
+        self._other_name = other_name
+        self._told: set[str] = set()
+        self._buffer = memoryview(bytearray(_WINDOW))
+        self._measure()
+
+    def _measure(self) -> None:
+        files = self._files
+        self._numbers = np.array(sorted(files) or [0], np.int64)
+        self._sizes = np.array([max((f.size for f in files.get(n, ())), default=0) for n in self._numbers.tolist()])
+        self._dense = np.empty(0, np.int64)
+        if (span := int(self._numbers[-1] - self._numbers[0]) + 1) <= _DENSE:
+            self._dense = np.zeros(span + 2, np.int64)
+            self._dense[self._numbers - self._numbers[0] + 1] = self._sizes
+
+    def inside(self, file: Ints, position: Ints) -> Mask:
+        """Return which places lie within a file that exists; nothing is read."""
+        if len(self._dense):
+            # Files beyond either end take the 0 that stands there.
+            size = self._dense.take(file - (self._numbers[0] - 1), mode="clip")
+        else:
+            at = np.minimum(np.searchsorted(self._numbers, file), len(self._numbers) - 1)
+            size = np.where(self._numbers[at] == file, self._sizes[at], 0)
+        inside: Mask = (position >= _SIZE) & (position + _IDS <= size)
+        return inside
+
+    def confirm(self, ledger: Ints, entry: Ints, file: Ints, position: Ints) -> Mask:
+        """Return which entries are where they are said to be: size plausible, both ids equal."""
+        found = np.zeros(len(file), np.bool_)
+        for source, rows in self._by_file(file, position):
+            todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
+            if not len(todo):
+                continue
+            of_scope = ledger[todo] < 0
+            if of_scope.any():
+                found[todo[of_scope]] = self._are_there_scoped(source, ledger, entry, position, todo[of_scope])
+                todo = todo[~of_scope]
+            front = self._fronts(source, position[todo] - _SIZE, _FRONT)
+            size = front[:, :_SIZE].copy().view(">i4")[:, 0].astype(np.int64)
+            ids = front[:, _SIZE:].copy().view(">i8")
+            found[todo] = (
+                (size >= _IDS)
+                & (position[todo] + size <= source.size)
+                & (ids[:, 0] == ledger[todo])
+                & (ids[:, 1] == entry[todo])
+            )
+            if source.misnamed and found[rows].any():
+                self._tell_misnamed(source)
+        return found
+
+    def _are_there_scoped(self, source: RecordFile, ledger: Ints, entry: Ints, position: Ints, rows: Ints) -> Mask:
+        front = self._fronts(source, position[rows] - _SIZE, _SCOPED_FRONT)
+        size = front[:, :_SIZE].copy().view(">i4")[:, 0].astype(np.int64)
+        ids = front[:, _SIZE + 1 :].copy().view(">i8")
+        there = (size >= SCOPED_IDS) & (position[rows] + size <= source.size) & (ids[:, 2] == entry[rows])
+        there &= (front[:, _SIZE] & entry_codec.VERSION_BITS) == entry_codec.VERSION_2
+        for column, wanted in enumerate(self._scopes.ids(ledger[rows])):
+            there &= ids[:, column] == wanted
+        return np.asarray(there)
+
+    def fetch(self, ledger: Ints, entry: Ints, file: Ints, position: Ints) -> tuple[Mask, Ints]:
+        """Read the headers of entries, and decide their digest types.
+
+        Returns:
+            Which are where they are said to be; and a row of HEAD_WIDTH for each, all zero where the header cannot be
+            read.
+        """
+        found = np.zeros(len(file), np.bool_)
+        heads = np.zeros((len(file), HEAD_WIDTH), np.int64)
+        keys = [*zip(*(column.tolist() for column in (ledger, *self._scopes.ids(ledger), entry)), strict=True)]
+        for source, rows in self._by_file(file, position):
+            todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
+            read: dict[int, tuple[int, ...]] = {}
+            for row, record in self._entries(source, todo, position[todo]):
+                head = self._head(record, *keys[row])
+                if head is not None:
+                    read[row] = head
+            if read:
+                at = np.fromiter(read, np.int64, len(read))
+                found[at] = True
+                heads[at] = np.array([*read.values()], np.int64)
+            if source.misnamed and found[todo].any():
+                self._tell_misnamed(source)
+        return found, heads
+
+    def records(self, file: Ints, position: Ints) -> Iterator[tuple[int, memoryview]]:
+        """Yield which place it is, and the bytes there, for each place where a size is that fits into the file.
+
+        The next ones take the place of the bytes: use them before going on.
+        """
+        for source, rows in self._by_file(file, position):
+            todo = rows[(position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
+            yield from self._entries(source, todo, position[todo])
+
+    def _head(self, record: memoryview, key: int, scope: int, ledger: int, number: int) -> tuple[int, ...] | None:
+        """Return the header row of a record, all zero where it cannot be read; None if it is another's."""
+        if (proven := entry_codec.find_proven(record)) is not None:
+            head, digest = proven
+            if (head.scope, head.ledger, head.entry) != (scope, ledger, number):
+                return None
+            return key, number, head.lac, head.length, len(record), _NUMBER_OF[digest]
+        if not entry_codec.is_of(record, LedgerId(scope, ledger), number):
+            return None
+        row = head_of(record, self._passwords)
+        return (key, *row[1:]) if row[SIZE_COLUMN] else row
+
+    def _by_file(self, file: Ints, position: Ints) -> Iterator[tuple[RecordFile, Ints]]:
+        """Yield each file with the rows that name it, ascending by position."""
+        if not len(file):
+            return
+        if self._folders and not self.inside(file, position).all():
+            self._look_again()
+        order = np.lexsort((position, file))
+        number = file[order]
+        starts = np.flatnonzero(np.append(True, number[1:] != number[:-1])).tolist()
+        for low, high in pairwise([*starts, len(order)]):
+            for source in self._candidates(int(number[low])):
+                yield source, order[low:high]
+
+    def _look_again(self) -> None:
+        """Take what a running bookie has written, since its files were listed, to them and to new ones."""
+        for folder in self._folders:
+            with suppress(OSError), os.scandir(folder) as listing:
+                for item in listing:
+                    log_id = log_id_of(item.name)
+                    if log_id is not None:
+                        known = {f.path: f for f in self._files.get(log_id, ())}
+                        known[item.path] = RecordFile(item.path, item.stat().st_size)
+                        self._files[log_id] = [*known.values()]
+        self._measure()
+
+    def _candidates(self, number: int) -> Sequence[RecordFile]:
+        if number in self._files or self._other_name is None or number < 0:
+            return self._files.get(number, ())
+        return [replace(f, misnamed=True) for f in self._files.get(self._other_name(number), ())]
+
+    def _fronts(self, source: RecordFile, at: Ints, width: int) -> npt.NDArray[np.uint8]:
+        """Return the first bytes of the records at ascending positions; zeros where the disk refuses."""
+        fronts = np.zeros((len(at), width), np.uint8)
+        taken = np.arange(width)
+        for low, high, start, data in self._windows(source, at, width):
+            inside = (at[low:high] - start)[:, None] + taken
+            whole = inside[:, -1] < len(data)
+            fronts[low:high][whole] = np.frombuffer(data, np.uint8)[inside[whole]]
+        return fronts
+
+    def _entries(self, source: RecordFile, rows: Ints, position: Ints) -> Iterator[tuple[int, memoryview]]:
+        for low, high, start, data in self._windows(source, position - _SIZE, _GUESS):
+            for row, at in zip(rows[low:high].tolist(), (position[low:high] - start).tolist(), strict=True):
+                if at > len(data):
+                    continue
+                (size,) = struct.unpack_from(">i", data, at - _SIZE)
+                if size < _IDS or start + at + size > source.size:
+                    continue
+                if at + size <= len(data):
+                    yield row, data[at : at + size]
+                elif (rest := self._read(source, start + at, memoryview(bytearray(size)))) is not None:
+                    yield row, rest
+
+    def _windows(self, source: RecordFile, at: Ints, need: int) -> Iterator[tuple[int, int, int, memoryview]]:
+        """Yield (first row, end row, start, bytes) of stretches that cover `need` bytes at each ascending position.
+
+        The next stretch takes the place of the bytes: use them before going on. They end early where the file does.
+        """
+        if not len(at):
+            return
+        block = np.cumsum(np.append(0, np.diff(at) > _GAP))
+        piece = (at - at[np.searchsorted(block, block)]) // (_WINDOW // 2)
+        cut = (block[1:] != block[:-1]) | (piece[1:] != piece[:-1])
+        for low, high in pairwise([0, *(np.flatnonzero(cut) + 1).tolist(), len(at)]):
+            first = int(at[low])
+            length = min(int(at[high - 1]) + need, source.size) - first
+            data = self._read(source, first, self._buffer[:length], tell=high - low == 1)
+            if data is not None:
+                yield low, high, first, data
+                continue
+            for row in range(low, high if high - low > 1 else low):
+                first = int(at[row])
+                data = self._read(source, first, self._buffer[: min(need, source.size - first)])
+                if data is not None:
+                    yield row, row + 1, first, data
+
+    def _read(self, source: RecordFile, at: int, into: memoryview, *, tell: bool = True) -> memoryview | None:
+        """Return bytes of a file; None, and damage, if the disk refuses."""
+        try:
+            fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                got = os.preadv(fd, [into], at)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if (gone := gone_meanwhile(source.path)) is not None:
+                if source.path not in self._told:
+                    self._told.add(source.path)
+                    self._damage.add(gone)
+            elif tell:
+                detail = error.strerror or "cannot be read"
+                self._damage.add(Unread(source.path, Reason.UNREADABLE, Hides.NOTHING, at, len(into), detail=detail))
+            return None
+        self._meter.took(got)
+        return into[:got]
+
+    def _tell_misnamed(self, source: RecordFile) -> None:
+        if source.path not in self._told:
+            self._told.add(source.path)
+            detail = "holds the log of another id, after a compaction that did not end; the bookie does not find it"
+            self._damage.add(Unread(source.path, Reason.MISPLACED, Hides.NOTHING, detail=detail))
+
+
+def gone_meanwhile(path: str) -> Unread | None:
+    """Return what is to be said of an entry log that a running bookie deleted while it was read; None if it did not.
+
+    What it holds was deleted, or stands in another log: a folder that is gone, or a link to nowhere, is damage.
+    """
+    if os.path.lexists(path) or not Path(path).with_name("VERSION").exists():
+        return None
+    detail = "the bookie deleted it while it was collected: its ledgers are deleted, or their entries compacted"
+    return Unread(path, Reason.MISSING, Hides.NOTHING, detail=detail, is_vanished=True)
+
+
+def gathered(parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes) -> Iterator[Entries | MetaRecord | Damage]:
+    """Yield the same with keys for ledgers (see `Scopes.keyed`), small batches of entries made one."""
+    return scopes.keyed(_batches(parts))
+
+
+def _batches(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[Entries | MetaRecord | Damage]:
+    held: list[Entries] = []
+    size = 0
+    for part in parts:
+        if not isinstance(part, Entries):
+            yield part
+            continue
+        if not len(part.ledger):
+            continue
+        held.append(part)
+        size += len(part.ledger)
+        if size >= _CHUNK:
+            yield Entries.joined(held)
+            held, size = [], 0
+    if held:
+        yield Entries.joined(held)
+
+
+def locate(
+    files: Sequence[RecordFile],
+    scan: Callable[[memoryview], Iterable[object]],
+    wanted: KeyedGroups,
+    meter: Meter,
+    scopes: Scopes,
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Go through files again for the places of some entries.
+
+    Returns:
+        Ledger, entry, number of the file and position; an entry that stands several times is there several times.
+    """
+    none = np.empty(0, np.int64)
+    found = [(none, none, none, none)]
+    for number, file in enumerate(files):
+        most = None if log_id_of(Path(file.path).name) is None else entry_log.LARGEST
+        with suppress(OSError, FormatError), Mapped(Path(file.path), meter, most) as data:  # told in the first pass
+            data.load()
+            for part in gathered((part for part in scan(data.view) if isinstance(part, Entries)), scopes):
+                if isinstance(part, Entries):
+                    hit = np.flatnonzero(members(wanted, part.ledger, part.entry))
+                    data.done(int(part.position.max(initial=0)))
+                    found.append((part.ledger[hit], part.entry[hit], np.full(len(hit), number), part.position[hit]))
+    ledger, entry, at, position = (np.concatenate(column) for column in zip(*found, strict=True))
+    return ledger, entry, at, position

@@ -1,0 +1,345 @@
+"""What an index says, confirmed in the entry logs: the entries held, headers of each ledger's ends, what dangles.
+
+An index may name a place where the entry is not: pages are flushed before the log, a log may be lost. So
+
+- every location must lie within a log that exists;
+- the last entry of each ledger is read where the index says; if it is not there, all locations of that ledger are
+  looked at, and the last one that is there counts;
+- after an unclean stop all locations are looked at.
+
+Source: spec bookie-storage §2.5, §5.3.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.collect.rows.ledger_facts import FACT_WIDTH
+from recovery.collect.rows.source_copies import Grouper, Ints, Mask, patterns_of, runs_of, starts_of, to_groups, to_rows
+from recovery.collect.sources.entry_records import DIGEST_COLUMN, SIZE_COLUMN, RecordFiles
+from recovery.model.groups import KeyedGroups
+
+_BATCH: Final = 1 << 19
+"""Slots that are confirmed at a time: enough ledgers that reads ascend through each log."""
+_KEPT: Final = 8
+"""The part of a batch that waits for the next piece of a ledger larger than one, so that no end is judged by a few."""
+Slots = npt.NDArray[np.int64]
+"""Locations as they lie in an index file: their bytes are swapped only for who asks for them."""
+_LOG_SHIFT: Final = 32
+_POSITION: Final = (1 << _LOG_SHIFT) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A part of an index; a ledger's slots come together and ascending, and may go on in the next piece.
+
+    Attributes:
+        ledger, entry, location: of each slot that is not empty.
+        facts: rows of ledgers, see `facts`.
+    """
+
+    ledger: Ints
+    entry: Ints
+    location: Ints
+    facts: Ints
+
+    def rows(self) -> "Piece":
+        """Return itself."""
+        return self
+
+    def part(self, rows: slice) -> "Piece":
+        """Return some of the slots, and no facts."""
+        return Piece(self.ledger[rows], self.entry[rows], self.location[rows], self.facts[:0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Neighbouring slots of one ledger, of which a few patterns tell which are empty.
+
+    A bookie of an ensemble of E holds W of every E entries, so nearly all of a large index is like that; rows are laid
+    out only for who asks for them.
+
+    Attributes:
+        ledger: whose they are.
+        first: the entry of the first.
+        slots: the location of each, in the byte order of the file; 0: empty.
+        groups: the entries of those that are not empty, as `Grouper.feed_groups` takes them.
+    """
+
+    ledger: int
+    first: int
+    slots: Slots
+    groups: KeyedGroups
+
+    def rows(self) -> Piece:
+        """Return a row for each slot that is not empty."""
+        return piece_of(self.ledger, self.first, self.slots)
+
+    def location(self, entry: int) -> int:
+        """Return where an entry is; 0 if that is not known here."""
+        at = entry - self.first
+        return int(self.slots[at]) if 0 <= at < len(self.slots) else 0
+
+
+def piece_of(ledger: int, first: int, slots: Slots) -> Piece:
+    """Return neighbouring slots of one ledger, the first of them of entry `first`; 0: empty."""
+    filled = np.flatnonzero(slots.view(np.int64))
+    location = slots[filled].astype(np.int64)
+    return Piece(np.full(len(filled), ledger), filled + first, location, np.empty((0, FACT_WIDTH), np.int64))
+
+
+def block_of(ledger: int, first: int, slots: Slots) -> Piece | Block:
+    """Return the same as a block, where few patterns tell which are empty."""
+    groups = patterns_of(slots.view(np.int64) != 0, ledger, first)
+    return piece_of(ledger, first, slots) if groups is None else Block(ledger, first, slots, groups)
+
+
+class TakesRows(Protocol):
+    """Takes rows of ledgers, in any order."""
+
+    def add(self, rows: Ints) -> None:
+        """Take rows."""
+        ...
+
+
+Rows_co = TypeVar("Rows_co", bound=TakesRows, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[Rows_co]):
+    """Where findings go: groups, headers, facts, and groups of dangling slots, as rows of ledgers."""
+
+    groups: Rows_co
+    heads: Rows_co
+    facts: Rows_co
+    dangling: Rows_co
+
+
+class IndexTaker:
+    """Takes the pieces of an index whose locations lie in one space of log ids.
+
+    Args:
+        logs: the files that locations name.
+        found: takes what is found.
+        every: read at every location, not only where there is doubt.
+        batch: slots that are confirmed at a time.
+    """
+
+    def __init__(self, logs: RecordFiles, found: Found[TakesRows], *, every: bool, batch: int = _BATCH) -> None:
+        self._logs = logs
+        self._found = found
+        self._every = every
+        self._batch = batch
+        self._grouper = Grouper()
+        self._waiting: list[Piece | Block] = []
+        self._count = 0
+        self._known = [np.empty(0, np.int64)]
+
+    def take(self, piece: Piece | Block) -> None:
+        """Take a piece."""
+        if isinstance(piece, Piece):
+            self._found.facts.add(piece.facts)
+        if not len(piece.groups.key if isinstance(piece, Block) else piece.ledger):
+            return
+        if isinstance(piece, Block) and (self._every or not self._all_inside(piece)):
+            piece = piece.rows()
+        self._waiting.append(piece)
+        self._count += _size(piece)
+        if self._count < self._batch:
+            return
+        # The last ledger may go on. If it alone fills the batch, all but its end is confirmed now.
+        done, self._waiting = _without_last_ledger(self._waiting)
+        whole = bool(done)
+        if not whole:
+            done, self._waiting = _without_end(self._waiting, self._batch // _KEPT)
+        self._count = sum(map(_size, self._waiting))
+        if done:
+            self._confirm(done, whole=whole)
+
+    def end(self) -> None:
+        """Confirm what waits."""
+        if self._count:
+            self._confirm(self._waiting, whole=True)
+        self._found.groups.add(to_rows(self._grouper.end()))
+        self._waiting, self._count = [], 0
+
+    def known(self) -> Ints:
+        """Return the ledgers with at least one confirmed entry, ascending."""
+        return np.unique(np.concatenate(self._known))
+
+    def _all_inside(self, block: Block) -> bool:
+        slots = block.slots.astype(np.int64)
+        # Mostly all are of one log, and its first and last tell. Less one, an empty one is above all of them.
+        unsigned = slots.view(np.uint64)
+        ends = np.array([(unsigned - np.uint64(1)).min() + np.uint64(1), unsigned.max()]).view(np.int64)
+        if ends[0] >> _LOG_SHIFT != ends[1] >> _LOG_SHIFT:
+            ends = slots[slots != 0]
+        return bool(self._logs.inside(ends >> _LOG_SHIFT, ends & _POSITION).all())
+
+    def _confirm(self, pieces: Sequence[Piece | Block], *, whole: bool) -> None:
+        """Confirm slots; `whole`: the last ledger has no more."""
+        parts = _parts(pieces)
+        rows = [part if isinstance(part, Piece) else _ends_of(part) for part in parts]
+        ledger, entry, location = (
+            np.concatenate([getattr(some, name) for some in rows]) for name in ("ledger", "entry", "location")
+        )
+        slots = _Slots(ledger, entry, location >> _LOG_SHIFT, location & _POSITION)
+        every = np.arange(len(ledger))
+        if self._every:
+            good = self._there(slots, every)
+        else:
+            good = self._logs.inside(slots.file, slots.position)
+            good[~good] = self._there(slots, every[~good])
+        starts = starts_of(ledger)
+        ends = np.append(starts[1:], len(ledger))
+        self._read_ends(slots, good, starts if whole else starts[:-1], ends if whole else ends[:-1])
+        low = 0
+        for part, some in zip(parts, rows, strict=True):
+            high = low + len(some.ledger)
+            if isinstance(part, Piece):
+                self._take_confirmed(ledger[low:high], entry[low:high], good[low:high])
+            elif good[low:high].all():
+                for block in part:
+                    self._found.groups.add(to_rows(self._grouper.feed_groups(block.groups)))
+                self._known.append(some.ledger[:1])
+            else:
+                self._confirm([block.rows() for block in part], whole=whole or part is not parts[-1])
+            low = high
+
+    def _take_confirmed(self, ledger: Ints, entry: Ints, good: Mask) -> None:
+        self._found.groups.add(to_rows(self._grouper.feed(runs_of(ledger[good], entry[good]))))
+        self._found.dangling.add(to_rows(to_groups(ledger[~good], entry[~good])))
+        held = ledger[good]
+        self._known.append(held[starts_of(held)])
+
+    def _there(self, slots: "_Slots", rows: Ints) -> Mask:
+        return self._logs.confirm(slots.ledger[rows], slots.entry[rows], slots.file[rows], slots.position[rows])
+
+    def _fetch(self, slots: "_Slots", rows: Ints) -> tuple[Mask, Ints]:
+        return self._logs.fetch(slots.ledger[rows], slots.entry[rows], slots.file[rows], slots.position[rows])
+
+    def _read_ends(self, slots: "_Slots", good: Mask, starts: Ints, ends: Ints) -> None:
+        """Read the headers of the first and the last good slot of each ledger; slots that dangle become not good.
+
+        Two ledgers that had one id differ in the length at their first entry. Where the digest type of the last one
+        cannot be told, the header of the entry before is read too: their lengths tell its width.
+        """
+        while len(starts):
+            last = _last_good(good, starts, ends)
+            held = last >= 0
+            starts, ends, last = starts[held], ends[held], last[held]
+            there, heads = self._fetch(slots, last)
+            read = heads[:, SIZE_COLUMN] > 0
+            self._found.heads.add(heads[read])
+            unsure = there & read & (heads[:, DIGEST_COLUMN] < 0)
+            good[last[~there]] = False
+            wrong = ~there | self._read_more(slots, good, starts, last, unsure)
+            starts, ends = starts[wrong], ends[wrong]
+            suspects = np.flatnonzero(_covered(len(good), starts, ends) & good)
+            good[suspects] = self._there(slots, suspects)
+
+    def _read_more(self, slots: "_Slots", good: Mask, starts: Ints, last: Ints, unsure: Mask) -> Mask:
+        """Read the first entry, and of `unsure` the one before the last; return for which ledgers one is not there."""
+        wrong = np.zeros(len(last), np.bool_)
+        before = np.maximum(last - 1, starts)
+        for rows, wanted in (
+            (starts, starts < last),
+            (before, unsure & (before > starts) & (slots.entry[before] == slots.entry[last] - 1)),
+        ):
+            use = np.flatnonzero(wanted & good[rows])
+            there, heads = self._fetch(slots, rows[use])
+            self._found.heads.add(heads[heads[:, SIZE_COLUMN] > 0])
+            good[rows[use[~there]]] = False
+            wrong[use] |= ~there
+        return wrong
+
+
+def _size(piece: Piece | Block) -> int:
+    return len(piece.slots if isinstance(piece, Block) else piece.ledger)
+
+
+def _without_last_ledger(pieces: Sequence[Piece | Block]) -> tuple[list[Piece | Block], list[Piece | Block]]:
+    """Return the slots before those of the last ledger, and these."""
+    last = _ledgers(pieces[-1])[-1]
+    cut = len(pieces)
+    while cut and _ledgers(pieces[cut - 1])[0] == last:
+        cut -= 1
+    before, after = [*pieces[:cut]], [*pieces[cut:]]
+    if cut and isinstance(half := before[-1], Piece) and half.ledger[-1] == last:
+        at = int(starts_of(half.ledger)[-1])
+        before[-1] = half.part(slice(at))
+        after.insert(0, half.part(slice(at, None)))
+    return before, after
+
+
+def _without_end(pieces: Sequence[Piece | Block], slots: int) -> tuple[list[Piece | Block], list[Piece | Block]]:
+    """Return all but the last pieces, which have so many slots or more, or are all there are; and these."""
+    cut, kept = len(pieces), 0
+    while cut and kept < slots:
+        cut -= 1
+        kept += _size(pieces[cut])
+    return [*pieces[:cut]], [*pieces[cut:]]
+
+
+def _ledgers(piece: Piece | Block) -> tuple[int, int]:
+    """Return the first and the last ledger of a piece."""
+    return (piece.ledger, piece.ledger) if isinstance(piece, Block) else (int(piece.ledger[0]), int(piece.ledger[-1]))
+
+
+def _parts(pieces: Sequence[Piece | Block]) -> list[Piece | list[Block]]:
+    """Return the blocks of each ledger that has nothing else, and everything between as rows."""
+    mixed = {ledger for piece in pieces if isinstance(piece, Piece) for ledger in _ledgers(piece)}
+
+    def alone(piece: Piece | Block) -> int | None:
+        return piece.ledger if isinstance(piece, Block) and piece.ledger not in mixed else None
+
+    found: list[Piece | list[Block]] = []
+    for ledger, some in groupby(pieces, alone):
+        if ledger is None:
+            rows = [piece.rows() for piece in some]
+            columns = zip(*((one.ledger, one.entry, one.location) for one in rows), strict=True)
+            ledgers, entries, locations = (np.concatenate(column) for column in columns)
+            found.append(Piece(ledgers, entries, locations, rows[0].facts[:0]))
+        else:
+            found.append([block for block in some if isinstance(block, Block)])
+    return found
+
+
+def _ends_of(blocks: Sequence[Block]) -> Piece:
+    """Return the rows of a ledger's first slot and of the last two: where its headers are read."""
+    first, last = int(blocks[0].groups.first[0]), int(blocks[-1].groups.last[-1] + blocks[-1].groups.size[-1]) - 1
+    where = {
+        entry: location
+        for entry in sorted({first, last - 1, last})
+        for block in blocks
+        if (location := block.location(entry))
+    }
+    entries = np.fromiter(where, np.int64, len(where))
+    locations = np.fromiter(where.values(), np.int64, len(where))
+    return Piece(np.full(len(where), blocks[0].ledger), entries, locations, np.empty((0, FACT_WIDTH), np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slots:
+    ledger: Ints
+    entry: Ints
+    file: Ints
+    position: Ints
+
+
+def _last_good(good: Mask, starts: Ints, ends: Ints) -> Ints:
+    """Return the last good row of each stretch; -1 if there is none."""
+    before = np.maximum.accumulate(np.where(good, np.arange(len(good)), -1))[ends - 1]
+    return np.where(before >= starts, before, -1)
+
+
+def _covered(count: int, starts: Ints, ends: Ints) -> Mask:
+    """Return which rows lie in any of the stretches."""
+    change = np.zeros(count + 1, np.int64)
+    np.add.at(change, starts, 1)
+    np.add.at(change, ends, -1)
+    return np.cumsum(change[:-1]) > 0

@@ -1,0 +1,204 @@
+"""The index of a Db bookie: the RocksDB folders `ledgers` and `locations`, read without touching them.
+
+Where there are ledgers of scopes, theirs stand beside in `ledgers-scoped` and `locations-scoped`.
+
+Ledger L belongs to ledger folder number L mod N. Its rows are in the index folder of the same number (before 4.16 in
+the ledger folder itself), and its locations name logs of that ledger folder. Rows that stand in another folder are
+taken and reported: the bookie does not find them.
+
+Source: spec bookie-storage §5, scoped-ids.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from backends.errors import BackendError, NoSuchStoreError
+from backends.rocks import RocksReader, open_read_only
+from recovery.codecs import ledger_db
+from recovery.codecs.ledger_db import LedgerRow, StorageFlags
+from recovery.collect.disk.file_reader import Meter
+from recovery.collect.rows.damage import Hides, TakesDamage, Unread
+from recovery.collect.rows.ledger_facts import FACT_WIDTH, LEDGER, NONE, Interned
+from recovery.collect.rows.scoped_ids import Scopes
+from recovery.collect.rows.source_copies import Ints, starts_of
+from recovery.collect.sources.index import Piece
+from recovery.errors import FormatError, Reason
+
+LEDGERS: Final = "ledgers"
+LOCATIONS: Final = "locations"
+SCOPED_LEDGERS: Final = "ledgers-scoped"
+SCOPED_LOCATIONS: Final = "locations-scoped"
+
+_LEDGER_BYTES: Final = {LOCATIONS: 8, SCOPED_LOCATIONS: 16}
+"""First bytes of a key, which name the ledger."""
+_RANGE_KEYS: Final = 250_000
+"""Rows of a range at least: about a tenth of a second."""
+_RANGES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """The databases of one index folder.
+
+    Attributes:
+        folder: that holds them.
+        source: the number that facts are marked with.
+        number: its place among the bookie's index folders; None if that is not known.
+        of: how many there are.
+    """
+
+    folder: Path
+    source: int
+    number: int | None
+    of: int
+
+    def is_foreign(self, ledger: int) -> bool:
+        """Whether a ledger belongs to another folder."""
+        return self.number is not None and ledger_db.shard(ledger, self.of) != self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A part of a database of locations: a ledger's rows are in one of them.
+
+    Attributes:
+        database: that it is a part of.
+        name: of the folder in it.
+        low, high: from which key on, and before which one; None: no bound.
+    """
+
+    database: Database
+    name: str
+    low: bytes | None = None
+    high: bytes | None = None
+
+
+def read_ledgers(database: Database, meter: Meter, damage: TakesDamage, secrets: Interned) -> Iterator[Ints]:
+    """Yield rows of facts: what the databases of ledgers of one folder say."""
+    for name in (LEDGERS, SCOPED_LEDGERS) if has_scopes(database.folder) else (LEDGERS,):
+        for rows in _read(database.folder / name, meter, damage):
+            yield _facts(rows, database, name, damage, secrets)
+
+
+def has_scopes(folder: Path) -> bool:
+    """Whether an index folder has databases of scopes: both, then, or one is missing."""
+    return any((folder / name).is_dir() for name in (SCOPED_LEDGERS, SCOPED_LOCATIONS))
+
+
+def _read(folder: Path, meter: Meter, damage: TakesDamage) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Yield keys and values of a database; what goes wrong is damage that hides everything behind it."""
+    try:
+        with open_read_only(folder) as reader:
+            _tell_passed_over(reader, damage)
+            for keys, values in reader.items():
+                meter.took(sum(map(len, keys)) + sum(map(len, values)))
+                yield keys, values
+    except BackendError as error:
+        _tell(folder, error, damage)
+
+
+def _tell(folder: Path, error: BackendError, damage: TakesDamage) -> None:
+    reason = Reason.MISSING if isinstance(error, NoSuchStoreError) else Reason.UNREADABLE
+    damage.add(Unread(str(folder), reason, Hides.EVERYTHING, detail=str(error)))
+
+
+def _tell_passed_over(reader: RocksReader, damage: TakesDamage) -> None:
+    if reader.damage is not None:
+        damage.add(Unread(str(reader.folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=reader.damage))
+
+
+def _facts(
+    rows: tuple[list[bytes], list[bytes]], database: Database, name: str, damage: TakesDamage, secrets: Interned
+) -> Ints:
+    file = str(database.folder / name)
+    decode = ledger_db.decode_scoped_ledgers_row if name == SCOPED_LEDGERS else ledger_db.decode_ledgers_row
+    facts: list[tuple[int, ...]] = []
+    scopes: list[int] = []
+    for key, value in zip(*rows, strict=True):
+        try:
+            row = decode(key, value)
+        except FormatError as error:
+            damage.add(Unread(file, error.reason, Hides.NOTHING, detail=f"row {key.hex()}: {error.detail}"))
+            continue
+        if isinstance(row, LedgerRow):
+            # A rebuild enters every ledger of every journal into every folder: in a foreign one it says nothing.
+            if not (row.rebuilt and database.is_foreign(row.ledger)):
+                facts.append(_fact(row, database, secrets))
+                scopes.append(row.scope)
+        elif isinstance(row, StorageFlags) and row.needs_integrity_check:
+            detail = "the bookie's own flags say that entries may be missing (NEEDS_INTEGRITY_CHECK)"
+            damage.add(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
+    found = np.array(facts, np.int64).reshape(-1, FACT_WIDTH)
+    found[:, LEDGER] = secrets.scopes.keys(np.array(scopes, np.int64), found[:, LEDGER])
+    return found
+
+
+def _fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[int, ...]:
+    lac = NONE if row.explicit_lac is None else secrets.lac(row.explicit_lac)
+    return row.ledger, database.source, int(row.fenced), int(row.limbo or False), secrets.key(row.master_key), lac
+
+
+def read_locations(database: Database, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[Piece]:
+    """Yield what the databases of locations of one folder say."""
+    for part in ranges_of(database, damage):
+        yield from read_range(part, meter, damage, scopes)
+
+
+def ranges_of(database: Database, damage: TakesDamage) -> list[Range]:
+    """Return the databases of locations of one folder in parts that take about as long; none where one is missing."""
+    found: list[Range] = []
+    for name in (LOCATIONS, SCOPED_LOCATIONS) if has_scopes(database.folder) else (LOCATIONS,):
+        try:
+            with open_read_only(database.folder / name) as reader:
+                _tell_passed_over(reader, damage)
+                cuts = reader.shares(_RANGE_KEYS, _RANGES, _LEDGER_BYTES[name])
+        except BackendError as error:
+            _tell(database.folder / name, error, damage)
+            continue
+        found += [Range(database, name, *bounds) for bounds in pairwise([None, *cuts, None])]
+    return found
+
+
+def read_range(part: Range, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[Piece]:
+    """Yield a part of what a database of locations says; what had to be passed over when it was opened was told."""
+    folder = part.database.folder / part.name
+    told: int | None = None
+    try:
+        with open_read_only(folder) as reader:
+            for keys, values in reader.items(low=part.low, high=part.high):
+                meter.took(len(keys) * (len(keys[0]) + len(values[0])))
+                found = ledger_db.decode_locations(keys, values, scoped=part.name == SCOPED_LOCATIONS)
+                for bad in found.damage:
+                    damage.add(Unread(str(folder), bad.reason, Hides.EVERYTHING, detail=bad.detail))
+                piece = Piece(
+                    scopes.keys(found.scope, found.ledger),
+                    found.entry,
+                    found.location,
+                    np.empty((0, FACT_WIDTH), np.int64),
+                )
+                told = _tell_foreign(part, piece.ledger, damage, scopes, told)
+                yield piece
+    except BackendError as error:
+        _tell(folder, error, damage)
+
+
+def _tell_foreign(part: Range, keys: Ints, damage: TakesDamage, scopes: Scopes, told: int | None) -> int | None:
+    """Report ledgers of other folders, but for the one that was told last; return the one that was."""
+    database = part.database
+    if database.number is None or database.of == 1:
+        return told
+    keys = keys[starts_of(keys)]
+    _, ledgers = scopes.ids(keys)
+    own = ledgers % database.of
+    for key, folder in zip(keys[own != database.number].tolist(), own[own != database.number].tolist(), strict=True):
+        if key != told:
+            detail = f"belongs to folder {folder} of {database.of}; the bookie does not find it"
+            where = str(database.folder / part.name)
+            damage.add(Unread(where, Reason.MISPLACED, Hides.NOTHING, ledger=key, detail=detail))
+        told = key
+    return told

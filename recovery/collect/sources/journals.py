@@ -1,0 +1,340 @@
+"""Journals: what a bookie wrote ahead, and from where it would replay.
+
+All journals that exist are read whole, also before the mark: fences and explicit LACs can be lost from the index over
+a clean stop. Entries are told apart by the mark: what stands behind it is replayed, and may be nowhere else, so a
+journal that is missing or damaged from there on hides entries of any ledger. What stands only before it no bookie will
+serve: it was applied, so its ledger was deleted, or (before 4.16.2) the mark ran ahead of what was flushed.
+
+    lastMark      the mark of the only journal folder, in every ledger folder; the largest counts
+    lastMark.N    the same for journal folder number N of several
+
+Ids grow by one, so a gap is a journal that is missing; but before 4.2, which wrote versions 1 to 3, each is the time at
+which its journal was begun, and nothing tells of one that is missing behind the mark's.
+
+Source: spec bookie-storage §6.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from backends.files import open_regular, read_bounded
+from recovery.codecs import entry, journal
+from recovery.codecs.framing import RECORD, Entries
+from recovery.codecs.journal import (
+    FenceRecord,
+    LacRecordAt,
+    LastMark,
+    MasterKeyRecord,
+    MetaRecord,
+    journal_id_of,
+)
+from recovery.collect.disk.file_reader import Mapped, Meter
+from recovery.collect.disk.folders import Place
+from recovery.collect.incremental import Again, SpecialFacts, TakesSpecial
+from recovery.collect.rows.damage import DamageLog, Hides, Unread
+from recovery.collect.rows.ledger_facts import explicit_lac, stamp
+from recovery.collect.rows.source_copies import to_groups, to_rows
+from recovery.collect.rows.spool import Spool
+from recovery.collect.sources.entry_logs import listed
+from recovery.collect.sources.entry_records import RecordFile, gathered
+from recovery.errors import Damage, FormatError, Reason
+
+_START: Final = LastMark(0, 0)
+_LARGEST_MARK: Final = 4 << 10
+"""It is 16 bytes."""
+_NAMED_BY_TIME: Final = 3
+"""The last version of journals whose ids are times."""
+_PIECE: Final = 1 << 20
+"""Bytes looked at at a time."""
+_TORN: Final = 16 << 20
+"""More than one batch of writes: no crash cuts that much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A journal file.
+
+    Attributes:
+        file: path and size.
+        journal_id: from its name.
+        mark: where replay of it would begin; -1: behind its end, all of it was applied.
+    """
+
+    file: RecordFile
+    journal_id: int
+    mark: int
+
+
+@dataclass(slots=True)
+class JournalFacts:
+    """What special records say of ledgers (their keys, see `scopes`), merged over all journals.
+
+    Attributes:
+        fenced: ledgers.
+        keys: the last key of each ledger that is not empty, as `facts.stamp` has it.
+        others: ledgers that had another key before.
+        lacs: the largest explicit LAC of each ledger, with its record.
+        behind_mark: an entry stands behind a mark, as after an unclean stop.
+    """
+
+    fenced: set[int] = field(default_factory=set)
+    keys: dict[int, bytes] = field(default_factory=dict)
+    others: set[int] = field(default_factory=set)
+    lacs: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    behind_mark: bool = False
+
+    def see_fence(self, ledger: int) -> None:
+        """Take a fence."""
+        self.fenced.add(ledger)
+
+    def see_key(self, ledger: int, key: bytes) -> None:
+        """Take a key, which comes later than those before."""
+        if self.keys.get(ledger, key) != key:
+            self.others.add(ledger)
+        if key:
+            self.keys[ledger] = key
+
+    def see_lac(self, ledger: int, lac: int, record: bytes) -> None:
+        """Take an explicit LAC."""
+        if lac > self.lacs.get(ledger, (-2, b""))[0]:
+            self.lacs[ledger] = lac, record
+
+
+def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damage: DamageLog) -> list[Journal]:
+    """Return the journals of all folders in order of folder and id, and report those that should be there."""
+    found: list[Journal] = []
+    named = sum(place.number is not None for place in places)
+    several = max(named, len(places)) > 1
+    for order, place in enumerate(places):
+        if place.folder is None or not place.folder.readable:
+            continue
+        folder = place.folder.path
+        number = order if place.number is None else place.number
+        mark = _mark(ledger_folders, f"lastMark.{number}" if several else "lastMark", damage)
+        files = _files(folder, damage)
+        known = dict(files)
+        for low, high in _gaps(mark, sorted(known)):
+            by_time = high + 1 in known and _is_named_by_time(known[high + 1])
+            if by_time and low > mark.journal_id:
+                continue
+            name = f"{low:x}.txn" + (f" to {high:x}.txn" if high > low and not by_time else "")
+            detail = "replay needs it: the mark is in it or before it"
+            damage.add(Unread(str(folder / name), Reason.MISSING, Hides.EVERYTHING, detail=detail))
+        for journal_id, file in files:
+            offset = -1 if journal_id < mark.journal_id else mark.offset if journal_id == mark.journal_id else 0
+            found.append(Journal(file, journal_id, offset))
+    return found
+
+
+def _files(folder: Path, damage: DamageLog) -> list[tuple[int, RecordFile]]:
+    found = []
+    with listed(folder, damage) as listing:
+        for item in listing:
+            journal_id = journal_id_of(item.name)
+            if journal_id is not None:
+                with suppress(FileNotFoundError):  # a running bookie trims them
+                    status = item.stat()
+                    if not stat.S_ISREG(status.st_mode):
+                        detail = "not a regular file"
+                        damage.add(Unread(item.path, Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
+                        continue
+                    found.append((journal_id, RecordFile(item.path, status.st_size)))
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _gaps(mark: LastMark, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last id of each stretch that is missing from the mark's journal on; ids grow by one."""
+    if mark.journal_id == 0:
+        return
+    expected = mark.journal_id
+    for journal_id in ids:
+        if journal_id >= expected:
+            if journal_id > expected:
+                yield expected, journal_id - 1
+            expected = journal_id + 1
+    if expected == mark.journal_id:
+        yield expected, expected
+
+
+def _is_named_by_time(file: RecordFile) -> bool:
+    """Whether a bookie of before 4.2 wrote a journal: of version 2 or 3, or of 1 where it begins with an entry."""
+    with suppress(OSError, FormatError), os.fdopen(open_regular(file.path), "rb") as opened:
+        head = opened.read(RECORD.size)
+        version, _ = journal.header_of(head)
+        if version > 1 or len(head) < RECORD.size:
+            return 1 < version <= _NAMED_BY_TIME
+        size, ledger, number = RECORD.unpack(head)
+        return bool(entry.HEADER_SIZE <= size < file.size and min(ledger, number) >= 0)
+    return False
+
+
+def _mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> LastMark:
+    best = _START
+    for folder in ledger_folders:
+        path = folder / name
+        try:
+            best = max(best, journal.decode_last_mark(read_bounded(path, _LARGEST_MARK)))
+        except FileNotFoundError:
+            continue
+        except FormatError as error:
+            damage.add(Unread(str(path), error.reason, Hides.NOTHING, error.offset, detail=error.detail))
+        except OSError as error:
+            damage.add(Unread(str(path), Reason.UNREADABLE, Hides.NOTHING, detail=error.strerror or ""))
+    return best
+
+
+def read_journals(
+    journals: Sequence[Journal],
+    groups: Spool,
+    applied: Spool,
+    meter: Meter,
+    damage: DamageLog,
+    again: Again | None = None,
+) -> JournalFacts:
+    """Read journals whole.
+
+    Args:
+        journals: in order of folder and id.
+        groups: takes what replay would bring back, a ledger's in pieces that may overlap.
+        applied: takes what stands before the mark, likewise.
+        meter: counts and paces the reads.
+        damage: takes what cannot be read.
+        again: takes over the journals that are as they were, and keeps what the others give.
+    """
+    facts = JournalFacts()
+    newest = {str(Path(one.file.path).parent): one.file.path for one in journals}
+    newest_paths = set(newest.values())
+    seen = [
+        again.see(one.file.path, "journal", mark=one.mark, newest=one.file.path in newest_paths)
+        for one in journals
+        if again is not None
+    ]
+    given = set() if again is None else again.journals(seen, groups, applied)
+    for one in journals:
+        is_newest = one.file.path in newest_paths
+        if one.file.path in given:
+            meter.took(0, 1)
+            continue
+        damaged = damage.count
+        sink = _Sink(one, groups, applied, facts, again)
+        try:
+            with Mapped(Path(one.file.path), meter) as data:
+                data.load()
+                _read(one, data, sink, damage, is_newest=is_newest)
+                for at, length in data.unreadable:
+                    damage.add(Unread(one.file.path, Reason.UNREADABLE, _hides(one, at + length), at, length))
+        except FormatError as error:
+            hides = _hides(one, one.file.size)
+            damage.add(Unread(one.file.path, error.reason, hides, error.offset, one.file.size, detail=error.detail))
+        except OSError as error:
+            hides = _hides(one, one.file.size)
+            detail = error.strerror or "cannot be read"
+            damage.add(Unread(one.file.path, Reason.UNREADABLE, hides, 0, one.file.size, detail=detail))
+        finally:
+            sink.end()
+            if again is not None:
+                again.taken(one.file.path).sound = damage.count == damaged
+        meter.took(0, 1)
+    if again is not None:
+        again.tell(facts)
+    facts.behind_mark = groups.count > 0
+    return facts
+
+
+def _hides(one: Journal, end: int) -> Hides:
+    """What is before the mark is in the index and the logs, and hides nothing."""
+    return Hides.NOTHING if one.mark < 0 or end <= one.mark else Hides.EVERYTHING
+
+
+@dataclass(slots=True)
+class _Sink:
+    """Takes what one journal says.
+
+    Attributes:
+        one: the journal.
+        groups, applied: take entries behind and before the mark.
+        facts: of all journals.
+        again: keeps what the journal says; then it says it to `facts` when all are read.
+    """
+
+    one: Journal
+    groups: Spool
+    applied: Spool
+    facts: JournalFacts
+    again: Again | None
+    said: SpecialFacts = field(default_factory=SpecialFacts)
+
+    def entries(self, part: Entries) -> None:
+        behind = (part.position >= self.one.mark) & (self.one.mark >= 0)
+        for spool, some in ((self.groups, behind), (self.applied, ~behind)):
+            rows = to_rows(to_groups(part.ledger[some], part.entry[some]))
+            spool.add(rows)
+            if self.again is not None:
+                self.again.hold(self.again.taken(self.one.file.path), rows, ahead=spool is self.groups)
+
+    def special(self, part: MetaRecord, damage: DamageLog) -> None:
+        taker: TakesSpecial = self.facts if self.again is None else self.said
+        if isinstance(part, FenceRecord):
+            taker.see_fence(part.ledger)
+        elif isinstance(part, MasterKeyRecord):
+            taker.see_key(part.ledger, stamp(part.key))
+        elif isinstance(part, LacRecordAt):
+            try:
+                lac = explicit_lac(part.raw, damage.scopes.id(part.ledger))
+            except FormatError as error:
+                self._tell(part, error.reason, error.detail, damage)
+                return
+            taker.see_lac(part.ledger, lac, part.raw)
+        else:
+            self._tell(part, Reason.BAD_VALUE, f"special record {part.entry:#x}", damage)
+
+    def _tell(self, part: MetaRecord, reason: Reason, detail: str, damage: DamageLog) -> None:
+        damage.add(Unread(self.one.file.path, reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=detail))
+
+    def end(self) -> None:
+        if self.again is not None:
+            self.again.said(self.again.taken(self.one.file.path), self.said)
+
+
+def _read(one: Journal, data: Mapped, sink: _Sink, damage: DamageLog, *, is_newest: bool) -> None:
+    if data.size < one.mark:
+        detail = f"ends before the mark, {one.mark}"
+        damage.add(Unread(one.file.path, Reason.TRUNCATED, Hides.EVERYTHING, data.size, detail=detail))
+    for part in gathered(journal.scan_columns(data.view), damage.scopes):
+        if isinstance(part, Entries):
+            sink.entries(part)
+            data.done(int(part.position.max(initial=0)))
+        elif isinstance(part, Damage):
+            written = _written(part, data)
+            hides = _hides(one, written)
+            if not _is_torn(part, data.size, written, hides, is_newest=is_newest):
+                found = Unread(one.file.path, part.reason, hides, part.offset, part.length, detail=part.detail)
+                damage.add(found)
+        else:
+            sink.special(part, damage)
+
+
+def _written(part: Damage, data: Mapped) -> int:
+    """Return where the bytes of damage end, without the reserved zeros that reach from there to the end of the file."""
+    end = part.offset + part.length
+    if end < data.size:
+        return end
+    for high in range(end, part.offset, -_PIECE):
+        low = max(part.offset, high - _PIECE)
+        found = np.flatnonzero(np.frombuffer(data.view[low:high], np.uint8))
+        if found.size:
+            return low + int(found[-1]) + 1
+    return part.offset
+
+
+def _is_torn(part: Damage, size: int, written: int, hides: Hides, *, is_newest: bool) -> bool:
+    """Whether it is the last record that a crash cut, which was not acknowledged."""
+    at_end = part.reason is Reason.TRUNCATED and part.offset + part.length >= size and written - part.offset <= _TORN
+    return at_end and (is_newest or hides is Hides.NOTHING)

@@ -1,0 +1,417 @@
+"""Indexes taken by several processes, in units: some subfolders of the first level, or a range of a database.
+
+Every process does whole what `index` describes, for its ledgers: all that an index says of one is in one unit. What an
+earlier collection kept (see `again`) is compared in units, too, and they leave out what is taken over.
+This process works, too, and the others start only once there is more to do than starting them costs.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from itertools import islice
+from multiprocessing import connection
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Event
+from typing import Final
+
+import numpy as np
+
+from recovery.collect.disk.file_reader import Meter, Progress
+from recovery.collect.incremental import FINGERPRINT_WIDTH, LOG_WIDTH, hashes_of, logs_of
+from recovery.collect.rows.damage import Noted, Unread
+from recovery.collect.rows.ledger_facts import FACT_WIDTH, KEY, LAC, LEDGER, NONE, Interned
+from recovery.collect.rows.scoped_ids import Scopes, translated
+from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, Mask
+from recovery.collect.sources.entry_logs import decimal_name
+from recovery.collect.sources.entry_records import HEAD_WIDTH, RecordFile, RecordFiles
+from recovery.collect.sources.index import Block, Found, IndexTaker, Piece
+from recovery.collect.sources.index_database import Range, read_range
+from recovery.collect.sources.index_files import IndexFile, IndexReader, Level, Pages, find_files
+from recovery.errors import ProcessLostError
+
+_UNITS: Final = 16
+"""Units that the subfolders are dealt into: few, so that the reads of a unit are close together in each entry log."""
+_WORTH_S: Final = 0.5
+"""Seconds of work after which others are called in: each takes about as long to start."""
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
+_AT_ONCE: Final = 4096
+"""Files that are looked at at a time."""
+
+
+class Task(Enum):
+    """What is done with an index."""
+
+    READ = auto()
+    """It is read."""
+    KEEP = auto()
+    """It is read, and what the next collection compares is taken."""
+    COMPARE = auto()
+    """Only what is compared is taken."""
+    REST = auto()
+    """It is read but for what is taken over; what was compared before is not taken again."""
+    AGAIN = auto()
+    """Only what is named is read, a second time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """Ledgers that are not read.
+
+    Attributes:
+        ledgers: of scope 0, ascending.
+        scoped: the others.
+    """
+
+    ledgers: Ints = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    scoped: Scopes = field(default_factory=Scopes, repr=False)
+
+    def has(self, keys: Ints, scopes: Scopes) -> Mask:
+        """Return which ledgers are among them; `scopes` names those that are asked for."""
+        at = np.searchsorted(self.ledgers, keys)
+        found: Mask = at < len(self.ledgers)
+        found[found] = self.ledgers[at[found]] == keys[found]
+        if len(of := np.flatnonzero(keys < NONE)):
+            found[of] = self.scoped.know(*scopes.ids(keys[of]))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is the same for all units of an index.
+
+    Attributes:
+        logs: the entry logs by id.
+        passwords: that may have made an HMAC.
+        every: all locations are confirmed, not only where there is doubt.
+        source: number of the database; index files have theirs.
+        task: what is done.
+        kept: what is taken over; of `AGAIN` what is read.
+        told: what is wrong with the index was told before.
+    """
+
+    logs: Mapping[int, Sequence[RecordFile]]
+    passwords: tuple[bytes, ...] = field(repr=False)
+    every: bool
+    source: int = NONE
+    task: Task = Task.READ
+    kept: TakenOver = field(default_factory=TakenOver)
+    told: bool = False
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Keeps rows."""
+
+    width: int
+    rows: list[Ints] = field(default_factory=list)
+
+    def add(self, rows: Ints) -> None:
+        self.rows.append(rows)
+
+    def all(self) -> Ints:
+        return np.concatenate([np.empty((0, self.width), np.int64), *self.rows])
+
+    def rename(self, column: int, ours: Ints) -> None:
+        rows = self.all()
+        rows[:, column] = translated(rows[:, column], ours)
+        self.rows = [rows]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """What one unit gave.
+
+    Attributes:
+        setup: the number of its `Setup`.
+        found: rows; the numbers of keys and LACs in its facts are those of `secrets`.
+        known: ledgers with at least one confirmed entry.
+        listed: what is wrong with where index files stand.
+        damage: what else could not be taken.
+        secrets: keys and LACs.
+        pages: what the sizes of the files say.
+        bytes, counts: of index files in each index folder: bytes of slots and headers, and how many there are.
+        fingerprints, logs: what the next collection compares.
+        read, files: bytes and files in all, of another process; 0: counted already.
+    """
+
+    setup: int
+    found: Found[_Kept]
+    known: Ints
+    listed: tuple[Unread, ...]
+    damage: tuple[Unread, ...]
+    secrets: Interned
+    pages: Pages
+    bytes: Mapping[int, int]
+    counts: Mapping[int, int]
+    fingerprints: Ints
+    logs: Ints
+    read: int = 0
+    files: int = 0
+
+    def facts(self, secrets: Interned) -> Ints:
+        """Return the rows of facts with the numbers of other `Interned`; see `named_by` for the ledgers."""
+        facts = self.found.facts.all()
+        for column, numbers in (
+            (KEY, [secrets.stamped(key) for key in self.secrets.keys]),
+            (LAC, [secrets.lac(lac) for lac in self.secrets.lacs]),
+        ):
+            facts[:, column] = np.array([*numbers, NONE], np.int64)[facts[:, column]]
+        return facts
+
+    def named_by(self, scopes: Scopes) -> "Taken":
+        """Return the same with keys of other `Scopes` for the ledgers."""
+        ours = scopes.absorb(self.secrets.scopes)
+        if not len(ours):
+            return self
+        for kept, column in ((self.found.groups, 0), (self.found.heads, 0), (self.found.dangling, 0)):
+            kept.rename(column, ours)
+        self.found.facts.rename(LEDGER, ours)
+        for rows in (self.fingerprints, self.logs):
+            rows[:, 0] = translated(rows[:, 0], ours)
+        cut = [(file._replace(ledger=_named(file.ledger, ours)), size) for file, size in self.pages.cut]
+        listed, damage = (
+            tuple(one if one.ledger is None else replace(one, ledger=_named(one.ledger, ours)) for one in some)
+            for some in (self.listed, self.damage)
+        )
+        known = np.unique(translated(self.known, ours))
+        return replace(self, known=known, listed=listed, damage=damage, pages=replace(self.pages, cut=cut))
+
+
+def _named(key: int, ours: Ints) -> int:
+    return int(translated(np.array([key]), ours)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one process takes at a time.
+
+    Attributes:
+        setup: the number of its `Setup`.
+        part: subfolders of the first level, or a range of a database.
+    """
+
+    setup: int
+    part: Sequence[Level] | Range
+
+
+def units_of(setup: int, levels: Sequence[Level]) -> list[Unit]:
+    """Deal subfolders of the first level into units."""
+    return [Unit(setup, levels[n::_UNITS]) for n in range(min(_UNITS, len(levels)))]
+
+
+def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, processes: int) -> Iterator[Taken]:
+    """Yield what every unit gave, in no order.
+
+    Args:
+        units: what is to be taken.
+        setups: that units name by number.
+        meter: counts and paces; all processes together keep to its rate.
+        processes: at most so many, this one included.
+
+    Raises:
+        ProcessLostError: another process was killed.
+    """
+    todo = deque(units)
+    begun = meter.clock()
+    while todo and (processes == 1 or meter.clock() - begun < _WORTH_S):
+        yield _take(todo.popleft(), setups, meter)
+    if not todo:
+        return
+    others = min(processes, len(todo)) - 1
+    if not others:
+        yield _take(todo.popleft(), setups, meter)
+        return
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    meter.shared = context.Value("d", 0.0)
+    pool = ProcessPoolExecutor(others, context, _begin, (setups, meter.rate, meter.shared, stop))
+    running: set[Future[Taken]] = set()
+    try:
+        while todo or running:
+            while todo and len(running) < others:
+                running.add(_submit(pool, todo.popleft()))
+            if todo:
+                yield _take(todo.popleft(), setups, meter)
+            done, running = wait(running, 0 if todo else None, FIRST_COMPLETED)
+            for one in done:
+                taken = one.result()
+                meter.count(taken.read, taken.files)
+                yield taken
+    except BrokenProcessPool as error:
+        raise ProcessLostError from error
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+        meter.shared = None
+
+
+def _submit(pool: ProcessPoolExecutor, unit: Unit) -> Future[Taken]:
+    """Ask another process. One that is started for it is not left half started, and never stopped but by this one."""
+    with hold_signals():
+        try:
+            return pool.submit(_take_elsewhere, unit)
+        except BrokenPipeError as error:  # it was killed before it had read what it is to do
+            raise ProcessLostError from error
+
+
+@contextmanager
+def hold_signals() -> Iterator[None]:
+    """Hear SIGINT and SIGTERM only at the end; a process that is started meanwhile never hears them.
+
+    Blocking them in this thread is for that process, which inherits it. Here it is not enough: the system then gives
+    them to another thread, and Python runs the handler in the main one nevertheless.
+    """
+    came: list[int] = []
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in _STOPPING}
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, _frame: came.append(number))
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for missed in came:
+            signal.raise_signal(missed)
+
+
+def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
+    setup = setups[unit.setup]
+    listed, damage, secrets = Noted(), Noted(), Interned()
+    found = Found(*(_Kept(width) for width in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
+    scopes = secrets.scopes
+    logs = RecordFiles(setup.logs, meter, damage, setup.passwords, decimal_name, grow=True, scopes=scopes)
+    told = Noted() if setup.told else damage
+    taker, reader = IndexTaker(logs, found, every=setup.every), IndexReader(meter, told, secrets)
+    compared, named = _Kept(FINGERPRINT_WIDTH), _Kept(LOG_WIDTH)
+    pieces: Iterator[Piece | Block]
+    if isinstance(unit.part, Range):
+        pieces = _rows(unit.part, setup, compared, meter, told, scopes)
+    else:
+        files = _files(find_files(unit.part, listed, scopes, reader.ahead), setup, compared, reader, scopes)
+        # Files that are only compared are not opened.
+        pieces = reader.read(files)
+    for piece in pieces:
+        if setup.task in (Task.KEEP, Task.REST):
+            named.add(logs_of(piece))
+        taker.take(piece)
+    taker.end()
+    return Taken(
+        unit.setup,
+        found,
+        taker.known(),
+        tuple(listed.found),
+        tuple(damage.found),
+        secrets,
+        reader.pages,
+        reader.bytes,
+        reader.files,
+        compared.all(),
+        named.all(),
+    )
+
+
+def _rows(
+    part: Range, setup: Setup, compared: _Kept, meter: Meter, damage: Noted, scopes: Scopes
+) -> Iterator[Piece | Block]:
+    """Yield what is to be taken of a range; keep hashes of its slots where they are asked for."""
+    for piece in read_range(part, meter, damage, scopes):
+        if setup.task in (Task.KEEP, Task.COMPARE):
+            compared.add(hashes_of(piece, setup.source))
+        if setup.task is Task.COMPARE:
+            continue
+        if setup.task not in (Task.REST, Task.AGAIN):
+            yield piece
+            continue
+        rest = setup.kept.has(piece.ledger, scopes) == (setup.task is Task.AGAIN)
+        yield Piece(piece.ledger[rest], piece.entry[rest], piece.location[rest], piece.facts)
+
+
+def _files(
+    files: Iterator[IndexFile], setup: Setup, compared: _Kept, reader: IndexReader, scopes: Scopes
+) -> Iterator[IndexFile]:
+    """Yield the files that are to be read; keep fingerprints of all where they are asked for."""
+    if setup.task is Task.READ:
+        yield from files
+        return
+    while some := list(islice(files, _AT_ONCE)):
+        if setup.task in (Task.KEEP, Task.COMPARE):
+            compared.add(_fingerprints(some))
+            if setup.task is Task.COMPARE:
+                reader.count(some)
+                continue
+            yield from some
+            continue
+        kept = setup.kept.has(np.array([file.ledger for file in some], np.int64), scopes)
+        if setup.task is Task.REST:
+            reader.pass_over([some[n] for n in np.flatnonzero(kept).tolist()])
+        for n in np.flatnonzero(kept == (setup.task is Task.AGAIN)).tolist():
+            yield some[n]
+
+
+def _fingerprints(files: Sequence[IndexFile]) -> Ints:
+    rows = []
+    for file in files:
+        try:
+            found = os.stat(file.path)  # noqa: PTH116  # a Path for each of a million files takes longer than this
+        except OSError:
+            continue  # told when it is read
+        rows.append((file.ledger, file.folder, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    return np.array(rows, np.int64).reshape(-1, FINGERPRINT_WIDTH)
+
+
+class _StoppedError(Exception):
+    """The process that asked for the work does not want it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Elsewhere:
+    """What another process keeps from one unit to the next."""
+
+    setups: Sequence[Setup]
+    meter: Meter
+
+
+_elsewhere: list[_Elsewhere] = []
+
+
+def _begin(setups: Sequence[Setup], rate: float | None, shared: "Synchronized[float]", stop: Event) -> None:
+    """Make another process ready; it ends with the one that started it."""
+    parent = multiprocessing.parent_process()
+
+    def outlive() -> None:
+        if parent is not None:
+            connection.wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=outlive, daemon=True).start()
+
+    def check(_: Progress) -> None:
+        if stop.is_set():
+            raise _StoppedError
+
+    def pause(seconds: float) -> None:
+        if stop.wait(seconds):
+            raise _StoppedError
+
+    meter = Meter(rate, check, sleep=pause)
+    meter.shared = shared
+    _elsewhere.append(_Elsewhere(setups, meter))
+
+
+def _take_elsewhere(unit: Unit) -> Taken:
+    (here,) = _elsewhere
+    read, files = here.meter.read, here.meter.files
+    taken = _take(unit, here.setups, here.meter)
+    return replace(taken, read=here.meter.read - read, files=here.meter.files - files)

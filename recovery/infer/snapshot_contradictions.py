@@ -1,0 +1,187 @@
+"""What an earlier record says of a ledger and the bytes on bookies do not, field by field.
+
+    field                        contradicted where                                            then
+    key                          bookies know another master key                               held
+    digest                       entries were made with another type                           held
+    ensemble_size/write_quorum   two bookies repeat the pattern of others                      held
+    last_entry, closed           a LAC is above it; a copy shows another end; it is above all  held
+                                 entries, and nobody lost any
+                                 it is above all entries, and bookies were wiped or not seen   itself, copies missing
+    last_entry, open             a segment begins behind the end: an entry before it was told  held
+    length                       the header of the last entry has another; an earlier one has  held
+                                 a larger one, or a later one a smaller one
+    segments                     others wrote than its members, and no copy's mark explains it the bookies'
+
+The other fields (A, creation time, custom metadata, the password beside its key) stand on no bookie. A length above
+that of the last entry is right where an entry behind the end has it (DEFERRED_SYNC counts what was never forced), and
+so is 0 where the last segment is empty (a recovery that no member of it answered).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from recovery.infer.copies import Ints, Mask
+from recovery.infer.facts import DIGESTS, Facts
+from recovery.infer.refusal import Refusal
+from recovery.infer.search import length_at
+from recovery.infer.segment_costs import NOBODY
+from recovery.infer.solve import Laid
+from recovery.model.groups import run_counts
+from recovery.model.metadata import NO_ENTRY, LedgerMetadata, State
+
+UNPROVED: Final = -2
+"""In place of a last entry that no copy proves."""
+_DIGITS: Final = 12
+_REPEATS: Final = 3
+"""Runs of one group that make a pattern."""
+
+
+class Unseen(NamedTuple):
+    """What an inventory may lack.
+
+    Attributes:
+        hidden: of each ledger, how many bookies may hide entries of it.
+        is_lossy: of each ledger, whether some bookie may have lost all that it had of it.
+        ends: of each ledger, the end that copies of the closed ledger prove; `UNPROVED` without one.
+    """
+
+    hidden: Ints
+    is_lossy: Mask
+    ends: Ints
+
+
+class Contradiction(NamedTuple):
+    """One field of an earlier record, in words of both sides.
+
+    Attributes:
+        refusal: why the ledger is held for it; None: the record is right, or what bookies show is.
+    """
+
+    field: str
+    earlier: str
+    bookies: str
+    refusal: Refusal | None
+
+    def row(self) -> dict[str, str]:
+        """Return it as RECONSTRUCTION has it."""
+        return {"field": self.field, "earlier": self.earlier, "bookies": self.bookies}
+
+
+def contradictions(
+    known: Facts, ledger: int, row: Mapping[str, Any], stored: LedgerMetadata, key: bytes | None, unseen: Unseen
+) -> list[Contradiction]:
+    """Return what bookies' bytes contradict, whoever the members are.
+
+    Args:
+        known: what bookies show.
+        ledger: its number there.
+        row: of RECONSTRUCTION, as bookies alone have it.
+        stored: the earlier record.
+        key: SHA-256 of the master key of its password; None: it has none.
+        unseen: what may be hidden, and which ends are proved.
+    """
+    found = list(_identity(known, ledger, row, stored, key))
+    if stored.state is State.CLOSED:
+        return [*found, *_end(known, ledger, end_of(stored), int(unseen.ends[ledger])), *_length(known, ledger, stored)]
+    told = stored.segments[-1].first - 1
+    if row["last_entry"] is not None and row["last_entry"] < told:
+        earlier = f"above {told}: a segment begins there, so what is before it was acknowledged"
+        found.append(Contradiction("last_entry", earlier, str(row["last_entry"]), Refusal.LAC_BEYOND_END))
+    return found
+
+
+def end_of(stored: LedgerMetadata) -> int:
+    """Return the last entry of a closed record."""
+    return NO_ENTRY if stored.last_entry is None else stored.last_entry
+
+
+def above_all(
+    known: Facts, ledger: int, stored: LedgerMetadata, first: Sequence[int], laid: Laid, members: Ints, unseen: Unseen
+) -> Contradiction | None:
+    """Return the contradiction of a closed record that ends above all entries; None where it does not.
+
+    Where nothing is hidden and no bookie can have lost anything, nobody ever had those entries. Where one can, an entry
+    is lost, and the record still right, if each member of its write set lacks other copies, too.
+
+    Args:
+        known: as `contradictions` takes it.
+        ledger: the same.
+        stored: the same.
+        first: of the record's segments.
+        laid: entries up to the highest one, on those of its segments that begin no later.
+        members: rows of the ledger, or NOBODY: (segments, E).
+        unseen: what may be hidden or lost.
+    """
+    highest, end = int(known.held.end[ledger]), end_of(stored)
+    if end <= highest:
+        return None
+    lacks = laid.due != laid.in_place
+    lossy = {int(who) for who in members[: len(lacks)][lacks]} | {NOBODY}
+    bounds = [*first[1:], end + 1]
+    explained = unseen.hidden[ledger] > 0 or (
+        unseen.is_lossy
+        and all(
+            {int(who[(entry + i) % stored.ensemble_size]) for i in range(stored.write_quorum)} <= lossy
+            for who, begin, behind in zip(members, first, bounds, strict=True)
+            for entry in range(max(begin, highest + 1), min(behind, max(begin, highest + 1) + stored.ensemble_size))
+        )
+    )
+    shown = "no entry" if highest < 0 else f"no entry above {highest}"
+    return Contradiction("last_entry", str(end), shown, None if explained else Refusal.LAC_BEYOND_END)
+
+
+def _identity(
+    known: Facts, ledger: int, row: Mapping[str, Any], stored: LedgerMetadata, key: bytes | None
+) -> Iterator[Contradiction]:
+    if row["key"] is not None and key is not None and row["key"] != key:
+        earlier, shown = (f"key {one.hex()[:_DIGITS]}…" for one in (key, row["key"]))
+        yield Contradiction("key", earlier, shown, Refusal.TWO_KEYS)
+    digest = DIGESTS[known.digest[ledger]] if known.digest[ledger] >= 0 else None
+    if digest is not None and stored.digest is not None and digest is not stored.digest:
+        yield Contradiction("digest", str(stored.digest), str(digest), Refusal.DIGESTS_DIFFER)
+    shape, shown_shape = (stored.ensemble_size, stored.write_quorum), _repeated(known, ledger)
+    if shown_shape not in (None, shape) and not (shown_shape[1] == 1 and shape == (1, 1)):
+        earlier, shown = ("/".join(map(str, one)) for one in (shape, shown_shape))
+        yield Contradiction("ensemble_size/write_quorum", earlier, shown, Refusal.TWO_HISTORIES)
+
+
+def _repeated(known: Facts, ledger: int) -> tuple[int, int] | None:
+    """Return the (E, W) whose pattern two bookies or more repeat, and no bookie another; copies repeat others."""
+    held = known.held
+    low, high = np.searchsorted(held.row_ledger, [ledger, ledger + 1])
+    groups = slice(*np.searchsorted(held.group_row, [low, high]))
+    row, size, period = held.group_row[groups], held.size[groups], held.period[groups]
+    runs = run_counts(held.first[groups], held.last[groups], period)
+    repeats = (runs >= _REPEATS) & (size < period) & ~known.row_copied[row]
+    shapes = set(zip(period[repeats].tolist(), size[repeats].tolist(), strict=True))
+    return shapes.pop() if len(shapes) == 1 and len(np.unique(row[repeats])) > 1 else None
+
+
+def _end(known: Facts, ledger: int, end: int, proved_end: int) -> Iterator[Contradiction]:
+    lac = int(known.lac[ledger])
+    if lac > end:
+        yield Contradiction("last_entry", str(end), f"at least {lac}: a LAC has it", Refusal.TWO_HISTORIES)
+    elif proved_end not in (UNPROVED, end):
+        shown = f"{proved_end}: copies that were made of the closed ledger have it as LAC"
+        yield Contradiction("last_entry", str(end), shown, Refusal.TWO_HISTORIES)
+
+
+def _length(known: Facts, ledger: int, stored: LedgerMetadata) -> Iterator[Contradiction]:
+    end, length = end_of(stored), stored.length or 0
+    low, high = np.searchsorted(known.headers.ledger, [ledger, ledger + 1])
+    entries, lengths = known.headers.entry[low:high], known.headers.length[low:high]
+    before = entries <= end
+    # What was answered and never forced counts; where no member of an empty segment answered a recovery, nothing does.
+    if length in lengths[~before] or (length == 0 and stored.segments[-1].first == end + 1):
+        return
+    shown = length_at(known, ledger, end) if end >= 0 else 0
+    # Running lengths never fall: not before the end, and not behind it.
+    falls = (before & (lengths > length)) | (~before & (lengths < length))
+    if shown not in (-1, length):
+        text = f"{shown}, as a header of entry {end} or of the one behind it has it" if end >= 0 else "0: no entry"
+        yield Contradiction("length", str(length), text, Refusal.LENGTHS_DIFFER)
+    elif falls.any():
+        at = int(falls.argmax())
+        yield Contradiction("length", str(length), f"{lengths[at]} at entry {entries[at]}", Refusal.LENGTHS_DIFFER)

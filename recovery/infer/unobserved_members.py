@@ -1,0 +1,74 @@
+"""Bookies for positions that never received an entry: nothing shows who they were, and no reader asks them."""
+
+from typing import Final
+
+import numpy as np
+
+from recovery.infer.copies import Ints, Mask
+from recovery.infer.facts import Facts
+from recovery.infer.shape_fit import Segments
+from recovery.model.ids import buckets
+
+_PAIRS: Final = 1 << 24
+"""Pairs of bookies that are compared at a time: some tens of megabytes."""
+
+
+def fill(known: Facts, segments: Segments) -> tuple[Segments, Mask]:
+    """Name a bookie for each position that nothing shows one for.
+
+    First those that know the ledger and hold nothing of it, then those that nobody looked at, then others in an order
+    of the ledger's own; never one that is in the ensemble already.
+
+    Returns:
+        The segments, and which members were named here.
+    """
+    members = segments.members.copy()
+    blank = members < 0
+    of_member = np.repeat(np.arange(len(segments.size)), segments.size)
+    lacking = np.unique(of_member[blank])
+    begin = np.cumsum(segments.size) - segments.size
+    for size in np.unique(segments.size[lacking]).tolist():
+        of_size = lacking[segments.size[lacking] == size]
+        step = max(1, _PAIRS // (size * size))
+        for at in range(0, len(of_size), step):
+            some = of_size[at : at + step]
+            cells = begin[some][:, None] + np.arange(size)
+            members[cells] = _completed(known, segments.ledger[some], members[cells])
+    return Segments(segments.ledger, segments.first, segments.low, segments.size, members), blank
+
+
+def _completed(known: Facts, ledger: Ints, members: Ints) -> Ints:
+    """Complete ensembles of one size.
+
+    Args:
+        known: who knows of which ledger.
+        ledger: of each ensemble.
+        members: (ensembles, E).
+    """
+    size, bookies = members.shape[1], len(known.bookies)
+    first = np.searchsorted(known.idle_ledger, ledger)
+    idle_count = np.searchsorted(known.idle_ledger, ledger, "right") - first
+    nth = np.arange(min(size, int(idle_count.max(initial=0))))
+    there = nth < idle_count[:, None]
+    idle = np.where(there, np.append(known.idle_bookie, -1)[np.where(there, first[:, None] + nth, -1)], -1)
+    # Of E others in a row, at least as many are not members yet as there are blanks left.
+    start = buckets(known.scope[ledger], known.ledger[ledger]).astype(np.int64)
+    others = (start[:, None] + np.arange(min(bookies, size + len(known.unscanned[:size])))) % max(bookies, 1)
+    others = np.where(_among(others, idle), -1, others)
+    unseen = np.repeat(known.unscanned[:size][None, :], len(ledger), axis=0)
+    unseen = np.where(_among(unseen, idle), -1, unseen)
+    others = np.where(_among(others, unseen), -1, others)
+    candidates = np.concatenate([idle, unseen, others, np.full((len(ledger), 1), -1)], axis=1)
+    candidates = np.where(_among(candidates, members), -1, candidates)
+    # Usable ones to the front, in their order; the n-th blank takes the n-th, or the -1 behind them.
+    candidates = np.take_along_axis(candidates, np.argsort(candidates < 0, axis=1, kind="stable"), axis=1)
+    blank = members < 0
+    place = np.clip(np.cumsum(blank, axis=1) - 1, 0, candidates.shape[1] - 1)
+    completed: Ints = np.where(blank, np.take_along_axis(candidates, place, axis=1), members)
+    return completed
+
+
+def _among(values: Ints, others: Ints) -> Mask:
+    """Say which values stand in the same row of `others`."""
+    found: Mask = (values[:, :, None] == others[:, None, :]).any(axis=2)
+    return found

@@ -1,0 +1,90 @@
+"""Where entries may stand that no inventory shows, and what that does to what is claimed.
+
+An acknowledged entry has at least A copies, so fewer than A blind bookies cannot hide one. Where nobody stands for A,
+or E and W are not seen, one blind bookie is enough. And where every entry stands on n bookies, one that was not
+scanned may be the next member: W is n or more. Damage is not taken for that: it would have to hide a
+whole copy.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.infer.copies import Ints, Mask
+from recovery.infer.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """How much of a ledger may be hidden.
+
+    Attributes:
+        named: damage that names the ledger hides entries of it.
+        holders: bookies that hold entries of the ledger, and have damage of no particular one that hides entries.
+        bookies: all that may hide entries of the ledger, at least: not scanned, not completely, or with such damage.
+        elsewhere: those not scanned: each may have a copy of all of any ledger.
+        unsound: which bookies of the batch are among these; not those that are known by their number only.
+    """
+
+    named: Mask
+    holders: Ints
+    bookies: Ints
+    elsewhere: int
+    unsound: Mask
+
+    @classmethod
+    def of(cls, known: Facts, bookies: pa.Table, damage: pa.Table, unscanned: int) -> "Blind":
+        """Find out, of all ledgers.
+
+        Args:
+            known: the ledgers.
+            bookies: BOOKIES.
+            damage: DAMAGE.
+            unscanned: members of the cluster that no inventory is of.
+        """
+        hiding = damage.filter(damage["hides_entries"])
+        damaged = _among(known.bookies, hiding.filter(pc.is_null(hiding["ledger"]))["bookie"])
+        partly = _among(known.bookies, bookies.filter(pc.invert(bookies["complete"]))["bookie"])
+        anywhere = int((damaged | partly).sum()) + unscanned
+        of = known.held.row_ledger
+        unsound = damaged | partly
+        unsound[known.unscanned] = True
+        return cls(
+            _named(known, hiding.filter(pc.is_valid(hiding["ledger"]))),
+            np.bincount(of[damaged[known.row_bookie]], minlength=known.count),
+            np.maximum(anywhere, known.incomplete.astype(np.int64)),
+            unscanned,
+            unsound,
+        )
+
+    def outsiders(self, known: Facts) -> Ints:
+        """Return how many bookies may have had an entry of each ledger that nothing shows.
+
+        All but those that are seen whole and have entries of it. One that has none may have been a newcomer that was
+        wiped: no LAC heard of what only newcomers had, and a bookie that is in use again shows no loss.
+        """
+        of, bookie = known.held.row_ledger, known.row_bookie
+        seen = np.bincount(of[~self.unsound[bookie]] if self.unsound.any() else of, minlength=known.count)
+        outsiders: Ints = len(known.bookies) + max(self.elsewhere - len(known.unscanned), 0) - seen
+        return np.maximum(outsiders, self.bookies)
+
+
+def _among(names: pa.Array, others: pa.ChunkedArray) -> Mask:
+    found: Mask = pc.is_in(names, value_set=others.combine_chunks()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _named(known: Facts, damage: pa.Table) -> Mask:
+    """Say which ledgers the rows of damage name."""
+    if not damage.num_rows:
+        return np.zeros(known.count, np.bool_)
+    scope = pc.fill_null(damage["scope"], 0).to_numpy().astype(np.int64)
+    ledger = damage["ledger"].to_numpy().astype(np.int64)
+    near = np.flatnonzero(pc.is_in(pa.array(known.ledger), value_set=pa.array(ledger)))
+    pairs = np.stack([np.append(scope, known.scope[near]), np.append(ledger, known.ledger[near])], axis=1)
+    same = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+    found = np.zeros(known.count, np.bool_)
+    found[near[np.isin(same[len(ledger) :], same[: len(ledger)])]] = True
+    return found

@@ -1,0 +1,146 @@
+"""Files of metadata stores read alone: what they hold, in words and counts, and what of them is damaged.
+
+Source: the readers of `backends.zkfiles`.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from backends.zkfiles import records, servers, snapshot, txnlog
+from backends.zkfiles.snapshot import Snapshot
+from recovery.errors import Damage, Reason
+
+_LISTED: Final = 20
+"""Subtrees that are named."""
+_REASONS: Final = {
+    txnlog.End.CHECKSUM: Reason.DIGEST,
+    txnlog.End.UNREADABLE: Reason.UNREADABLE,
+    txnlog.End.HEADER: Reason.BAD_MAGIC,
+    txnlog.End.PADDING: Reason.ZEROS,
+}
+_KINDS: Final = {
+    1: "creates",
+    15: "creates",
+    19: "creates",
+    21: "creates",
+    2: "deletes",
+    20: "deletes",
+    5: "changes",
+    16: "changes",
+    7: "rights_changes",
+    14: "multis",
+    -10: "sessions_opened",
+    -11: "sessions_closed",
+    records.REFUSED: "refusals",
+}
+
+
+@dataclass(slots=True)
+class Facts:
+    """What one file holds; the fields are those of `recovery.inspect.bookie_file.Looked`."""
+
+    header: dict[str, str] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    first: str = ""
+    last: str = ""
+    ranges: list[str] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def zookeeper_snapshot(path: Path) -> Facts:
+    """Read a ZooKeeper snapshot, plain or compressed.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    read = snapshot.read(path.resolve())
+    found = Facts(notes=list(read.notes))
+    if read.damage is not None:
+        found.damage.append(Damage(read.damage.offset, 0, Reason.BAD_VALUE, read.damage.problem))
+    survey = read.look(digest=True)
+    found.header |= {
+        "version": str(read.version),
+        "compression": read.compression,
+        "begun at": "not in its name" if read.begun is None else f"zxid {read.begun:#x}",
+        "ended at": f"zxid {read.ends:#x}",
+        "latest change": _time(survey.ms),
+        "digest": _digest(read),
+        "checksums": "wrong, or not reached" if read.damage else "agree",
+    }
+    if read.begun is not None and read.ends > read.begun:
+        found.notes.append("transactions were applied while it was written: whole only with the log of those")
+    owners = [read.node_at(int(row)).owner for row in survey.owned]
+    found.counts.update(
+        nodes=read.nodes,
+        sessions=len(read.sessions),
+        rights=len(read.rights),
+        ephemerals=sum(bool(records.session_of(owner)) for owner in owners),
+        containers=sum(owner == records.CONTAINER for owner in owners),
+        with_ttl=sum(records.ttl_of(owner) is not None for owner in owners),
+        unknown_rights=len(survey.unknown_rights),
+    )
+    found.ranges += _subtrees(read, found.counts)
+    return found
+
+
+def _digest(read: Snapshot) -> str:
+    if read.digest is None:
+        return "none in the file"
+    zxid, digest = read.digest
+    if zxid != read.begun:
+        return f"of zxid {zxid:#x}, to be compared after that transaction"
+    return "agrees" if read.look(digest=True).digest == digest else "does not agree with the nodes"
+
+
+def _subtrees(read: Snapshot, counts: Counter[str]) -> list[str]:
+    below: Counter[str] = Counter()
+    for window in read.windows():
+        counts["data_bytes"] += pc.sum(pc.binary_length(window.data)).as_py() or 0
+        tops = pc.replace_substring_regex(window.path, r"(?s)^(/[^/]*)/.*$", r"\1").value_counts()
+        for top in tops.to_pylist():
+            below[top["values"].decode("utf-8", "backslashreplace") or "/"] += top["counts"]
+    lines = [f"{top}: {count} nodes" for top, count in below.most_common(_LISTED)]
+    return lines + ([f"and {len(below) - _LISTED} more"] if len(below) > _LISTED else [])
+
+
+def zookeeper_log(path: Path) -> Facts:
+    """Read a ZooKeeper transaction log.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    log = txnlog.survey(path.resolve())
+    found = Facts(header={"version": str(log.version)})
+    entries = log.entries
+    for kind, count in zip(*(part.tolist() for part in np.unique(entries["kind"], return_counts=True)), strict=True):
+        found.counts[_KINDS[kind]] += count
+    found.counts.update(transactions=len(entries))
+    if len(entries):
+        found.first, found.last = _entry(entries[0]), _entry(entries[-1])
+        found.ranges.append(f"zxids {servers.ranges(np.unique(entries['zxid']))}")
+    if log.damage is not None:
+        reason = _REASONS.get(log.why, Reason.BAD_VALUE)
+        found.damage.append(Damage(log.damage.offset, 0, reason, log.damage.problem))
+    elif log.why in (txnlog.End.TORN_MARK, txnlog.End.TORN_SIZE):
+        found.notes.append(f"ends with {log.why}, from byte {log.end} on: normal after a crash")
+    else:
+        found.header["ends at byte"] = f"{log.end} with {log.why}"
+    return found
+
+
+def _entry(entry: np.void) -> str:
+    return f"zxid {int(entry['zxid']):#x} at byte {int(entry['at'])}, {_time(int(entry['ms']))}"
+
+
+def _time(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else "none"
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"

@@ -1,0 +1,122 @@
+"""A command loads what it needs: a small one must not take seconds to start.
+
+Modules are named and counted, since times depend on the machine. Each command runs in a process of its own.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.cases import case_dir
+from tests.support.command import ROOT, commands, environment
+from tests.support.inventories import write_inventory
+from tests.support.plan_folder import Ledger, write_plan
+
+PROBE: Final = """
+import json, sys
+from reconcile.cli.__main__ import main
+try:
+    main()
+finally:
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+SLOW: Final = ("pandas", "scipy", "pyspark", "py4j", "jinja2", "grpc", "kazoo", "rich", "rocksdict", "pyarrow")
+"""What takes a tenth of a second to load, or more."""
+MOST: Final = 520
+"""Modules of any command; 479 where this was written. With pandas there are 1,200, with scipy.optimize 750."""
+FEW: Final = 200
+"""Modules of a command that only prints; 167 where this was written."""
+ZOOKEEPER: Final = "zk+hierarchical://127.0.0.1:1/ledgers"
+ETCD: Final = "etcd://127.0.0.1:1/ledgers"
+
+TEXT: Final = frozenset[str]()
+ARROW: Final = frozenset({"pyarrow"})
+FILES: Final = ARROW | {"rocksdict"}
+LIVE: Final = ARROW | {"kazoo"}
+ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
+    "--version": ("--version", TEXT),
+    "recover help": ("recover --help", TEXT),
+    "first ten minutes": ("preflight", TEXT),
+    "preflight": ("preflight --metadata {zookeeper} --inventory {inventory}", LIVE),
+    "preflight, etcd": ("preflight --metadata {etcd}", ARROW | {"grpc"}),
+    "freeze": ("freeze --metadata {zookeeper}", LIVE),
+    "thaw": ("thaw --metadata {zookeeper}", LIVE),
+    "collect": ("collect --ledger-dir {disk} --out {out}", FILES | {"jinja2"}),
+    "capture": ("capture --metadata {zookeeper} --out {out}", LIVE),
+    "capture files": ("capture --metadata zkfiles://{disk} --out {out}", ARROW),
+    "recover": ("recover --layout hierarchical --inventory {disk} --out {out}", FILES | {"jinja2"}),
+    "explain": ("explain 1 --inventory {inventory}", ARROW),
+    "explain a plan": ("explain 1 --plan {plan}", ARROW),
+    "plan show": ("plan show {plan}", ARROW),
+    "plan ledgers": ("plan ledgers {plan} --few-copies", ARROW),
+    "plan diff": ("plan diff {plan} {plan}", ARROW),
+    "plan split": ("plan split {plan} --out {out} --waves canary,rest", ARROW),
+    "plan edit": ("plan edit {plan} --out {out} --drop 1", ARROW),
+    "rehearse": ("rehearse {plan} --metadata {zookeeper}", LIVE),
+    "apply": ("apply {plan} --metadata {zookeeper} --confirm {hash}", LIVE),
+    "undo": ("undo {plan} --metadata {zookeeper}", LIVE),
+    "audit show": ("audit show {plan}", TEXT),
+    "audit verify": ("audit verify {plan}", TEXT),
+    "verify": ("verify {plan} --metadata {zookeeper} --disk a={disk}", LIVE),
+    "inspect": ("inspect {odd}", FILES),
+    "inspect a log": ("inspect {log}", FILES),
+    "inspect --account": ("inspect --account {log}", FILES),
+    "doctor": ("doctor --no-spark", ARROW),
+}
+"""A command line of each command, and what of the slow it may load."""
+
+
+def loaded(*arguments: object) -> list[str]:
+    """Run a command to its end; return the names of the modules that its process has."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *map(str, arguments)],
+        env=environment(BKMETA_PATIENCE_S="0.1"),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "fault of this program" not in done.stderr, done.stderr
+    names: list[str] = json.loads(done.stderr.splitlines()[-1])
+    return names
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return what the command lines name: disks, an inventory, a plan, 16 bytes that are no file of a bookie."""
+    work = tmp_path_factory.mktemp("given")
+    made = write_plan(work / "plan", [Ledger(1, [(0, ("a", "b", "c"))])])
+    write_inventory(work / "inventory", "a", [1], instance=None)
+    (work / "odd").write_bytes(bytes(range(16)))
+    disk = case_dir("c05-unclosed") / "bookies" / "b0" / "ledgers"
+    return {
+        "plan": str(work / "plan"),
+        "hash": str(made.manifest["hash"]),
+        "inventory": str(work / "inventory"),
+        "odd": str(work / "odd"),
+        "disk": str(disk),
+        "log": str(disk / "current" / "0.log"),
+        "zookeeper": ZOOKEEPER,
+        "etcd": ETCD,
+    }
+
+
+@pytest.mark.parametrize("named", ALLOWED)
+def test_a_command_loads_no_more_than_it_needs(named: str, given: dict[str, str], tmp_path: Path) -> None:
+    """Nothing slow but what its row names, and no flood of small modules either."""
+    line, allowed = ALLOWED[named]
+    names = loaded(*(word.format(**given, out=tmp_path / "out") for word in line.split()))
+    assert {name for name in SLOW if name in names} <= allowed
+    assert len(names) <= (MOST if allowed else FEW)
+
+
+def test_every_command_has_its_row() -> None:
+    """A new command is looked at, too."""
+    rows = {line for line, _ in ALLOWED.values()}
+    assert [name for name in commands() if not any(row.startswith(name) for row in rows)] == []

@@ -1,0 +1,120 @@
+"""Every store keeps the promises of `MetadataStore`, and of `AccessControl` where it has rights."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from backends.memory import MemoryStore
+from backends.protocols import ControlledStore, LiveStore, MetadataStore
+from backends.testing.contracts import (
+    AccessControlContract,
+    FaultContract,
+    LiveStoreContract,
+    MetadataStoreContract,
+    Troubled,
+)
+from backends.testing.faults import MemoryLine, Proxy
+from backends.zookeeper import ZooKeeperStore
+from tests.support.zookeeper_server import ZooKeeperServer
+
+_CHROOTS = itertools.count()
+
+
+class TestMemory(MetadataStoreContract):
+    """The store in memory."""
+
+    @pytest.fixture
+    def store(self) -> MetadataStore:
+        """Return an empty store."""
+        return MemoryStore()
+
+
+@pytest.mark.real
+class TestZooKeeper(MetadataStoreContract):
+    """A real ZooKeeper."""
+
+    @pytest.fixture
+    def store(self, zookeeper_server: ZooKeeperServer) -> Iterator[MetadataStore]:
+        """Return an empty part of the server's tree."""
+        opened = ZooKeeperStore(zookeeper_server.hosts, chroot=f"/contract-{next(_CHROOTS)}", session_s=10)
+        yield opened
+        opened.close()
+
+
+class TestMemoryRights(AccessControlContract):
+    """The store in memory."""
+
+    @pytest.fixture
+    def store(self) -> ControlledStore:
+        """Return an empty store."""
+        return MemoryStore()
+
+
+@pytest.mark.real
+class TestZooKeeperRights(AccessControlContract):
+    """A real ZooKeeper."""
+
+    @pytest.fixture
+    def store(self, zookeeper_server: ZooKeeperServer) -> Iterator[ControlledStore]:
+        """Return an empty part of the server's tree."""
+        opened = ZooKeeperStore(zookeeper_server.hosts, chroot=f"/rights-{next(_CHROOTS)}", session_s=10)
+        yield opened
+        opened.close()
+
+
+class TestMemoryFaults(FaultContract):
+    """The store in memory, as if it had a line."""
+
+    @pytest.fixture
+    def troubled(self) -> Troubled:
+        """Return an empty store on a line."""
+        store = MemoryStore()
+        line = MemoryLine(store)
+        return Troubled(line, line, store)
+
+
+@pytest.mark.real
+class TestZooKeeperFaults(FaultContract):
+    """A real ZooKeeper behind a proxy."""
+
+    @pytest.fixture
+    def troubled(self, zookeeper_server: ZooKeeperServer) -> Iterator[Troubled]:
+        """Return an empty part of the server's tree."""
+        chroot = f"/faults-{next(_CHROOTS)}"
+        with Proxy("127.0.0.1", zookeeper_server.port) as line:
+            store = ZooKeeperStore(line.hosts, chroot=chroot, session_s=10, patience_s=120)
+            other = ZooKeeperStore(zookeeper_server.hosts, chroot=chroot, session_s=10, patience_s=120)
+
+            def expire() -> None:
+                # Whoever shows a session's id and password takes it over, and may end it.
+                thief = KazooClient(zookeeper_server.hosts, client_id=store._client.client_id)
+                thief.start()
+                thief.stop()
+                thief.close()
+
+            yield Troubled(store, line, other, expire)
+            store.close()
+            other.close()
+
+
+class TestMemoryLive(LiveStoreContract):
+    """The store in memory."""
+
+    @pytest.fixture
+    def store(self) -> LiveStore:
+        """Return an empty store."""
+        return MemoryStore()
+
+
+@pytest.mark.real
+class TestZooKeeperLive(LiveStoreContract):
+    """A real ZooKeeper."""
+
+    @pytest.fixture
+    def store(self, zookeeper_server: ZooKeeperServer) -> Iterator[LiveStore]:
+        """Return an empty part of the server's tree."""
+        opened = ZooKeeperStore(zookeeper_server.hosts, chroot=f"/live-{next(_CHROOTS)}", session_s=10)
+        yield opened
+        opened.close()

@@ -1,0 +1,138 @@
+"""The options of `collect` that read everything, or only what changed."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from recovery.codecs import entry_log
+from recovery.collect import incremental as again_module
+from recovery.dataset import open_dataset
+from recovery.testing.bookie_dir import BookieDir, make_bookie
+from recovery.testing.bookie_dir_scoped import Storage
+from tests.recovery.collect.test_scoped_ids import MIXED, STORAGES
+from tests.recovery.collect.test_scoped_ids import made as make_scoped
+from tests.support.command import run
+
+
+def folders(made: BookieDir) -> list[object]:
+    """The options that name a bookie's folders."""
+    options: list[object] = []
+    for name, found in (("--ledger-dir", made.ledger_dirs), ("--journal-dir", made.journal_dirs)):
+        options += [part for folder in found for part in (name, folder)]
+    return options
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BookieDir:
+    """A bookie whose files count as old."""
+    monkeypatch.setattr(again_module, "_TICK_NS", -(10**15))
+    return make_bookie(tmp_path / "disks", {5: [0, 1, 2], 6: [0, 1]}, rotated=True)
+
+
+def test_the_second_time_nothing_is_read(made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--since takes over what --incremental kept; the result says what, and the verdict is the same."""
+    first = run(capsys, "collect", *folders(made), "--incremental", "--out", tmp_path / "a", "--json")
+    again = run(capsys, "collect", *folders(made), "--since", tmp_path / "a", "--out", tmp_path / "b", "--json")
+    assert (first.code, again.code) == (0, 0)
+    assert first.result["coverage"]["bytes_read"] > 0
+    assert again.result["coverage"]["bytes_read"] == 0
+    begun = json.loads((tmp_path / "a" / "manifest.json").read_text())["coverage"]["started"]
+    kept = {"ledgers": 2, "files": 1, "reason": ""}
+    kept |= {"inventory": str(tmp_path / "a"), "collected": begun, "whole": begun}
+    assert again.result["reused"] == kept
+    assert json.loads((tmp_path / "b" / "manifest.json").read_text())["coverage"]["reused"] == kept
+    assert again.result["counts"] == first.result["counts"]
+    said = run(capsys, "collect", *folders(made), "--since", tmp_path / "b", "--out", tmp_path / "c")
+    assert "taken over: 2 ledgers, 1 entry logs and journals; 0 bytes were read" in said.out
+    assert f"from {tmp_path / 'b'}, begun " in said.out
+    moment = datetime.fromisoformat(begun).isoformat(sep=" ", timespec="seconds")
+    assert f"the last whole collection was begun {moment}, " in said.out
+    assert str(tmp_path / "b") in (tmp_path / "c" / "report.html").read_text(encoding="utf-8")
+
+
+def test_deep_says_what_it_compared(made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Counts in the result and in the manifest, a line for people, and where a bit rotted."""
+    log = made.log(0)
+    at = next(found for found in entry_log.scan(log.read_bytes()) if isinstance(found, entry_log.EntryAt))
+    data = bytearray(log.read_bytes())
+    data[at.position + at.size - 1] ^= 1
+    log.write_bytes(data)
+    done = run(capsys, "collect", *folders(made), "--deep", "--out", tmp_path / "a", "--json")
+    counts = done.result["deep"]
+    assert (counts["in_index"], counts["digests_right"], counts["digests_wrong"]) == (5, 4, 1)
+    assert json.loads((tmp_path / "a" / "manifest.json").read_text())["coverage"]["deep"] == counts
+    said = run(capsys, "collect", *folders(made), "--deep", "--out", tmp_path / "b")
+    assert "digests: 4 right, 1 wrong, 0 not checkable" in said.out
+    assert f"{log} at byte {at.position - 4}: digest" in said.out
+
+
+def test_a_suspect_disk_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the verdict, in the result, and before thousands of other places of damage, which are summed by kind."""
+    made = make_bookie(tmp_path / "disks", {ledger: [0] for ledger in range(1, 20)})
+    for ledger in range(1, 10):
+        made.index(ledger).write_bytes(b"rotten" + made.index(ledger).read_bytes()[6:])
+    done = run(capsys, "collect", *folders(made), "--out", tmp_path / "a", "--json")
+    folder = str(made.ledger_dirs[0] / "current")
+    assert done.result["suspect"] == [folder]
+    assert done.result["verdict"].endswith(f"SUSPECT: the disk of {folder}")
+    lines = run(capsys, "collect", *folders(made), "--out", tmp_path / "b").out.splitlines()
+    at = next(n for n, line in enumerate(lines) if "places of damage: 10, " in line)
+    assert "bad magic: 9, suspect disk: 1" in lines[at + 1]
+    assert f"{folder}: suspect disk (9 of 19 index files" in lines[at + 2]
+    assert "bad magic, ledger " in lines[at + 3]
+
+
+@pytest.mark.parametrize("options", [("--incremental",), ("--since", "earlier")])
+def test_everything_and_only_what_changed_exclude_each_other(
+    options: tuple[str, ...], made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 2, and nothing is written."""
+    done = run(capsys, "collect", *folders(made), "--deep", *options, "--out", tmp_path / "a")
+    assert done.code == 2
+    assert "--deep reads everything" in done.err
+    assert not (tmp_path / "a").exists()
+
+
+def test_an_earlier_inventory_that_is_not_there_is_an_error(
+    made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named, with what to do; nothing is guessed."""
+    done = run(capsys, "collect", *folders(made), "--since", tmp_path / "none", "--out", tmp_path / "a")
+    assert done.code == 2
+    assert str(tmp_path / "none") in done.err
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_ledgers_of_scopes_are_taken_over_and_compared_as_well(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second collection reads nothing and says the same; a deep one finds nothing wrong, and a flipped bit."""
+    monkeypatch.setattr(again_module, "_TICK_NS", -(10**15))
+    made = make_scoped(tmp_path, MIXED, storage)
+    run(capsys, "collect", *folders(made), "--incremental", "--out", tmp_path / "a")
+    again = run(capsys, "collect", *folders(made), "--since", tmp_path / "a", "--out", tmp_path / "b", "--json")
+    assert again.result["coverage"]["bytes_read"] == 0
+    first, second = (open_dataset(tmp_path / name, "inventory") for name in "ab")
+    assert first.read("copies").equals(second.read("copies"))
+    assert first.read("bookies")["max_ids"].equals(second.read("bookies")["max_ids"])
+    deep = run(capsys, "collect", *folders(made), "--deep", "--out", tmp_path / "deep", "--json").result
+    counts = deep["deep"]
+    # One ledger has two entries that only its log has.
+    assert (deep["counts"]["damaged"], counts["unindexed"]) == (1, 2)
+    assert (counts["dangling"], counts["digests_wrong"], counts["conflicts"]) == (0, 0, 0)
+    record = MIXED[-2].record(200)
+    logs = [path for folder in made.ledger_dirs for path in (folder / "current").glob("*.log")]
+    (log,) = [path for path in logs if record in path.read_bytes()]
+    data = bytearray(log.read_bytes())
+    at = data.find(record)
+    data[at + len(record) - 1] ^= 1
+    log.write_bytes(data)
+    run(capsys, "collect", *folders(made), "--deep", "--out", tmp_path / "broken")
+    rows = [
+        row
+        for row in open_dataset(tmp_path / "broken", "inventory").read("damage").to_pylist()
+        if row["reason"] == "digest"
+    ]
+    assert [(row["scope"], row["ledger"], row["offset"]) for row in rows] == [(-1, -1, at - 4)]

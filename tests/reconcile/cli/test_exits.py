@@ -1,0 +1,240 @@
+"""Exit codes: the page says what each command declares, and every code that a command declares is seen in some test."""
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reconcile.cli.command import Exit
+from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
+from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie
+from tests.support.command import ROOT, Done, commands, run
+from tests.support.inventories import write_inventory
+from tests.support.plan_folder import Ledger, write_plan
+
+PAGE = ROOT / "docs/operations/exit-codes.md"
+STORE = "zk+hierarchical://127.0.0.1:1/ledgers"
+"""Where nothing listens."""
+VERIFY = "contract/test_verify_zookeeper.py"
+ETCD = "etcd://127.0.0.1:2379/ledgers"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the command lines below are about."""
+
+    root: Path
+    bookie: BookieDir
+    inventory: Path
+    plan: Dataset
+    other: Dataset
+    broken: Dataset
+
+    @property
+    def new(self) -> Path:
+        """A folder that is not there."""
+        return self.root / "new"
+
+    def collect(self, *more: object) -> list[object]:
+        """Collect the bookie."""
+        journals, ledgers = self.bookie.journal_dirs[0], self.bookie.ledger_dirs[0]
+        return ["collect", "--ledger-dir", ledgers, "--journal-dir", journals, "--out", self.new, *more]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A bookie, an inventory, three plans, one of which was altered; stores are given up quickly."""
+    monkeypatch.setenv("BKMETA_PATIENCE_S", "0.2")
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "me:secret")
+    ledgers = [Ledger(n, [(0, ("b1", "b2", "b3"))], last=n, length=n + 1) for n in range(1, 9)]
+    broken = write_plan(tmp_path / "broken", ledgers)
+    parts = {name: broken.parts(name) for name in broken.manifest["tables"]}
+    parts["actions"] = [write_part(Path(broken.path), "actions", "fewer", [broken.read("actions")[1:]], secret=True)]
+    kept = {name: broken.manifest[name] for name in ("hash_version", "hash", "counts", "reasons")}
+    binding, coverage = broken.manifest["binding"], broken.manifest["coverage"]
+    write_manifest(Path(broken.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept)
+    return World(
+        root=tmp_path,
+        bookie=make_bookie(tmp_path / "bookie", {5: [0, 1], 6: [0]}),
+        inventory=write_inventory(tmp_path / "inventory", BOOKIE, range(40), instance="one"),
+        plan=write_plan(tmp_path / "plan", ledgers),
+        other=write_plan(tmp_path / "other", ledgers[:4]),
+        broken=open_dataset(broken.path, "plan"),
+    )
+
+
+@contextmanager
+def disk_of(size: int) -> Iterator[None]:
+    """Let this process write no file longer than so many bytes: what a full disk says, without one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def damaged(world: World) -> list[object]:
+    """Damage an index file, and look at it."""
+    file = world.bookie.index(5)
+    file.write_bytes(bytes(64))
+    return ["inspect", file]
+
+
+def cut(world: World) -> list[object]:
+    """Damage an index file, and collect."""
+    damaged(world)
+    return world.collect()
+
+
+def confirmed(world: World) -> list[object]:
+    """Apply the plan, confirmed."""
+    return ["apply", world.plan.path, "--metadata", STORE, "--confirm", world.plan.manifest["hash"]]
+
+
+def explained(world: World, *more: object) -> list[object]:
+    """Explain a ledger of which the plan is sure."""
+    return ["explain", "5", *more]
+
+
+Line = Callable[[World], list[object]]
+
+LINES: dict[tuple[str, Exit], Line] = {
+    ("preflight", Exit.DONE): lambda _: ["preflight"],
+    ("preflight", Exit.USAGE): lambda _: ["preflight", "--metadata", "nonsense"],
+    ("preflight", Exit.UNDECIDABLE): lambda _: ["preflight", "--metadata", STORE],
+    ("freeze", Exit.FAILED): lambda _: ["freeze", "--metadata", STORE],
+    ("freeze", Exit.USAGE): lambda _: ["freeze", "--metadata", "nonsense"],
+    ("freeze", Exit.REFUSED): lambda _: ["freeze", "--metadata", ETCD],
+    ("thaw", Exit.FAILED): lambda _: ["thaw", "--metadata", STORE],
+    ("thaw", Exit.USAGE): lambda _: ["thaw", "--metadata", "nonsense"],
+    ("thaw", Exit.REFUSED): lambda _: ["thaw", "--metadata", ETCD],
+    ("collect", Exit.DONE): lambda w: w.collect(),
+    ("collect", Exit.FAILED): lambda w: w.collect(),
+    ("collect", Exit.USAGE): lambda w: w.collect("--bookie-id", "another:3181"),
+    ("collect", Exit.UNDECIDABLE): cut,
+    ("capture", Exit.FAILED): lambda w: ["capture", "--metadata", STORE, "--out", w.new],
+    ("capture", Exit.USAGE): lambda w: ["capture", "--metadata", "nonsense", "--out", w.new],
+    ("recover", Exit.FAILED): lambda w: [
+        "recover", "--inventory", w.inventory, "--metadata", STORE, "--out", w.new
+    ],
+    ("recover", Exit.USAGE): lambda w: ["recover", "--inventory", w.plan.path, "--layout", "flat", "--out", w.new],
+    ("explain", Exit.DONE): lambda w: explained(w, "--plan", w.plan.path),
+    ("explain", Exit.FAILED): lambda w: explained(w, "--metadata", STORE),
+    ("explain", Exit.USAGE): lambda w: explained(w, "--plan", w.inventory),
+    ("plan show", Exit.DONE): lambda w: ["plan", "show", w.plan.path],
+    ("plan show", Exit.FAILED): lambda w: ["plan", "show", w.broken.path],
+    ("plan show", Exit.USAGE): lambda w: ["plan", "show", w.inventory],
+    ("plan diff", Exit.DONE): lambda w: ["plan", "diff", w.plan.path, w.plan.path],
+    ("plan diff", Exit.USAGE): lambda w: ["plan", "diff", w.plan.path, w.new],
+    ("plan diff", Exit.FOUND): lambda w: ["plan", "diff", w.plan.path, w.other.path],
+    ("plan ledgers", Exit.DONE): lambda w: ["plan", "ledgers", w.plan.path, "--few-copies"],
+    ("plan ledgers", Exit.USAGE): lambda w: ["plan", "ledgers", w.plan.path, "--undecided", "--outcome", "held"],
+    ("plan split", Exit.DONE): lambda w: ["plan", "split", w.plan.path, "--waves", "50%,rest", "--out", w.new],
+    ("plan split", Exit.FAILED): lambda w: ["plan", "split", w.plan.path, "--waves", "rest", "--out", w.new],
+    ("plan split", Exit.USAGE): lambda w: ["plan", "split", w.plan.path, "--waves", "5%", "--out", w.new],
+    ("plan edit", Exit.DONE): lambda w: ["plan", "edit", w.plan.path, "--drop", "3", "--out", w.new],
+    ("plan edit", Exit.FAILED): lambda w: ["plan", "edit", w.plan.path, "--drop", "3", "--out", w.new],
+    ("plan edit", Exit.USAGE): lambda w: ["plan", "edit", w.plan.path, "--out", w.new],
+    ("undo", Exit.FAILED): lambda w: ["undo", w.new, "--metadata", STORE],
+    ("undo", Exit.USAGE): lambda w: ["undo", w.new, "--metadata", "nonsense"],
+    ("audit show", Exit.USAGE): lambda w: ["audit", "show", w.new],
+    ("audit verify", Exit.USAGE): lambda w: ["audit", "verify", w.new],
+    ("rehearse", Exit.FAILED): lambda w: ["rehearse", w.plan.path, "--metadata", STORE],
+    ("rehearse", Exit.USAGE): lambda w: ["rehearse", w.plan.path, "--metadata", "nonsense"],
+    ("apply", Exit.FAILED): confirmed,
+    ("apply", Exit.USAGE): lambda w: ["apply", w.broken.path, "--metadata", STORE],
+    ("apply", Exit.REFUSED): lambda w: ["apply", w.plan.path, "--metadata", STORE],
+    ("verify", Exit.FAILED): lambda w: ["verify", w.plan.path, "--metadata", STORE, "--disk", f"b1={w.root}"],
+    ("verify", Exit.USAGE): lambda w: ["verify", w.plan.path, "--metadata", STORE, "--disk", "b1"],
+    ("inspect", Exit.DONE): lambda w: ["inspect", w.bookie.log()],
+    ("inspect", Exit.USAGE): lambda w: ["inspect", w.new],
+    ("inspect", Exit.FOUND): damaged,
+    ("doctor", Exit.DONE): lambda _: ["doctor", "--no-spark"],
+    ("doctor", Exit.USAGE): lambda _: ["doctor", "--no-spark", "--metadata", "nonsense"],
+    ("doctor", Exit.FOUND): lambda _: ["doctor", "--no-spark", "--metadata", STORE],
+}  # fmt: skip
+"""Command lines that end so, and need neither Spark nor a server."""
+
+FULL_DISK = {("collect", Exit.FAILED), ("plan split", Exit.FAILED), ("plan edit", Exit.FAILED)}
+"""Of these, on a full disk."""
+
+ELSEWHERE: dict[tuple[str, Exit], str] = {
+    ("collect", Exit.FOUND): "unit/test_collect_deletes.py::test_the_first_line_says_so_and_the_last_what_to_do",
+    ("preflight", Exit.FOUND): "real/test_preflight_zookeeper.py::test_no_root",
+    ("freeze", Exit.DONE): "real/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
+    ("freeze", Exit.FOUND): "real/test_freeze_zookeeper.py::test_a_server_that_ignores_rights_is_not_frozen",
+    ("freeze", Exit.UNDECIDABLE): "real/test_freeze_zookeeper.py::test_every_principal_loses_the_rights",
+    ("freeze", Exit.PARTLY): "unit/test_freeze.py::test_rights_that_changed_meanwhile_stop_the_run",
+    ("thaw", Exit.DONE): "real/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
+    ("thaw", Exit.FOUND): "real/test_cli_exits_store.py::test_thaw_with_a_journal_that_is_not_of_the_freeze",
+    ("thaw", Exit.PARTLY): "unit/test_freeze.py::test_rights_that_changed_meanwhile_stop_the_run",
+    ("capture", Exit.DONE): "real/test_runbook.py::test_every_command_of_the_runbook_does_what_it_says_in_its_order",
+    ("capture", Exit.FOUND): "real/test_bad_input.py::test_roots_that_are_not_what_was_named",
+    ("capture", Exit.UNDECIDABLE): "real/test_bad_input.py::test_a_store_that_may_not_be_read",
+    ("recover", Exit.DONE): "real/test_bad_input.py::test_recover_that_is_broken_off",
+    ("recover", Exit.FOUND): "real/test_restore_running.py::test_a_restore_beside_bookies_that_run",
+    ("recover", Exit.UNDECIDABLE): "real/test_restore_running.py::test_a_restore_beside_bookies_that_run",
+    ("explain", Exit.FOUND): "golden/test_explain_golden.py::test_an_id_that_nobody_has",
+    ("explain", Exit.UNDECIDABLE): "golden/test_explain_golden.py::test_an_id_that_nobody_has",
+    ("rehearse", Exit.DONE): "contract/test_verify_zookeeper.py::test_a_rehearsal_is_read_back_and_removed",
+    ("rehearse", Exit.FOUND): "real/test_cli_exits_store.py::test_what_a_rehearsal_finds",
+    ("rehearse", Exit.UNDECIDABLE): "real/test_cli_exits_store.py::test_what_a_rehearsal_finds",
+    ("rehearse", Exit.REFUSED): "contract/test_verify_zookeeper.py::test_a_root_that_is_not_ours_is_refused_with_5",
+    ("rehearse", Exit.PARTLY): "real/test_cli_exits_store.py::test_what_a_rehearsal_finds",
+    ("undo", Exit.DONE): "real/test_runbook.py::test_every_command_of_the_runbook_does_what_it_says_in_its_order",
+    ("undo", Exit.REFUSED): "contract/test_undo_zookeeper.py::test_undo_takes_back_what_an_apply_wrote",
+    ("undo", Exit.PARTLY): "contract/test_undo_zookeeper.py::test_undo_takes_back_what_an_apply_wrote",
+    ("audit show", Exit.DONE): "contract/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
+    ("audit verify", Exit.DONE): "contract/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
+    ("audit verify", Exit.FOUND): "contract/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
+    ("audit verify", Exit.PARTLY): "contract/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
+    ("apply", Exit.DONE): "real/test_bad_input.py::test_apply_that_is_stopped",
+    ("apply", Exit.PARTLY): "real/test_bad_input.py::test_what_stands_in_the_way_is_left",
+    ("verify", Exit.DONE): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",
+    ("verify", Exit.FOUND): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",
+    ("verify", Exit.UNDECIDABLE): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",
+}  # fmt: skip
+"""Tests in which a command ends so, for what needs more."""
+
+
+def page() -> dict[str, list[str]]:
+    """The page's table: command → its cells."""
+    rows = [line.split("|")[1:-1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    return {cells[0].strip(" `"): [cell.strip().replace("`", "") for cell in cells[1:]] for cells in rows}
+
+
+def test_the_page_says_what_the_commands_declare() -> None:
+    """Command by command and code by code, in the same words."""
+    declared = {name: [command.exits.get(Exit(code), "") for code in range(7)] for name, command in commands().items()}
+    assert page() == declared
+
+
+def test_every_declared_code_is_seen() -> None:
+    """Each cell of the table is run here, or by a test that is named here and exists."""
+    cells = {(name, code) for name, command in commands().items() for code in command.exits}
+    assert not set(LINES) & set(ELSEWHERE)
+    assert set(LINES) | set(ELSEWHERE) == cells
+    for test in set(ELSEWHERE.values()):
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text(), test
+
+
+@pytest.mark.parametrize("cell", LINES, ids=lambda cell: f"{cell[0]}-{cell[1].value}".replace(" ", "-"))
+def test_a_command_ends_as_it_declares(
+    cell: tuple[str, Exit], world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the code, for people in words and for programs in an object that says the same code."""
+    line = [*LINES[cell](world), "--json"]
+    if cell in FULL_DISK:
+        with disk_of(1000):
+            done: Done = run(capsys, *line)
+    else:
+        done = run(capsys, *line)
+    assert (done.code, done.result["exit_code"]) == (cell[1], cell[1]), done.result["verdict"]
+    assert done.result["verdict"]
+    expected = "error" if cell[1] in (Exit.USAGE, Exit.REFUSED) else cell[0].replace(" ", "-")
+    assert done.result["schema"].partition("/")[0] in (f"bkmeta.{expected}", "bkmeta.error")

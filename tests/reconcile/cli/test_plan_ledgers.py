@@ -1,0 +1,85 @@
+"""`plan ledgers`: the ledgers of a plan by outcome, reason and copies, with their topics."""
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from recovery.dataset import Dataset
+from recovery.model import tables
+from tests.support.command import run
+from tests.support.findings import finding
+from tests.support.plan_folder import Ledger, write_plan
+
+NAMES: Final = ("b1", "b2", "b3")
+TOPIC: Final = b"public/default/persistent/orders"
+LEDGERS: Final = (
+    *(Ledger(n, [(0, NAMES)], last=9) for n in range(1, 20)),
+    Ledger(20, [(0, NAMES)], last=9, missing=4, custom={"pulsar/managed-ledger": TOPIC}),
+    Ledger(21, [(0, NAMES)], last=9, missing=1, owner="persistent://public/default/invoices", scope=7),
+    Ledger(22, [(0, NAMES[:2])], reason="ragged_tail", missing=3),
+    Ledger(23, [(0, NAMES[:2])], reason="no_key", verdict="undecided"),
+)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Dataset:
+    """A plan of 21 restored ledgers, two with few copies, and two holds."""
+    return write_plan(tmp_path / "plan", LEDGERS)
+
+
+def test_those_with_few_copies_are_listed_for_replication(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """Restored ledgers of which copies are missing, with their topics; --ids prints what another program reads."""
+    found = run(capsys, "plan", "ledgers", made.path, "--few-copies", "--json").result
+    assert {(line["ledger"], line["topic"], line["missing_copies"]) for line in found["ledgers"]} == {
+        ("20", TOPIC.decode(), 4),
+        ("7:21", "persistent://public/default/invoices", 1),
+    }
+    ids = run(capsys, "plan", "ledgers", made.path, "--few-copies", "--ids").out.splitlines()
+    assert sorted(ids) == ["20", "7:21"]
+
+
+@pytest.mark.parametrize(
+    ("options", "ledgers"),
+    [
+        (["--outcome", "held"], {"22", "23"}),
+        (["--outcome", "held", "--reason", "no_key"], {"23"}),
+        (["--reason", "two_keys"], set()),
+        (["--undecided"], {"23"}),
+    ],
+)
+def test_a_list_is_by_outcome_reason_or_verdict(
+    options: list[str], ledgers: set[str], made: Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the report leaves out stands here."""
+    found = run(capsys, "plan", "ledgers", made.path, *options, "--json").result
+    assert {line["ledger"] for line in found["ledgers"]} == ledgers
+    assert found["counts"] == {"ledgers": len(ledgers), "listed": len(ledgers)}
+
+
+def test_a_long_list_says_what_it_leaves_out(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """All are counted, the first are listed, and the rest is one option away."""
+    done = run(capsys, "plan", "ledgers", made.path, "--first", "5")
+    assert done.out.splitlines()[0] == "23 ledgers"
+    assert "and 18 more: --first 23, or --ids" in done.out
+    assert len(run(capsys, "plan", "ledgers", made.path, "--ids").out.splitlines()) == 23
+
+
+def test_ledgers_with_a_finding_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of one category, whose other half the report left out; findings of no ledger are not among them."""
+    rows = [finding("NOT_ON_BOOKIES", "critical", 4711, bookies=["b1"]), finding("ID_REUSE", "critical", 5)]
+    rows += [finding("COOKIE_DIFFERS", "critical", None, subject="/cookies/b1")]
+    findings = pa.Table.from_pylist(rows, schema=tables.FINDINGS).sort_by("bucket")
+    made = write_plan(tmp_path / "plan", LEDGERS, findings=findings)
+    found = run(capsys, "plan", "ledgers", made.path, "--category", "NOT_ON_BOOKIES", "--json").result
+    assert [(line["ledger"], line["reason"]) for line in found["ledgers"]] == [("4711", "NOT_ON_BOOKIES")]
+    assert run(capsys, "plan", "ledgers", made.path, "--category", "COOKIE_DIFFERS", "--ids").out == ""
+    assert run(capsys, "plan", "ledgers", made.path, "--category", "NOTHING").code == 2
+
+
+def test_options_that_exclude_each_other_are_usage(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """An undecided ledger has no outcome; a list of ids is no object."""
+    assert run(capsys, "plan", "ledgers", made.path, "--undecided", "--few-copies").code == 2
+    assert run(capsys, "plan", "ledgers", made.path, "--undecided", "--category", "HELD").code == 2
+    assert run(capsys, "plan", "ledgers", made.path, "--ids", "--json").code == 2

@@ -1,0 +1,240 @@
+"""`plan show`, `plan diff`, `plan split` as they are typed: exit codes, the JSON, and nothing secret on a screen."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pytest
+
+from backends.memory import MemoryStore
+from backends.registry import OpenStore
+from reconcile.cli import recover
+from reconcile.cli.settings import effective_settings
+from reconcile.plan.plan_hash import with_ids
+from reconcile.plan.plan_reader import overview
+from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
+from recovery.model import tables
+from tests.support.command import run
+from tests.support.plan_folder import Ledger, write_plan
+
+NAMES = ("b1", "b2", "b3")
+LEDGERS = (
+    *(Ledger(n, [(0, NAMES)], last=n, length=10 * n, password=b"hunter2") for n in range(1, 20)),
+    Ledger(20, [(0, NAMES[:2])], reason="HOLE", owner="persistent://public/default/orders"),
+)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Dataset:
+    """A plan of 19 restored ledgers and a hold."""
+    return write_plan(tmp_path / "plan", LEDGERS)
+
+
+def test_show_says_what_would_be_written(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """Counts, phases, holds with reasons, the hash; the next command last, and no password."""
+    done = run(capsys, "plan", "show", made.path)
+    assert done.code == 0
+    assert done.out.startswith("23 writes: 19 ledgers come back, 1 is held")
+    for words in (
+        made.manifest["hash"],
+        "1 generators",
+        "19 create, 1 hold",
+        "20 persistent://public/default/orders (HOLE) on b1, b2",
+        "layout hierarchical",
+    ):
+        assert words in done.out
+    assert done.out.rstrip().splitlines()[-1].startswith("next: bkmeta rehearse")
+    assert "hunter2" not in done.out
+
+
+def test_what_is_left_alone_is_no_write(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """An action that writes nothing unless somebody chooses is not counted as a write, anywhere."""
+    folder = Path(made.path)
+    rows = made.read("actions").to_pylist()
+    for row in rows:
+        if row["op"] == "create" and row["kind"] == "ledger" and row["ledger"] <= 3:
+            row.update(op="leave")
+    table = pa.Table.from_pylist(rows, schema=tables.ACTIONS)
+    part = write_part(folder, "actions", "left", [with_ids(table)], secret=True)
+    parts = {"actions": [part], **{name: made.parts(name) for name in ("findings", "reconstruction")}}
+    counts = made.manifest["counts"] | {"restored": 16, "left_alone": 3}
+    kept = {name: made.manifest[name] for name in ("binding", "coverage")}
+    extra = {"reasons": {}, "counts": counts, "hash_version": made.manifest["hash_version"], "hash": ""}
+    write_manifest(folder, "plan", parts, secret=True, extra=extra, **kept)
+    extra["hash"] = overview(open_dataset(folder, "plan"), shown=0).hash
+    write_manifest(folder, "plan", parts, secret=True, extra=extra, **kept)
+    done = run(capsys, "plan", "show", made.path, "--json")
+    assert (done.code, done.result["counts"]["writes"]) == (0, 20)
+    assert "leave" not in {line["op"] for line in done.result["first"]}
+    shown = run(capsys, "plan", "show", made.path)
+    assert shown.out.startswith("20 writes: 16 ledgers come back")
+    assert "'leave' writes nothing" in shown.out
+    assert run(capsys, "plan", "diff", made.path, made.path, "--json").result["counts"]["actions_a"] == 23
+    assert "A " in (said := run(capsys, "plan", "diff", made.path, made.path).out)
+    assert said.count(": 20 writes") == 2
+
+
+def test_the_next_command_has_the_address_of_the_store(
+    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan knows for which store it was made, and nobody has to type its servers again."""
+    uri = "zk+hierarchical://zk1:2181;zk2:2181/ledgers"
+    with DatasetWriter(tmp_path / "plan" / "store", "catalog", binding={"uri": uri}, secret=True) as writer:
+        writer.close(coverage={})
+    following = run(capsys, "plan", "show", made.path, "--json").result["next"]
+    assert "'zk+hierarchical://zk1:2181;zk2:2181/bkmeta-rehearsal/ledgers'" in following
+    waves = run(capsys, "plan", "split", made.path, "--out", tmp_path / "waves", "--json").result["next"]
+    assert f"--metadata '{uri}'" in waves
+
+
+def test_show_gives_programs_the_same(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """One object with schema, verdict, exit code, counts, coverage, and the lists that people see."""
+    found = run(capsys, "plan", "show", made.path, "--first", "2", "--json").result
+    assert {"schema", "verdict", "exit_code", "counts", "coverage"} <= set(found)
+    assert found["schema"] == "bkmeta.plan-show/1"
+    assert found["hash"] == found["hash_in_manifest"] == made.manifest["hash"]
+    assert found["phases"]["ledgers"] == {"create": 19, "hold": 1}
+    assert [line["kind"] for line in found["first"]] == ["generator", "ledger"]
+    assert found["held"] == [
+        {"ledger": "20", "reason": "HOLE", "topic": "persistent://public/default/orders", "holders": ["b1", "b2"]}
+    ]
+
+
+def test_show_fails_where_the_hash_is_not_that_of_the_files(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan that was changed after it was made is INVALID, exit code 1, and is not to be applied."""
+    folder = Path(made.path)
+    part = write_part(folder, "actions", "fewer", [made.read("actions").slice(1)], secret=True)
+    parts = {"actions": [part], **{name: made.parts(name) for name in ("findings", "reconstruction")}}
+    old = made.manifest
+    extra = {name: old[name] for name in ("hash_version", "hash", "counts", "reasons")}
+    write_manifest(folder, "plan", parts, binding=old["binding"], coverage=old["coverage"], secret=True, extra=extra)
+    done = run(capsys, "plan", "show", made.path)
+    assert (done.code, done.out.startswith("INVALID")) == (1, True)
+    assert "do not apply it" in done.out
+
+
+def test_a_plan_whose_file_is_cut_is_named(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """A half-copied plan is exit code 2, with the file and what to do."""
+    part = Path(made.path) / made.parts("actions")[1].file
+    part.write_bytes(part.read_bytes()[:-10])
+    done = run(capsys, "plan", "show", made.path)
+    assert (done.code, done.out) == (2, "")
+    assert part.name in done.err
+    assert "again" in done.err
+
+
+def test_diff_tells_same_from_different(made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Plans that write the same are exit code 0, others 3, with every difference counted and the first listed."""
+    same = write_plan(tmp_path / "same", LEDGERS, secrets=9)
+    assert run(capsys, "plan", "diff", made.path, same.path).code == 0
+    changed = [dataclasses.replace(ledger, length=1) for ledger in LEDGERS[:5]] + [*LEDGERS[5:19]]
+    other = write_plan(tmp_path / "other", changed)
+    done = run(capsys, "plan", "diff", made.path, other.path, "--first", "3", "--json")
+    assert done.code == 3
+    assert done.result["counts"] == {
+        "actions_a": 23, "actions_b": 22, "only_in_a": 1, "only_in_b": 0, "differing": 5
+    }  # fmt: skip
+    assert len(done.result["differences"]) == 3
+    text = run(capsys, "plan", "diff", made.path, other.path, "--first", "1").out
+    assert "and 5 more: --first 6" in text
+
+
+def test_split_makes_a_plan_that_show_accepts(
+    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The new plan has another hash, says its waves, and names the apply of the first one as the next command."""
+    done = run(capsys, "plan", "split", made.path, "--waves", "10%,rest", "--out", tmp_path / "cut", "--json")
+    assert done.code == 0
+    assert [wave["number"] for wave in done.result["waves"]] == [1, 2]
+    assert done.result["hash"] == open_dataset(tmp_path / "cut", "plan").manifest["hash"] != made.manifest["hash"]
+    shown = run(capsys, "plan", "show", tmp_path / "cut", "--json")
+    assert (shown.code, set(shown.result["waves"])) == (0, {"1", "2"})
+    again = run(capsys, "plan", "split", made.path, "--waves", "rest", "--out", tmp_path / "cut")
+    assert again.code == 2
+    assert "already holds a dataset" in again.err
+
+
+def test_shares_that_are_none_are_usage(made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cut that leaves ledgers out is refused before anything is written."""
+    done = run(capsys, "plan", "split", made.path, "--waves", "1%", "--out", tmp_path / "cut")
+    assert (done.code, (tmp_path / "cut").exists()) == (2, False)
+    assert "rest" in done.err
+
+
+@pytest.mark.parametrize(
+    "command", [["plan"], ["plan", "show"], ["plan", "diff"], ["plan", "split"], ["inspect"], ["doctor"]]
+)
+def test_help_has_an_example(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command shows how it is typed."""
+    done = run(capsys, *command, "--help")
+    assert done.code == 0
+    assert "Example: bkmeta " in done.out
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """A store in memory that `apply` is connected with, whatever the URI says."""
+    found = MemoryStore()
+
+    @contextmanager
+    def connected(*_: object, **__: object) -> Iterator[OpenStore]:
+        yield OpenStore(found, "/ledgers", "hierarchical", "zk+hierarchical://h:1/ledgers")
+
+    monkeypatch.setattr(recover, "connected", connected)
+    return found
+
+
+def test_why_a_plan_is_applied_is_shown_by_audit(
+    made: Dataset, store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason stands in the journal, and in what `audit show` says of the run; one of two lines is refused."""
+    command = ["apply", made.path, "--metadata", "zk+hierarchical://h:1/ledgers", "--confirm", made.manifest["hash"]]
+    done = run(capsys, *command, "--reason", "two\nlines")
+    assert (done.code, "one line" in done.err, store.children("/ledgers")) == (2, True, None)
+    assert run(capsys, *command, "--reason", "INC-4711").code == 0
+    shown = run(capsys, "audit", "show", made.path, "--json").result
+    assert [one["reason"] for one in shown["journals"][0]["runs"]] == ["INC-4711"]
+
+
+def test_files_that_are_swapped_while_apply_waits_are_not_written(
+    made: Dataset,
+    store: MemoryStore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A whole other plan is put in place while the hash is typed: refused, and nothing is written."""
+    other = write_plan(tmp_path / "other", [Ledger(n, [(0, ("b1", "b2", "b3"))], last=99) for n in range(1, 21)])
+
+    def typed(*_: object, **__: object) -> str:
+        shutil.rmtree(made.path)
+        shutil.copytree(other.path, made.path)
+        return str(made.manifest["hash"])[:8]
+
+    monkeypatch.setattr(click, "prompt", typed)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    done = run(capsys, "apply", made.path, "--metadata", "zk+hierarchical://h:1/ledgers")
+    assert done.code == 2
+    assert "copy or make" in done.err
+    assert store.children("/") in (None, [], ())
+
+
+def test_settings_are_told_with_where_they_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options, defaults and variables; of a variable that may hold a secret only that it is set."""
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "me:secret")
+    monkeypatch.setenv("BKMETA_PATIENCE_S", "3")
+    words = ["--layout", "flat", "--inventory", "a", "--out", "new", "--default-quorum", "3/2/2"]
+    with recover.recover.make_context("recover", words):
+        found = effective_settings()
+    assert found["--layout"] == {"value": "flat", "from": "option"}
+    assert found["--inventory"] == {"value": ["a"], "from": "option"}
+    assert found["--default-quorum"] == {"value": [3, 2, 2], "from": "option"}
+    assert found["--tail"] == {"value": "inclusive", "from": "default"}
+    assert found["BKMETA_PATIENCE_S"] == {"value": "3", "from": "environment"}
+    assert found["BKMETA_ZK_AUTH"] == {"value": "set", "from": "environment"}
+    assert "secret" not in json.dumps(found)

@@ -1,0 +1,61 @@
+"""What `recover` decides of histories: as the reconstruction, and with deletions, ids given out, and records alone."""
+
+import os
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from reconcile.compare import decide
+from reconcile.compare.decide import Case
+from reconcile.compare.three_way import Evidence as Known
+from reconcile.compare.three_way import Tables
+from recovery.codecs.store import Layout
+from recovery.infer.prior import Prior, count_shapes
+from recovery.infer.reconstruct import Options
+from recovery.infer.search import Tail
+from recovery.model import tables
+from recovery.testing import judge
+from recovery.testing.evidence import Evidence
+from recovery.testing.histories import Inventory
+from recovery.testing.judge import Quorums
+from tests.recovery.infer.test_reconstruct_histories import FIRST, broken, said
+
+COUNT: Final = int(os.environ.get("BKMETA_SOAK_DECISIONS", "50"))
+"""Histories of each class with each kind of evidence."""
+CLASSES: Final = ("clean", "short", "reopened", "rereplicated", "wiped", "deleted", "reused", "mixed")
+KINDS: Final = ("now", "stale", "lacking", "references", "both", "deletions", "elsewhere", "counter")
+
+
+def decided(
+    inventory: Inventory,
+    *,
+    tail: Tail = Tail.INCLUSIVE,
+    quorums: Quorums | None = None,
+    evidence: Evidence = judge.NOTHING,
+) -> pa.Table:
+    """Decide as `recover` and `explain` do, with all bookies known."""
+    is_whole = not inventory.unscanned and all(inventory.bookies["complete"].to_pylist())
+    known = Known(live=None, earlier=(), everywhere=is_whole, looked_at=True)
+    options = Options(passwords=judge.PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
+    case = Case((), inventory.bookies, known, options, Layout.HIERARCHICAL, None, members_known=True)
+    catalog = evidence.catalog()
+    beside = Tables(
+        tables.CATALOG_LEDGERS.empty_table(),
+        () if catalog is None else ((catalog, 0),),
+        evidence.history(),
+        tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS)),
+        evidence.reference_table(),
+    )
+    shapes = count_shapes(inventory.copies, inventory.bookies)
+    prior = Prior.build(shapes, quorums, unscanned=inventory.unscanned)
+    return decide.decided(case, prior, inventory.copies, beside, evidence.issued).outcomes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_guarantee_holds_of_what_is_decided(kind: str) -> None:
+    """Nothing that lives is taken for deleted; what somebody says was deleted does not come back."""
+    for name in CLASSES:
+        tally = judge.run(f"{name}@{kind}", COUNT, seed=FIRST + 4000, reconstruct=decided)
+        assert not broken(tally), said(tally)
+        assert tally.ledgers > 0

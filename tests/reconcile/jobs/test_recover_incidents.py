@@ -1,0 +1,397 @@
+"""What went wrong elsewhere, on the disks of real bookies: the facts are shown, and acting on them loses nothing.
+
+The cluster is one that ran; what its store says now is made for each test, from the records that it had.
+"""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reconcile.cli.explain import _kept
+from reconcile.compare.knowledge import Knowledge
+from reconcile.compare.single_ledger import Stored, only
+from reconcile.explain.ledger import explain
+from reconcile.jobs import recover
+from reconcile.plan import plan_reader, views
+from reconcile.plan.action_rows import LEAVE, Passwords
+from reconcile.write import apply as engine
+from recovery.capture.live import capture
+from recovery.codecs import ledger_metadata, store
+from recovery.codecs.store import Layout
+from recovery.collect.pipeline import CollectOptions, collect
+from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
+from recovery.model import metadata as md
+from recovery.model.ids import LedgerId
+from recovery.spark import session
+from recovery.testing.bookie_dir import make_bookie
+from tests.recovery.collect.test_pipeline_golden import options
+from tests.support.cases import operator, truth
+from tests.support.findings import found, said
+from tests.support.scannable_store import ScannableMemory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+CASE = "c02-clean-interleaved"
+ROOT = "/ledgers"
+NAMES = tuple(one["id"] for one in operator(CASE)["bookies"])
+PASSWORDS = Passwords.of([one.encode() for one in operator(CASE)["passwords"]])
+Recover = Callable[..., Dataset]
+
+
+def now() -> datetime:
+    """The tests' clock."""
+    return datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def key_of(ledger: int) -> str:
+    """The key of a ledger in the store."""
+    return ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger))
+
+
+def records() -> dict[int, bytes]:
+    """The record of each ledger of the cluster, as its store had it."""
+    return {one["ledger"]: base64.b64decode(one["raw"]) for one in truth(CASE)["ledgers"]}
+
+
+def captured(folder: Path, ledgers: Mapping[int, bytes], **nodes: bytes) -> Dataset:
+    """The catalog of a store with these ledgers; nodes by their names below the root."""
+    source = ScannableMemory()
+    source.put(ROOT + store.LAYOUT, store.layout_bytes(Layout.HIERARCHICAL))
+    for name, value in nodes.items():
+        source.put(f"{ROOT}/{name}", value)
+    for ledger, raw in ledgers.items():
+        source.put(key_of(ledger), raw)
+    with DatasetWriter(folder, "catalog", binding={"root": ROOT}, secret=True) as out:
+        capture(source, ROOT, None, out, now=now)
+    return open_dataset(folder, "catalog")
+
+
+@pytest.fixture(scope="module")
+def spark() -> "Iterator[SparkSession]":
+    """One session for this module."""
+    with session("local[1]") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def inventories(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, ...]:
+    """The disks of all bookies."""
+    folder = tmp_path_factory.mktemp("inventories")
+    for number in range(len(NAMES)):
+        collect(options(CASE, number), folder / str(number), now=now, progress=lambda _: None)
+    return recover.open_inventories([str(path) for path in sorted(folder.iterdir())])
+
+
+@pytest.fixture
+def recovered(spark: "SparkSession", inventories: tuple[Dataset, ...], tmp_path: Path) -> Recover:
+    """Gives the plan of the inventories, a store and earlier catalogs."""
+
+    def made(name: str, **changes: Any) -> Dataset:
+        values: dict[str, Any] = {
+            "inventories": inventories,
+            "live": None,
+            "snapshots": (),
+            "layout": Layout.HIERARCHICAL,
+            "root": ROOT,
+            "passwords": PASSWORDS,
+            "expected": NAMES,
+            "default_quorum": None,
+        }
+        prepare(tmp_path / name, "plan", secret=True)
+        if "store" in changes:
+            # The store is captured beside the plan, as the command does.
+            changes["live"] = captured(tmp_path / name / "store", **changes.pop("store"))
+        recover.recover(recover.Request(**{**values, **changes}), tmp_path / name, spark, now=now)
+        plan = open_dataset(tmp_path / name, "plan")
+        assert plan_reader.overview(plan, shown=0).problems == ()
+        counts = plan.manifest["counts"]
+        assert sum(counts[one] for one in ("clean", "skipped", "undecided", "with_findings")) == counts["looked_at"]
+        return plan
+
+    return made
+
+
+def rows_of(plan: Dataset) -> dict[int, dict[str, Any]]:
+    """RECONSTRUCTION by ledger."""
+    return {row["ledger"]: row for row in plan.read("reconstruction").to_pylist()}
+
+
+def written(plan: Dataset, target: ScannableMemory, journal: Path) -> None:
+    """Write a plan into a store."""
+    rights = engine.Options(plan_hash=plan.manifest["hash"])
+    engine.apply(lambda: plan.batches("actions"), target, ROOT, journal, rights, now=now)
+
+
+def test_entries_above_the_end_of_a_closed_ledger_are_critical(recovered: Recover, tmp_path: Path) -> None:
+    """A store that closed a ledger at 0 while bookies hold more, acknowledged: every fact is in one critical finding.
+
+    A recovery closed a ledger while its writer, whom bookies without their fence did not stop, was promised more.
+    """
+    known = {ledger: md for ledger, raw in records().items() if (md := ledger_metadata.decode(raw)).last_entry}
+    ledger, record = next((n, one) for n, one in known.items() if (one.last_entry or 0) >= 9 and one.write_quorum > 1)
+    cut = replace(record, last_entry=0, length=1)
+    live = captured(tmp_path / "live", {**records(), ledger: ledger_metadata.encode(cut)})
+    plan = recovered("plan", live=live)
+    beyond = found(plan, "ENTRIES_BEYOND_LAST_ENTRY")
+    assert beyond.keys() == {ledger}
+    finding = beyond[ledger]
+    assert finding["severity"] == "critical"
+    assert plan.manifest["counts"]["critical"] == 1
+    assert [(one["first"], one["first"] + one["size"] - 1) for one in finding["entries"]] == [(1, record.last_entry)]
+    holders = {name for segment in record.segments for name in segment.members}
+    assert set(finding["bookies"]) <= holders
+    evidence = said(finding)
+    assert evidence["store", "last_entry"] == "0"
+    assert int(evidence["bookies", "largest LAC"]) > 0
+    assert any("agrees" in value for (_, name), value in evidence.items() if name.startswith("entry "))
+    assert [row["op"] for row in plan.read("actions").to_pylist() if row["ledger"] == ledger] in ([], [LEAVE])
+
+
+def test_no_id_is_given_twice_and_one_that_was_is_told(recovered: Recover, tmp_path: Path) -> None:
+    """A snapshot counts ids to 5,000, bookies hold up to 5,900: the next is above; one with two keys is held and told.
+
+    A store that was put back to an older state gave ids out again.
+    """
+    made = []
+    for number, password in enumerate((b"before", b"after")):
+        name = f"b{number}:3181"
+        disks = make_bookie(
+            tmp_path / name, {5_400: range(4), 5_800 + number: [0], 5_900: [0]} if not number else {5_400: range(4)},
+            bookie=name, password=password,
+        )  # fmt: skip
+        folders = CollectOptions(disks.ledger_dirs, (), disks.journal_dirs, passwords=(b"before", b"after"))
+        collect(folders, tmp_path / f"of-{number}", now=now, progress=lambda _: None)
+        made.append(str(tmp_path / f"of-{number}"))
+    plan = recovered(
+        "plan",
+        inventories=recover.open_inventories(made),
+        expected=("b0:3181", "b1:3181"),
+        passwords=Passwords.of([b"before", b"after"]),
+        default_quorum=(1, 1, 1),
+    )
+    reused = found(plan, "ID_REUSE")
+    assert reused.keys() == {5_400}
+    assert reused[5_400]["severity"] == "critical"
+    text = said(reused[5_400])["bookies", "keys"]
+    assert "on b0:3181" in text
+    assert "on b1:3181" in text
+    assert (rows_of(plan)[5_400]["outcome"], rows_of(plan)[5_400]["reason"]) == ("held", "two_keys")
+    target = ScannableMemory()
+    target.raise_counter(f"{ROOT}{store.SHORT_GENERATOR}", 5_000)
+    written(plan, target, tmp_path / "journal")
+    held = target.get(f"{ROOT}{store.SHORT_GENERATOR}")
+    assert held is not None
+    assert held.children_created == 5_901
+
+
+def test_a_store_that_was_initialised_again_is_shown_with_all_that_it_reused(
+    recovered: Recover, inventories: tuple[Dataset, ...], tmp_path: Path
+) -> None:
+    """A new instance id, no cookies, ids given out a second time: each is a finding, and what is lost still comes back.
+
+    The record of the new ledger stays as it is; the instance id and a cookie are replaced only where that is asked for.
+    """
+    reused = sorted(ledger for ledger, raw in records().items() if ledger_metadata.decode(raw).last_entry != -1)[:3]
+    new = md.LedgerMetadata(
+        format=3, ensemble_size=2, write_quorum=2, ack_quorum=2, state=md.State.CLOSED, last_entry=0, length=1,
+        segments=(md.Segment(0, NAMES[:2]),), digest=md.Digest.CRC32C, password=b"of the new ledger",
+    )  # fmt: skip
+    made = {ledger: ledger_metadata.encode(new) for ledger in reused}
+    nodes = {"INSTANCEID": b"00000000-new", f"cookies/{NAMES[0]}": b'5\nbookieHost: "x"\n'}
+    plan = recovered("plan", store={"ledgers": made, **nodes})
+    live = open_dataset(tmp_path / "plan" / "store", "catalog")
+    assert found(plan, "INSTANCE_ID_DIFFERS").keys() == {store.INSTANCE_ID}
+    assert found(plan, "COOKIE_DIFFERS").keys() == {f"{store.COOKIES}/{NAMES[0]}"}
+    assert found(plan, "BOOKIE_WITHOUT_COOKIE").keys() == {f"{store.COOKIES}/{name}" for name in NAMES[1:]}
+    again = found(plan, "ID_REUSE")
+    assert again.keys() == set(reused)
+    for ledger, finding in again.items():
+        assert finding["severity"] == "critical"
+        evidence = said(finding)
+        assert evidence["store", "key"] != evidence["bookies", "key"]
+        outside = evidence["bookies", "hold it, and are not in the record"]
+        holders = {name for segment in ledger_metadata.decode(records()[ledger]).segments for name in segment.members}
+        assert set(outside.split(", ")) <= holders - set(NAMES[:2]) or outside == "none"
+    actions = {row["ledger"]: row["op"] for row in plan.read("actions").to_pylist() if row["kind"] == "ledger"}
+    assert not actions.keys() & set(reused)
+    assert {ledger for ledger, op in actions.items() if op in ("create", "hold")} == rows_of(plan).keys() - set(reused)
+    edits = views.Edits(replace_instance_id=True, replace_cookies=frozenset({NAMES[0]}))
+    views.edit(plan, edits, tmp_path / "edited")
+    edited = open_dataset(tmp_path / "edited", "plan")
+    assert plan_reader.overview(edited, shown=0).problems == ()
+    typed = {row["kind"]: row for row in edited.read("actions").to_pylist() if row["op"] == "replace"}
+    assert typed.keys() <= {"instance_id", "cookie"}
+    assert typed["instance_id"]["before"] == b"00000000-new"
+    instances = {row["instance_id"] for one in inventories for row in one.read("bookies").to_pylist()}
+    assert {typed["instance_id"]["value"].decode()} == instances
+    known = Knowledge(passwords=PASSWORDS.values, expected=NAMES, layout=Layout.HIERARCHICAL)
+    one = LedgerId(0, reused[0])
+    side = Stored("store", only(live, "ledgers", one), only(live, "history", one), None, NAMES[:1], complete=True)
+    lines = explain(one, inventories, [side], None, known, has_store=True).disagreements
+    assert any(line.startswith("ID_REUSE (critical)") for line in lines)
+
+
+def test_a_ledger_that_was_closed_empty_comes_back_byte_for_byte(recovered: Recover, tmp_path: Path) -> None:
+    """No bookie has anything of it, and an earlier record says that there was nothing; unless something contradicts."""
+    empty = {ledger for ledger, raw in records().items() if ledger_metadata.decode(raw).last_entry == -1}
+    held = rows_of(recovered("alone")).keys()
+    ghosts = {100_000 + n: raw for n, raw in enumerate(records()[ledger] for ledger in empty)}
+    assert ghosts
+    full = next(one for raw in records().values() if (one := ledger_metadata.decode(raw)).last_entry not in (None, -1))
+    still_open = replace(full, state=md.State.OPEN, last_entry=None, length=None)
+    gone = {200_000: ledger_metadata.encode(full), 200_001: ledger_metadata.encode(still_open)}
+    past = captured(tmp_path / "past", {**records(), **ghosts, **gone})
+    plan = recovered("plan", snapshots=(past,))
+    rows = rows_of(plan)
+    assert rows.keys() >= ghosts.keys() - held
+    target = ScannableMemory()
+    for ledger, raw in ghosts.items():
+        assert (rows[ledger]["outcome"], rows[ledger]["holders"]) == ("restored", [])
+        assert set(rows[ledger]["grades"].values()) == {"snapshot"}
+        assert rows[ledger]["raw"] == raw
+    assert plan.manifest["sides"]["earlier_only"] >= len(ghosts)
+    # What had entries is not restored without them, and not passed over in silence.
+    lost = {ledger: row["severity"] for ledger, row in found(plan, "ONLY_IN_EARLIER").items()}
+    assert lost == {200_000: "critical", 200_001: "warning"}
+    assert not rows.keys() & gone.keys()
+    written(plan, target, tmp_path / "journal")
+    for ledger, raw in ghosts.items():
+        kept = target.get(key_of(ledger))
+        assert kept is not None
+        assert kept.value == raw
+    # Where some bookie was not looked at, nothing says that they are lost: what was closed is proposed as it was.
+    unseen = recovered("unseen", snapshots=(past,), expected=(*NAMES, "10.0.0.99:3181"))
+    rows = rows_of(unseen)
+    assert {ledger: rows[ledger]["raw"] for ledger in ghosts} == ghosts
+    assert rows[200_000]["raw"] == gone[200_000]
+    assert rows[200_000]["missing"] == ((full.last_entry or 0) + 1) * full.write_quorum
+    assert 200_001 not in rows
+    only = found(unseen, "ONLY_IN_EARLIER")
+    assert {ledger: one["severity"] for ledger, one in only.items()} == dict.fromkeys(gone, "warning")
+    assert said(only[200_000])["plan", "outcome"] == "restored"
+    assert said(only[200_001])["plan", "outcome"] == "nothing"
+
+
+def test_nothing_of_an_earlier_catalog_is_dropped_where_a_bookie_is_missing(
+    recovered: Recover, inventories: tuple[Dataset, ...], tmp_path: Path
+) -> None:
+    """Each of its ledgers is restored or held: those that only the missing bookie had, too; and explained so."""
+    missing = NAMES[-1]
+    left = [one for one in inventories if missing not in one.read("bookies")["bookie"].to_pylist()]
+    record = next(
+        one for raw in records().values() if (one := ledger_metadata.decode(raw)).last_entry not in (None, -1)
+    )
+    alone = replace(record, ensemble_size=1, write_quorum=1, ack_quorum=1, segments=(md.Segment(0, (missing,)),))
+    still_open = replace(alone, state=md.State.OPEN, last_entry=None, length=None)
+    made = {300_000: ledger_metadata.encode(alone), 300_001: ledger_metadata.encode(still_open)}
+    past = captured(tmp_path / "past", {**records(), **made})
+    plan = recovered("plan", snapshots=(past,), inventories=tuple(left))
+    rows = rows_of(plan)
+    assert rows.keys() >= records().keys() | made.keys()
+    assert {row["outcome"] for row in rows.values()} <= {"restored", "held"}
+    assert rows[300_000]["raw"] == made[300_000]
+    assert (rows[300_001]["outcome"], rows[300_001]["holders"]) == ("held", [missing])
+    counts = plan.manifest["counts"]
+    assert counts["restored"] + counts["held"] == counts["ledgers"] == len(rows)
+    actions = {row["ledger"]: row for row in plan.read("actions").to_pylist() if row["kind"] == "ledger"}
+    assert [one["value"] for one in actions[300_001]["alternatives"]] == [made[300_001]]
+    hold = ledger_metadata.decode(actions[300_001]["value"])
+    assert (hold.state, [list(s.members) for s in hold.segments]) == (md.State.IN_RECOVERY, [[missing]])
+    known = Knowledge(passwords=PASSWORDS.values, expected=NAMES, layout=Layout.HIERARCHICAL)
+    for ledger, outcome in ((300_000, "restored"), (300_001, "held")):
+        stored = [_kept(past.path, past, LedgerId(0, ledger))]
+        for given in (None, plan):
+            told = explain(LedgerId(0, ledger), left, stored, given, known, has_store=False)
+            assert told.outcome == outcome
+            assert "nothing that was looked at knows it" not in told.verdict
+
+
+def test_a_catalog_alone_brings_a_lost_store_back(recovered: Recover, tmp_path: Path) -> None:
+    """As a restored snapshot would: closed records byte for byte, others held, ids not given again, the instance id."""
+    full = next(one for raw in records().values() if (one := ledger_metadata.decode(raw)).last_entry not in (None, -1))
+    still_open = ledger_metadata.encode(replace(full, state=md.State.OPEN, last_entry=None, length=None))
+    past = captured(tmp_path / "past", {**records(), 400_000: still_open}, INSTANCEID=b"an-instance")
+    plan = recovered("plan", snapshots=(past,), inventories=(), expected=None)
+    rows = rows_of(plan)
+    assert {ledger: row["raw"] for ledger, row in rows.items() if row["outcome"] == "restored"} == records()
+    assert (rows[400_000]["outcome"], plan.manifest["counts"]["held"]) == ("held", 1)
+    target = ScannableMemory()
+    written(plan, target, tmp_path / "journal")
+    for ledger, raw in records().items():
+        kept = target.get(key_of(ledger))
+        assert kept is not None
+        assert kept.value == raw
+    assert target.get(ROOT + store.LAYOUT) is not None
+    instance = target.get(ROOT + store.INSTANCE_ID)
+    assert instance is not None
+    assert instance.value == b"an-instance"
+    counter = target.get(ROOT + store.SHORT_GENERATOR)
+    assert counter is not None
+    assert (counter.children_created or 0) > 400_000
+    # A store that has ledgers speaks against what it lacks; a person may choose otherwise.
+    kept_ledger = min(records())
+    beside = recovered("beside", store={"ledgers": {kept_ledger: records()[kept_ledger]}}, snapshots=(past,),
+                       inventories=(), expected=None)  # fmt: skip
+    assert rows_of(beside) == {}
+    left = {row["ledger"]: row["op"] for row in beside.read("actions").to_pylist() if row["kind"] == "ledger"}
+    assert left == dict.fromkeys((records().keys() | {400_000}) - {kept_ledger}, LEAVE)
+
+
+def test_an_earlier_record_that_bytes_contradict_is_a_finding_and_a_hold(
+    recovered: Recover, inventories: tuple[Dataset, ...], tmp_path: Path
+) -> None:
+    """Closed without entries, above all of them, of another digest or length: never clean, and nobody is right."""
+    known = {n: one for n, raw in records().items() if ((one := ledger_metadata.decode(raw)).last_entry or 0) >= 5}
+    kinds: list[dict[str, Any]] = [
+        {"last_entry": -1, "length": 0}, {"last_entry": 999, "length": 99_999}, {"length": 9_999},
+        {"digest": md.Digest.HMAC}, {"password": b"another"},
+    ]  # fmt: skip
+    chosen = [n for n, one in known.items() if one.digest is md.Digest.CRC32C][: len(kinds)]
+    assert len(chosen) == len(kinds)
+    wrong = {n: ledger_metadata.encode(replace(known[n], **kind)) for n, kind in zip(chosen, kinds, strict=True)}
+    past = captured(tmp_path / "past", {**records(), **wrong})
+    plan = recovered("plan", snapshots=(past,))
+    rows = rows_of(plan)
+    contradicted = found(plan, "RECORD_CONTRADICTED")
+    assert contradicted.keys() == set(chosen)
+    sides = {row["ledger"]: row for row in plan.read("sides").to_pylist()}
+    operator_knows = Knowledge(passwords=PASSWORDS.values, expected=NAMES, layout=Layout.HIERARCHICAL)
+    for ledger, kind in zip(chosen, kinds, strict=True):
+        assert rows[ledger]["outcome"] == "held"
+        assert contradicted[ledger]["severity"] == "critical"
+        field = "key" if "password" in kind else next(iter(kind))
+        evidence = said(contradicted[ledger])
+        assert evidence["earlier", field] != evidence["bookies", field]
+        assert sides[ledger]["right"] == "nobody"
+        assert sides[ledger]["verdict"] in ("RECORD_CONTRADICTED", "ID_REUSE")
+        stored = [_kept(past.path, past, LedgerId(0, ledger))]
+        told = explain(LedgerId(0, ledger), inventories, stored, None, operator_knows, has_store=False)
+        assert told.outcome == "held"
+        assert any(line.startswith("RECORD_CONTRADICTED (critical)") for line in told.disagreements)
+        assert any(line.endswith("right: nobody") for line in told.sides)
+    others = records().keys() - set(chosen)
+    assert all(rows[n]["raw"] == records()[n] for n in others if ledger_metadata.decode(records()[n]).state == "CLOSED")
+
+
+def test_where_nothing_names_the_members_a_gap_may_be_on_one_of_them(
+    recovered: Recover, inventories: tuple[Dataset, ...]
+) -> None:
+    """Without a bookie that nobody named: what lacks copies is held, no end is seen, what is whole comes back."""
+    named = rows_of(recovered("named"))
+    whole = rows_of(recovered("whole", expected=None))
+    assert {ledger: row["outcome"] for ledger, row in whole.items() if not named[ledger]["missing"]} == {
+        ledger: row["outcome"] for ledger, row in named.items() if not row["missing"]
+    }
+    assert "observed" not in {row["grades"]["last_entry"] for row in whole.values()}
+    partial = rows_of(recovered("partial", expected=None, inventories=inventories[1:]))
+    assert all(row["missing"] == 0 for row in partial.values() if row["outcome"] == "restored")
+    held = [row for row in partial.values() if row["reason"] == "source_incomplete"]
+    assert held

@@ -1,0 +1,281 @@
+"""Plans: the bytes that are proposed, their order, and the hash that binds them."""
+
+import hashlib
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconcile.plan import action_rows
+from reconcile.plan.action_rows import HOLD_PASSWORD_SIZE, Passwords, Phase, SystemWrite
+from reconcile.plan.plan_hash import Hashes, action_ids, bucket_hashes, plan_hash
+from reconcile.rules import diff
+from recovery.codecs import ledger_metadata, store
+from recovery.codecs.entry import master_key
+from recovery.codecs.store import Layout
+from recovery.dataset import sort_by_key
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest, State
+
+PASSWORDS = Passwords.of([b"hunter2"])
+KEYS = dict(zip(PASSWORDS.values, PASSWORDS.key_hashes, strict=True))
+GRADES = dict.fromkeys(tables.GRADED, "inferred")
+
+
+def row(ledger: int, **changes: object) -> dict[str, object]:
+    """One restored ledger of three bookies; `changes` win."""
+    base: dict[str, object] = {
+        "bucket": LedgerId(0, ledger).bucket,
+        "scope": 0,
+        "ledger": ledger,
+        "class": "clean",
+        "outcome": "restored",
+        "format": 3,
+        "state": "CLOSED",
+        "ensemble_size": 3,
+        "write_quorum": 2,
+        "ack_quorum": 2,
+        "last_entry": 9,
+        "length": 100,
+        "digest": "CRC32C",
+        "key": KEYS[b""],
+        "segments": [{"first": 0, "first_low": 0, "members": ["b0:1", "b1:1", "b2:1"], "assumed": [False] * 3}],
+        "custom": [],
+        "grades": GRADES,
+        "missing": 0,
+        "extra": 0,
+        "holders": ["b0:1", "b1:1", "b2:1"],
+        "alternatives": [],
+    }
+    return {**base, **changes}
+
+
+def held(ledger: int, holders: list[str], reason: str = "damage") -> dict[str, object]:
+    """One ledger that is not restored."""
+    empty = dict.fromkeys(("format", "state", "ensemble_size", "write_quorum", "ack_quorum", "last_entry", "length"))
+    return row(
+        ledger,
+        **empty,
+        **{"class": "undecided"},
+        outcome="held",
+        reason=reason,
+        digest=None,
+        segments=None,
+        holders=holders,
+    )
+
+
+def reconstruction(*rows: dict[str, object]) -> pa.Table:
+    """A table of such rows, sorted."""
+    return sort_by_key(pa.Table.from_pylist(list(rows), schema=tables.RECONSTRUCTION))
+
+
+def actions_of(*rows: dict[str, object]) -> pa.Table:
+    """The ledger actions for such rows, with secrets that can be told apart."""
+    table = reconstruction(*rows)
+    secrets = bytes(range(256)) * (1 + len(rows) * HOLD_PASSWORD_SIZE // 256)
+    return action_rows.ledger_actions(table, Layout.HIERARCHICAL, PASSWORDS, secrets)
+
+
+def test_a_restored_ledger_becomes_the_record_that_its_row_says() -> None:
+    """Decoded again, the bytes say what was reconstructed, with the password whose key the bookies hold."""
+    (action,) = actions_of(row(7, key=KEYS[b"hunter2"])).to_pylist()
+    record = ledger_metadata.decode(action["value"])
+    assert action["key"] == "/00/0000/L0007"
+    assert (action["op"], action["kind"], action["expects"]) == ("create", "ledger", None)
+    assert (record.format, record.password, record.digest) == (3, b"hunter2", Digest.CRC32C)
+    assert (record.state, record.last_entry, record.length) == (State.CLOSED, 9, 100)
+    assert [(s.first, s.members) for s in record.segments] == [(0, ("b0:1", "b1:1", "b2:1"))]
+
+
+def test_an_unknown_password_is_written_as_format_1_which_has_none() -> None:
+    """No password is made up: format 1 lets whoever knows it open the ledger."""
+    (action,) = actions_of(row(7, key=hashlib.sha256(master_key(b"other")).digest(), format=1, digest=None)).to_pylist()
+    record = ledger_metadata.decode(action["value"])
+    assert (record.format, record.password, record.digest) == (1, None, None)
+
+
+def test_a_hold_is_exactly_the_form_that_was_seen_to_lose_nothing() -> None:
+    """IN_RECOVERY, HMAC, a random password, one segment of exactly the holders, E = W = their number, A = 1 (law 5)."""
+    actions = actions_of(held(1, ["b0:1"]), row(2), held(3, ["b0:1", "b3:1"], "two_keys")).to_pylist()
+    records = {a["ledger"]: (a["op"], ledger_metadata.decode(a["value"])) for a in actions}
+    assert records[2][0] == "create"
+    for ledger, members in ((1, ("b0:1",)), (3, ("b0:1", "b3:1"))):
+        op, record = records[ledger]
+        assert op == "hold"
+        assert (record.state, record.digest, record.ack_quorum) == (State.IN_RECOVERY, Digest.HMAC, 1)
+        assert record.ensemble_size == record.write_quorum == len(members)
+        assert [(s.first, s.members) for s in record.segments] == [(0, members)]
+        assert not ledger_metadata.problems(record)
+    passwords = [records[ledger][1].password for ledger in (1, 3)]
+    assert passwords[0] != passwords[1]
+    assert all(p and len(p) == HOLD_PASSWORD_SIZE and p not in PASSWORDS.values for p in passwords)
+    assert dict(records[3][1].custom) == {diff.HOLD_MARK: b"two_keys"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 2**63 - 1), unique=True, min_size=1, max_size=30), st.data())
+def test_every_ledger_gets_one_action_at_its_key_in_a_unique_order(ids: list[int], data: st.DataObject) -> None:
+    """Restored and held rows mixed in any way: each at its own key, sequence numbers unique and inside their phase."""
+    rows = [row(i) if data.draw(st.booleans()) else held(i, ["b1:1"]) for i in ids]
+    table = actions_of(*rows)
+    by_ledger = {a["ledger"]: a for a in table.to_pylist()}
+    assert by_ledger.keys() == set(ids)
+    for ledger, action in by_ledger.items():
+        assert action["key"] == store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger))
+        expected = "hold" if next(r for r in rows if r["ledger"] == ledger)["outcome"] == "held" else "create"
+        assert action["op"] == expected
+    seqs = table["seq"].to_pylist()
+    assert seqs == sorted(set(seqs))
+    assert {action_rows.phase_of(seq) for seq in seqs} == {Phase.LEDGERS}
+    assert len(set(table["id"].to_pylist())) == len(ids)
+
+
+def test_the_order_of_a_restore_is_law_6s() -> None:
+    """Generators, ledgers, layout, instance id, cookies: whichever order they were named in."""
+    writes = [
+        SystemWrite(Phase.COOKIES, "create", "cookie", "/cookies/b0:1", b"c"),
+        SystemWrite(Phase.INSTANCE_ID, "create", "instance_id", "/INSTANCEID", b"i"),
+        SystemWrite(Phase.LAYOUT, "create", "layout", "/LAYOUT", b"l"),
+        SystemWrite(Phase.GENERATORS, "raise", "generator", "/idgen", b"9"),
+    ]
+    system = action_rows.system_actions(writes)
+    both = pa.concat_tables([system, actions_of(row(1))]).sort_by("seq")
+    assert both["kind"].to_pylist() == ["generator", "ledger", "layout", "instance_id", "cookie"]
+
+
+def test_a_plans_hash_does_not_depend_on_how_the_work_was_cut() -> None:
+    """One task or many: the same actions under the same binding have the same hash; any change gives another."""
+    table = actions_of(*(row(i) for i in range(60)))
+    whole = Hashes(bucket_hashes(table))
+    cut = {**bucket_hashes(table.slice(0, 20)), **bucket_hashes(table.slice(20))}
+    edge = table["bucket"].to_pylist()
+    if edge[19] != edge[20]:
+        assert cut == whole.actions
+    said = {"binding": {"instance_ids": ["x"]}, "coverage": {"scanned": ["b1"]}, "tables": {}, "counts": {"held": 1}}
+    same = plan_hash(said, whole)
+    reverse = Hashes(dict(reversed(whole.actions.items())))
+    assert plan_hash(dict(reversed(said.items())), reverse) == same
+    assert plan_hash({**said, "tables": {"actions": [1]}, "digest": "x", "hash": "y"}, whole) == same
+    for name, value in (("binding", {}), ("coverage", {}), ("counts", {"held": 2}), ("anything", {"x": 1})):
+        assert plan_hash({**said, name: value}, whole) != same
+    other = bucket_hashes(actions_of(*(row(i, length=101 if i == 5 else 100) for i in range(60))))
+    assert plan_hash(said, Hashes(other)) != same
+    assert plan_hash(said, Hashes(whole.actions, {3: "x"})) != same
+
+
+ODD = st.one_of(st.none(), st.text("a1:-\0", max_size=4))
+OTHERS = st.lists(st.text("1:-", max_size=3), max_size=3)
+
+
+@given(rows=st.lists(st.tuples(ODD, ODD, ODD, OTHERS), min_size=2, max_size=2, unique_by=repr))
+def test_no_two_actions_have_the_same_id(rows: list[tuple[str, str | None, str | None, list[str]]]) -> None:
+    """Whatever stands where: a byte that moves to the next field, none for empty, an alternative more or less."""
+    table = actions_of(row(1), row(2))
+    texts = [
+        [None if text is None else text.encode() for text in column]
+        for column in zip(*(r[:3] for r in rows), strict=True)
+    ]
+    others = [[{"label": one, "value": b"", "reads_as": ""} for one in r[3]] for r in rows]
+    values = {"acl": [r[0] for r in rows], "value": texts[1], "before": texts[2], "alternatives": others,
+              "key": ["/k", "/k"], "expects": [None, None]}  # fmt: skip
+    for name, value in values.items():
+        at = tables.ACTIONS.get_field_index(name)
+        table = table.set_column(at, tables.ACTIONS.field(at), pa.array(value, tables.ACTIONS.field(at).type))
+    assert len(set(action_ids(table).to_pylist())) == 2
+
+
+def stored(*rows: dict[str, object]) -> pa.Table:
+    """A catalog of records as the store would have them for such rows."""
+    columns: list[dict[str, object]] = []
+    for number, given_row in enumerate(rows):
+        names = ("bucket", "scope", "ledger", "state", "ensemble_size", "write_quorum", "ack_quorum", "last_entry")
+        columns.append({**{name: given_row.get(name) for name in names}, "raw": b"x", "version": number,
+                        "error": given_row.get("error")})  # fmt: skip
+    return sort_by_key(pa.Table.from_pylist(columns, schema=tables.CATALOG_LEDGERS))
+
+
+def disagreements(ours: pa.Table, theirs: pa.Table) -> dict[int, str]:
+    """Ledger → category."""
+    found = diff.disagreements(ours, theirs, diff.match(ours, theirs))
+    return {r["ledger"]: r["category"] for r in found.to_pylist()}
+
+
+def test_the_diff_proposes_only_what_the_store_lacks() -> None:
+    """Present records are never proposed again, whatever they say; absent ones always are."""
+    ours = reconstruction(row(1), row(2), held(3, ["b0:1"]))
+    theirs = stored(row(2), row(9))
+    matched = diff.match(ours, theirs)
+    assert sorted(ours.take(pa.array(matched.missing))["ledger"].to_pylist()) == [1, 3]
+    assert theirs.take(pa.array(matched.unheld))["ledger"].to_pylist() == [9]
+    assert ours.take(pa.array(matched.held_rows))["ledger"].equals(theirs.take(pa.array(matched.stored_rows))["ledger"])
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "category"),
+    [
+        (row(1), row(1), None),
+        (row(1), row(1, last_entry=10), "ENTRIES_MISSING"),
+        (row(1), row(1, state="OPEN", last_entry=None), None),
+        (row(1, grades={**GRADES, "ensemble_size": "observed"}), row(1, ensemble_size=4), "QUORUM_DIFFERS"),
+        (row(1), row(1, ensemble_size=4), None),
+        (row(1), row(1, error="truncated", state=None, last_entry=None, ensemble_size=None), "METADATA_UNPARSABLE"),
+        (None, row(1), "NOT_ON_BOOKIES"),
+        (None, row(1, last_entry=-1), None),
+        (None, row(1, state="OPEN", last_entry=None), None),
+        (held(1, ["b0:1"]), row(1, last_entry=3), None),
+    ],
+)
+def test_a_disagreement_is_named_and_a_legitimate_difference_is_not(
+    ours: dict[str, object] | None, theirs: dict[str, object], category: str | None
+) -> None:
+    """What readers would see differently is a finding; what bookies cannot know is none."""
+    table = reconstruction(ours) if ours else tables.RECONSTRUCTION.empty_table()
+    assert disagreements(table, stored(theirs)) == ({1: category} if category else {})
+
+
+def test_an_id_that_the_layout_cannot_name_waits_and_stops_nothing() -> None:
+    """A stray file's name may say any id: that ledger waits for a person, all others get their records."""
+    rows = reconstruction(row(1), held(10**10, ["b0:1"]), row(10**18))
+    assert action_rows.wait_without_place(rows, Layout.HIERARCHICAL).equals(rows)
+    found = action_rows.wait_without_place(rows, Layout.LEGACY)
+    said = {r["ledger"]: (r["outcome"], r["reason"]) for r in found.to_pylist()}
+    waiting = ("waiting", "id_out_of_range")
+    assert (said[10**10], said[10**18], said[1][0]) == (waiting, waiting, "restored")
+    assert found.schema == rows.schema
+
+
+def test_a_hold_in_the_store_is_found_until_it_is_resolved() -> None:
+    """Holds of an earlier plan are named with their reason and holders, whether bookies show the ledger or not."""
+    rows = stored(row(1), row(2, state="IN_RECOVERY", last_entry=None), row(3), row(4, error="empty")).to_pylist()
+    for found in rows:
+        mark = {"key": diff.HOLD_MARK, "value": b"hole"}
+        found["custom"] = {1: [{"key": "x", "value": b""}], 2: [{"key": "a", "value": b""}, mark], 3: []}.get(
+            found["ledger"]
+        )
+        found["segments"] = [{"first": 0, "members": ["b1:1", "b0:1"]}] if found["ledger"] == 2 else None
+    kept = diff.still_held(pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS))
+    (found,) = kept.to_pylist()
+    assert (found["ledger"], found["reason"], found["holders"]) == (2, "hole", ["b0:1", "b1:1"])
+    assert diff.still_held(tables.CATALOG_LEDGERS.empty_table()).num_rows == 0
+    ours, theirs = reconstruction(row(1)), stored(row(1))
+    none = diff.disagreements(ours, theirs, diff.match(ours, theirs))
+    (finding,) = action_rows.findings(none, kept, run="a", at=datetime.now(UTC)).to_pylist()
+    assert (finding["category"], finding["ledger"], finding["bookies"]) == ("HELD", 2, ["b0:1", "b1:1"])
+
+
+def test_findings_have_ids_that_outlive_a_run_and_hold_no_secrets() -> None:
+    """The same disagreement has the same id in every run; evidence names both sides."""
+    ours, theirs = reconstruction(row(1), held(2, ["b0:1"])), stored(row(1, last_entry=10))
+    matched = diff.match(ours, theirs)
+    missing = ours.take(pa.array(matched.missing))
+    found, now = diff.disagreements(ours, theirs, matched), datetime.now(UTC)
+    tables_of = [action_rows.findings(found, missing, run=run, at=now) for run in ("a", "b")]
+    first, second = (t.to_pylist() for t in tables_of)
+    assert [f["id"] for f in first] == [f["id"] for f in second]
+    assert {f["category"] for f in first} == {"ENTRIES_MISSING", "HELD"}
+    evidence = next(f for f in first if f["ledger"] == 1)["evidence"]
+    assert {(e["side"], e["value"]) for e in evidence} == {("store", "10"), ("bookies", "9")}

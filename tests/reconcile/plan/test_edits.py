@@ -1,0 +1,181 @@
+"""Plans that a person changes: what is written then, what waits, and that the hash tells."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from backends.memory import MemoryStore
+from backends.protocols import Write
+from reconcile.errors import GuardRefusedError, PlanError
+from reconcile.plan import action_rows, plan_reader, views
+from reconcile.plan.views import Edits
+from reconcile.rules import diff
+from reconcile.write.apply import Options, apply
+from recovery.codecs import ledger_metadata
+from recovery.codecs.store import Layout, ledger_key
+from recovery.dataset import Dataset, DatasetWriter, open_dataset
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from tests.support.command import run
+from tests.support.plan_folder import Ledger, write_plan
+from tests.support.plans import clock
+
+ROOT = "/ledgers"
+SEGMENTS = [(0, ["b1", "b2", "b3"])]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Dataset:
+    """Eight ledgers; 6 and 7 are held."""
+    ledgers = [Ledger(n, SEGMENTS, reason="hole" if n > 5 else None) for n in range(8)]
+    return write_plan(tmp_path / "plan", ledgers)
+
+
+def edited(made: Dataset, out: Path, **edits: Any) -> Dataset:
+    """Edit, and open what came of it."""
+    views.edit(made, Edits(**edits), out)
+    found = open_dataset(out, "plan")
+    found.verify()
+    assert plan_reader.overview(found, shown=0).problems == ()
+    return found
+
+
+def rows(dataset: Dataset) -> dict[str, dict[str, Any]]:
+    """Return the actions by key."""
+    return {row["key"]: row for row in dataset.read("actions").to_pylist()}
+
+
+def key(ledger: int) -> str:
+    """Where a ledger's record stands."""
+    return ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger))
+
+
+def captured(made: Dataset, store: MemoryStore, **ledgers: bytes) -> None:
+    """Put what a store had into the plan's folder, as `recover` does."""
+    held = [
+        {"path": path.removeprefix(ROOT), "kind": "other", "raw": one.value, "version": one.version, "owner": 0}
+        for path in store.dump()
+        if (one := store.get(path)) is not None and path != ROOT
+    ]
+    records = ledger_metadata.decode_columns(pa.array(list(ledgers.values()), pa.binary()))
+    ids = [LedgerId(0, int(name[1:])) for name in ledgers]
+    base = {
+        "bucket": [x.bucket for x in ids], "scope": [0] * len(ids), "ledger": [x.ledger for x in ids],
+        "raw": list(ledgers.values()), "version": [0] * len(ids),
+    }  # fmt: skip
+    columns = {
+        field.name: pa.array(base[field.name], field.type)
+        if field.name in base
+        else records[field.name] if field.name in records.column_names
+        else pa.nulls(len(ids), field.type)
+        for field in tables.CATALOG_LEDGERS
+    }  # fmt: skip
+    with DatasetWriter(Path(made.path) / "store", "catalog", binding={}, secret=True) as writer:
+        writer.append("nodes", pa.Table.from_pylist(held, schema=tables.CATALOG_NODES))
+        writer.append("ledgers", pa.table(columns, schema=tables.CATALOG_LEDGERS))
+        writer.close(coverage={})
+
+
+def test_dropped_and_accepted_ledgers_are_not_written(made: Dataset, tmp_path: Path) -> None:
+    """Both have no action; one waits and keeps the cookies back, the other is settled by a person; the hash is new."""
+    waiting = edited(made, tmp_path / "a", drop=frozenset({LedgerId(0, 3)}))
+    assert set(rows(made)) - set(rows(waiting)) == {key(3)}
+    assert waiting.manifest["hash"] != made.manifest["hash"]
+    assert waiting.manifest["binding"]["edited_from"] == made.manifest["hash"]
+    assert (waiting.manifest["binding"]["cookies_held_back"], waiting.manifest["counts"]["waiting"]) == (True, 1)
+    settled = edited(made, tmp_path / "b", accept_loss=frozenset({LedgerId(0, 7)}))
+    assert set(rows(made)) - set(rows(settled)) == {key(7)}
+    assert settled.manifest["binding"]["cookies_held_back"] is False
+    assert settled.manifest["counts"]["held"] == 1
+    outcome = {row["ledger"]: row["outcome"] for row in settled.read("reconstruction").to_pylist()}
+    assert (outcome[7], outcome[6], outcome[1]) == ("accepted_loss", "held", "restored")
+    again = edited(settled, tmp_path / "c", drop=frozenset({LedgerId(0, 1)}))
+    assert len(again.manifest["binding"]["edits"]) == 2
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"drop": frozenset({LedgerId(0, 99)})},
+        {"choose": {LedgerId(0, 1): "length=5"}},
+        {"drop": frozenset({LedgerId(0, 1)}), "accept_loss": frozenset({LedgerId(0, 1)})},
+        {"replace_instance_id": True},
+        {"replace_cookies": frozenset({"b1"})},
+    ],
+)
+def test_edits_of_what_is_not_there_are_refused(made: Dataset, tmp_path: Path, edits: dict[str, Any]) -> None:
+    """A ledger, an alternative or a node that the plan does not have: named, and no plan is left behind."""
+    with pytest.raises(PlanError):
+        views.edit(made, Edits(**edits), tmp_path / "new")
+    assert not (tmp_path / "new" / "manifest.json").exists()
+
+
+def test_rights_are_part_of_the_plan(made: Dataset, tmp_path: Path) -> None:
+    """Every key that is created names them, and gets them."""
+    found = edited(made, tmp_path / "a", acl="digest:me:x=:cdrwa")
+    assert {row["acl"] for row in rows(found).values()} == {"digest:me:x=:cdrwa"}
+    store = MemoryStore()
+    apply(lambda: found.batches("actions"), store, ROOT, tmp_path / "j", Options("h"), now=clock())
+    held = store.get(ROOT + key(3))
+    assert held is not None
+    assert held.acl == "digest:me:x=:cdrwa"
+
+
+def test_a_store_that_was_initialised_again_is_replaced_only_when_told(made: Dataset, tmp_path: Path) -> None:
+    """Another instance id stops an apply; a plan that replaces it is applied, and replaces no third one."""
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/INSTANCEID", b"another")])
+    captured(made, store)
+    with pytest.raises(GuardRefusedError, match="another cluster"):
+        apply(lambda: made.batches("actions"), store, ROOT, tmp_path / "j1", Options("h"), now=clock())
+    told = edited(made, tmp_path / "told", replace_instance_id=True)
+    row = rows(told)["/INSTANCEID"]
+    assert (row["op"], row["before"], row["expects"]) == ("replace", b"another", 0)
+    third = MemoryStore()
+    third.write([Write(f"{ROOT}/INSTANCEID", b"a third")])
+    with pytest.raises(GuardRefusedError):
+        apply(lambda: told.batches("actions"), third, ROOT, tmp_path / "j2", Options("h"), now=clock())
+    done = apply(lambda: told.batches("actions"), store, ROOT, tmp_path / "j3", Options("h"), now=clock())
+    assert done.exit_code == 0
+    assert store.dump()[f"{ROOT}/INSTANCEID"] == b"an-instance"
+
+
+def test_a_hold_is_released_and_its_loss_can_be_accepted(made: Dataset, tmp_path: Path) -> None:
+    """Restored now, a ledger's hold is replaced by version; given up, its hold is removed; others are left alone."""
+    holds = {row["ledger"]: row["value"] for row in made.read("actions").to_pylist() if row["op"] == "hold"}
+    store = MemoryStore()
+    store.write([Write(ROOT + key(n), value) for n, value in holds.items()])
+    captured(made, store, **{f"L{n}": value for n, value in holds.items()})
+    stored = open_dataset(Path(made.path) / "store", "catalog").read("ledgers")
+    restored = pa.Table.from_pylist([Ledger(7, SEGMENTS).row()], schema=tables.RECONSTRUCTION)
+    released, of_store = action_rows.released(restored, stored, diff.match(restored, stored))
+    assert stored.filter(pa.array(of_store))["ledger"].to_pylist() == [7]
+    actions = action_rows.ledger_actions(released, Layout.HIERARCHICAL, action_rows.Passwords.of([]), b"")
+    [row] = actions.to_pylist()
+    assert (row["op"], row["expects"], row["before"]) == ("replace", 0, holds[7])
+    assert ledger_metadata.decode(row["value"]).state == "CLOSED"
+
+    nothing = write_plan(tmp_path / "nothing", [Ledger(1, SEGMENTS)])
+    captured(nothing, store, **{f"L{n}": value for n, value in holds.items()})
+    given_up = edited(nothing, tmp_path / "given-up", accept_loss=frozenset({LedgerId(0, 6)}))
+    removed = rows(given_up)[key(6)]
+    assert (removed["op"], removed["expects"], removed["before"]) == ("remove", 0, holds[6])
+    assert (
+        apply(lambda: given_up.batches("actions"), store, ROOT, tmp_path / "j", Options("h"), now=clock()).exit_code
+        == 0
+    )
+    assert ROOT + key(6) not in store.dump()
+    assert store.dump()[ROOT + key(7)] == holds[7]
+
+
+def test_as_it_is_typed(made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Edits are lines of what is printed and of the plan; what says nothing is usage."""
+    out = ("--out", tmp_path / "new", "--json")
+    done = run(capsys, "plan", "edit", made.path, "--drop", "3", "--accept-loss", "7", *out)
+    assert (done.code, done.result["edits"]) == (0, ["dropped 3", "loss of 7 accepted"])
+    shown = run(capsys, "plan", "show", tmp_path / "new")
+    assert "edited: loss of 7 accepted" in shown.out
+    for words in ([], ["--drop", "x"], ["--choose", "3"], ["--acl", "nobody"], ["--acl-of", "zk://x/y"]):
+        assert run(capsys, "plan", "edit", made.path, *words, "--out", tmp_path / "bad").code == 2

@@ -1,0 +1,153 @@
+"""What a person can choose where a ledger is held."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from backends.memory import MemoryStore
+from reconcile.compare import three_way
+from reconcile.errors import PlanError
+from reconcile.plan import action_rows, plan_reader, views
+from reconcile.plan.action_rows import Passwords
+from reconcile.plan.plan_hash import Hashes, bucket_hashes, settled_hashes
+from reconcile.rules import sides
+from reconcile.rules.diff import HOLD_MARK
+from reconcile.write.apply import Options, apply
+from recovery.codecs import ledger_metadata
+from recovery.codecs.store import Layout, ledger_key
+from recovery.dataset import Dataset, open_dataset, sort_by_key, write_manifest, write_part
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from tests.support.plan_folder import Ledger, write_plan
+from tests.support.plans import clock
+
+SEGMENTS = [(0, ["b1", "b2", "b3"])]
+RECORD = LedgerMetadata(
+    3, 3, 2, 2, State.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"pw", creator_token=0
+)
+HOLD = replace(RECORD, state=State.IN_RECOVERY, last_entry=None, length=None, custom=((HOLD_MARK, b"limbo"),))
+REASONS = {
+    1: "two_keys",
+    2: "scope_collision",
+    3: "limbo",
+    4: "ragged_tail",
+    5: "lengths_differ",
+    6: "two_keys",
+    7: "limbo",
+}
+EARLIER = {
+    1: ledger_metadata.encode(RECORD),
+    3: ledger_metadata.encode(HOLD),
+    5: b"no record",
+    6: ledger_metadata.encode(RECORD),
+}
+"""What an earlier catalog has: a record, a hold of an earlier restore, and bytes that nobody can read."""
+
+
+STORED = (6, 7)
+
+
+def catalog(records: Mapping[int, bytes]) -> pa.Table:
+    """CATALOG_LEDGERS of records."""
+    parsed = ledger_metadata.decode_columns(pa.array(records.values(), pa.binary()))
+    ids = [LedgerId(0, n) for n in records]
+    given = {
+        "bucket": [one.bucket for one in ids],
+        "scope": [0] * len(ids),
+        "ledger": list(records),
+        "raw": list(records.values()),
+        "version": [4] * len(ids),
+        **{name: parsed[name] for name in parsed.column_names},
+    }
+    columns = {f.name: given.get(f.name, pa.nulls(len(ids), f.type)) for f in tables.CATALOG_LEDGERS}
+    return sort_by_key(pa.table(columns, schema=tables.CATALOG_LEDGERS))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Dataset:
+    """Seven held ledgers, the last two in the store.
+
+    The second alone could be told from its bookies, and something else speaks against it.
+    """
+    ledgers = [Ledger(n, SEGMENTS, last=n, length=n + 1, reason=reason) for n, reason in REASONS.items()]
+    dataset = write_plan(tmp_path / "plan", ledgers)
+    rows = dataset.read("reconstruction")
+    outcome = pa.array(["restored" if n == 2 else "held" for n in rows["ledger"].to_pylist()])
+    shown = rows.set_column(rows.schema.get_field_index("outcome"), "outcome", outcome)
+    past, seen = sides.newest([(catalog(EARLIER), 1)])
+    stored, history = catalog(dict.fromkeys(STORED, ledger_metadata.encode(HOLD))), tables.CATALOG_HISTORY.empty_table()
+    joined = sides.compare(rows, stored, past, seen, history, has_earlier=True)
+    one = three_way.Range(rows, shown, stored, past, history, joined, np.zeros(joined.sides.num_rows, np.bool_))
+    actions = dataset.read("actions")
+    planned = pa.array([n is not None and n not in STORED for n in actions["ledger"].to_pylist()])
+    offered, left = three_way.offered(one, Layout.HIERARCHICAL, Passwords.of(()), actions.filter(planned))
+    assert left == 1
+    parts = {name: dataset.parts(name) for name in dataset.manifest["tables"]}
+    system = [part for part in parts["actions"] if "system" in part.file]
+    new = write_part(Path(dataset.path), "actions", "offered", [offered], secret=True)
+    parts["actions"] = [system[0], new, system[1]]
+    kept = {name: dataset.manifest[name] for name in ("counts", "reasons", "binding", "coverage")}
+    binding, coverage = kept.pop("binding"), kept.pop("coverage")
+    every = pa.concat_tables([dataset.read("actions").filter(pc.is_null(actions["ledger"])), offered])
+    hashes = Hashes(bucket_hashes(every), settled_hashes(rows))
+    kept["counts"] |= {"held": 5, "held_in_store": 2, "left_alone": 1, "actions": every.num_rows}
+    write_manifest(
+        Path(dataset.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept, sign=hashes.sign
+    )
+    return open_dataset(dataset.path, "plan")
+
+
+def test_a_hold_offers_every_whole_record_that_is_known(made: Dataset) -> None:
+    """The last one of any catalog, and the bookies' own; never a hold, nor what cannot be read."""
+    offered = {row["ledger"]: row["alternatives"] for row in made.read("actions").to_pylist() if row["ledger"]}
+    assert {n: [one["label"] for one in others] for n, others in offered.items()} == {
+        1: [three_way.RESTORE], 2: [action_rows.FROM_BOOKIES], 3: [], 4: [], 5: [], 6: [three_way.RESTORE]
+    }  # fmt: skip
+    assert offered[1][0]["value"] == EARLIER[1]
+    assert offered[1][0]["reads_as"] == "CLOSED, 10 entries, 3/2/2"
+    assert ledger_metadata.decode(offered[2][0]["value"]).last_entry == 2
+
+
+def test_a_chosen_record_takes_the_place_of_its_hold(made: Dataset, tmp_path: Path) -> None:
+    """It is created, byte for byte; the others stay held; a hold without another record says that it has none."""
+    choice = {LedgerId(0, 1): "restore", LedgerId(0, 2): "from bookies"}
+    views.edit(made, views.Edits(choose=choice), tmp_path / "chosen")
+    chosen = open_dataset(tmp_path / "chosen", "plan")
+    assert plan_reader.overview(chosen, shown=0).problems == ()
+    assert (chosen.manifest["counts"]["held"], chosen.manifest["counts"]["restored"]) == (3, 2)
+    store = MemoryStore()
+    apply(lambda: chosen.batches("actions"), store, "/ledgers", tmp_path / "j", Options("h"), now=clock())
+    records = {
+        n: ledger_metadata.decode(store.dump()["/ledgers" + ledger_key(Layout.HIERARCHICAL, LedgerId(0, n))])
+        for n in set(REASONS) - {*STORED}
+    }
+    assert records[1] == ledger_metadata.decode(EARLIER[1])
+    assert {n: str(one.state) for n, one in records.items() if n > 2} == dict.fromkeys((3, 4, 5), "IN_RECOVERY")
+    with pytest.raises(PlanError, match="it has: none"):
+        views.edit(made, views.Edits(choose={LedgerId(0, 4): "restore"}), tmp_path / "none")
+
+
+def test_a_hold_in_the_store_is_replaced_by_what_was_chosen_or_removed_with_its_ledger(
+    made: Dataset, tmp_path: Path
+) -> None:
+    """Either by its version and its bytes; nothing is written while nobody chooses."""
+    (row,) = [row for row in made.read("actions").to_pylist() if row["ledger"] == 6]
+    assert (row["op"], row["expects"], row["before"]) == (action_rows.LEAVE, 4, ledger_metadata.encode(HOLD))
+    ledger = LedgerId(0, 6)
+    for name, edits, op in (
+        ("chosen", views.Edits(choose={ledger: "restore"}), ("replace", EARLIER[6])),
+        ("lost", views.Edits(accept_loss=frozenset({ledger})), ("remove", None)),
+    ):
+        views.edit(made, edits, tmp_path / name)
+        edited = open_dataset(tmp_path / name, "plan")
+        assert plan_reader.overview(edited, shown=0).problems == ()
+        counts = edited.manifest["counts"]
+        assert (counts["held_in_store"], counts["left_alone"], counts["held"]) == (1, 0, 5)
+        (row,) = [row for row in edited.read("actions").to_pylist() if row["ledger"] == 6]
+        assert (row["op"], row["value"], row["expects"], row["before"]) == (*op, 4, ledger_metadata.encode(HOLD))

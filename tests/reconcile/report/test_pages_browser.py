@@ -1,0 +1,141 @@
+"""Report pages in a real browser: they fit narrow screens and paper, name what they draw, and fetch nothing."""
+
+import html
+import itertools
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.cases import case_dir
+from tests.support.command import process
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+
+NARROWEST_WINDOW: Final = 500
+MEASURE: Final = """<script>
+const root = document.documentElement;
+const say = parent.document.body.dataset;
+say.width = innerWidth;
+say.overflow = root.scrollWidth - root.clientWidth;
+say.fetched = performance.getEntriesByType("resource").length;
+say.unnamed = [...document.querySelectorAll("svg")].filter(s => !s.getAttribute("aria-label")).length;
+say.headings = [...document.querySelectorAll("h1, h2, h3")].map(h => h.tagName[1]).join("");
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Run headless Chromium on a page with more options; give back what it prints."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert program, "no Chromium: scripts/test installs it, or: apt-get install chromium"
+
+    def run(page: Path, *options: str) -> str:
+        quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+        quiet += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+        profile = f"--user-data-dir={tmp_path_factory.mktemp('profile')}"
+        line = [program, *quiet, profile, *options, page.as_uri()]
+        return subprocess.run(line, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The pages of one inventory and of a plan with restored and with held ledgers."""
+    work = tmp_path_factory.mktemp("pages")
+    bookies = case_dir("c05-unclosed") / "bookies"
+    inventories = []
+    for disks in sorted(bookies.iterdir()):
+        out = work / disks.name
+        folders = [f"--{'journal' if 'journal' in d.name else 'ledger'}-dir={d}" for d in sorted(disks.iterdir())]
+        assert process("collect", *folders, "--out", out).code == 0
+        inventories.append(f"--inventory={out}")
+    recovered = process("recover", *inventories, "--layout", "hierarchical", "--out", work / "plan")
+    assert recovered.code == 3, recovered.err
+    return [work / "b0" / "report.html", work / "plan" / "report.html"]
+
+
+def answered(page: Path, script: str, browse: Callable[..., str], width: int) -> dict[str, str]:
+    """Lay a page out so wide, everything unfolded, and return what a script says of it there.
+
+    A window of Chromium is no narrower than 500; a frame is, but links do not work in it. The page itself lets no
+    script run: that is taken out here.
+    """
+    text = page.read_text(encoding="utf-8").replace("<details>", "<details open>")
+    text, count = re.subn(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    assert count == 1
+    text = text.replace("</body>", f"{script}</body>")
+    if width < NARROWEST_WINDOW:
+        style = f"border: 0; width: {width}px; height: 900px"
+        text = f'<!doctype html><body><iframe style="{style}" srcdoc="{html.escape(text)}"></iframe></body>'
+    copy = page.with_name("looked-at.html")
+    copy.write_text(text, encoding="utf-8")
+    size = f"--window-size={max(width, NARROWEST_WINDOW)},900"
+    body = re.search(r"<body([^>]*)>", browse(copy, size, "--virtual-time-budget=5000", "--dump-dom"))
+    assert body is not None
+    return {name: html.unescape(value) for name, value in re.findall(r'data-(\w+)="([^"]*)"', body[1])}
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_page_fits_its_window_and_names_what_it_draws(
+    pages: list[Path], browse: Callable[..., str], width: int
+) -> None:
+    """No sideways scrolling, nothing fetched, each drawing named, headings without a gap in their levels."""
+    for page in pages:
+        found = answered(page, MEASURE, browse, width)
+        assert found["width"] == str(width)
+        assert found["overflow"] == "0", page
+        assert found["fetched"] == "0"
+        assert found["unnamed"] == "0"
+        levels = [1, *map(int, found["headings"])]
+        assert all(deeper - level <= 1 for level, deeper in itertools.pairwise(levels))
+
+
+CLICK: Final = """<script>
+const say = document.body.dataset;
+const said = [];
+const seen = (name) => {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const box = target.getBoundingClientRect();
+  said.push([name, location.hash, box.height > 0 && box.top < innerHeight && box.bottom > 0, target.innerText]);
+  return target;
+};
+const click = async (link) => { link.click(); await new Promise(done => setTimeout(done, 50)); };
+(async () => {
+  const share = [...document.querySelectorAll(".stack a.held")][0];
+  await click(share); seen("share");
+  const reason = document.querySelector("#reasons").closest("section").querySelector("th a");
+  await click(reason); const heading = seen("reason");
+  const ledger = heading.nextElementSibling.querySelector("a");
+  await click(ledger); const grid = seen("ledger");
+  said.push(["grid", "", [...grid.querySelectorAll("svg rect")].some(r => r.getBoundingClientRect().width > 0), ""]);
+  say.clicked = JSON.stringify(said);
+})();
+</script>"""
+
+
+@pytest.mark.parametrize("width", [500, 1400])
+def test_a_click_leads_from_a_share_to_reasons_to_ledgers_to_grids(
+    pages: list[Path], browse: Callable[..., str], width: int
+) -> None:
+    """Each is one click away, and in sight after it."""
+    _, plan = pages
+    steps = json.loads(answered(plan, CLICK, browse, width)["clicked"])
+    assert [step[0] for step in steps] == ["share", "reason", "ledger", "grid"]
+    assert all(in_sight for _, _, in_sight, _ in steps)
+    assert steps[1][1].startswith("#list-held-")
+    assert steps[2][3].startswith(f"ledger {steps[2][1].removeprefix('#ledger-')}")
+
+
+def test_a_page_prints(pages: list[Path], browse: Callable[..., str], tmp_path: Path) -> None:
+    """On paper it is a document of its own: Chromium makes a PDF of it."""
+    for number, page in enumerate(pages):
+        paper = tmp_path / f"{number}.pdf"
+        browse(page, f"--print-to-pdf={paper}", "--no-pdf-header-footer")
+        assert paper.read_bytes().startswith(b"%PDF")

@@ -1,0 +1,103 @@
+"""Entries above a closed end, and ids of two ledgers: what is critical, what is not, and what each finding says."""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.protocols import Versioned
+from reconcile.compare.single_ledger import stored_row
+from reconcile.findings.table import Run
+from reconcile.rules import entries_beyond_end, id_reuse
+from reconcile.rules.diff import HOLD_MARK
+from recovery.codecs import ledger_metadata
+from recovery.codecs.entry import master_key
+from recovery.model import metadata as md
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.testing import simulator
+
+RUN = Run("test", datetime(2030, 1, 1, tzinfo=UTC))
+NAMES = ("a:1", "b:1", "c:1")
+LAST = 9
+
+
+def stored(**changed: Any) -> pa.Table:
+    """The record of ledger 7 in the store."""
+    values: dict[str, Any] = {
+        "format": 3, "ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2, "state": md.State.CLOSED,
+        "last_entry": LAST, "length": 90, "segments": (md.Segment(0, NAMES),), "digest": md.Digest.CRC32C,
+        "password": simulator.PASSWORD, **changed,
+    }  # fmt: skip
+    return stored_row(Versioned(ledger_metadata.encode(md.LedgerMetadata(**values)), 0), LedgerId(0, 7))
+
+
+def copies(held: dict[str, set[int]], lac: int = LAST, **changed: Any) -> pa.Table:
+    """What bookies hold of ledger 7."""
+    rows = []
+    for name, entries in held.items():
+        header = {"entry": max(entries), "lac": lac, "length": 1, "size": 46, "digest": "CRC32C"} if entries else None
+        row = simulator.copy_row(7, name, sorted(entries), headers=[header] if header else [])
+        rows.append(row | changed)
+    return pa.Table.from_pylist(rows, schema=tables.COPIES)
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.sets(st.integers(0, 14), min_size=1), min_size=1), st.booleans())
+def test_what_as_many_hold_as_acknowledge_is_critical(held: dict[str, set[int]], seen: bool) -> None:
+    """Else it is what a close drops; which entries, and on which bookies, is what the bookies hold."""
+    found = entries_beyond_end.findings(copies(held), stored(), RUN, seen=seen).to_pylist()
+    above = {name: {one for one in entries if one > LAST} for name, entries in held.items()}
+    entries = sorted(set().union(*above.values()))
+    assert len(found) == bool(entries)
+    for one in found:
+        most = max(sum(entry in mine for mine in above.values()) for entry in entries)
+        assert one["severity"] == ("critical" if most >= 2 else "info" if seen else "warning")
+        assert one["bookies"] == sorted(name for name, mine in above.items() if mine)
+        runs = [range(run["first"], run["last"] + run["size"]) for run in one["entries"]]
+        assert sorted(entry for run in runs for entry in run) == entries
+
+
+def test_what_a_lac_shows_is_critical_on_a_single_bookie() -> None:
+    """The LAC of a later entry says that one above the end was acknowledged."""
+    [found] = entries_beyond_end.findings(copies({"a:1": {11}}, lac=10), stored(), RUN, seen=True).to_pylist()
+    assert (found["severity"], found["unknowns"]) == ("critical", [])
+    assert entries_beyond_end.findings(copies({"a:1": {9}}), stored(), RUN, seen=True).num_rows == 0
+    open_one = stored(state=md.State.OPEN, last_entry=None, length=None)
+    assert entries_beyond_end.findings(copies({"a:1": {11}}), open_one, RUN, seen=True).num_rows == 0
+
+
+def keyed(password: bytes) -> bytes:
+    """The hash of a master key, as inventories have it."""
+    return hashlib.sha256(master_key(password)).digest()
+
+
+def test_another_key_than_the_records_is_another_ledger() -> None:
+    """Both keys are named, never a password; so are holders that the record does not name, for they may delete it."""
+    held = copies({"a:1": {1}, "z:1": {1}}, key_kind="set", key=keyed(b"older"))
+    [found] = id_reuse.findings(held, stored(), tables.RECONSTRUCTION.empty_table(), RUN).to_pylist()
+    evidence = {(one["side"], one["field"]): one["value"] for one in found["evidence"]}
+    assert evidence["bookies", "key"] == f"key {keyed(b'older').hex()[:12]}…"
+    assert evidence["store", "key"] == f"key {keyed(simulator.PASSWORD).hex()[:12]}…"
+    assert evidence["bookies", "hold it, and are not in the record"] == "z:1"
+    assert found["severity"] == "critical"
+    assert simulator.PASSWORD.decode() not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("key", "record"),
+    [
+        (keyed(simulator.PASSWORD), {}),
+        (hashlib.sha256(simulator.PASSWORD).digest(), {}),
+        (keyed(b"older"), {"custom": ((HOLD_MARK, b"hole"),), "state": md.State.IN_RECOVERY, "last_entry": None,
+                           "length": None}),
+        (keyed(b"older"), {"format": 1, "password": None, "digest": None}),
+    ],
+)  # fmt: skip
+def test_the_same_ledger_is_not_called_two(key: bytes, record: dict[str, Any]) -> None:
+    """Its own key, the password where a copy has it for a key, a hold of ours, a record that has no password."""
+    held = copies({"a:1": {1}}, key_kind="set", key=key)
+    assert id_reuse.findings(held, stored(**record), tables.RECONSTRUCTION.empty_table(), RUN).num_rows == 0

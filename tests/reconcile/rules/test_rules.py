@@ -1,0 +1,214 @@
+"""Findings of rules that compare sides, case by case: what is said, how grave it is, and where nothing is said."""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Run
+from reconcile.rules import entries_beyond_end, nodes, reference_checks
+from reconcile.rules.nodes import Bookies, Side
+from recovery.codecs.store import Layout
+from recovery.infer.references import SCHEMA
+from recovery.model import metadata as md
+from recovery.model import tables
+from recovery.testing import simulator
+from tests.reconcile.rules.test_id_reuse import copies, stored
+
+RUN = Run("test", datetime(2030, 1, 1, tzinfo=UTC))
+BUCKET = simulator.copy_row(7, "a:1", [])["bucket"]
+
+
+# What upper layers know of ledger 7, of which bookies hold 0 to 9
+
+
+def reference(**known: Any) -> pa.Table:
+    """What an upper layer knows of ledger 7."""
+    row = {"bucket": BUCKET, "scope": 0, "ledger": 7, "deleted": False, "owner": "topic", "source": "file"}
+    return pa.Table.from_pylist([row | known], schema=SCHEMA)
+
+
+def shown(**known: Any) -> pa.Table:
+    """What was reconstructed of ledger 7."""
+    row = dict.fromkeys(tables.RECONSTRUCTION.names) | {
+        "bucket": BUCKET, "scope": 0, "ledger": 7, "class": "clean", "outcome": "restored", "missing": 0, "extra": 0,
+        "holders": [], "alternatives": [], "grades": dict.fromkeys(tables.GRADED, "unknown"),
+        "last_entry": 9, "length": 90, "lac_low": 8, **known,
+    }  # fmt: skip
+    return pa.Table.from_pylist([row], schema=tables.RECONSTRUCTION)
+
+
+NO_RECORD = tables.CATALOG_LEDGERS.empty_table()
+HELD = copies({"a:1": set(range(10))})
+
+
+@pytest.mark.parametrize(
+    ("known", "record", "seen", "severity"),
+    [
+        ({"last_entry": 9}, NO_RECORD, True, None),
+        ({"last_entry": 9, "length": 90}, NO_RECORD, True, None),
+        ({"last_entry": 9, "length": 90}, stored(), True, None),
+        ({"last_entry": 10}, NO_RECORD, True, "critical"),
+        ({"last_entry": 10}, NO_RECORD, False, "warning"),
+        ({"last_entry": 8}, NO_RECORD, True, None),
+        ({"last_entry": 7}, NO_RECORD, False, "critical"),
+        ({"last_entry": 9, "length": 91}, NO_RECORD, True, "warning"),
+        # Of another end than what is shown, the length is another one.
+        ({"last_entry": 8, "length": 91}, NO_RECORD, True, None),
+        ({"last_entry": 9, "length": 90}, stored(length=91), True, "warning"),
+        ({"last_entry": 8, "length": 80}, stored(length=91), True, "warning"),
+        ({"last_entry": 8}, stored(), True, "warning"),
+        ({"last_entry": 9}, stored(last_entry=8), False, "critical"),
+        ({"last_entry": 9}, stored(state=md.State.OPEN, last_entry=None, length=None), True, None),
+        ({"last_entry": 7, "deleted": True}, stored(), True, None),
+        ({}, stored(), True, None),
+    ],
+)
+def test_where_a_reference_differs(
+    known: dict[str, Any], record: pa.Table, *, seen: bool, severity: str | None
+) -> None:
+    """Ends and lengths against what bookies hold, what a LAC shows and what the store's closed record says."""
+    rows = reference_checks.findings(
+        reference(**known), shown(), HELD, record, RUN, looked_at=True, seen=seen
+    ).to_pylist()
+    found = [row for row in rows if row["category"] == Category.REFERENCE_DIFFERS]
+    assert [row["severity"] for row in found] == ([severity] if severity else [])
+    assert all(bool(row["unknowns"]) != seen for row in found)
+
+
+@pytest.mark.parametrize(
+    ("known", "looked_at", "seen", "severity"),
+    [
+        ({"last_entry": 0}, True, True, "critical"),
+        ({"last_entry": 0}, True, False, "warning"),
+        ({"last_entry": -1}, True, True, "warning"),
+        ({"last_entry": 0}, False, True, None),
+        ({"last_entry": 0, "deleted": True}, True, True, None),
+    ],
+)
+def test_what_nothing_has(known: dict[str, Any], *, looked_at: bool, seen: bool, severity: str | None) -> None:
+    """A ledger that only an upper layer names is lost where it had entries and all bookies were looked at."""
+    nothing = (tables.RECONSTRUCTION.empty_table(), tables.COPIES.empty_table(), NO_RECORD)
+    rows = reference_checks.findings(reference(**known), *nothing, RUN, looked_at=looked_at, seen=seen).to_pylist()
+    expected = [(str(Category.REFERENCE_NOT_FOUND), severity)] if severity else []
+    assert [(row["category"], row["severity"]) for row in rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("held", "record", "said"),
+    [(HELD, NO_RECORD, ["yes", "no"]), (HELD.slice(0, 0), stored(), ["no", "yes"]), (HELD, stored(), ["yes", "yes"])],
+)
+def test_what_its_owner_deleted_and_something_still_has(held: pa.Table, record: pa.Table, said: list[str]) -> None:
+    """The finding says who has it."""
+    rows = shown() if held.num_rows else shown().slice(0, 0)
+    [found] = reference_checks.findings(
+        reference(deleted=True), rows, held, record, RUN, looked_at=True, seen=True
+    ).to_pylist()
+    assert found["category"] == Category.DELETED_BY_OWNER
+    evidence = {(one["side"], one["field"]): one["value"] for one in found["evidence"]}
+    assert [evidence["bookies", "have it"], evidence["store", "has it"]] == said
+
+
+# Entries above a closed end
+
+
+@pytest.mark.parametrize(
+    ("held", "most"), [({"a:1": {10, 12}, "b:1": {12}}, 2), ({"a:1": {10}, "b:1": {11}}, 1), ({"a:1": {10, 12, 14}}, 1)]
+)
+def test_how_many_copies_one_entry_above_the_end_has(held: dict[str, set[int]], most: int) -> None:
+    """Of the entry that most have, not of all together, and not of the first."""
+    [found] = entries_beyond_end.findings(copies(held), stored(), RUN, seen=True).to_pylist()
+    evidence = {one["field"]: one["value"] for one in found["evidence"]}
+    assert evidence["copies of one entry, at most"] == str(most)
+    assert found["severity"] == ("critical" if most >= 2 else "info")
+
+
+@pytest.mark.parametrize("runs", [1, entries_beyond_end.LISTED, entries_beyond_end.LISTED + 1])
+def test_many_ranges_are_counted(runs: int) -> None:
+    """Twelve are listed, and how many more there are is said."""
+    [found] = entries_beyond_end.findings(
+        copies({"a:1": {10 + 2 * n for n in range(runs)}}), stored(), RUN, seen=True
+    ).to_pylist()
+    [text] = [one["value"] for one in found["evidence"] if one["field"] == "held by a:1"]
+    assert text.startswith("10")
+    more = runs - entries_beyond_end.LISTED
+    assert text.endswith(f", and {more} more ranges") == (more > 0)
+    assert len(found["entries"]) == min(runs, entries_beyond_end.LISTED)
+
+
+# What stands beside ledgers
+
+
+def side(name: str, *rows: dict[str, Any]) -> Side:
+    """A store, or an earlier catalog, with these nodes."""
+    made = [{"raw": b"", "version": 0, **row} for row in rows]
+    return Side.of(name, "zk", pa.Table.from_pylist(made, schema=tables.CATALOG_NODES), 1, complete=True)
+
+
+def found(now: Side, earlier: Side | None) -> list[dict[str, Any]]:
+    """The findings of both, without those of generators."""
+    return list(nodes.findings(now, earlier, Bookies(), layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()))
+
+
+def test_a_lock_or_a_registration_without_a_session_is_dead() -> None:
+    """Whoever restored it from a backup left it for ever; one with a session is somebody's."""
+    lock, alive = {"path": "/u/locks/1", "kind": "lock"}, {"path": "/u/locks/2", "kind": "lock", "owner": 5}
+    registration = {"path": "/available/a:1", "kind": "registration"}
+    rows = found(side("store", lock, alive, registration, {"path": "/other", "kind": "other"}), None)
+    assert [(row["category"], row["subject"]) for row in rows if row["category"] != Category.BOOKIE_WITHOUT_COOKIE] == [
+        (Category.DEAD_LOCK, "/u/locks/1"),
+        (Category.DEAD_REGISTRATION, "/available/a:1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("owner", "text"), [(None, "no session"), (-1, "session 0xffffffffffffffff"), (5, "session 0x5")]
+)
+def test_what_belonged_to_a_session_is_named_and_not_written(owner: int | None, text: str) -> None:
+    """Of an earlier catalog: locks, registrations and votes that the store lacks, with the session of each."""
+    before = side(
+        "earlier",
+        {"path": "/u/locks/1", "kind": "lock", "owner": owner},
+        {"path": "/u/locks/2", "kind": "lock", "owner": owner},
+        {"path": "/underreplication/auditorelection/V_0000000001", "kind": "other", "owner": owner},
+        {"path": "/other", "kind": "other", "owner": owner},
+    )
+    rows = found(side("store", {"path": "/u/locks/2", "kind": "lock", "owner": 9}), before)
+    assert [row["category"] for row in rows] == [Category.EPHEMERAL_NOT_RESTORED] * 2
+    assert [row["subject"] for row in rows] == ["/u/locks/1", "/underreplication/auditorelection/V_0000000001"]
+    assert {row["said"][0].value for row in rows} == {text}
+
+
+@pytest.mark.parametrize(
+    ("stored_by", "registered", "own", "before", "expected"),
+    [
+        (b"c", False, b"c", None, []),
+        (b"c", True, None, None, []),
+        (b"c", False, None, None, [(Category.COOKIE_WITHOUT_BOOKIE, {"store": "none", "bookies": "none"})]),
+        (None, True, None, None, [(Category.BOOKIE_WITHOUT_COOKIE, {"store": "none"})]),
+        (None, False, b"c", None, [(Category.BOOKIE_WITHOUT_COOKIE, {"store": "none", "bookies": "yes"})]),
+        (b"c", True, b"c", b"c", []),
+        (b"c", True, b"d", b"c", [(Category.COOKIE_DIFFERS, {"store": "c", "bookies": "d"})]),
+        (b"c", True, b"c", b"d", [(Category.COOKIE_DIFFERS, {"store": "c", "earlier": "d"})]),
+        (b"c", True, b"e", b"d", [(Category.COOKIE_DIFFERS, {"store": "c", "bookies": "e", "earlier": "d"})]),
+    ],
+)
+def test_cookies_against_bookies(
+    stored_by: bytes | None, registered: bool, own: bytes | None, before: bytes | None, expected: list[Any]
+) -> None:
+    """A cookie without a bookie, a bookie without a cookie, and one that is another one on disk or was earlier."""
+    cookie: dict[str, Any] = {"path": "/cookies/a:1", "kind": "cookie"}
+    rows = [cookie | {"raw": stored_by}] if stored_by else []
+    rows += [{"path": "/available/a:1", "kind": "registration", "owner": 5}] if registered else []
+    earlier = side("earlier", cookie | {"raw": before}) if before else None
+    bookies = Bookies({"a:1": own} if own else {})
+    found = nodes.findings(
+        side("store", *rows), earlier, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()
+    )
+    shown = [(row["category"], {one.side: one.value for one in row["said"]}) for row in found]
+    sums = {hashlib.sha256(raw).hexdigest()[:12]: raw.decode() for raw in (b"c", b"d", b"e")}
+    short = [(category, {s: sums.get(text[-13:-1], text) for s, text in said.items()}) for category, said in shown]
+    assert short == expected

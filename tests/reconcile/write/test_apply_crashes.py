@@ -1,0 +1,200 @@
+"""An apply that is killed anywhere, and gone on with, ends as one that was not."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.errors import UnavailableError
+from backends.memory import MemoryStore
+from backends.protocols import Write
+from backends.testing.faults import CrashError, Fault, FaultyStore
+from reconcile.errors import PartlyAppliedError
+from reconcile.write import apply as engine
+from reconcile.write.apply import Applied, Options
+from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, scan
+from tests.support.plans import action, clock, plan_of, restore_of, state_of
+
+ROOT = "/ledgers"
+BATCH = 4
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """A killed process loses nothing that it wrote, synced or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+def run(store: Any, table: pa.Table, journal: Path, *, resume: bool = False) -> Applied:
+    """Apply a plan in small batches, one after the other: then a call has the same number each time."""
+    return engine.apply(
+        lambda: [table],
+        store,
+        ROOT,
+        journal,
+        Options("hash", resume=resume, batch_rows=BATCH, in_flight=1),
+        now=clock(),
+    )
+
+
+def store_with(keys: Sequence[tuple[str, bytes]]) -> MemoryStore:
+    """Return a store that holds something already."""
+    store = MemoryStore()
+    for key, value in keys:
+        if store.get(ROOT + key) is None:
+            store.write([Write(ROOT + key, value)])
+    return store
+
+
+def only(at: int, fault: Fault) -> Callable[[int], Fault | None]:
+    """Let one call fail."""
+    return lambda n: fault if n == at else None
+
+
+def settled(result: Applied) -> dict[tuple[str, str], tuple[int, int, int, int]]:
+    """Return the counts; bytes that were there before a batch was announced and cut off count as written by it."""
+    return {
+        group: (tally.planned, tally.written + tally.there, tally.conflicts, tally.withheld)
+        for group, tally in result.tallies.items()
+    }
+
+
+def killed_at_byte(limit: int) -> Callable[[int, bytes], int]:
+    """Return an `os.write` that dies when so many bytes were written, in the middle of a line if need be."""
+    left = limit
+
+    def write(handle: int, data: bytes) -> int:
+        nonlocal left
+        if len(data) > left:
+            os.write(handle, data[:left])
+            left = 0
+            raise CrashError
+        left -= len(data)
+        return os.write(handle, data)
+
+    return write
+
+
+def crash_journal_at(patch: pytest.MonkeyPatch, limit: int) -> None:
+    """Make the next journals die after so many bytes."""
+    opened = Journal.open
+
+    def dying(*arguments: Any, **named: Any) -> Journal:
+        return opened(*arguments, **named, write=killed_at_byte(limit))
+
+    patch.setattr(Journal, "open", dying)
+
+
+FOREIGN = [("/00/0000/L0001", b"record 1"), ("/00/0000/L0002", b"somebody's"), ("/cookies/b0:3181", b"cookie 0")]
+
+
+@pytest.mark.parametrize("held", [[], FOREIGN])
+def test_killed_at_any_byte_of_the_journal(tmp_path: Path, held: list[tuple[str, bytes]]) -> None:
+    """Wherever in a journal's line the process dies: resumed, the store and the counts are those of one whole run."""
+    table = plan_of(restore_of(9))
+    whole = store_with(held)
+    expected = run(whole, table, tmp_path / "whole")
+    raw = (tmp_path / "whole" / JOURNAL).read_bytes()
+    ends = [at + 1 for at, byte in enumerate(raw) if byte == ord("\n")]
+    near = {max(end + n, 0) for end in [0, *ends[:-1]] for n in (-2, -1, 0, 1)}
+    for limit in sorted(near | set(range(0, len(raw), 23))):
+        store, folder = store_with(held), tmp_path / f"{limit}"
+        with pytest.MonkeyPatch.context() as patch:
+            crash_journal_at(patch, limit)
+            with pytest.raises(CrashError):
+                run(store, table, folder)
+        result = run(store, table, folder, resume=True)
+        assert state_of(store) == state_of(whole)
+        assert (settled(result), result.exit_code) == (settled(expected), expected.exit_code)
+        assert not any(isinstance(record, Torn) for record in scan(folder / JOURNAL))
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_call_of_the_store(tmp_path: Path, after: bool) -> None:
+    """Before or after any read or write of the store: resumed, the store and the counts are those of one whole run."""
+    table = plan_of(restore_of(9))
+    whole = FaultyStore(inner := store_with(FOREIGN), lambda _: None)
+    expected = run(whole, table, tmp_path / "whole")
+    for at in range(whole.calls):
+        store, folder = store_with(FOREIGN), tmp_path / f"{at}"
+        with pytest.raises(CrashError):
+            run(FaultyStore(store, only(at, Fault(CrashError(), after))), table, folder)
+        result = run(store, table, folder, resume=True)
+        assert state_of(store) == state_of(inner)
+        assert (settled(result), result.exit_code) == (settled(expected), expected.exit_code)
+
+
+def test_a_journal_that_lost_its_end(tmp_path: Path) -> None:
+    """Cut anywhere, by a disk that lied about what it had synced: all is there once, and nothing is written again."""
+    table = plan_of(restore_of(9))
+    store = store_with(FOREIGN)
+    run(store, table, tmp_path / "j")
+    before = {key: store.get(key) for key in store.dump()}
+    raw = (tmp_path / "j" / JOURNAL).read_bytes()
+    for cut in range(0, len(raw), 13):
+        (tmp_path / "j" / JOURNAL).write_bytes(raw[:cut])
+        result = run(store, table, tmp_path / "j", resume=True)
+        assert {key: store.get(key) for key in store.dump()} == before
+        assert result.tallies["ledger", "create"].conflicts == 1
+
+
+values = st.sampled_from([b"", b"a", b"b"])
+keys = st.sampled_from([f"/{a}/{b}" for a in "xyz" for b in "123"])
+held_keys = st.lists(st.tuples(keys, values), max_size=4)
+creates = st.builds(lambda key, value: action("ledger", "create", key, value), keys, values)
+replaces = st.builds(
+    lambda key, value, version, before: action("ledger", "replace", key, value, expects=version, before=before),
+    keys, values, st.integers(0, 1), st.none() | values,
+)  # fmt: skip
+removes = st.builds(lambda key: action("ledger", "remove", key, None, expects=0), keys)
+raises = st.builds(lambda n: action("generator", "raise", "/idgen", b"%d" % n), st.integers(0, 3_000))
+plans = st.builds(
+    lambda ledgers, generators, rest: plan_of([*generators, *ledgers, *rest]),
+    st.lists(creates | replaces | removes, max_size=14, unique_by=lambda row: row["key"]),
+    st.lists(raises, max_size=1),
+    st.sampled_from([[], [r for r in restore_of(0) if r["op"] != "raise"]]),
+)
+
+
+@settings(max_examples=150)
+@given(plans, held_keys, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), max_size=4))
+def test_any_plan_killed_any_number_of_times(
+    table: pa.Table, held: list[tuple[str, bytes]], deaths: list[tuple[int, int]]
+) -> None:
+    """Any plan over any store, killed or cut off again and again: the end is that of one whole run.
+
+    What stood there and was not to be replaced has its bytes and its version still.
+    """
+    with TemporaryDirectory() as folder:
+        whole = store_with(held)
+        expected = run(whole, table, Path(folder) / "whole")
+        store, journal = store_with(held), Path(folder) / "killed"
+        for at, how in deaths:
+            error = UnavailableError("memory:", "away") if how & 2 else CrashError()
+            fault = Fault(error, after=bool(how & 1))
+            with contextlib.suppress(CrashError, UnavailableError, PartlyAppliedError):
+                run(FaultyStore(store, only(at, fault)), table, journal, resume=True)
+        result = run(store, table, journal, resume=True)
+        assert state_of(store) == state_of(whole)
+        assert settled(result) == settled(expected)
+        assert result.changed_count == expected.changed_count == 0
+        planned = {row["key"] for row in table.to_pylist() if row["op"] in ("replace", "remove")}
+        first = store_with(held)
+        for key in {key for key, _ in held} - planned:
+            before, after = first.get(ROOT + key), store.get(ROOT + key)
+            assert before is not None
+            assert after is not None
+            assert (before.value, before.version) == (after.value, after.version)
+        for tally in result.tallies.values():
+            assert tally.planned == tally.written + tally.there + tally.conflicts + tally.withheld
+        records = [record for record in scan(journal / JOURNAL) if isinstance(record, Record)]
+        assert [record.number for record in records] == list(range(len(records)))

@@ -1,0 +1,242 @@
+"""What the reconstruction guarantees, on histories of all classes, seen whole and in part; its judge sees faults.
+
+`scripts/soak histories` takes more of each; `python -m recovery.testing.judge` prints the tables.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from recovery.infer import segment_costs
+from recovery.infer.search import Tail
+from recovery.model import tables
+from recovery.model.metadata import State
+from recovery.testing import judge, sensitivity
+from recovery.testing.evidence import Evidence
+from recovery.testing.histories import CLASSES, SCANS, Inventory
+from recovery.testing.judge import Quorums
+from recovery.testing.tally import Tally, Violation
+
+COUNT: Final = int(os.environ.get("BKMETA_SOAK_HISTORIES", "150"))
+"""Histories of each class, and of each class with each scan a third of it."""
+FIRST: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
+"""Seed of the first cluster: `scripts/soak` draws another one each time. Violations name theirs."""
+
+
+NOT_YET: Final = ("shape",)
+"""Guarantees that are judged, and not kept by all classes yet."""
+
+
+def broken(tally: Tally) -> list[Violation]:
+    """Return the violations of guarantees that all classes keep."""
+    return [violation for violation in tally.violations if violation.guarantee not in NOT_YET]
+
+
+def said(tally: Tally) -> str:
+    """Say what is broken, a few of each guarantee."""
+    shown: dict[str, list[str]] = {}
+    for violation in broken(tally):
+        shown.setdefault(violation.guarantee, []).append(str(violation))
+    return "\n".join(text for some in shown.values() for text in some[:3])
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_guarantee_holds(name: str) -> None:
+    """Nothing served is unreadable or cut off, no hold leaves a bookie out, no sure grade is wrong, truth is listed."""
+    tally = judge.run(name, COUNT, seed=FIRST)
+    assert not broken(tally), said(tally)
+    assert tally.readable == tally.entries
+    assert sum(tally.paths.values()) == tally.ledgers > COUNT // 2
+
+
+@pytest.mark.parametrize("scan", SCANS)
+def test_every_guarantee_holds_where_less_is_seen(scan: str) -> None:
+    """The same with bookies not scanned, folders missing, damage, and in clusters of a few ledgers."""
+    for name in CLASSES:
+        tally = judge.run(f"{name}/{scan}", COUNT // 10 + 1, seed=FIRST + 1000)
+        assert not broken(tally), said(tally)
+
+
+@pytest.mark.parametrize("tail", list(Tail))
+def test_every_guarantee_holds_by_every_policy(tail: Tail) -> None:
+    """With a snapshot's quorums: what is left open, BookKeeper's own recovery closes without a loss, in any order."""
+    opened = 0
+    for name in CLASSES:
+        tally = judge.run(name, COUNT // 5, seed=FIRST + 2000, tail=tail, told=True)
+        assert not broken(tally), said(tally)
+        opened += tally.opened
+    assert (opened > 0) == (tail is Tail.OPEN)
+
+
+@pytest.mark.parametrize("kind", ["now", "stale", "lacking", "references", "both"])
+def test_every_guarantee_holds_beside_true_evidence(kind: str) -> None:
+    """The same with an earlier store's records, and the ends of an upper layer, that were true at their time."""
+    for name in ("clean", "changes", "reopened", "reused", "deleted", "mixed"):
+        tally = judge.run(f"{name}@{kind}", COUNT // 3, seed=FIRST + 3000)
+        assert not broken(tally), said(tally)
+        assert tally.misled == 0 or name in ("reused", "mixed")
+
+
+def test_what_nothing_happened_to_comes_back() -> None:
+    """Of clean histories, all are restored, equal to the lost metadata."""
+    tally = judge.run("clean", COUNT, seed=FIRST)
+    assert tally.outcomes == {"restored": tally.ledgers}
+
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def sabotaged(change: Change) -> judge.Reconstruct:
+    """Return a reconstruction that claims something else."""
+
+    def reconstruct(
+        inventory: Inventory,
+        *,
+        tail: Tail = Tail.INCLUSIVE,
+        quorums: Quorums | None = None,
+        evidence: Evidence = judge.NOTHING,
+    ) -> pa.Table:
+        rows = judge.reconstructed(inventory, tail=tail, quorums=quorums, evidence=evidence).to_pylist()
+        for row in rows:
+            change(row)
+        return pa.Table.from_pylist(rows, schema=tables.RECONSTRUCTION)
+
+    return reconstruct
+
+
+def shorten(row: dict[str, Any]) -> None:
+    """Cut the last entry off."""
+    if row["outcome"] == "restored" and row["last_entry"] > 0:
+        row["last_entry"] -= 1
+        row["acked_high"] = None
+
+
+def misplace(row: dict[str, Any]) -> None:
+    """Name bookies that hold nothing."""
+    for segment in row["segments"] or ():
+        segment["members"] = [f"10.0.9.{n}:3181" for n in range(len(segment["members"]))]
+
+
+def boast(row: dict[str, Any]) -> None:
+    """Call a wrong ack quorum observed."""
+    if row["outcome"] == "restored":
+        row["ack_quorum"] = row["ack_quorum"] % row["write_quorum"] + 1
+        row["grades"]["ack_quorum"] = "observed"
+
+
+def forget(row: dict[str, Any]) -> None:
+    """Leave a holder out."""
+    row["holders"] = row["holders"][1:]
+
+
+def hide(row: dict[str, Any]) -> None:
+    """Say nothing of other ends and lengths."""
+    row["alternatives"] = []
+
+
+def narrow(row: dict[str, Any]) -> None:
+    """Leave the last position out where all bookies hold all."""
+    if row["outcome"] == "restored" and row["ensemble_size"] == row["write_quorum"] > 1:
+        row["ensemble_size"] = row["write_quorum"] = row["write_quorum"] - 1
+        row["ack_quorum"] = 1
+        for name in ("ensemble_size", "write_quorum", "segments"):
+            row["grades"][name] = "inferred"
+        for segment in row["segments"]:
+            segment["members"], segment["assumed"] = segment["members"][:-1], segment["assumed"][:-1]
+
+
+def hold(row: dict[str, Any]) -> None:
+    """Restore nothing."""
+    row["outcome"], row["class"], row["reason"] = "held", "undecided", "hole"
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "guarantee"),
+    [
+        (shorten, "clean", "G2"),
+        (misplace, "clean", "G1"),
+        (boast, "storm", "grade"),
+        (forget, "storm", "hold"),
+        (hide, "pending", "G5"),
+        (narrow, "clean", "shape"),
+        (hold, "clean", "clean"),
+    ],
+)
+def test_the_judge_sees_a_fault(change: Change, name: str, guarantee: str) -> None:
+    """Whatever is claimed wrongly is found, with the history, seed and ledger that bring it back."""
+    found = judge.judge(name, 3, 150, reconstruct=sabotaged(change)).violations
+    mine = [violation for violation in found if violation.guarantee == guarantee]
+    assert mine
+    assert all((violation.history, violation.seed) == (name, 3) for violation in mine)
+    assert str(mine[0]).startswith(f"{guarantee}: {name} seed 3 ledger {mine[0].ledger}:")
+
+
+def believing(
+    inventory: Inventory,
+    *,
+    tail: Tail = Tail.INCLUSIVE,
+    quorums: Quorums | None = None,
+    evidence: Evidence = judge.NOTHING,
+) -> pa.Table:
+    """Reconstruct what bookies show, and take whatever a closed record or a reference says instead."""
+    rows = judge.reconstructed(inventory, tail=tail, quorums=quorums).to_pylist()
+    for row in rows:
+        record, reference = evidence.records.get(row["ledger"]), evidence.references.get(row["ledger"])
+        if row["outcome"] == "restored" and record is not None and record.state is State.CLOSED:
+            row.update(last_entry=record.last_entry, length=record.length, digest=str(record.digest), alternatives=[])
+            row["grades"].update(dict.fromkeys(("last_entry", "length", "digest"), "snapshot"))
+        if row["outcome"] == "restored" and reference is not None and reference.last_entry is not None:
+            row.update(last_entry=reference.last_entry, alternatives=[])
+            row["grades"]["last_entry"] = "reference"
+    return pa.Table.from_pylist(rows, schema=tables.RECONSTRUCTION)
+
+
+@pytest.mark.parametrize(
+    ("name", "guarantees"),
+    [
+        ("clean@contradicting", {"earlier", "G2", "G5"}),
+        ("clean@foreign", {"earlier", "G2", "G5"}),
+        ("clean@misreferences", {"earlier", "G2", "G5"}),
+        ("deleted@references", {"law7"}),
+    ],
+)
+def test_the_judge_sees_who_believes_anything(name: str, guarantees: set[str]) -> None:
+    """Whoever follows a record that bookies contradict, or passes over a reference that says deleted, is found."""
+    tally = judge.judge(name, 3, 150, reconstruct=believing)
+    assert guarantees <= {violation.guarantee for violation in tally.violations}
+
+
+def test_what_nothing_contradicts_is_counted_and_not_blamed() -> None:
+    """A record that says another end, which bookies allow, misleads anybody."""
+    tally = judge.judge("short@contradicting", 3, 300, reconstruct=believing)
+    assert 0 < tally.misled < tally.ledgers // 4
+
+
+def test_a_ledger_that_is_left_out_is_seen() -> None:
+    """A ledger of the inventory without a row breaks the promise that all are accounted for."""
+
+    def reconstruct(
+        inventory: Inventory,
+        *,
+        tail: Tail = Tail.INCLUSIVE,
+        quorums: Quorums | None = None,
+        evidence: Evidence = judge.NOTHING,
+    ) -> pa.Table:
+        return judge.reconstructed(inventory, tail=tail, quorums=quorums, evidence=evidence).slice(1)
+
+    found = judge.judge("clean", 1, 40, reconstruct=reconstruct).violations
+    assert [violation.guarantee for violation in found] == ["rows"]
+
+
+def test_a_constant_is_changed_and_put_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """Segments that cost twice as much make other rows; afterwards all is as it was."""
+    stood = segment_costs.SEGMENT
+    assert sensitivity.main(["weigh.SEGMENT", "--count", "40", "--classes", "storm"]) == 0
+    first, half, double = capsys.readouterr().out.splitlines()[2:]
+    assert [cell.strip() for cell in double.split("|")[1:4]] == ["weigh.SEGMENT", "1.5", "3"]
+    assert int(double.split("|")[4]) > 0 == int(first.split("|")[4])
+    assert half != double
+    assert stood == segment_costs.SEGMENT

@@ -1,0 +1,220 @@
+"""What an earlier record says and bookies' bytes contradict: settled by what is proved, else held, and always said."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from recovery.codecs import ledger_metadata
+from recovery.infer.prior import Prior, ShapeCounts
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.refusal import Refusal
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from recovery.testing import simulator
+from tests.reconcile.compare.test_three_way import catalog
+from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, full, header, recover, row, striped
+
+Row = dict[str, Any]
+MEMBERS: Final = NAMES[:3]
+TRUE: Final = LedgerMetadata(
+    3, 3, 2, 2, State.CLOSED, 29, 300, (Segment(0, MEMBERS),), Digest.CRC32C, simulator.PASSWORD,
+    ctime=5, custom=(("owner", b"me"),), creator_token=0,
+)  # fmt: skip
+OPEN: Final = replace(TRUE, state=State.OPEN, last_entry=None, length=None)
+
+
+def compared(
+    stored: LedgerMetadata,
+    rows: Sequence[Row],
+    *,
+    options: Options = SECRET,
+    names: Iterable[str] = NAMES,
+    prior: Prior = KNOWN,
+    states: Mapping[str, object] | None = None,
+) -> Row:
+    """Reconstruct ledger 7 with an earlier record of it."""
+    bookies = [bookie | {"ledgers": 9} | dict(states or {}) for bookie in simulator.bookies(names).to_pylist()]
+    (found,) = reconstruct(
+        pa.Table.from_pylist(list(rows), schema=tables.COPIES),
+        pa.Table.from_pylist(bookies, schema=tables.BOOKIES),
+        tables.DAMAGE.empty_table(),
+        prior,
+        options,
+        catalog({LedgerId(0, 7): stored}),
+    ).to_pylist()
+    return dict(found)
+
+
+def said(found: Row) -> dict[str, tuple[str, str]]:
+    """Contradictions by field: the earlier record's side and the bookies'."""
+    return {one["field"]: (one["earlier"], one["bookies"]) for one in found["contradictions"] or ()}
+
+
+SHAPES: Final = {"striped": (striped(30), TRUE), "alike": (full(3, 30), replace(TRUE, write_quorum=3))}
+
+CONTRADICTED: Final[Mapping[str, tuple[dict[str, Any], str, Refusal]]] = {
+    "closed without entries": ({"last_entry": -1, "length": 0}, "last_entry", Refusal.TWO_HISTORIES),
+    "closed below what was acknowledged": ({"last_entry": 10, "length": 110}, "last_entry", Refusal.TWO_HISTORIES),
+    "closed one below the LAC": ({"last_entry": 27, "length": 280}, "last_entry", Refusal.TWO_HISTORIES),
+    "closed far above all entries": ({"last_entry": 99, "length": 1000}, "last_entry", Refusal.LAC_BEYOND_END),
+    "closed one above all entries": ({"last_entry": 30, "length": 310}, "last_entry", Refusal.LAC_BEYOND_END),
+    "another digest": ({"digest": Digest.HMAC}, "digest", Refusal.DIGESTS_DIFFER),
+    "another password": ({"password": b"another"}, "key", Refusal.TWO_KEYS),
+    "a larger length": ({"length": 9999}, "length", Refusal.LENGTHS_DIFFER),
+    "a length one too small": ({"length": 299}, "length", Refusal.LENGTHS_DIFFER),
+    "a length that falls": ({"last_entry": 99, "length": 299}, "length", Refusal.LENGTHS_DIFFER),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("case", CONTRADICTED)
+def test_a_record_that_bytes_contradict_is_held_and_both_sides_are_said(case: str, shape: str) -> None:
+    """Never restored as it says, never as bookies show alone: two ledgers may stand under the id."""
+    changes, field, reason = CONTRADICTED[case]
+    rows, true = SHAPES[shape]
+    found = compared(replace(true, **changes), rows)
+    assert (found["outcome"], found["reason"], found["raw"]) == ("held", reason, None)
+    assert found["holders"] == list(MEMBERS)
+    earlier, shown = said(found)[field]
+    assert earlier
+    assert shown
+    assert earlier != shown
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("end", [28, 29])
+def test_a_record_that_bytes_bear_out_is_taken_byte_for_byte(end: int, shape: str) -> None:
+    """From the last acknowledged entry to the last that anybody holds, with nothing said against it."""
+    rows, true = SHAPES[shape]
+    stored = replace(true, last_entry=end, length=10 * (end + 1))
+    found = compared(stored, rows)
+    assert (found["outcome"], found["raw"]) == ("restored", ledger_metadata.encode(stored))
+    assert (found["contradictions"], found["alternatives"]) == (None, [])
+    assert (found["missing"], found["acked_high"], found["last_entry"]) == (0, end, end)
+    assert set(found["grades"].values()) == {"snapshot"}
+
+
+def test_another_striping_than_the_seen_one_is_another_ledger() -> None:
+    """E and W never change; where whole copies show them a record with others is held, open or closed."""
+    for stored in (replace(TRUE, write_quorum=3, ack_quorum=2), replace(OPEN, write_quorum=3, ack_quorum=2)):
+        found = compared(stored, striped(30))
+        assert (found["reason"], said(found)) == (
+            Refusal.TWO_HISTORIES, {"ensemble_size/write_quorum": ("3/3", "3/2")}
+        )  # fmt: skip
+    # Where nothing shows it, the record settles it.
+    assert compared(replace(TRUE, write_quorum=3), full(3, 30))["outcome"] == "restored"
+
+
+def test_lengths_that_only_some_writers_leave_are_no_contradiction() -> None:
+    """Of DEFERRED_SYNC what was answered and never forced counts; a recovery that nobody answered counts nothing."""
+    headers = [header(0, lac=-1), header(29, lac=20)]
+    rows = [one | {"headers": headers} for one in full(3, 30)]
+    deferred = replace(TRUE, write_quorum=3, last_entry=20, length=300)
+    assert compared(deferred, rows)["raw"] == ledger_metadata.encode(deferred)
+    empty = (*TRUE.segments, Segment(30, ("a:3181", "b:3181", "d:3181")))
+    silent = replace(TRUE, length=0, segments=empty)
+    assert compared(silent, striped(30))["raw"] == ledger_metadata.encode(silent)
+    assert compared(replace(TRUE, length=0), striped(30))["reason"] == Refusal.LENGTHS_DIFFER
+
+
+def test_what_a_loss_explains_is_restored_with_what_is_missing() -> None:
+    """Entries above all that is held: lost, if each member that had them lacks others, too; or not looked at."""
+    stored = replace(TRUE, last_entry=39, length=400)
+    # None of the three has all of its share of what is held, so each may have lost the rest.
+    shares = [[e for e in range(upto) if simulator.holds(p, e, 3, 2)] for p, upto in enumerate((13, 10, 10))]
+    shares[0].remove(3)
+    lossy = [row(name, own) for name, own in zip(MEMBERS, shares, strict=True)]
+    found = compared(stored, lossy, states={"ledgers": 0})
+    assert (found["outcome"], found["raw"]) == ("restored", ledger_metadata.encode(stored))
+    assert found["missing"] == 80 - sum(one["entries"] for one in lossy)
+    assert said(found) == {"last_entry": ("39", "no entry above 12")}
+    unseen = compared(stored, striped(30), options=Options(SECRET.passwords, unscanned_bookies=("z:3181",)))
+    assert (unseen["outcome"], unseen["missing"]) == ("restored", 20)
+    assert said(unseen) == {"last_entry": ("39", "no entry above 29")}
+    assert compared(stored, striped(40))["missing"] == 0
+
+
+def test_missing_copies_of_a_restored_record_are_counted_by_its_own_segments() -> None:
+    """Not those of the reading that bookies alone gave."""
+    stored = replace(TRUE, write_quorum=3)
+    found = compared(stored, [*full(2, 30), row("d:3181", range(10))])
+    assert (found["outcome"], found["missing"], found["extra"]) == ("restored", 30, 10)
+
+
+def test_an_open_record_tells_what_was_acknowledged_before_its_last_segment() -> None:
+    """A segment begins behind the last acknowledged entry: what bookies show is not closed below it."""
+    later = replace(OPEN, segments=(*OPEN.segments, Segment(50, ("a:3181", "b:3181", "d:3181"))))
+    found = compared(later, striped(30))
+    assert (found["outcome"], found["reason"]) == ("held", Refusal.LAC_BEYOND_END)
+    assert said(found)["last_entry"][1] == "29"
+    fits = replace(OPEN, segments=(*OPEN.segments, Segment(30, ("a:3181", "b:3181", "d:3181"))))
+    assert compared(fits, striped(30))["outcome"] == "restored"
+
+
+@pytest.mark.parametrize("changes", [{"digest": Digest.HMAC}, {"password": b"another"}])
+def test_an_open_record_of_another_digest_or_key_is_held(changes: dict[str, Any]) -> None:
+    """The bytes of bookies are not what its password and type would open."""
+    assert compared(replace(OPEN, **changes), striped(30))["outcome"] == "held"
+
+
+def test_members_that_wrote_and_are_not_in_the_record_are_said() -> None:
+    """The bookies' segments are taken; a copy's mark explains them, names that changed do not."""
+    away = replace(TRUE, segments=(Segment(0, tuple(f"gone-{name}" for name in MEMBERS)),))
+    found = compared(away, striped(30))
+    assert (found["outcome"], [s["members"] for s in found["segments"]]) == ("restored", [list(MEMBERS)])
+    assert said(found) == {"segments": ("0:[gone-a:3181,gone-b:3181,gone-c:3181]", "0:[a:3181,b:3181,c:3181]")}
+    copied = [one | {"headers": [header(one["last"], lac=29)]} for one in striped(30)]
+    assert compared(away, copied)["contradictions"] is None
+
+
+def test_a_copy_of_a_closed_ledger_shows_its_end() -> None:
+    """What its bookies hold above the LAC of a copy was dropped by the close; an earlier record with it agrees."""
+    old = [row(name, range(53), headers=[header(0), header(52, lac=49)]) for name in NAMES[:2]]
+    copy = row("c:3181", range(51), headers=[header(0, lac=50), header(50, lac=50)])
+    unsure = Prior.build(ShapeCounts(full={2: 50}), {(2, 2, 2): 50})
+    prior = replace(unsure, kept={0: dict.fromkeys(NAMES, 6)})
+    stored = replace(
+        TRUE, ensemble_size=2, write_quorum=2, last_entry=50, length=510, segments=(Segment(0, ("a:3181", "c:3181")),)
+    )
+    for rows in ([*old, copy], [old[0], copy]):
+        alone = recover(rows, prior=prior, states={"ledgers": 9})
+        assert (alone["outcome"], alone["last_entry"], alone["length"]) == ("restored", 50, 510)
+        # Where a bookie may have lost what it had, it may have been the last segment's.
+        assert recover(rows, prior=unsure, states={"ledgers": 9})["last_entry"] == 52
+        found = compared(stored, rows, prior=prior)
+        assert (found["raw"], found["contradictions"]) == (ledger_metadata.encode(stored), None)
+        longer = compared(replace(stored, last_entry=52, length=530), rows, prior=prior)
+        assert (longer["reason"], said(longer)["last_entry"][0]) == (Refusal.TWO_HISTORIES, "52")
+
+
+def test_bookies_that_fail_in_turn_leave_what_striping_leaves() -> None:
+    """A 1/1 ledger that went to and fro is not called 2/1 by observation, and 1/1 is among the other readings."""
+    rows = [row(name, range(at, 30, 2)) for at, name in enumerate(NAMES[:2])]
+    found = recover(rows, prior=Prior.build(ShapeCounts(), {(1, 1, 1): 9}), states={"ledgers": 9})
+    assert (found["ensemble_size"], found["write_quorum"]) == (2, 1)
+    assert {found["grades"][name] for name in ("ensemble_size", "write_quorum", "last_entry")} == {"inferred"}
+    assert found["acked_high"] is None
+    assert "1/1" in {other["value"] for other in found["alternatives"]}
+
+
+def test_a_length_above_that_of_a_later_entry_is_none_of_this_ledger() -> None:
+    """Running lengths never fall, wherever the header that was read stands."""
+    rows = [one | {"headers": [header(29, lac=10)]} for one in full(3, 30)]
+    stored = replace(TRUE, write_quorum=3, last_entry=20)
+    assert compared(replace(stored, length=299), rows)["outcome"] == "restored"
+    found = compared(replace(stored, length=301), rows)
+    assert (found["reason"], said(found)) == (Refusal.LENGTHS_DIFFER, {"length": ("301", "300 at entry 29")})
+
+
+def test_a_closed_record_of_a_ledger_that_bookies_know_and_hold_nothing_of_is_taken() -> None:
+    """All its copies are missing, and that is said; of one without entries none is."""
+    rows = [row("a:3181", [])]
+    found = compared(TRUE, rows, states={"ledgers": 0})
+    assert (found["outcome"], found["missing"], found["raw"]) == ("restored", 60, ledger_metadata.encode(TRUE))
+    assert said(found) == {"last_entry": ("29", "no entry")}
+    empty = compared(replace(TRUE, last_entry=-1, length=0), rows)
+    assert (empty["outcome"], empty["missing"], empty["contradictions"]) == ("restored", 0, None)

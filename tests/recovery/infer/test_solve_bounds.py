@@ -1,0 +1,148 @@
+"""One ledger takes no more than so much work, however it was made; what would take more is held, and says so."""
+
+from collections import Counter
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from recovery.infer import search, segment_costs, solve
+from recovery.infer.prior import Hypothesis, Prior, Source
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.model import tables
+from recovery.model.groups import KeyedGroups
+from recovery.testing import simulator
+
+SHAPES: Final = ((3, 2), (5, 3), (3, 3))
+PRIOR: Final = Prior(tuple(Hypothesis(*shape, 1 / len(SHAPES), Source.CLUSTER) for shape in SHAPES))
+OTHERS: Final = 7
+"""Shapes that a search tries beside those of the prior: three that stripes show, four by the number of copies."""
+NAMES: Final = tuple(f"10.0.0.{number}:3181" for number in range(1, 13))
+
+
+def noise(random: Random, entries: int) -> Mapping[str, list[int]]:
+    """Each bookie holds entries by chance: no history explains that."""
+    return {name: [e for e in range(entries) if random.random() < 0.4] for name in NAMES[:8]}
+
+
+def alike(_: Random, entries: int) -> Mapping[str, list[int]]:
+    """All bookies hold all: any of them may be at any place."""
+    return {name: list(range(entries)) for name in NAMES}
+
+
+def shifting(random: Random, entries: int) -> Mapping[str, list[int]]:
+    """Every few entries the ensemble changes."""
+    held: dict[str, list[int]] = {name: [] for name in NAMES}
+    members = list(NAMES[:5])
+    for entry in range(entries):
+        if random.random() < 0.2:
+            members[random.randrange(5)] = random.choice([name for name in NAMES if name not in members])
+        for i in range(3):
+            held[members[(entry + i) % 5]].append(entry)
+    return {name: own for name, own in held.items() if own}
+
+
+def crumbs(random: Random, entries: int) -> Mapping[str, list[int]]:
+    """Striped, with single entries lost and single ones astray everywhere."""
+    return {
+        name: [e for e in range(entries) if ((at - e) % 3 < 2) != (random.random() < 0.1)]
+        for at, name in enumerate(NAMES[:3])
+    }
+
+
+def row_of(held: Mapping[str, list[int]]) -> dict[str, Any]:
+    """Return what becomes of one ledger, whose entries have ten bytes each."""
+    rows = []
+    for name, own in held.items():
+        header = {"entry": own[-1], "lac": -1, "length": 10 * (own[-1] + 1), "size": 46, "digest": "CRC32C"}
+        rows.append(simulator.copy_row(7, name, own, headers=[header]))
+    copies = pa.Table.from_pylist(rows, schema=tables.COPIES)
+    bookies = simulator.bookies(NAMES)
+    [row] = reconstruct(copies, bookies, tables.DAMAGE.empty_table(), PRIOR, Options()).to_pylist()
+    return dict(row)
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count what the solver does: shapes, costs of intervals, assignments, entries that are laid out."""
+    done: Counter[str] = Counter()
+    one, assign, lay, some = segment_costs._Weighed._weigh, linear_sum_assignment, solve.laid_on, solve.solve
+
+    def weighed(self: Any, *intervals: Any) -> Any:
+        found = one(self, *intervals)
+        done["costs"] += found[1].size
+        return found
+
+    def assigned(*given: Any, **others: Any) -> Any:
+        done["assignments"] += 1
+        return assign(*given, **others)
+
+    def laid(copies: Any, low: int, high: int) -> Any:
+        done["entries"] += high - low
+        return lay(copies, low, high)
+
+    def solved(cases: Any, problems: Any, *others: Any) -> Any:
+        done["shapes"] += len(problems)
+        return some(cases, problems, *others)
+
+    monkeypatch.setattr(segment_costs._Weighed, "_weigh", weighed)
+    monkeypatch.setattr("recovery.infer.segment_costs.linear_sum_assignment", assigned)
+    monkeypatch.setattr(solve, "laid_on", laid)
+    monkeypatch.setattr("recovery.infer.search.solve", solved)
+    return done
+
+
+@pytest.mark.parametrize("kind", [noise, alike, shifting, crumbs])
+@pytest.mark.parametrize("entries", [300, 3_000, 30_000])
+def test_work_does_not_grow_with_the_ledger(kind: Any, entries: int, work: Counter[str]) -> None:
+    """Whatever a ledger looks like, each shape is weighed, assigned and looked through so often at most."""
+    row = row_of(kind(Random(entries), entries))
+    assert row["outcome"] in ("restored", "held")
+    assert row["outcome"] == "restored" or row["reason"]
+    # A shorter end is searched once more.
+    shapes = 2 * (len(SHAPES) + OTHERS)
+    cuts = segment_costs._CUTS + 2
+    assert work["shapes"] <= shapes
+    assert work["costs"] <= shapes * cuts * min(segment_costs._WEIGHED, cuts * len(NAMES) ** 2)
+    assert work["assignments"] <= shapes * (segment_costs._ASSIGNMENTS + 1)
+    assert work["entries"] <= shapes * solve._LOOKED_THROUGH
+
+
+def test_costs_are_not_weighed_where_they_would_be_too_many(work: Counter[str]) -> None:
+    """A ledger on very many bookies with very many cuts is not begun with shapes that would take too long."""
+    none, plain = np.zeros(900, np.int64), np.zeros(900, np.bool_)
+    copies = segment_costs.Copies(np.arange(900), plain, KeyedGroups(*np.zeros((5, 0), np.int64)))
+    cuts = np.cumsum(np.append(0, np.random.default_rng(1).integers(2, 5, 161)))
+    cases = segment_costs.Cases(
+        np.array([0, 900]), plain, plain, none, copies.groups, np.array([0, 162]), cuts, np.ones(162, np.bool_)
+    )
+    problem = segment_costs.Problem(0, copies, int(cuts[-1]) - 1, segment_costs.Candidate(12, 3, 0.0))
+    assert segment_costs.cheapest(cases, [problem]) == [None]
+    assert not work
+
+
+@pytest.mark.parametrize(
+    ("module", "bound", "value", "kind"),
+    [
+        (segment_costs, "_ASSIGNMENTS", 0, alike),
+        (segment_costs, "_WEIGHED", 8, noise),
+        (solve, "_PATCHES", 0, noise),
+        (solve, "_LOOKED_THROUGH", 10, noise),
+        (search, "MAX_RUNS", 10, noise),
+    ],
+)
+def test_what_would_take_too_much_is_held(
+    module: Any, bound: str, value: int, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each bound the ledger is held as fragmented, with all who hold it: nothing is guessed to save time."""
+    monkeypatch.setattr(module, bound, value)
+    monkeypatch.setattr(search._Seen, "candidates", lambda *_: [segment_costs.Candidate(5, 3, 0.0)])
+    held = kind(Random(2), 400)
+    row = row_of(held)
+    assert (row["outcome"], row["reason"], row["class"]) == ("held", "fragmented", "undecided")
+    assert sorted(row["holders"]) == sorted(held)
+    assert (row["segments"], row["last_entry"]) == (None, None)
