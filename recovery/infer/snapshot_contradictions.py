@@ -121,7 +121,7 @@ def above_all(
     lossy = {int(who) for who in members[: len(lacks)][lacks]} | {NOBODY}
     bounds = [*first[1:], end + 1]
     explained = unseen.hidden[ledger] > 0 or (
-        unseen.is_lossy
+        unseen.is_lossy[ledger]
         and all(
             {int(who[(entry + i) % stored.ensemble_size]) for i in range(stored.write_quorum)} <= lossy
             for who, begin, behind in zip(members, first, bounds, strict=True)
