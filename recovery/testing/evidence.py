@@ -225,7 +225,13 @@ def _with_another_end(rng: Random, record: LedgerMetadata, names: list[str]) -> 
         return replace(record, state=State.CLOSED, last_entry=rng.randint(-1, 5), length=rng.randint(0, 1000))
     end = rng.choice((NO_ENTRY, record.last_entry - rng.randint(1, 20), record.last_entry + rng.randint(1, 70)))
     end = max(NO_ENTRY, end)
-    return replace(record, last_entry=end, length=0 if end < 0 else rng.choice((record.length, record.length + end)))
+    segments = tuple(s for s in record.segments if s.first <= end + 1)
+    return replace(
+        record,
+        segments=segments,
+        last_entry=end,
+        length=0 if end < 0 else rng.choice((record.length, record.length + end)),
+    )
 
 
 def _with_another_length(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001

@@ -291,7 +291,7 @@ class _Judge:
         if malformed := _malformed(row):
             yield "rows", malformed
             return
-        if sorted(row["holders"]) != sorted(served):
+        if served and sorted(row["holders"]) != sorted(served):
             yield "hold", f"holders {[*map(_short, row['holders'])]}"
         yield from self._readable(row, served)
         if self._is_said_deleted(ledger) and ledger not in self.world.records:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from recovery.infer import prior, search, segment_costs, solve
+from recovery.infer import prior, search, segment_costs, solve, wiped_bookies
 from recovery.testing import judge
 from recovery.testing.tally import Tally, line
 
@@ -35,15 +35,15 @@ CLASSES: Final = (
 """What is judged: where something is left to weigh."""
 DECIDING: Final[Mapping[ModuleType, Sequence[str]]] = {
     segment_costs: (
-        *("SEGMENT", "ABSENCE", "ABSENCES", "EXTRA", "EXTRAS", "COPIED_EXTRA", "COPIED_EXTRAS"),
-        *("_MAIN", "_FEW"),
+        "SEGMENT", "ABSENCE", "ABSENCES", "EXTRA", "EXTRAS", "COPIED_EXTRA", "COPIED_EXTRAS", "WIPED", "_MAIN", "_FEW",
     ),
     solve: ("HASTE", "LOST_MEMBER"),
     search: (
-        "_SHARE", "_ODD", "_OVER", "_PERIODIC", "_STRIPES", "_SIMILAR", "_STRANGE", "_STRANGE_IF_LOST",
+        "_SHARE", "_ODD", "_OVER", "_PERIODIC", "_STRIPES", "_SIMILAR", "_STRANGE", "_STRANGE_IF_UNSEEN",
         "_STRANGE_STRIPES", "_LISTED", "_WEIGHT", "TAIL",
     ),
     prior: ("FEWEST", "SHARE", "LARGE", "CHANCE", "SLACK", "_PERIODIC"),
+    wiped_bookies: ("IN_A_ROW", "THINNEST"),
 }  # fmt: skip
 HEAD: Final = (
     "constant",
