@@ -199,6 +199,12 @@ class History:
         self.cluster("bookie_stop" if how == "clean" else "bookie_kill", n=n)
         self._ended[n] = how
 
+    def wipe(self, n: int) -> None:
+        """Take all disks and the cookie of a bookie that is down, as whoever gives it new ones does."""
+        for folder in {Path(f).parent for f in (*self._bookies[n].journals, *self._bookies[n].ledgers)}:
+            shutil.rmtree(self.cluster.home / folder)
+        self.cluster("zk_wipe", paths=[f"{self.root}/cookies/{self._bookies[n].id}"])
+
     def create(
         self,
         quorum: tuple[int, int, int],

@@ -34,11 +34,38 @@ Shape = tuple[int, int, int]
 class Stage(Protocol):
     """What histories are played on; ledgers and bookies by number."""
 
-    def create(self, shape: Shape, members: Sequence[int], *, digest: Digest, password: bytes, explicit: bool) -> int:
-        """Create a ledger on these bookies and return its number."""
+    def create(
+        self,
+        shape: Shape,
+        members: Sequence[int],
+        *,
+        digest: Digest,
+        password: bytes,
+        kind: str = "",
+        again: int | None = None,
+    ) -> int:
+        """Create a ledger on these bookies and return its number; `again`: with this id.
+
+        Kinds beside the plain one: told (explicit LACs), adv, deferred.
+        """
 
     def add(self, ledger: int, many: int, *, told: bool = False) -> None:
         """Add entries one by one; `told`: wait after each for its explicit LAC."""
+
+    def add_backwards(self, ledger: int, many: int) -> None:
+        """Add entries of LedgerHandleAdv three at a time, the last of each three first; wait after each three."""
+
+    def leave_out(self, ledger: int, many: int) -> None:
+        """Send entries of LedgerHandleAdv behind one that is never sent."""
+
+    def force(self, ledger: int) -> None:
+        """Have everything synced that was acknowledged (DEFERRED_SYNC)."""
+
+    def lose(self, ledger: int) -> None:
+        """Lose a ledger's record, as a bad restore does."""
+
+    def wipe(self, bookie: int) -> None:
+        """Take the disks of a bookie that is down."""
 
     def send(self, ledger: int, many: int) -> None:
         """Send entries that the mute bookie does not answer."""
@@ -74,6 +101,12 @@ class Stage(Protocol):
         """Let a bookie find that a ledger is deleted."""
 
 
+def threes(first: int, many: int) -> Iterator[Sequence[int]]:
+    """Yield ids three at a time, each three backwards: until the lowest arrives, none of them is told."""
+    for start in range(first, first + many, 3):
+        yield range(min(start + 3, first + many) - 1, start - 1, -1)
+
+
 class Simulated:
     """The simulator."""
 
@@ -84,10 +117,28 @@ class Simulated:
         self._mute: set[str] = set()
         self._next = 0
 
-    def create(self, shape: Shape, members: Sequence[int], *, digest: Digest, password: bytes, explicit: bool) -> int:  # noqa: ARG002 - a stage's
-        ledger, self._next = self._next, self._next + 1
+    def create(
+        self,
+        shape: Shape,
+        members: Sequence[int],
+        *,
+        digest: Digest,
+        password: bytes,
+        kind: str = "",
+        again: int | None = None,
+    ) -> int:
+        ledger = self._next if again is None else again
+        self._next += again is None
         names = [NAMES[n] for n in members]
-        self._writers[ledger] = self.world.create(ledger, shape, names, digest=digest, password=password)
+        self._writers[ledger] = self.world.create(
+            ledger,
+            shape,
+            names,
+            digest=digest,
+            password=password,
+            adv=kind == "adv" or again is not None,
+            deferred=kind == "deferred",
+        )
         return ledger
 
     def add(self, ledger: int, many: int, *, told: bool = False) -> None:
@@ -105,6 +156,29 @@ class Simulated:
                 writer.fail([name])
                 new = self._instead[name]
                 writer.change(lambda _, new=new: new)  # type: ignore[misc]  # mypy sees no default's type
+
+    def add_backwards(self, ledger: int, many: int) -> None:
+        writer = self._writers[ledger]
+        for entries in threes(writer.next, many):
+            for entry in entries:
+                writer.send(SIZE, entry)
+            self._deliver(writer)
+
+    def leave_out(self, ledger: int, many: int) -> None:
+        writer = self._writers[ledger]
+        first = writer.next + 1
+        for entry in range(first, first + many):
+            writer.send(SIZE, entry)
+        self._deliver(writer)
+
+    def force(self, ledger: int) -> None:
+        assert self._writers[ledger].force()
+
+    def lose(self, ledger: int) -> None:
+        self.world.forgotten[ledger] = self.world.records.pop(ledger)
+
+    def wipe(self, bookie: int) -> None:
+        self.world.bookies[NAMES[bookie]].wipe()
 
     def send(self, ledger: int, many: int) -> None:
         for _ in range(many):
@@ -140,7 +214,8 @@ class Simulated:
         self.world.delete(ledger)
 
     def collect(self, bookie: int, ledger: int) -> None:
-        self.world.collect_garbage(NAMES[bookie])
+        # What is closed and does not name the bookie goes once a day.
+        self.world.collect_garbage(NAMES[bookie], surplus=False)
         assert ledger not in self.world.bookies[NAMES[bookie]].shelves
 
 
@@ -155,7 +230,16 @@ class Real:
         self._ledgers: dict[int, dict[str, Any]] = {}
         self._mute: set[int] = set()
 
-    def create(self, shape: Shape, members: Sequence[int], *, digest: Digest, password: bytes, explicit: bool) -> int:
+    def create(
+        self,
+        shape: Shape,
+        members: Sequence[int],
+        *,
+        digest: Digest,
+        password: bytes,
+        kind: str = "",
+        again: int | None = None,
+    ) -> int:
         names = [NAMES[n] for n in members]
         known = {"digest": JAVA[digest], "password": encoded(password)}
         ledger: int = self.cluster(
@@ -164,11 +248,14 @@ class Real:
             W=shape[1],
             A=shape[2],
             members=names,
-            explicit=explicit,
-            adv=False,
+            explicit=kind == "told",
+            adv=kind == "adv",
+            deferred=kind == "deferred",
+            id=again,
             custom={},
             **known,
         )
+        assert again in (None, ledger)
         self._ledgers[ledger] = {"write": shape[1], "members": names, "next": 0, **known}
         return ledger
 
@@ -180,19 +267,42 @@ class Real:
                 self.cluster("told", ledger=ledger, lac=about["next"], bookies=self._write_set(about))
             about["next"] += 1
 
+    def add_backwards(self, ledger: int, many: int) -> None:
+        about = self._ledgers[ledger]
+        for entries in threes(about["next"], many):
+            self.cluster("add", ledger=ledger, sizes=[SIZE] * len(entries), ids=list(entries))
+        about["next"] += many
+
+    def leave_out(self, ledger: int, many: int) -> None:
+        about = self._ledgers[ledger]
+        about["next"] += 1
+        self._send(ledger, many, ids=[about["next"] + n for n in range(many)])
+
+    def force(self, ledger: int) -> None:
+        self.cluster("force", ledger=ledger)
+
+    def lose(self, ledger: int) -> None:
+        self.cluster("delete", ledger=ledger)
+
+    def wipe(self, bookie: int) -> None:
+        self.history.wipe(bookie)
+
     @staticmethod
     def _write_set(about: Mapping[str, Any]) -> list[str]:
         members = about["members"]
         return [members[(about["next"] + i) % len(members)] for i in range(about["write"])]
 
     def send(self, ledger: int, many: int) -> None:
+        self._send(ledger, many)
+
+    def _send(self, ledger: int, many: int, ids: Sequence[int] | None = None) -> None:
         about = self._ledgers[ledger]
         arrive: dict[str, int] = {}
         mute = {NAMES[n] for n in self._mute}
         for _ in range(many):
             arrive |= {name: about["next"] for name in self._write_set(about) if name not in mute}
             about["next"] += 1
-        self.cluster("send", ledger=ledger, sizes=[SIZE] * many, arrive=arrive)
+        self.cluster("send", ledger=ledger, sizes=[SIZE] * many, arrive=arrive, ids=ids)
 
     def instead(self, old: int, new: int) -> None:
         self.cluster("instead", old=NAMES[old], new=NAMES[new])
@@ -268,6 +378,13 @@ told 3/2/2 0,4,6 6 CRC32C p; told 2/2/2 1,3 4 HMAC p; told 3/3/2 1,3,7 3 CRC32 p
 repaired 3/2/2 8,0,3 35; repaired 3/2/2 0,8,3 34; repaired 4/2/2 1,0,8,4 47; repaired 3/3/2 8,1,4 12
 repaired 5/2/2 0,1,3,4,8 63; repaired 2/1/1 0,8 1; repaired 5/3/2 0,8,1,3,4 21
 deleted 3/2/2 0,3,6 7; deleted 3/3/3 1,4,7 5; deleted 2/2/2 0,4 3
+adv 3/2/2 0,4,7 9; adv 3/3/2 1,3,6 7 CRC32 p; adv 2/2/1 4,6 5; adv 4/2/2 0,1,3,7 13
+left-out 3/2/2 0,4,1 5+3; left-out 3/3/2 1,3,0 0+4; left-out 2/2/2 3,4 3+1
+deferred 3/2/2 0,3,7 6+0; deferred 2/2/2 1,6 5+0; deferred 4/2/2 0,1,4,7 8+3; deferred 3/3/2 1,4,6 2+5
+left-deferred 3/2/2 0,4,7 4+3; left-deferred 2/2/2 3,6 0+2
+reused 3/2/2 0,3,6 9+4; reused 2/2/2 3,6 3+6; reused 3/3/3 4,3,6 5+5; reused 3/3/2 1,3,6 7+2 CRC32 p
+wiped 3/2/2 8,0,3 9; wiped 3/3/2 1,8,6 5; wiped 2/2/2 8,7 4; wiped 1/1/1 8 3; wiped 4/2/1 0,1,8,4 10
+newer 3/2/2 8,1,4 7; newer 2/2/2 0,8 5; newer 3/3/2 3,7,8 1
 """
 """What happens, E/W/A, bookies of the first ensemble, entries before that + entries after it, digest, password."""
 
@@ -294,13 +411,29 @@ def play(stage: Stage) -> dict[int, Script]:
     """Play all histories; return which ledger is whose."""
     played: dict[int, Script] = {}
     for script in scripts():
+        if script.kind == "newer":
+            continue  # once the bookie that was wiped is back
         told = script.kind == "told"
         ledger = stage.create(
-            script.shape, script.members, digest=script.digest, password=script.password, explicit=told
+            script.shape,
+            script.members,
+            digest=script.digest,
+            password=script.password,
+            kind={"left-out": "adv", "left-deferred": "deferred"}.get(script.kind, script.kind),
         )
-        stage.add(ledger, script.before, told=told)
         played[ledger] = script
+        if script.kind in ("adv", "left-out"):
+            stage.add_backwards(ledger, script.before)
+        else:
+            stage.add(ledger, script.before, told=told)
     of = {kind: [n for n, script in played.items() if script.kind == kind] for kind in {s.kind for s in scripts()}}
+    for ledger in of["left-out"]:
+        stage.leave_out(ledger, played[ledger].after)
+        stage.close(ledger)
+    for ledger in of["deferred"] + of["left-deferred"]:
+        if played[ledger].before:
+            stage.force(ledger)
+        stage.add(ledger, played[ledger].after)
 
     def free(ledger: int) -> list[int]:
         """Bookies that are up, and not in the ensemble."""
@@ -321,7 +454,7 @@ def play(stage: Stage) -> dict[int, Script]:
         stage.close(ledger)
     stage.kill(MUTE)
     stage.start(MUTE)
-    for kind in ("plain", "changed", "told", "repaired", "deleted"):
+    for kind in ("plain", "changed", "told", "repaired", "deleted", "adv", "deferred", "reused", "wiped"):
         for ledger in of[kind]:
             stage.close(ledger)
     for ledger in of["recovered"] + of["recovered-behind"]:
@@ -329,13 +462,29 @@ def play(stage: Stage) -> dict[int, Script]:
     for ledger in of["repaired"]:
         stage.instead(FIRST_DEAD, free(ledger)[0])
         stage.repair(ledger, FIRST_DEAD)
+    for ledger in of["reused"]:
+        # The same key, on bookies of which some have the ledger that was forgotten.
+        about = played[ledger]
+        stage.lose(ledger)
+        members = [*about.members[1:], free(ledger)[0]]
+        stage.create(about.shape, members, digest=about.digest, password=about.password, again=ledger)
+        stage.add_backwards(ledger, about.after)
+        stage.close(ledger)
+    stage.wipe(FIRST_DEAD)
+    stage.start(FIRST_DEAD)
+    for script in scripts():
+        if script.kind == "newer":
+            ledger = stage.create(script.shape, script.members, digest=script.digest, password=script.password)
+            stage.add(ledger, script.before)
+            stage.close(ledger)
+            played[ledger] = script
     for ledger in of["deleted"]:
         stage.delete(ledger)
         for bookie in played[ledger].members[1:]:
             stage.collect(bookie, ledger)
     for bookie in (0, 3, 6):
         stage.stop(bookie)
-    for bookie in (1, 4, 7, MUTE):
+    for bookie in (1, 4, 7, MUTE, FIRST_DEAD):
         stage.kill(bookie)
     return played
 
