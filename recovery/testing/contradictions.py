@@ -7,7 +7,8 @@ Written from the protocol, on rows of COPIES as they are: nothing of `recovery.i
     LAC      an entry above the end was acknowledged
     length   an entry up to the end has a greater running length than is claimed, or the last one that anybody has a
              smaller one
-    end      every bookie was seen whole, none was ever wiped, and none has an entry so late
+    end      every bookie was seen whole, those that are named serve many older ledgers, so were not wiped since,
+             and none has an entry so late
     stripes  two bookies or more repeat a pattern that another E or W gives, and none repeats the claimed one
 """
 

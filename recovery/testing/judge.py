@@ -24,6 +24,7 @@ bring it back. The guarantees (`docs/design` has the theory and the table that t
 import argparse
 import sys
 import traceback
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -37,7 +38,7 @@ from recovery.codecs import ledger_metadata
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.search import Tail
-from recovery.model.metadata import State
+from recovery.model.metadata import LedgerMetadata, State
 from recovery.testing import evidence as others
 from recovery.testing import histories, nasty
 from recovery.testing.contradictions import Claim, contradictions
@@ -66,6 +67,8 @@ _LONG: Final = 3
 _SHOWN: Final = 5
 """So many ledgers, and this share of them, must show a shape for it to be expected among the alternatives."""
 _SHARE: Final = 0.05
+_OLDER: Final = 10
+"""Older ledgers that a bookie serves which was not wiped: a few may have been copied to it since."""
 Row = Mapping[str, Any]
 Quorums = Mapping[tuple[int, int, int], int]
 
@@ -175,6 +178,10 @@ class _Judge:
             and all(inventory.bookies["complete"].to_pylist())
             and all(bookie.incarnation == 1 for bookie in world.bookies.values())
         )
+        self._ledgers_of: dict[str, list[int]] = {}
+        for ledger, holders in sorted(inventory.served.items()):
+            for bookie in holders:
+                self._ledgers_of.setdefault(bookie, []).append(ledger)
         self._shapes = {(ensemble, write) for ensemble, write, _ in quorums} | self._shown_shapes()
 
     def all(self, rows: Sequence[Row]) -> Tally:
@@ -335,9 +342,9 @@ class _Judge:
             if claim.value(name) != row[name]:
                 continue  # worked out from what bookies show: judged as such
             rows = self._headers(row["ledger"])
+            kept = self._is_all_seen and self._kept(row["ledger"], record)
             shown, own = (
-                list(contradictions(each, rows, is_all_seen=self._is_all_seen))
-                for each in (claim, Claim.of_record(true.metadata()))
+                list(contradictions(each, rows, is_all_seen=kept)) for each in (claim, Claim.of_record(true.metadata()))
             )
             # What speaks against the true record, too, proves nothing.
             shown = [what for what in shown if what not in own]
@@ -346,6 +353,11 @@ class _Judge:
             elif not _lists(listed, name, true):
                 broken.append(f"{name} {row[name]} is the {grade}'s, and not true: {shown[0]}")
         return misled, broken
+
+    def _kept(self, ledger: int, record: LedgerMetadata | None) -> bool:
+        """Say whether those whom a record names, or all, serve enough older ledgers not to have been wiped since."""
+        named = {name for segment in record.segments for name in segment.members} if record else set(self._ledgers_of)
+        return all(bisect_left(self._ledgers_of.get(name, []), ledger) >= _OLDER for name in named)
 
     def _shape(self, row: Row, true: Record) -> Iterator[tuple[str, str]]:
         shape = (true.ensemble, true.write)
