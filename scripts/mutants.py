@@ -35,7 +35,7 @@ _PLANS: Final = (
     "explain",
 )  # fmt: skip
 _WRITES: Final = ("unit/test_apply.py", "unit/test_rehearse.py", "unit/test_undo.py", "property/test_apply_crashes.py")
-_FREEZE: Final = ("unit/test_freeze.py", "property/test_freeze_rights.py")
+_FREEZE: Final = ("unit/test_freeze.py", "property/test_freeze_properties.py")
 TESTS: Final[Mapping[str, Sequence[str]]] = {
     "recovery/infer": _INFER,
     "reconcile/rules": [f"tests/unit/test_{name}.py" for name in (*_PLANS, "preflight")],

@@ -163,7 +163,7 @@ FULL_DISK = {("collect", Exit.FAILED), ("plan split", Exit.FAILED), ("plan edit"
 """Of these, on a full disk."""
 
 ELSEWHERE: dict[tuple[str, Exit], str] = {
-    ("collect", Exit.FOUND): "unit/test_collect_deletes.py::test_the_first_line_says_so_and_the_last_what_to_do",
+    ("collect", Exit.FOUND): "unit/test_vanished_files.py::test_the_first_line_says_so_and_the_last_what_to_do",
     ("preflight", Exit.FOUND): "real/test_preflight_zookeeper.py::test_no_root",
     ("freeze", Exit.DONE): "real/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
     ("freeze", Exit.FOUND): "real/test_freeze_zookeeper.py::test_a_server_that_ignores_rights_is_not_frozen",
@@ -178,8 +178,8 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("recover", Exit.DONE): "real/test_bad_input.py::test_recover_that_is_broken_off",
     ("recover", Exit.FOUND): "real/test_restore_running.py::test_a_restore_beside_bookies_that_run",
     ("recover", Exit.UNDECIDABLE): "real/test_restore_running.py::test_a_restore_beside_bookies_that_run",
-    ("explain", Exit.FOUND): "golden/test_explain_golden.py::test_an_id_that_nobody_has",
-    ("explain", Exit.UNDECIDABLE): "golden/test_explain_golden.py::test_an_id_that_nobody_has",
+    ("explain", Exit.FOUND): "golden/test_ledger_golden.py::test_an_id_that_nobody_has",
+    ("explain", Exit.UNDECIDABLE): "golden/test_ledger_golden.py::test_an_id_that_nobody_has",
     ("rehearse", Exit.DONE): "contract/test_verify_zookeeper.py::test_a_rehearsal_is_read_back_and_removed",
     ("rehearse", Exit.FOUND): "real/test_cli_exits_store.py::test_what_a_rehearsal_finds",
     ("rehearse", Exit.UNDECIDABLE): "real/test_cli_exits_store.py::test_what_a_rehearsal_finds",
