@@ -26,25 +26,13 @@ from typing import Final
 REASONS: Final = Path("tests/mutants.toml")
 SOME: Final = {"BKMETA_SOAK_HISTORIES": "30", "BKMETA_SOAK_NASTY": "24"}
 """A part of what `scripts/test` judges: each change is judged by so many histories again."""
-_INFER: Final = (
-    *(f"tests/unit/test_{name}.py" for name in ("infer", "infer_prior", "infer_references", "solver_bounds")),
-    *(f"tests/property/test_infer_{name}.py" for name in ("weigh", "unite_properties", "nasty", "histories")),
-)
-_PLANS: Final = (
-    "plan", "plans", "plan_edit", "plan_commands", "hold_choices", "left_out", "sides", "reused_ids", "used_ids",
-    "explain",
-)  # fmt: skip
-_WRITES: Final = ("unit/test_apply.py", "unit/test_rehearse.py", "unit/test_undo.py", "property/test_apply_crashes.py")
-_FREEZE: Final = ("unit/test_freeze.py", "property/test_freeze_properties.py")
+_DECIDE: Final = ("tests/reconcile/rules", "tests/reconcile/plan", "tests/reconcile/compare")
 TESTS: Final[Mapping[str, Sequence[str]]] = {
-    "recovery/infer": _INFER,
-    "reconcile/rules": [f"tests/unit/test_{name}.py" for name in (*_PLANS, "preflight")],
-    "reconcile/plan/action_rows.py": [f"tests/unit/test_{name}.py" for name in _PLANS],
-    "reconcile/plan/views.py": [f"tests/unit/test_{name}.py" for name in _PLANS],
-    "reconcile/compare/three_way.py": [f"tests/unit/test_{name}.py" for name in _PLANS],
-    "reconcile/write/apply.py": [f"tests/{name}" for name in _WRITES],
-    "reconcile/write/freeze.py": [f"tests/{name}" for name in _FREEZE],
-    "reconcile/write/freeze_state.py": [f"tests/{name}" for name in _FREEZE],
+    "recovery/infer": ("tests/recovery/infer",),
+    "reconcile/rules": _DECIDE,
+    "reconcile/plan": _DECIDE,
+    "reconcile/compare": _DECIDE,
+    "reconcile/write": ("tests/reconcile/write",),
 }
 """What is changed, and the tests without Java that belong to it, the quickest first."""
 _SPOKEN: Final = "mutants.out"
@@ -138,7 +126,9 @@ def tests_of(path: str) -> list[str]:
     found = [tests for prefix, tests in TESTS.items() if path == prefix or path.startswith(f"{prefix}/")]
     if not found:
         raise SystemExit(f"{path}: no tests are known for it; what can be changed: {', '.join(TESTS)}")
-    return [test for test in found[0] if Path(test).exists()]
+    if missing := [test for test in found[0] if not Path(test).exists()]:
+        raise SystemExit(f"{path}: its tests are not there any more: {', '.join(missing)}")
+    return list(found[0])
 
 
 def run(folder: str, tests: Sequence[str]) -> None:
