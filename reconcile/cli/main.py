@@ -25,23 +25,25 @@ from recovery import __version__
 from recovery.errors import DiskError, ProcessLostError, RecoveryError, SparkError
 
 COMMANDS: Final = {
-    "preflight": ("reconcile.cli.preflight:preflight", "The first ten minutes, and whether data can be deleted now."),
-    "freeze": ("reconcile.cli.freeze:freeze_command", "Make bookies' listings fail, so that none of them deletes."),
-    "thaw": ("reconcile.cli.freeze:thaw_command", "Give the bookies back what freeze took."),
-    "collect": ("reconcile.cli.collect:collect", "Read one bookie's disks into an inventory."),
-    "capture": ("reconcile.cli.recover:capture", "Read a metadata store into a catalog."),
-    "recover": ("reconcile.cli.recover:recover", "Turn inventories into a plan that brings lost metadata back."),
-    "explain": ("reconcile.cli.explain:explain", "Say everything that is known of one ledger."),
-    "plan": ("reconcile.cli.plans:plan", "Read a plan, compare two, cut one into waves, or change one."),
-    "rehearse": ("reconcile.cli.verify:rehearse", "Apply a plan where it can do no harm, and read it back."),
-    "apply": ("reconcile.cli.recover:apply", "Write what a plan proposes, and nothing over anything."),
-    "undo": ("reconcile.cli.undo:undo", "Take back what an apply wrote, by its journal."),
-    "audit": ("reconcile.cli.undo:audit", "Read journals: who wrote what to a store, and whether that was altered."),
-    "verify": ("reconcile.cli.verify:verify", "Read the ledgers of a plan back from bookies' disks."),
-    "inspect": ("reconcile.cli.inspect:inspect", "Read one file of a bookie by itself, or say what each byte is."),
-    "doctor": ("reconcile.cli.tools:doctor", "Say whether this installation is complete."),
+    "preflight": "The first ten minutes, and whether data can be deleted now.",
+    "freeze": "Make bookies' listings fail, so that none of them deletes.",
+    "thaw": "Give the bookies back what freeze took.",
+    "collect": "Read one bookie's disks into an inventory.",
+    "capture": "Read a metadata store into a catalog.",
+    "recover": "Turn inventories into a plan that brings lost metadata back.",
+    "explain": "Say everything that is known of one ledger.",
+    "plan": "Read a plan, compare two, cut one into waves, or change one.",
+    "rehearse": "Apply a plan where it can do no harm, and read it back.",
+    "apply": "Write what a plan proposes, and nothing over anything.",
+    "undo": "Take back what an apply wrote, by its journal.",
+    "audit": "Read journals: who wrote what to a store, and whether that was altered.",
+    "verify": "Read the ledgers of a plan back from bookies' disks.",
+    "inspect": "Read one file of a bookie by itself, or say what each byte is.",
+    "doctor": "Say whether this installation is complete.",
 }
-"""Command → where it is, and its line in --help (so that --help loads none of them)."""
+"""Command → its line in --help (so that --help loads none of them); it stands in the module of its name."""
+
+_ROOM: Final = "reconcile.cli.commands"
 
 DEBUG_VARIABLE: Final = "BKMETA_DEBUG"
 """Environment variable: where it is set, every error is followed by its traceback."""
@@ -64,15 +66,14 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        command = getattr(importlib.import_module(f"{_ROOM}.{cmd_name}"), cmd_name)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{module}.{attribute} is not a command")
+            raise TypeError(f"{_ROOM}.{cmd_name} has no command of that name")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

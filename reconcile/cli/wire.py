@@ -131,7 +131,7 @@ def collect_cluster(
     output: Output,
 ) -> Result:
     """Ask the bookies of a cluster into inventories below a folder; on a master, with what its executors are to run."""
-    from reconcile.cli.recover import capture_into
+    from reconcile.cli.commands.capture import capture_into
     from recovery.bookies.addresses import read_members
     from recovery.bookies.wire_inventory import CATALOG, Request, collect_wire
     from recovery.dataset import open_dataset

@@ -37,8 +37,8 @@ from backends.zkfiles.store import ZooKeeperFiles, parse_at
 from backends.zookeeper_rights import RightsStream
 from reconcile import references
 from reconcile.check import gc_settings
+from reconcile.cli.commands.audit import tell
 from reconcile.cli.options import read_names, read_passwords
-from reconcile.cli.undo import tell
 from reconcile.cli.wire import read_aliases
 from reconcile.errors import ReconcileError
 from reconcile.plan import plan_reader, views

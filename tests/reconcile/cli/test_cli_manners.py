@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
-from reconcile.cli import recover
 from reconcile.cli.command import Exit
+from reconcile.cli.commands import recover
 from reconcile.cli.main import COMMANDS
 from recovery.codecs.store import Layout
 from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal

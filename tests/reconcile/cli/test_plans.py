@@ -13,7 +13,7 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.registry import OpenStore
-from reconcile.cli import recover
+from reconcile.cli.commands import recover
 from reconcile.cli.settings import effective_settings
 from reconcile.plan.plan_hash import with_ids
 from reconcile.plan.plan_reader import overview

@@ -19,10 +19,10 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.cli.deletions import deletion_lines
-from reconcile.cli.explain import _kept
+from reconcile.cli.commands.explain import _kept
+from reconcile.cli.commands.recover import _recovered
 from reconcile.cli.options import quoted
-from reconcile.cli.recover import _recovered
+from reconcile.cli.wording.deletions import deletion_lines
 from reconcile.compare import deletions
 from reconcile.compare.knowledge import Knowledge
 from reconcile.errors import PlanError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconcile.cli.explain import _kept
+from reconcile.cli.commands.explain import _kept
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import Stored, only
 from reconcile.explain.ledger import explain

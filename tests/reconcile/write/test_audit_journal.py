@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconcile.cli.undo import tell
+from reconcile.cli.commands.audit import tell
 from reconcile.errors import JournalError
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, scan
 from tests.support.plans import clock

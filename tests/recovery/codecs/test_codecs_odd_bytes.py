@@ -14,7 +14,7 @@ from backends.protocols import Write
 from backends.zkfiles import snapshot
 from reconcile import references
 from reconcile.check import gc_settings
-from reconcile.cli.undo import tell
+from reconcile.cli.commands.audit import tell
 from reconcile.errors import JournalError
 from reconcile.write import audit_journal, freeze, rehearse, undo
 from recovery.dataset import MANIFEST, open_dataset

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
+from reconcile.cli.commands.recover import LAYOUTS, TAILS
 from reconcile.cli.options import (
     FILE,
     FOLDER,
@@ -30,7 +31,6 @@ from reconcile.cli.options import (
     store_auth,
 )
 from reconcile.cli.output import Output, Result
-from reconcile.cli.recover import LAYOUTS, TAILS
 
 if TYPE_CHECKING:
     from reconcile.compare.single_ledger import Stored
@@ -150,7 +150,7 @@ def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "
     Catalogs are read where they are; copied files of stores are captured for as long as `stack` is open, as recover
     captures them. A live store is asked for this ledger only.
     """
-    from reconcile.cli.recover import capture_into
+    from reconcile.cli.commands.capture import capture_into
     from reconcile.stores import catalog_path, open_store
     from recovery.dataset import open_dataset
 

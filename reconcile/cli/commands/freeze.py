@@ -1,4 +1,4 @@
-"""The commands that make bookies' listings fail, and give them back: freeze, thaw."""
+"""`freeze`: every bookie's listing of ledgers fails, so that none deletes."""
 
 import re
 import shlex
@@ -15,13 +15,10 @@ import click
 from backends.errors import UnavailableError
 from backends.protocols import ControlledStore
 from backends.registry import OpenStore, parse_store_uri
-from reconcile.check import listing
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     AUTH_VARIABLE,
     FOLDER,
-    carried,
-    inventory_options,
     make_output,
     output_options,
     reason_option,
@@ -31,20 +28,33 @@ from reconcile.cli.output import Result, broken_off
 from reconcile.errors import GuardRefusedError
 from reconcile.printable import printable
 from reconcile.stores import SASL_VARIABLE, open_store, user_and_password
-from reconcile.write import audit_journal, freeze, freeze_state
+from reconcile.write import audit_journal, freeze_state
+from reconcile.write import freeze as engine
 from recovery.codecs.store import LAYOUT, Layout
-from recovery.dataset import open_dataset
 from recovery.errors import InputError
 
 BOOKIE_AUTH_VARIABLE: Final = "BKMETA_ZK_BOOKIE_AUTH"
 """Environment variable with ``user:password`` of the bookies' digest identity, for the proof."""
+
+
 _TYPED: Final = 8
 """Digits of the hash that count as having read it."""
+
+
 _SERVER_PATIENCE_S: Final = 5.0
+
+
 _STOP: Final = "keep the bookies stopped until apply has ended"
+
+
 _PULSAR: Final = "metadata-store:"
+
+
 _ZOOKEEPER: Final = "zookeeper"
+
+
 _PULSAR_ELSEWHERE: Final = re.compile(r"metadata-store:(?:etcd|oxia)\b", re.IGNORECASE)
+
 
 NOT_SEEN: Final = (
     (
@@ -55,9 +65,12 @@ NOT_SEEN: Final = (
     "servers that the URI does not name: one that ignores rights (skipACL) lets its bookies list",
 )
 """What this program cannot look at; said after every freeze."""
+
+
 GOES_ON: Final = (
     "compaction, and the removal of logs whose ledgers are gone already: only stopping the bookies stops those"
 )
+
 
 _AFTER_THAW: Final = (
     "whether every bookie's next pass ends: 'Exception when iterating over the metadata' must not come again in its log"
@@ -88,7 +101,7 @@ def _now() -> datetime:
 @click.option("--journal", type=FOLDER, help="Where every change is recorded. [default: ./bkmeta-freeze-HOST-ROOT]")
 @reason_option
 @output_options
-def freeze_command(
+def freeze(
     uri: str,
     confirm: str | None,
     journal: Path | None,
@@ -102,106 +115,19 @@ def freeze_command(
     so. Bookies that connect with a digest identity: put theirs into BKMETA_ZK_BOOKIE_AUTH, and the proof is made as it.
     """
     output = make_output(shared)
-    auth = _identity(uri)
+    auth = freeze_identity(uri)
     with open_store(uri, writable=True, auth=auth) as opened:
-        run = _Run(opened, auth, journal or _folder(uri), uri, reason=reason)
-        layout = freeze.demand_layout(run.store, run.root, _named(opened))
+        run = FreezeRun(opened, auth, journal or journal_folder(uri), uri, reason=reason)
+        layout = engine.demand_layout(run.store, run.root, freeze_layout(opened))
 
-        def propose(past: freeze.Past | None) -> freeze.Proposal:
-            return freeze.propose_freeze(run.store, run.root, run.identity, past, layout=layout)
+        def propose(past: engine.Past | None) -> engine.Proposal:
+            return engine.propose_freeze(run.store, run.root, run.identity, past, layout=layout)
 
         waiting = run.make("freeze", propose, confirm)
-        sys.exit(output.show(waiting or run.holds(propose(freeze.read_past(run.folder, run.root)), layout)))
+        sys.exit(output.show(waiting or run.holds(propose(engine.read_past(run.folder, run.root)), layout)))
 
 
-@click.command(
-    name="thaw",
-    cls=Command,
-    exits={
-        Exit.DONE: "thawed, or there was nothing to thaw",
-        Exit.FAILED: "the store did not answer",
-        Exit.USAGE: "a URI, an identity or a journal that cannot be used",
-        Exit.FOUND: "still frozen, by another journal's freeze",
-        Exit.REFUSED: "not confirmed; ledgers would be deleted; rights of others",
-        Exit.PARTLY: "stopped midway: run the same command again",
-    },
-    epilog=f"Example: {AUTH_VARIABLE}=bkmeta:secret bkmeta thaw --metadata zk+hierarchical://zk1:2181/ledgers "
-    "--inventory inv/bk1 --inventory inv/bk2",
-)
-@click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
-@click.option("--confirm", metavar="HASH", help="Of the changes that a run without it prints.")
-@click.option("--journal", type=FOLDER, help="The freeze's. [default: ./bkmeta-freeze-HOST-ROOT]")
-@inventory_options("What one bookie holds; of each bookie.")
-@click.option(
-    "--accept-absent", type=int, default=0, metavar="N", help="So many ledgers of the inventories may be deleted."
-)
-@click.option(
-    "--accept-unseen",
-    type=int,
-    metavar="N",
-    help="So many bookies that no inventory is of may delete what has no record. Without any inventory it is demanded.",
-)
-@click.option(
-    "--accept-left-out",
-    type=int,
-    default=0,
-    metavar="N",
-    help="So many copies that closed records leave out may be deleted though nothing else has all their entries.",
-)
-@reason_option
-@output_options
-def thaw_command(
-    uri: str,
-    confirm: str | None,
-    journal: Path | None,
-    reason: str | None,
-    inventories: tuple[str, ...],
-    accept_absent: int,
-    accept_unseen: int | None,
-    accept_left_out: int,
-    **shared: Any,  # noqa: ANN401 - click's options
-) -> None:
-    """Give the bookies back what freeze took. WRITES rights; from then on what has no record is deleted.
-
-    Without --confirm it prints the exact changes and their hash, and changes nothing. Refuses while LAYOUT or
-    INSTANCEID is missing, no ledger is listed, no inventory is given, ledgers of the inventories have no record,
-    bookies of the store have no inventory among those given, or a closed record leaves out a bookie whose entries not
-    all the bookies that it names have. Replication stays disabled.
-    """
-    output = make_output(shared)
-    auth = _identity(uri)
-    opened_inventories = [open_dataset(path, "inventory") for path in inventories]
-    with open_store(uri, writable=True, auth=auth) as opened:
-        again = carried("--inventory", "--inventory-dir")
-        again += ["--accept-absent", str(accept_absent)] if accept_absent else []
-        again += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
-        again += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []
-        run = _Run(opened, auth, journal or _folder(uri), uri, again, reason=reason)
-        past = freeze.read_past(run.folder, run.root)
-        if past is None:
-            problem = "holds no journal of a freeze, which alone knows the former rights"
-            raise InputError(str(run.folder), problem, "name its folder with --journal")
-        counts: dict[str, int | None] = {}
-        if past.originals:
-            listing.demand_described(run.store, run.root, opened_inventories)
-            layout = freeze.demand_layout(run.store, run.root, _named(opened))
-            counts = listing.demand_restored(
-                run.store, run.root, layout, opened_inventories, accept_absent=accept_absent
-            )
-            counts["unseen"] = listing.demand_seen(run.store, run.root, opened_inventories, accept=accept_unseen)
-            if opened_inventories:
-                counts["left_out"] = listing.demand_named(
-                    run.store, run.root, layout, opened_inventories, accept=accept_left_out
-                )
-
-        def propose(past: freeze.Past | None) -> freeze.Proposal:
-            return freeze.propose_thaw(run.store, run.root, past or freeze.Past())
-
-        waiting = run.make("thaw", propose, confirm, counts)
-        sys.exit(output.show(waiting or run.ended(bool(past.originals), counts)))
-
-
-class _Run:
+class FreezeRun:
     """One run of either command on an open store."""
 
     def __init__(
@@ -229,12 +155,12 @@ class _Run:
     def make(
         self,
         kind: str,
-        propose: Callable[[freeze.Past | None], freeze.Proposal],
+        propose: Callable[[engine.Past | None], engine.Proposal],
         confirm: str | None,
         counts: Mapping[str, int | None] | None = None,
     ) -> Result | None:
         """Make the changes if they are confirmed; return what to say if they are not."""
-        past = freeze.read_past(self.folder, self.root)
+        past = engine.read_past(self.folder, self.root)
         proposal = propose(past)
         if proposal.empty and (past is None or past.ended or past.kind != kind):
             return None
@@ -244,8 +170,8 @@ class _Run:
             confirm = click.prompt(f"type the first {_TYPED} digits of the hash to go on", err=True)
         if confirm is None or not _is_confirmed(proposal, past, confirm):
             return self._waiting(proposal, confirm, counts or {})
-        begun = freeze.Past()
-        binding = freeze.binding(self.root)
+        begun = engine.Past()
+        binding = engine.binding(self.root)
         stopped = broken_off(f"what was changed is recorded in {self.folder}, go on: run the same command again")
         opening = partial(audit_journal.Journal.open, resume=True, now=_now, replay=begun.replay, reason=self._reason)
         with stopped, opening(self.folder, binding) as journal:
@@ -253,10 +179,10 @@ class _Run:
             proposal = propose(begun)
             if not _is_confirmed(proposal, begun, confirm):
                 return self._waiting(proposal, confirm, counts or {})
-            freeze.carry_out(proposal, self.store, journal, resumed=begun.covers(proposal, confirm))
+            engine.carry_out(proposal, self.store, journal, resumed=begun.covers(proposal, confirm))
         return None
 
-    def _waiting(self, proposal: freeze.Proposal, given: str | None, counts: Mapping[str, int | None]) -> Result:
+    def _waiting(self, proposal: engine.Proposal, given: str | None, counts: Mapping[str, int | None]) -> Result:
         verdict = f"nothing was changed: {proposal.kind} waits for its hash"
         if given is not None:
             verdict = f"nothing was changed: what was confirmed ({given[:12]}) is not what would be done now"
@@ -271,7 +197,7 @@ class _Run:
             facts=self._facts(proposal),
         )
 
-    def _facts(self, proposal: freeze.Proposal) -> dict[str, object]:
+    def _facts(self, proposal: engine.Proposal) -> dict[str, object]:
         return {
             "hash": proposal.hash,
             "root": self.root,
@@ -282,7 +208,7 @@ class _Run:
             "notes": list(proposal.notes),
         }
 
-    def holds(self, left: freeze.Proposal, layout: Layout) -> Result:
+    def holds(self, left: engine.Proposal, layout: Layout) -> Result:
         """Say whether the freeze holds: what the rights are, and what was refused without our identity."""
         state = freeze_state.is_frozen(self.store, self.root)
         trials, silent = self._trials(layout)
@@ -409,7 +335,13 @@ def _judged(
     return f"frozen: every server named ({servers}) refused all {refused} attempts without our identity", 0
 
 
-def _identity(uri: str) -> tuple[str, str]:
+def freeze_identity(uri: str) -> tuple[str, str]:
+    """Return the identity that a freeze is made as.
+
+    Raises:
+        GuardRefusedError: the store has no rights.
+        InputError: no identity is named, or that of the bookies.
+    """
     if _PULSAR_ELSEWHERE.match(uri.strip()) or parse_store_uri(uri).kind != _ZOOKEEPER:
         raise GuardRefusedError(uri, "has no rights by which listings could be made to fail", _STOP)
     auth = store_auth()
@@ -430,7 +362,8 @@ def _principal(auth: tuple[str, str]) -> str:
     return digest_principal(auth)
 
 
-def _named(opened: OpenStore) -> Layout | None:
+def freeze_layout(opened: OpenStore) -> Layout | None:
+    """Return the layout that the URI names, or that Pulsar's driver takes for granted; None: LAYOUT says it."""
     if opened.layout_hint:
         return Layout(opened.layout_hint)
     # Pulsar's driver never reads LAYOUT when it lists: it looks into the folders of both trees.
@@ -438,19 +371,20 @@ def _named(opened: OpenStore) -> Layout | None:
     return Layout.HIERARCHICAL if pulsar else None
 
 
-def _folder(uri: str) -> Path:
+def journal_folder(uri: str) -> Path:
+    """Return the folder that the journal of a store's freeze is in, unless another one is named."""
     address = parse_store_uri(uri)
     place = re.sub(r"[^A-Za-z0-9.]+", "-", address.hosts.split(",")[0] + address.root)
     return Path(f"bkmeta-freeze-{place}")
 
 
-def _is_confirmed(proposal: freeze.Proposal, past: freeze.Past | None, given: str) -> bool:
+def _is_confirmed(proposal: engine.Proposal, past: engine.Past | None, given: str) -> bool:
     given = given.lower()
     if len(given) < _TYPED:
         return False
     return proposal.hash.startswith(given) or (past is not None and past.covers(proposal, given))
 
 
-def _lines(proposal: freeze.Proposal) -> list[str]:
+def _lines(proposal: engine.Proposal) -> list[str]:
     first = [] if proposal.disable is None else ["/underreplication/disable: made, so that replication stops"]
     return [*first, *map(str, proposal.changes), *proposal.notes, f"hash {proposal.hash}"]

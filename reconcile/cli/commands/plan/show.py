@@ -1,0 +1,150 @@
+"""`plan show`: what a plan would write, and what it holds back."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import FOLDER, make_output, output_options
+from reconcile.cli.output import Result
+from reconcile.findings.refusal_texts import in_words
+from reconcile.jobs.estimates import Step, estimate_s
+from reconcile.jobs.estimates import in_words as time_in_words
+from reconcile.words import counted, is_or_are, released_holds
+
+if TYPE_CHECKING:
+    pass
+
+
+_SHOWN: Final = 10
+
+
+_HASH: Final = 12
+"""Digits of a hash that a line for people shows where the whole one stands elsewhere."""
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "the plan is whole",
+        Exit.FAILED: "INVALID: it is not what its hash was made of",
+        Exit.USAGE: "no plan, or not a whole one",
+    },
+    epilog="Example: bkmeta plan show plan --first 20",
+)
+@click.argument("path", metavar="PLAN", type=FOLDER)
+@click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Lines of each list.")
+@output_options
+def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
+    """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
+    from reconcile.cli.wording.deletions import deletion_lines
+    from reconcile.cli.wording.plan_store import rehearsal_root
+    from reconcile.compare.deletions import by_session
+    from reconcile.plan.action_rows import LEAVE
+    from reconcile.plan.plan_reader import overview
+    from recovery.dataset import open_dataset
+
+    output = make_output(shared)
+    dataset = open_dataset(path, "plan")
+    dataset.verify()
+    found = overview(dataset, shown=shown)
+    manifest = dataset.manifest
+    counts, coverage, binding = manifest["counts"], manifest["coverage"], manifest["binding"]
+    left = sum(ops.get(LEAVE, 0) for ops in found.phases.values())
+    total = sum(sum(ops.values()) for ops in found.phases.values()) - left
+    back = "1 ledger comes back" if counts["restored"] == 1 else f"{counts['restored']} ledgers come back"
+    verdict = f"{counted(total, 'write')}: {back}, {counts['held']} {is_or_are(counts['held'])} held"
+    if counts.get("released"):
+        verdict += f", {released_holds(counts['released'])}"
+    if coverage.get("not_scanned"):
+        unseen = len(coverage["not_scanned"])
+        verdict += f"; {counted(unseen, 'bookie')} {'was' if unseen == 1 else 'were'} not looked at"
+    if found.problems:
+        verdict = f"INVALID, {found.problems[0]}"
+    details = [*found.problems[1:], f"hash {found.hash}, {'not ' if found.problems else ''}as the manifest says"]
+    details += [f"made {binding.get('made')} for {binding.get('root') or 'a store without a known root'}"]
+    details += [f"layout {binding.get('layout')}, instance {', '.join(binding.get('instance_ids', ())) or 'unknown'}"]
+    details.append(f"to write it takes {time_in_words(estimate_s(Step.APPLY, total))}")
+    details += _coverage(coverage)
+    inputs = binding.get("inputs", ())
+    details += [f"made of the {one['kind']} {one['name']} {one['digest'][:_HASH]}" for one in inputs[:_SHOWN]]
+    details += [f"and of {len(inputs) - _SHOWN} more"] if len(inputs) > _SHOWN else []
+    chosen = {name: one for name, one in manifest.get("settings", {}).items() if one["from"] != "default"}
+    details += [f"made with {name} {one['value']} ({one['from']})" for name, one in chosen.items()]
+    details += [f"edited: {text}" for text in binding.get("edits", ())]
+    details += ["", "phases, in their order:"]
+    details += [
+        f"  {phase.value} {phase.name.lower():<12} " + ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
+        for phase, ops in found.phases.items()
+    ]
+    if left:
+        details.append(f"  'leave' writes nothing, unless you choose: bkmeta plan edit --choose; {left} of the actions")
+    if set(found.waves) - {0}:
+        details += ["", "waves:", *(f"  {wave}: {counted(count, 'write')}" for wave, count in found.waves.items())]
+    if found.first:
+        details += [
+            "",
+            f"the first {len(found.first)} of {counted(total, 'write')}, phase by phase, by ledger:",
+            *(f"  {line}" for line in found.first),
+        ]
+    if counts["held"]:
+        details += ["", f"held by this plan, {counts['held']}:"]
+        reasons = sorted(manifest.get("reasons", {}).items(), key=lambda item: -item[1])
+        details += [f"  {count}, {in_words(reason)} ({reason})" for reason, count in reasons]
+    if earlier := counts.get("held_in_store"):
+        details += ["", f"held by records of an earlier plan, which this one leaves as they are: {earlier}"]
+    deletions = by_session(dataset)
+    if deletions:
+        details += ["", *deletion_lines(dataset, deletions)]
+    if found.holds:
+        details += ["", "held, and not settled by what was looked at:"]
+        details += [
+            f"  {hold.ledger}{f' {hold.topic}' if hold.topic else ''} ({hold.reason}) on {', '.join(hold.holders)}"
+            for hold in found.holds
+        ]
+    unused = rehearsal_root(dataset)
+    following = shlex.join(["bkmeta", "rehearse", str(path), "--metadata", unused, "--disk", "BOOKIE-ID=DIR"])
+    result = Result(
+        "plan-show",
+        verdict,
+        Exit.FAILED if found.problems else 0,
+        counts={**counts, "writes": total, "altered": found.altered},
+        coverage=coverage,
+        details=details,
+        following="do not apply it: make the plan again" if found.problems else following,
+        facts={
+            "plan": str(path),
+            "hash": found.hash,
+            "hash_in_manifest": manifest.get("hash"),
+            "problems": list(found.problems),
+            "binding": binding,
+            "phases": {phase.name.lower(): dict(ops) for phase, ops in found.phases.items()},
+            "waves": {str(wave): count for wave, count in found.waves.items()},
+            "first": [
+                {"seq": line.seq, "op": line.op, "kind": line.kind, "key": line.key, "expects": line.expects}
+                for line in found.first
+            ],
+            "held": [
+                {"ledger": str(hold.ledger), "reason": hold.reason, "topic": hold.topic, "holders": list(hold.holders)}
+                for hold in found.holds
+            ],
+            "reasons": manifest.get("reasons", {}),
+            "deletions": [one.to_json() for one in deletions],
+        },
+    )
+    sys.exit(output.show(result))
+
+
+def _coverage(coverage: dict[str, Any]) -> list[str]:
+    lines = [f"bookies looked at: {len(coverage.get('scanned', ()))}"]
+    for key, text in (("not_scanned", "not looked at"), ("not_complete", "not read completely")):
+        names = coverage.get(key) or []
+        if names:
+            more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            lines.append(f"{text}: {', '.join(names[:_SHOWN])}{more}")
+    if not coverage.get("members_known_from"):
+        lines.append("nothing says which bookies the cluster has")
+    return lines

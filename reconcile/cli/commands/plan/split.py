@@ -1,0 +1,79 @@
+"""`plan split`: a plan cut into waves."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import FOLDER, make_output, output_options
+from reconcile.cli.output import Result
+from reconcile.words import counted
+
+if TYPE_CHECKING:
+    pass
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "the new plan was written",
+        Exit.FAILED: "the disk of --out is full",
+        Exit.USAGE: "a plan, shares or a folder that cannot be used",
+    },
+    epilog="Example: bkmeta plan split plan --waves canary,1%,rest --out plan-in-waves",
+)
+@click.argument("path", metavar="PLAN", type=FOLDER)
+@click.option(
+    "--waves",
+    "spec",
+    default="canary,1%,rest",
+    show_default=True,
+    metavar="SPEC",
+    help="Shares of the ledgers, in order; a canary is one bucket of 4096.",
+)
+@click.option("--out", type=FOLDER, required=True, help="A new folder for the new plan; it will hold passwords.")
+@output_options
+def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click's options
+    """Cut PLAN into waves that are applied one by one: a new plan with a new hash; PLAN stays as it is.
+
+    Keep the cluster frozen until the last wave is applied: bookies delete what a partial root does not name.
+    """
+    from reconcile.cli.wording.plan_store import store_of
+    from reconcile.plan import views
+    from recovery.dataset import open_dataset
+
+    output = make_output(shared)
+    try:
+        waves = views.parse_waves(spec)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--waves") from error
+    whole = open_dataset(path, "plan")
+    whole.verify()
+    manifest, found = views.split(whole, waves, out)
+    details = [
+        f"wave {wave.number}: {counted(wave.ledgers, 'ledger')}, {counted(wave.actions, 'write')}, "
+        f"buckets {wave.first_bucket} to {wave.last_bucket}"
+        for wave in found
+    ]
+    details.append("LAYOUT, instance id and cookies come with the last wave: stay frozen until it is applied")
+    result = Result(
+        "plan-split",
+        f"{counted(len(found), 'wave')}; the new plan has hash {manifest['hash']}",
+        0,
+        counts={**manifest["counts"], "waves": len(found)},
+        coverage=manifest["coverage"],
+        details=details,
+        following=shlex.join(
+            ["bkmeta", "apply", str(out), "--metadata", store_of(whole), "--wave", "1", "--confirm", manifest["hash"]]
+        ),
+        facts={
+            "plan": str(out),
+            "hash": manifest["hash"],
+            "split_from": manifest["binding"]["split_from"],
+            "waves": [{name: getattr(wave, name) for name in type(wave).__slots__} for wave in found],
+        },
+    )
+    sys.exit(output.show(result))

@@ -1,0 +1,175 @@
+"""`rehearse`: a plan applied where it can do no harm, and read back."""
+
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.incident import is_typed
+from reconcile.cli.options import FOLDER, by_bookie, make_output, now, output_options, quoted, store_auth
+from reconcile.cli.output import Output, Result, broken_off, throttled
+from reconcile.cli.wire import take_wire, wire_options
+from reconcile.words import counted
+from recovery.errors import InputError
+
+if TYPE_CHECKING:
+    from backends.registry import OpenStore
+    from recovery.bookies.disk_reader import BookieDisks
+    from recovery.bookies.wire_reader import AskedCluster
+    from recovery.dataset import Dataset
+
+from reconcile.cli.commands.verify import SAMPLE, open_disks_of, open_wire, parse_sample, read_back
+from reconcile.cli.wording.verified import verified_result
+
+_SHOWN: Final = 10
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "all was written and read back as planned; or the rehearsal is removed",
+        Exit.FAILED: "the store did not answer, or the tool failed",
+        Exit.USAGE: "a plan, a URI, folders or files that cannot be used",
+        Exit.FOUND: "ledgers or holds are not as they should be",
+        Exit.UNDECIDABLE: "some could not be looked at: disks are missing, or bookies do not answer",
+        Exit.REFUSED: "the root is not absent and not marked as a rehearsal of this plan",
+        Exit.PARTLY: "stopped midway, or keys were left as they are: run it again",
+    },
+    # The root of a rehearsal is never that of the cluster.
+    not_of_incident=frozenset({"--metadata"}),
+    epilog="Example: bkmeta rehearse plan --metadata zk+hierarchical://zk1:2181/bkmeta-rehearsal/ledgers "
+    "--disk bk1:3181=/mnt/bk1",
+)
+@click.argument("plan", type=FOLDER)
+@click.option("--metadata", "uri", required=True, metavar="URI", help="A root that is absent, or an earlier rehearsal.")
+@click.option("--disk", "disks", multiple=True, callback=by_bookie, metavar="ID=DIR", help="A bookie's folder.")
+@click.option("--wire", is_flag=True, help="Ask the running bookies instead of reading disks.")
+@click.option(
+    "--bookies-from",
+    metavar="URI",
+    help="With --wire: where the bookies are registered. [default: the plan's own root, in the store of --metadata]",
+)
+@wire_options
+@click.option(
+    "--sample",
+    callback=parse_sample,
+    default=SAMPLE,
+    show_default=True,
+    metavar="N|all",
+    help="Ledgers read back from disks or bookies, or all.",
+)
+@click.option("--remove", "away", is_flag=True, help="Remove the rehearsal of URI instead; only what is marked as one.")
+@output_options
+def rehearse(
+    plan: Path,
+    uri: str,
+    disks: dict[str, list[Path]],
+    sample: int | None,
+    *,
+    wire: bool,
+    bookies_from: str | None,
+    away: bool,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Apply PLAN where it can do no harm, and read back what was written. Writes to the root of URI and nowhere else.
+
+    The root must be absent, and is marked before anything else is written in it; or be the marked root of an earlier
+    rehearsal of the same plan, which is gone on with. It stays, to be looked at, until --remove.
+    """
+    from reconcile.stores import demand_same_keys, open_store
+    from reconcile.write import rehearse as engine
+    from recovery.dataset import open_dataset
+
+    output = make_output(shared)
+    asked = take_wire(shared, wire=wire)
+    if (wire or away) and not is_typed("disks"):
+        disks = {}
+    if (wire and disks) or (bookies_from and not wire):
+        raise click.UsageError("give either --wire, perhaps with --bookies-from, or --disk ID=DIR")
+    dataset = open_dataset(plan, "plan")
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_store(uri, writable=True, auth=store_auth()))
+        if away:
+            if disks or wire:
+                raise InputError("--disk, --wire", "have no meaning with --remove", "leave one of them out")
+            with output.progress("removing", "keys") as told:
+                removed = engine.remove(opened.store, opened.root, progress=throttled(told))
+            verdict = (
+                f"{counted(removed, 'key')} removed: the rehearsal is gone" if removed else "there is no such root"
+            )
+            sys.exit(output.show(Result("rehearse", verdict, 0, {"removed": removed}, {"root": opened.root})))
+        demand_same_keys(opened, str(dataset.manifest["binding"].get("layout") or ""))
+        bookies: AskedCluster | dict[str, BookieDisks] = {}
+        if asked is not None:
+            own = replace(opened, root=str(dataset.manifest["binding"].get("root") or opened.root))
+            if bookies_from:
+                own = stack.enter_context(open_store(bookies_from, auth=store_auth()))
+            bookies = stack.enter_context(open_wire(own, asked))
+        elif disks:
+            bookies = stack.enter_context(open_disks_of(disks, output))
+        result = _rehearsed(dataset, opened, bookies, sample, output, plan, uri)
+    sys.exit(output.show(result))
+
+
+def _rehearsed(
+    dataset: "Dataset",
+    opened: "OpenStore",
+    bookies: "AskedCluster | Mapping[str, BookieDisks]",
+    sample: int | None,
+    output: Output,
+    plan: Path,
+    uri: str,
+) -> Result:
+    from reconcile.cli.wording.plan_store import store_of
+    from reconcile.plan.plan_reader import demand_whole
+    from reconcile.write import apply, rehearse
+
+    seen = demand_whole(dataset)
+    mark = rehearse.begin(dataset, seen.hash, opened.store, opened.root, now=now)
+    journal = plan / rehearse.JOURNALS / mark.journal
+    stopped = broken_off("the rehearsal is begun, go on: run the same command again")
+    with stopped, output.progress("writing", "writes") as told:
+        applied = apply.apply(
+            lambda: dataset.batches("actions"),
+            opened.store,
+            opened.root,
+            journal,
+            apply.Options(plan_hash=seen.hash, resume=journal.exists()),
+            now=now,
+            progress=throttled(told),
+        )
+    tallies = {f"{op} {kind}": asdict(tally) for (kind, op), tally in sorted(applied.tallies.items())}
+    written = sum(tally.written + tally.there for tally in applied.tallies.values())
+    planned = sum(tally.planned for tally in applied.tallies.values())
+    verdict = f"{written} of {planned} writes stand in {opened.root}, {applied.checked} keys read back as written"
+    if applied.changed_count:
+        verdict = f"{applied.changed_count} keys do not hold what was written. {verdict}"
+    details = [f"left as it is: {c.key} ({c.reason})" for c in applied.conflicts[:_SHOWN]]
+    details += [f"not as written: {key}" for key in applied.changed[:_SHOWN]]
+    facts: dict[str, object] = {"root": opened.root, "made": mark.made, "journal": str(applied.journal)}
+    counts: dict[str, object] = {"writes": tallies}
+    coverage: dict[str, object] = {"read_back": applied.checked, "changed": applied.changed_count}
+    code = applied.exit_code
+    if bookies != {}:
+        read = verified_result(
+            "rehearse", read_back(dataset, opened.store, opened.root, bookies, sample, output), bookies, plan
+        )
+        verdict = f"{verdict}; {read.verdict}"
+        details += read.details
+        counts, coverage = {**counts, **read.counts}, {**coverage, **read.coverage}
+        facts = {**facts, **read.facts}
+        code = code or read.exit_code
+    else:
+        details.append(
+            "no entries were read: give the bookies' disks with --disk ID=DIR, or ask the bookies with --wire"
+        )
+    details.append(
+        f"look at it in the store; then remove it: {quoted('bkmeta', 'rehearse', plan, '--metadata', uri)} --remove"
+    )
+    following = quoted("bkmeta", "apply", plan, "--metadata", store_of(dataset), "--confirm", seen.hash)
+    return Result("rehearse", verdict, code, counts, coverage, details, following if not code else "", facts)

@@ -1,0 +1,109 @@
+"""`undo`: what an apply wrote, taken back by its journal."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import FOLDER, connected, make_output, now, output_options, quoted, reason_option
+from reconcile.cli.output import Result, broken_off, throttled
+from reconcile.printable import printable
+from reconcile.words import counted, is_or_are
+
+_SHOWN: Final = 10
+
+
+_TYPED: Final = 8
+"""Digits of a hash that count as having read it."""
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "what the apply wrote is taken back",
+        Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
+        Exit.USAGE: "a journal or a URI that cannot be used",
+        Exit.REFUSED: "not confirmed; or records were created and the store is not frozen",
+        Exit.PARTLY: "stopped midway, or keys that somebody changed since were left",
+    },
+    epilog="Example: BKMETA_ZK_AUTH=bkmeta:secret bkmeta undo plan/journal --metadata zk+hierarchical://zk1:2181/ledgers",
+)
+@click.argument("journal", type=FOLDER)
+@click.option("--metadata", "uri", required=True, metavar="URI", help="The store that the apply wrote to.")
+@click.option("--confirm", metavar="HASH", help="Of what a run without it prints.")
+@click.option("--replaced-only", is_flag=True, help="Put back what was replaced, and leave what was created.")
+@reason_option
+@output_options
+def undo(
+    journal: Path,
+    uri: str,
+    confirm: str | None,
+    *,
+    replaced_only: bool,
+    reason: str | None,
+    **shared: Any,  # noqa: ANN401 - the shared options
+) -> None:
+    """Take back what the apply of JOURNAL wrote. WRITES to the store.
+
+    Records that it replaced are put back, those that it created are removed, where nobody changed them since. A created
+    record is removed only while the store is frozen: from a thawed one the bookies would delete the ledger. Generators
+    stay raised. Without --confirm it prints what it would do and its hash, and changes nothing.
+    """
+    from backends.registry import parse_store_uri
+    from reconcile.write import undo as engine
+    from reconcile.write.apply import next_journal
+
+    output = make_output(shared)
+    parse_store_uri(uri)
+    more = [*(["--replaced-only"] if replaced_only else []), *(["--reason", reason] if reason else [])]
+    again = quoted("bkmeta", "undo", journal, "--metadata", uri, *more)
+    stopped = broken_off(f"what was taken back is recorded in {journal}: run the same command again")
+    with stopped, connected(uri, output, writable=True) as opened:
+        proposal = engine.propose(journal, opened.store, opened.root, replaced_only=replaced_only)
+        counts = {f"{op} {kind}": count for (kind, op), count in sorted(proposal.writes.items())}
+        lines = [f"{name}: {count} written by the apply" for name, count in counts.items()]
+        if confirm is None and sys.stdin.isatty():
+            for line in [*lines, f"hash {proposal.hash}"]:
+                click.echo(printable(line), err=True)
+            confirm = click.prompt(f"type the first {_TYPED} digits of the hash to go on", err=True)
+        if confirm is None or len(confirm) < _TYPED or not proposal.hash.startswith(confirm.lower()):
+            verdict = "nothing was changed: undo waits for its hash"
+            if confirm is not None:
+                verdict = f"nothing was changed: what was confirmed ({confirm[:12]}) is not what would be done now"
+            waiting = Result(
+                "undo",
+                verdict,
+                Exit.REFUSED,
+                counts=dict(counts),
+                details=[*lines, f"hash {proposal.hash}"],
+                following=f"{again} --confirm {proposal.hash}",
+                facts={"hash": proposal.hash, "journal": str(journal)},
+            )
+            sys.exit(output.show(waiting))
+        with output.progress("taking back", "batches") as told:
+            done = engine.undo(proposal, opened.store, opened.root, now=now, progress=throttled(told), reason=reason)
+    taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())
+    verdict = f"{taken} of {counted(taken + left, 'write')} {is_or_are(taken)} taken back"
+    if left:
+        verdict += f"; {left} {'was' if left == 1 else 'were'} left: somebody changed what stands there since"
+    details = [
+        f"{op}: {done.done.get(op, 0)} taken back, {done.there.get(op, 0)} were so already, {done.left.get(op, 0)} left"
+        for op in sorted({*done.done, *done.there, *done.left})
+    ]
+    details += [f"left as it is: {one.key} ({one.reason})" for one in done.listed[:_SHOWN]]
+    details.append("generators stay raised; empty folders stay")
+    fresh = quoted("--journal", next_journal(journal))
+    details.append(f"this journal is closed now: to apply the plan again, add {fresh} to its command, without --resume")
+    result = Result(
+        "undo",
+        verdict,
+        done.exit_code,
+        counts={"done": dict(done.done), "there": dict(done.there), "left": dict(done.left)},
+        details=details,
+        following=quoted("bkmeta", "audit", "show", journal),
+        facts={"hash": proposal.hash, "journal": str(journal), "left": [asdict(one) for one in done.listed]},
+    )
+    sys.exit(output.show(result))

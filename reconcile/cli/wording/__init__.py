@@ -1,0 +1,1 @@
+"""Sentences and next commands that several commands share."""

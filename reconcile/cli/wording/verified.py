@@ -1,0 +1,125 @@
+"""What reading a plan's ledgers back gave, in words; `verify` and `rehearse` say it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from reconcile.cli.command import Exit
+from reconcile.cli.incident import OPTION as INCIDENT
+from reconcile.cli.options import carried, quoted
+from reconcile.cli.output import Result
+from reconcile.words import counted, is_or_are
+
+if TYPE_CHECKING:
+    from reconcile.check.verify import Verified
+    from recovery.bookies.disk_reader import BookieDisks
+    from recovery.bookies.wire_reader import AskedCluster
+
+
+_SHOWN: Final = 10
+
+
+def verified_result(
+    command: str, found: "Verified", bookies: "AskedCluster | Mapping[str, BookieDisks]", plan: Path
+) -> Result:
+    """Say what reading back gave."""
+    from reconcile.check.verify import Outcome, Stored
+
+    outcomes = {str(outcome): found.outcomes.get(outcome, 0) for outcome in Outcome}
+    records = {str(stored): found.records.get(stored, 0) for stored in Stored}
+    holds = {str(stored): found.holds.get(stored, 0) for stored in Stored}
+    entries, copies = dict(found.entries), dict(found.copies)
+    readable, unchecked = outcomes[Outcome.READABLE], outcomes[Outcome.UNCHECKED]
+    wire = not isinstance(bookies, Mapping)
+    unresolved = {} if isinstance(bookies, Mapping) else dict(bookies.unresolved)
+    code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked or unresolved or found.denied else Exit.DONE
+    verdict = (
+        f"{readable} of {counted(found.looked_at, 'ledger')} {is_or_are(readable)} readable, every entry from a bookie"
+        f"{'' if wire else chr(39) + 's disks'}, "
+        f"{found.full} of them from every bookie that should hold it"
+    )
+    bad = {name: count for name, count in outcomes.items() if name != Outcome.READABLE and count}
+    if bad:
+        verdict = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in bad.items()) + f"; {verdict}"
+    if found.wrong > sum(bad.values()) - unchecked:
+        wrong = "1 ledger or hold is" if found.wrong == 1 else f"{found.wrong} ledgers or holds are"
+        verdict = f"{wrong} not as they should be: {verdict}"
+    if not found.looked_at:
+        verdict = "no ledger was looked at" + (": the plan restores none" if not found.ledgers else "")
+    if not found.adds_up:
+        code, verdict = Exit.FAILED, f"INVALID, the sums do not add up: {verdict}"
+    details = [f"ledgers of the plan: {found.ledgers} restored, {found.held} held"]
+    if found.seed:
+        details.append(f"looked at: {counted(found.looked_at, 'ledger')}, drawn with {found.seed}; the rest may differ")
+    details += [
+        f"entries: {entries.get('readable', 0)} readable of {entries.get('looked_at', 0)} looked at",
+        "copies: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(copies.items()) if count),
+    ]
+    details.append("records: " + _counted(records))
+    if found.held:
+        details.append("holds: " + _counted(holds) + "; their entries are not read, nobody can")
+    if found.longer:
+        longer = "1 record is" if found.longer == 1 else f"{found.longer} records are"
+        details.append(f"{longer} longer than the entries: a writer that closes with adds under way leaves such ones")
+    details += [f"{one.ledger}: {one.outcome.replace('_', ' ')}; {one.detail}" for one in found.problems[:_SHOWN]]
+    if len(found.problems) > _SHOWN:
+        details.append("more of them with --json")
+    missing = sorted(found.without_disks.items(), key=lambda item: -item[1])
+    if missing:
+        named = ", ".join(f"{bookie} ({count} copies)" for bookie, count in missing[:_SHOWN])
+        said = "cannot be asked:" if wire else f"no disks were given of {len(missing)} bookies:"
+        details.append(f"{said} {named}")
+    details += [f"{name}: {why}" for name, why in list(unresolved.items())[:_SHOWN]]
+    for bookie, problems in list(found.incomplete.items())[:_SHOWN]:
+        details.append(f"{bookie} was not looked at whole: {problems[0] if problems else 'no cookie'}")
+    return Result(
+        command,
+        verdict,
+        code,
+        counts={
+            "ledgers": outcomes,
+            "every_copy_good": found.full,
+            "longer_than_entries": found.longer,
+            "records": records,
+            "holds": holds,
+            "entries": entries,
+            "copies": copies,
+        },
+        coverage={
+            "ledgers": found.ledgers,
+            "looked_at": found.looked_at,
+            "held": found.held,
+            "holds_looked_at": sum(found.holds.values()),
+            "sample_seed": found.seed or None,
+            "bookies": sorted(name for name, _ in bookies.items()),
+            "wire": wire,
+            "unresolved": unresolved,
+            "without_disks": dict(missing),
+            "incomplete": {bookie: list(problems) for bookie, problems in found.incomplete.items()},
+        },
+        details=details,
+        following=_next(command, code, plan, [str(one.ledger) for one in found.problems], wire=wire),
+        facts={
+            "plan": str(plan),
+            "problems": [{**asdict(one), "ledger": str(one.ledger)} for one in found.problems],
+        },
+    )
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count) or "none"
+
+
+def _next(command: str, code: int, plan: Path, problems: Sequence[str], *, wire: bool) -> str:
+    if code == Exit.FOUND:
+        given = carried("--metadata")
+        if INCIDENT not in given:
+            given = [*given, "--inventory-dir", "DIR"]
+        ledger = problems[0] if problems else "LEDGER"
+        return f"look at one of them: {quoted('bkmeta', 'explain', ledger, '--plan', plan, *given)}"
+    if code == Exit.UNDECIDABLE:
+        return "see why these bookies do not answer" if wire else "give the disks that are missing: --disk ID=DIR"
+    if wire:
+        return ""
+    return "start the bookies, one first, and read its log; if you froze: bkmeta thaw" if command == "verify" else ""
