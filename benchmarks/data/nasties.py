@@ -34,7 +34,7 @@ from benchmarks.data.ledgers import BOOKIES, CHUNK, ENSEMBLE, WRITE, Ints, Ledge
 from recovery.infer import facts
 from recovery.model import tables
 from recovery.model.ids import buckets
-from recovery.testing import histories
+from recovery.testing import histories, inventories, profiles
 
 _CLUSTER: Final = 500
 """Ledgers that share a cluster, and its bookies' fates; fewer where few are wanted."""
@@ -90,7 +90,7 @@ def pasts(kind: str, wanted: int) -> Pasts:
         kind: the class.
         wanted: how many ledgers will have one of these pasts.
     """
-    profile = histories.profile_of(kind)
+    profile = profiles.profile_of(kind)
     profile = replace(profile, shapes=((ENSEMBLE, WRITE, WRITE),), lengths=_LENGTHS, bookies=len(BOOKIES))
     if kind == "holes":
         profile = replace(profile, holes=1.0)
@@ -110,10 +110,10 @@ def pasts(kind: str, wanted: int) -> Pasts:
     return Pasts(rows, begin, count, bookie)
 
 
-def _happened(kind: str, seed: int, ledgers: int, profile: histories.Profile) -> tuple[pa.Table, int]:
+def _happened(kind: str, seed: int, ledgers: int, profile: profiles.Profile) -> tuple[pa.Table, int]:
     """Return COPIES of the ledgers of one cluster to which it happened, and how many they are."""
     world, view = histories.make(kind, seed, ledgers, profile)
-    found = histories.inventory(world, view)
+    found = inventories.inventory(world, view)
     known = facts.read(found.copies, found.bookies)
     happened = {
         "changes": np.array([len(world.records[ledger].segments) > 1 for ledger in known.ledger.tolist()]),

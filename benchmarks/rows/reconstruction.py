@@ -9,7 +9,8 @@ from benchmarks.data.cache import kept
 from benchmarks.measure import python, run, staying
 from benchmarks.pairs import Contestant
 from benchmarks.rows.row import STAGES, Place, Row, demand_whole
-from recovery.testing import histories, protocol
+from recovery.testing import histories, profiles, protocol, simulated_bookie
+from recovery.testing import inventories as simulated_inventories
 
 _GROUPED: Final = "DuckDB, grouped"
 
@@ -37,7 +38,8 @@ def _reconstruct(place: Place) -> Iterator[dict[str, Contestant]]:
 
 @contextmanager
 def _nasty(place: Place) -> Iterator[dict[str, Contestant]]:
-    nasty = kept(place.home, nasties.write, place.ledgers, inventories, histories, protocol)
+    simulated = (histories, profiles, protocol, simulated_bookie, simulated_inventories)
+    nasty = kept(place.home, nasties.write, place.ledgers, inventories, *simulated)
     with ExitStack() as stack:
         product = stack.enter_context(staying(python(STAGES, "recover", nasty, place.scratch / "nasty")))
         stages = {"recover, nasty": lambda: demand_whole(place, product.run())}

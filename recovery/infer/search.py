@@ -12,7 +12,8 @@ from recovery.infer.copies import Holdings, Ints, Mask, numbered, starts
 from recovery.infer.facts import Facts
 from recovery.infer.prior import LARGEST, Prior
 from recovery.infer.refusal import Refusal
-from recovery.infer.segment_costs import NOBODY, Candidate, Cases, Copies, Lost, Problem, cheapest
+from recovery.infer.segment_cases import NOBODY, Candidate, Cases, Copies, Lost, Problem
+from recovery.infer.segment_costs import cheapest
 from recovery.infer.solve import Solution, laid_on, solve
 from recovery.model.groups import run_counts
 

@@ -11,22 +11,18 @@ bookie that lost much of its share stays a member. Many ledgers are weighed side
 part of its cheapest history; the time that one may take is bounded. See `docs/design/0006-whole-method.md`.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from recovery.infer.assignment import linear_sum_assignment
-from recovery.infer.copies import Holdings, Ints, Mask, heads, numbered, starts
-from recovery.model.groups import KeyedGroups, KeyedRuns, count, group_runs, rank, run_counts, to_runs, within
+from recovery.infer.copies import Ints, Mask, heads, starts
+from recovery.infer.entry_counts import below, laid_out, ranks
+from recovery.infer.segment_cases import NOBODY, Cases, Floats, Lost, Problem
+from recovery.model.groups import within
 
-Floats = npt.NDArray[np.float64]
-NOBODY: Final = -1
 SEGMENT: Final = 1.5
 ABSENCE: Final = 1.0
 ABSENCES: Final = 3.0
@@ -36,8 +32,6 @@ COPIED_EXTRA: Final = 0.05
 COPIED_EXTRAS: Final = 0.5
 WIPED: Final = 2.0
 """So much less it costs that positions have no bookie where one may have lost it: less than an unsupported shape."""
-_CUTS: Final = 160
-"""Places where segments may begin: half as many squared are the intervals that are weighed."""
 _WEIGHED: Final = 1 << 20
 """Cuts times bookies times positions that are weighed: some seconds."""
 _ASSIGNMENTS: Final = 10_000
@@ -52,123 +46,14 @@ _TOGETHER: Final = 512
 """Problems that are weighed side by side."""
 _PADDED: Final = (5, 7, 11, 15)
 """Rows that a problem is filled up to, where it has fewer."""
-_MAIN: Final = 14
-"""The likeliest cuts: what segments there cost, the cheapest ones need not exceed."""
 _FEW: Final = 18
 """Cuts of which the likeliest are not looked at by themselves."""
 _EXACT: Final = 1e-9
 """More than what the order of adding changes."""
-_SMALL: Final = 256
-"""Ensembles up to this size have their round counted once."""
 _IN_PAIRS: Final = 8
 """Numbers side by side that NumPy adds up in pairs; fewer one after the other."""
 _TINY: Final = 1e-3
 """Less than any difference in cost: a position that a bookie fits better in the whole ledger goes first."""
-
-
-class Copies(NamedTuple):
-    """One ledger: who holds what.
-
-    Attributes:
-        bookie: number of each row's bookie.
-        copied: rows that re-replication made, at least in part.
-        groups: their keys are row numbers; ascending and disjoint in a row.
-    """
-
-    bookie: Ints
-    copied: Mask
-    groups: KeyedGroups
-
-    @classmethod
-    def of(cls, held: Holdings, rows: slice, row_bookie: Ints, row_copied: Mask) -> "Copies":
-        """Return one ledger's rows of a batch."""
-        low, high = np.searchsorted(held.group_row, [rows.start, rows.stop])
-        groups = KeyedGroups(
-            held.group_row[low:high] - rows.start,
-            *(column[low:high] for column in (held.first, held.last, held.size, held.period)),
-        )
-        return cls(row_bookie[rows], row_copied[rows], groups)
-
-    @classmethod
-    def each(cls, held: Holdings, bookie: Ints, copied: Mask) -> "list[Copies]":
-        """Return each ledger of a batch, grouped as `until` does; bookie and copied are of its rows."""
-        groups = KeyedGroups(held.group_row, held.first, held.last, held.size, held.period)
-        # A group goes on with a run of its size where it has one only, or it keeps its distance.
-        joins = (groups.key[1:] == groups.key[:-1]) & (groups.size[1:] == groups.size[:-1])
-        joins &= (groups.period[:-1] == 0) | (groups.first[1:] - groups.last[:-1] == groups.period[:-1])
-        anew = np.zeros(len(held.row_ledger), np.bool_)
-        anew[groups.key[1:][joins]] = True
-        anew = anew[groups.key]
-        parts = KeyedGroups(*(c[~anew] for c in groups)), group_runs(to_runs(KeyedGroups(*(c[anew] for c in groups))))
-        groups = KeyedGroups(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-        groups = KeyedGroups(*(column[np.argsort(groups.key, kind="stable")] for column in groups))
-        row = np.searchsorted(held.row_ledger, np.arange(held.ledgers + 1))
-        ends = zip(
-            itertools.pairwise(row.tolist()), itertools.pairwise(np.searchsorted(groups.key, row).tolist()), strict=True
-        )
-        return [
-            cls(bookie[low:high], copied[low:high], KeyedGroups(groups.key[a:b] - low, *(c[a:b] for c in groups[1:])))
-            for (low, high), (a, b) in ends
-        ]
-
-    @property
-    def runs(self) -> int:
-        """How many runs there are."""
-        return int(run_counts(self.groups.first, self.groups.last, self.groups.period).sum())
-
-    @property
-    def entries(self) -> int:
-        """How many copies there are."""
-        return int(count(*self.groups[1:]).sum())
-
-    def until(self, end: int) -> "Copies":
-        """Return what there is up to an entry, grouped anew; rows that have nothing stay."""
-        return self._replace(groups=group_runs(within(self.groups, 0, end)))
-
-
-class Candidate(NamedTuple):
-    """A shape that a ledger may have; `penalty` says how much speaks against it, `shown` that copies are striped so."""
-
-    ensemble: int
-    write: int
-    penalty: float
-    shown: bool = False
-
-
-class Lost(Enum):
-    """Why a bookie that a shape needs may be missing."""
-
-    NOTHING = "nothing"
-    """All bookies kept what they got."""
-    WIPED = "wiped"
-    """Some bookie may have lost all that it had."""
-    UNSEEN = "unseen"
-    """Some bookie was not scanned, or not completely."""
-
-
-class Problem(NamedTuple):
-    """One ledger and one shape that it may have.
-
-    Attributes:
-        number: of the ledger in `Cases`.
-        copies: what bookies hold, none above the end.
-        end: the last entry.
-        candidate: the shape.
-        limit: what is of no use if it costs more, the shape's penalty included.
-        lost: why a bookie may be missing.
-    """
-
-    number: int
-    copies: Copies
-    end: int
-    candidate: Candidate
-    limit: float = np.inf
-    lost: Lost = Lost.UNSEEN
-
-    @property
-    def left(self) -> float:
-        """What segments may cost."""
-        return self.limit - self.candidate.penalty + WIPED * (self.lost is Lost.WIPED)
 
 
 class Path(NamedTuple):
@@ -187,7 +72,7 @@ class Path(NamedTuple):
     shares: Ints
 
 
-def cheapest(cases: "Cases", problems: Sequence[Problem]) -> list[Path | None]:
+def cheapest(cases: Cases, problems: Sequence[Problem]) -> list[Path | None]:
     """Find the cheapest segments of each problem; None where they cost, or would take, too much."""
     found: list[Path | None] = [None] * len(problems)
     alike: dict[tuple[int, int, int], list[int]] = {}
@@ -201,7 +86,7 @@ def cheapest(cases: "Cases", problems: Sequence[Problem]) -> list[Path | None]:
     for (ensemble, write, rows), some in alike.items():
         for low in range(0, len(some), _TOGETHER):
             part = some[low : low + _TOGETHER]
-            limit = np.array([problems[at].left for at in part])
+            limit = np.array([allowance(problems[at]) for at in part])
             ledgers = np.array([problems[at].number for at in part])
             paths = _Weighed.of(cases, ledgers, limit, ensemble, write, rows).cheapest()
             for at, path in zip(part, paths, strict=True):
@@ -209,12 +94,17 @@ def cheapest(cases: "Cases", problems: Sequence[Problem]) -> list[Path | None]:
     return found
 
 
-def _hopeful(cases: "Cases", problems: Sequence[Problem]) -> Mask:
+def allowance(problem: Problem) -> float:
+    """Return what the segments of a problem may cost."""
+    return problem.limit - problem.candidate.penalty + WIPED * (problem.lost is Lost.WIPED)
+
+
+def _hopeful(cases: Cases, problems: Sequence[Problem]) -> Mask:
     """Say which problems may cost so little, as far as one stretch of entries shows, in which no segment begins.
 
     It lies in some segment, which holds no fewer entries and costs no less.
     """
-    limit = np.array([problem.left for problem in problems])
+    limit = np.array([allowance(problem) for problem in problems])
     size = np.array([problem.candidate.ensemble for problem in problems])
     hopeful: Mask = np.isinf(limit) | (size > _STRETCH)
     tried = np.flatnonzero(~hopeful)
@@ -247,7 +137,7 @@ def _hopeful(cases: "Cases", problems: Sequence[Problem]) -> Mask:
         held = holds[row] & own[:, :, None]
         fits = held.astype(np.float32) @ due.astype(np.float32)
         count, absent = held.sum(axis=2), np.minimum(ABSENCE * due.sum(axis=1), ABSENCES)
-        each, most = cases.extras(row, write[:, None], ensemble[:, None])
+        each, most = _extra_costs(cases, row, write[:, None], ensemble[:, None])
         alone = np.minimum(each * count, most)
         gain = absent[:, None] - np.minimum(ABSENCE * (due.sum(axis=1)[:, None] - fits), ABSENCES) + alone[:, :, None]
         gain -= np.minimum(each[:, :, None] * (count[:, :, None] - fits), most[:, :, None])
@@ -258,84 +148,12 @@ def _hopeful(cases: "Cases", problems: Sequence[Problem]) -> Mask:
     return hopeful
 
 
-class Cases(NamedTuple):
-    """Ledgers that are solved together: who holds what, and where segments may begin.
-
-    Attributes:
-        row: of each ledger, its first row; the last one is the number of rows.
-        copied: rows that re-replication made, at least in part.
-        beside: rows of ledgers that have such a row.
-        longest: of each row, its longest run.
-        groups: of all rows; keys are their numbers.
-        begin: of each ledger, its first cut; the last one is the number of cuts.
-        cuts: ascending from 0 to the place behind the last entry.
-        main: the likeliest cuts.
-    """
-
-    row: Ints
-    copied: Mask
-    beside: Mask
-    longest: Ints
-    groups: KeyedGroups
-    begin: Ints
-    cuts: Ints
-    main: Mask
-
-    @classmethod
-    def of(cls, copies: Sequence[Copies], end: Sequence[int]) -> "Cases":
-        """Take some ledgers and their last entries: a segment may begin where some bookie comes or goes."""
-        row = np.append(0, np.cumsum([len(some.bookie) for some in copies]))
-        groups = KeyedGroups(
-            *(np.concatenate(column) for column in zip(*(some.groups for some in copies), strict=True))
-        )
-        groups = groups._replace(key=groups.key + np.repeat(row[:-1], [len(some.groups.key) for some in copies]))
-        longest = np.zeros(row[-1], np.int64)
-        np.maximum.at(longest, groups.key, groups.size)
-        copied = np.concatenate([some.copied for some in copies])
-        beside = np.repeat([bool(some.copied.any()) for some in copies], np.diff(row))
-        ledger = np.repeat(np.arange(len(copies)), np.diff(row))[groups.key]
-        return cls(row, copied, beside, longest, groups, *_cuts(groups, ledger, np.array(end)))
-
-    def rows_of(self, ledgers: Ints, most: int) -> tuple[Ints, Mask]:
-        """Return the rows of some ledgers, and where there are fewer, which are none: (ledgers, most)."""
-        begin, behind = self.row[ledgers, None], self.row[ledgers + 1, None]
-        row = begin + np.arange(most)
-        return np.minimum(row, behind - 1), row < behind
-
-    def extras(self, row: Ints, write: Ints | int, ensemble: Ints | int) -> tuple[Floats, Floats]:
-        """Return what a copy of each of some rows costs that is not explained, and at most."""
-        # What was copied while the ledger was open has a lower LAC, and shows by its width alone.
-        wide = (self.longest[row] > write) & np.less(write, ensemble)
-        marked = self.beside[row] & (self.copied[row] | wide)
-        return np.where(marked, COPIED_EXTRA, EXTRA), np.where(marked, COPIED_EXTRAS, EXTRAS)
-
-
-def _cuts(groups: KeyedGroups, ledger: Ints, end: Ints) -> tuple[Ints, Ints, Mask]:
-    """Return where segments may begin, as `Cases` has it: where some bookie comes or goes, the longest away first."""
-    # Inside a group of equal distances nobody comes or goes; two runs are at equal distances by chance.
-    few = run_counts(groups.first, groups.last, groups.period) == 2
-    begin = np.concatenate([groups.first, groups.last[few]])
-    behind = np.concatenate([groups.last + groups.size, (groups.first + groups.size)[few]])
-    head = heads(groups.key)
-    tail = np.append(head[1:], True)[: len(head)]
-    gap = np.where(head, end[ledger] + 1, groups.first - np.append(0, behind[: len(head)][:-1])[: len(head)])
-    after = np.where(tail, end[ledger] + 1, np.append(gap[1:], 0)[: len(gap)])
-    places = np.concatenate([begin, behind])
-    weight = np.concatenate([gap, gap[few], after, gap[few]])
-    of = np.concatenate([ledger, ledger[few], ledger, ledger[few]])
-    inside = np.flatnonzero((places > 0) & (places <= end[of]))
-    inside = inside[np.lexsort((-weight[inside], of[inside]))]
-    nth = numbered(of[inside])
-    inside, nth = inside[nth < _CUTS], nth[nth < _CUTS]
-    every = np.arange(len(end))
-    of = np.concatenate([every, every, of[inside]])
-    places = np.concatenate([np.zeros(len(end), np.int64), end + 1, places[inside]])
-    likely = np.append(np.ones(2 * len(end), np.bool_), nth < _MAIN)
-    order = np.lexsort((places, of))
-    first = np.flatnonzero(heads(of[order], places[order]))
-    main = np.logical_or.reduceat(likely[order], first)
-    chosen = order[first]
-    return np.searchsorted(of[chosen], np.arange(len(end) + 1)), places[chosen], main
+def _extra_costs(cases: Cases, row: Ints, write: Ints | int, ensemble: Ints | int) -> tuple[Floats, Floats]:
+    """Return what a copy of each of some rows costs that is not explained, and at most."""
+    # What was copied while the ledger was open has a lower LAC, and shows by its width alone.
+    wide = (cases.longest[row] > write) & np.less(write, ensemble)
+    marked = cases.beside[row] & (cases.copied[row] | wide)
+    return np.where(marked, COPIED_EXTRA, EXTRA), np.where(marked, COPIED_EXTRAS, EXTRAS)
 
 
 class _Known(NamedTuple):
@@ -411,7 +229,7 @@ class _Weighed:
         due = np.ascontiguousarray(ranks(cuts[:, None], ensemble, write).T) if striped else cuts[None]
         last = begin[1:] - 1
         taste = _TINY * fits[:, :, last] / np.maximum(held[:, last], 1)[:, None]
-        each, most = cases.extras(row.T, write, ensemble)
+        each, most = _extra_costs(cases, row.T, write, ensemble)
         return cls(
             ensemble, write, begin, np.diff(cases.row)[ledgers], limit, cuts, cases.main[cells], held, fits, due,
             taste, each, most,
@@ -677,82 +495,3 @@ def _sum(columns: Floats) -> Floats:
     few = len(columns) < _IN_PAIRS
     added: Floats = columns.sum(axis=0) if few else np.moveaxis(columns, 0, -1).copy().sum(axis=-1)
     return added
-
-
-def _taken(groups: KeyedGroups, some: Ints | Mask) -> KeyedGroups:
-    return KeyedGroups(*(column[some] for column in groups))
-
-
-def below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: int) -> tuple[Ints, Ints]:
-    """Return how many entries below a place a row has, and how many of these belong to each position.
-
-    Args:
-        groups: ascending by row.
-        row: (rows, cells).
-        place: of each cell.
-        ensemble: E.
-        write: W.
-
-    Returns:
-        (rows, cells), and (rows, positions, cells); there is one position where W = E.
-    """
-    striped = write < ensemble
-    wanted = np.zeros(int(max(groups.key.max(initial=-1), row.max(initial=-1))) + 1, np.bool_)
-    wanted[row] = True
-    groups = _taken(groups, wanted[groups.key])
-    if not len(groups.key):
-        return np.zeros_like(row), np.zeros((len(row), ensemble if striped else 1, row.shape[1]), np.int64)
-    if striped:
-        # Where a group goes on at another distance than the positions do, each run is one of its own.
-        odd = (groups.last > groups.first) & (groups.period % ensemble != 0)
-        if odd.any():
-            runs = to_runs(_taken(groups, odd))
-            laid = KeyedGroups(runs.key, runs.first, runs.first, runs.size, np.zeros(len(runs.key), np.int64))
-            both = KeyedGroups(*(np.append(a[~odd], b) for a, b in zip(groups, laid, strict=True)))
-            groups = _taken(both, np.lexsort((both.first, both.key)))
-    count = run_counts(groups.first, groups.last, groups.period)
-    # The last group of the row that begins below the place.
-    known, code = np.unique(groups.first, return_inverse=True)
-    at = np.searchsorted(groups.key * len(known) + code, row * len(known) + np.searchsorted(known, place)) - 1
-    begin = np.searchsorted(groups.key, np.arange(len(wanted)))[row]
-    there = at >= begin
-    at = np.maximum(at, 0)
-    runs_below = np.minimum((place - 1 - groups.first[at]) // np.maximum(groups.period, 1)[at] + 1, count[at])
-    reach = groups.first[at] + (runs_below - 1) * groups.period[at] + groups.size[at]
-    over = np.maximum(reach - place, 0) * there
-    sums = np.append(0, np.cumsum(count * groups.size))
-    held = (sums[at] - sums[begin] + runs_below * groups.size[at]) * there - over
-    if not striped:
-        return held, held[:, None]
-    each = ranks(groups.first[:, None] + groups.size[:, None], ensemble, write) - ranks(
-        groups.first[:, None], ensemble, write
-    )
-    sums = np.append(np.zeros((1, ensemble), np.int64), np.cumsum(each * count[:, None], axis=0), axis=0)
-    fits = (sums[at] - sums[begin] + runs_below[..., None] * each[at]) * there[..., None]
-    cut = np.nonzero(over)
-    fits[cut] -= ranks(reach[cut][:, None], ensemble, write) - ranks(place[cut[1], None], ensemble, write)
-    return held, np.ascontiguousarray(np.moveaxis(fits, 2, 1))
-
-
-def ranks(below: Ints, ensemble: int, write: int) -> Ints:
-    """Return how many entries below each of a column of them belong to each position."""
-    if ensemble > _SMALL:
-        return rank(below, np.arange(ensemble), np.array(ensemble), np.array(write))
-    rounds, rest = np.divmod(below[:, 0], ensemble)
-    counted: Ints = (rounds * write)[:, None] + _round(ensemble, write)[rest]
-    return counted
-
-
-@lru_cache(maxsize=256)
-def _round(ensemble: int, write: int) -> Ints:
-    """Return how many entries below n belong to each position, for each n < E: (E, E)."""
-    return rank(np.arange(ensemble)[:, None], np.arange(ensemble), np.array(ensemble), np.array(write))
-
-
-def laid_out(runs: KeyedRuns, rows: int, entries: int) -> Mask:
-    """Return which of so many entries each row holds: (rows, entries)."""
-    change = np.zeros((rows, entries + 1), np.int8)
-    np.add.at(change, (runs.key, runs.first), 1)
-    np.add.at(change, (runs.key, runs.first + runs.size), -1)
-    laid: Mask = np.cumsum(change[:, :-1], axis=1, dtype=np.int8) > 0
-    return laid

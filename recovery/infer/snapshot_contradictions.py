@@ -26,7 +26,7 @@ from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import DIGESTS, Facts
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import length_at
-from recovery.infer.segment_costs import NOBODY
+from recovery.infer.segment_cases import NOBODY
 from recovery.infer.solve import Laid
 from recovery.model.groups import run_counts
 from recovery.model.metadata import NO_ENTRY, LedgerMetadata, State

@@ -24,7 +24,8 @@ from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import Facts
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import MAX_RUNS
-from recovery.infer.segment_costs import NOBODY, Candidate, Cases, Copies, Problem, cheapest
+from recovery.infer.segment_cases import NOBODY, Candidate, Cases, Copies, Problem
+from recovery.infer.segment_costs import cheapest
 from recovery.infer.snapshot_contradictions import Contradiction, Unseen, above_all, contradictions, end_of
 from recovery.infer.solve import Laid, Solution, solve
 from recovery.model import tables

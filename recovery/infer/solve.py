@@ -1,6 +1,6 @@
 """Ledgers whose history the column-wise paths do not prove: the cheapest ensembles that leave nothing unreadable.
 
-What the cheapest segments (`weigh`) leave unreadable gets segments of its own. Of equals, who stays keeps its place,
+What the cheapest segments (`segment_costs`) leave unreadable gets segments of its own. Of equals, who stays keeps its place,
 and a copy goes before the bookie that it was made for. The theory is in `docs/design/0006-whole-method.md`.
 """
 
@@ -12,20 +12,9 @@ import numpy as np
 
 from recovery.infer.clean import ENTRIES_A_SEGMENT
 from recovery.infer.copies import Ints, Mask, heads
-from recovery.infer.segment_costs import (
-    ABSENCE,
-    NOBODY,
-    SEGMENT,
-    WIPED,
-    Cases,
-    Copies,
-    Lost,
-    Path,
-    Problem,
-    below,
-    laid_out,
-    ranks,
-)
+from recovery.infer.entry_counts import below, laid_out, ranks
+from recovery.infer.segment_cases import NOBODY, Cases, Copies, Lost, Problem
+from recovery.infer.segment_costs import ABSENCE, SEGMENT, WIPED, Path, allowance
 from recovery.model.groups import within
 
 HASTE: Final = 4.5
@@ -150,7 +139,7 @@ def _settled(cases: Cases, histories: _Histories, write: int) -> Iterator[Path |
         cost, first, members, shares = path
         if lacking[at]:
             # With more segments it costs too much.
-            allowed = int(min(_PATCHES, (histories[at][0].left - cost) // SEGMENT + 1))
+            allowed = int(min(_PATCHES, (allowance(histories[at][0]) - cost) // SEGMENT + 1))
             readable = _readable(copies, end, write, first, members, in_place[segments.of == at], allowed)
             if readable is None:
                 yield None

@@ -40,11 +40,13 @@ from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.search import Tail
 from recovery.model.metadata import LedgerMetadata, State
 from recovery.testing import evidence as others
-from recovery.testing import histories, nasty
+from recovery.testing import histories, inventories, nasty
 from recovery.testing.contradictions import Claim, contradictions
 from recovery.testing.evidence import Evidence
-from recovery.testing.histories import CLASSES, PASSWORD, SCANS, Inventory, profile_of
+from recovery.testing.histories import PASSWORD
+from recovery.testing.inventories import Inventory
 from recovery.testing.nasty import NASTY
+from recovery.testing.profiles import CLASSES, SCANS, profile_of
 from recovery.testing.protocol import Record, World
 from recovery.testing.tally import HEAD, JUDGED, Tally, Violation, calibration, inferred, line, reasons, row_of
 
@@ -145,7 +147,7 @@ def judge(
     evidence = NOTHING
     if kind:
         evidence = others.make(kind, history, seed, world, lambda: make(history, seed + _ELSEWHERE, ledgers)[0])
-    inventory = histories.inventory(world, view)
+    inventory = inventories.inventory(world, view)
     quorums = Counter((record.ensemble, record.write, record.ack) for record in world.records.values())
     stated = evidence.quorums() or (quorums if told else None)
     try:

@@ -11,7 +11,9 @@ from random import Random
 from typing import Final
 
 from recovery.model.metadata import State
-from recovery.testing.histories import PASSWORD, Shape, View
+from recovery.testing.histories import PASSWORD
+from recovery.testing.inventories import View
+from recovery.testing.profiles import Shape
 from recovery.testing.protocol import World, Writer
 
 BOOKIES: Final = 9

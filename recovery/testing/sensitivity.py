@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from recovery.infer import prior, search, segment_costs, solve, wiped_bookies
+from recovery.infer import prior, search, segment_cases, segment_costs, solve, wiped_bookies
 from recovery.testing import judge
 from recovery.testing.tally import Tally, line
 
@@ -35,8 +35,9 @@ CLASSES: Final = (
 """What is judged: where something is left to weigh."""
 DECIDING: Final[Mapping[ModuleType, Sequence[str]]] = {
     segment_costs: (
-        "SEGMENT", "ABSENCE", "ABSENCES", "EXTRA", "EXTRAS", "COPIED_EXTRA", "COPIED_EXTRAS", "WIPED", "_MAIN", "_FEW",
+        "SEGMENT", "ABSENCE", "ABSENCES", "EXTRA", "EXTRAS", "COPIED_EXTRA", "COPIED_EXTRAS", "WIPED", "_FEW",
     ),
+    segment_cases: ("_MAIN",),
     solve: ("HASTE", "LOST_MEMBER"),
     search: (
         "_SHARE", "_ODD", "_OVER", "_PERIODIC", "_STRIPES", "_SIMILAR", "_STRANGE", "_STRANGE_IF_UNSEEN",

@@ -17,7 +17,7 @@ from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.testing import judge
 from recovery.testing.evidence import Evidence
-from recovery.testing.histories import Inventory
+from recovery.testing.inventories import Inventory
 from recovery.testing.judge import Quorums
 from tests.recovery.infer.test_reconstruct_histories import FIRST, said
 

@@ -16,8 +16,9 @@ from recovery.model import tables
 from recovery.model.metadata import State
 from recovery.testing import judge, sensitivity
 from recovery.testing.evidence import Evidence
-from recovery.testing.histories import CLASSES, SCANS, Inventory
+from recovery.testing.inventories import Inventory
 from recovery.testing.judge import Quorums
+from recovery.testing.profiles import CLASSES, SCANS
 from recovery.testing.tally import Tally
 
 COUNT: Final = int(os.environ.get("BKMETA_SOAK_HISTORIES", "150"))

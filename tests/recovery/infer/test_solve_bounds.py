@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from recovery.infer import search, segment_costs, solve
+from recovery.infer import search, segment_cases, segment_costs, solve
 from recovery.infer.prior import Hypothesis, Prior, Source
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
@@ -105,7 +105,7 @@ def test_work_does_not_grow_with_the_ledger(kind: Any, entries: int, work: Count
     assert row["outcome"] == "restored" or row["reason"]
     # A shorter end is searched once more.
     shapes = 2 * (len(SHAPES) + OTHERS)
-    cuts = segment_costs._CUTS + 2
+    cuts = segment_cases._CUTS + 2
     assert work["shapes"] <= shapes
     assert work["costs"] <= shapes * cuts * min(segment_costs._WEIGHED, cuts * len(NAMES) ** 2)
     assert work["assignments"] <= shapes * (segment_costs._ASSIGNMENTS + 1)
@@ -115,12 +115,12 @@ def test_work_does_not_grow_with_the_ledger(kind: Any, entries: int, work: Count
 def test_costs_are_not_weighed_where_they_would_be_too_many(work: Counter[str]) -> None:
     """A ledger on very many bookies with very many cuts is not begun with shapes that would take too long."""
     none, plain = np.zeros(900, np.int64), np.zeros(900, np.bool_)
-    copies = segment_costs.Copies(np.arange(900), plain, KeyedGroups(*np.zeros((5, 0), np.int64)))
+    copies = segment_cases.Copies(np.arange(900), plain, KeyedGroups(*np.zeros((5, 0), np.int64)))
     cuts = np.cumsum(np.append(0, np.random.default_rng(1).integers(2, 5, 161)))
-    cases = segment_costs.Cases(
+    cases = segment_cases.Cases(
         np.array([0, 900]), plain, plain, none, copies.groups, np.array([0, 162]), cuts, np.ones(162, np.bool_)
     )
-    problem = segment_costs.Problem(0, copies, int(cuts[-1]) - 1, segment_costs.Candidate(12, 3, 0.0))
+    problem = segment_cases.Problem(0, copies, int(cuts[-1]) - 1, segment_cases.Candidate(12, 3, 0.0))
     assert segment_costs.cheapest(cases, [problem]) == [None]
     assert not work
 
@@ -140,7 +140,7 @@ def test_what_would_take_too_much_is_held(
 ) -> None:
     """At each bound the ledger is held as fragmented, with all who hold it: nothing is guessed to save time."""
     monkeypatch.setattr(module, bound, value)
-    monkeypatch.setattr(search._Seen, "candidates", lambda *_: [segment_costs.Candidate(5, 3, 0.0)])
+    monkeypatch.setattr(search._Seen, "candidates", lambda *_: [segment_cases.Candidate(5, 3, 0.0)])
     held = kind(Random(2), 400)
     row = row_of(held)
     assert (row["outcome"], row["reason"], row["class"]) == ("held", "fragmented", "undecided")

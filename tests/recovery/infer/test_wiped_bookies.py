@@ -18,7 +18,8 @@ from recovery.infer.search import Tail
 from recovery.infer.wiped_bookies import SAMPLED, Sample, kept_since, may_have_lost
 from recovery.model import tables
 from recovery.testing import judge, simulator
-from recovery.testing.histories import Shape, inventory
+from recovery.testing.inventories import inventory
+from recovery.testing.profiles import Shape
 from recovery.testing.protocol import World
 from recovery.testing.simulator import copy_row
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, Row, full, header, recover, row, striped

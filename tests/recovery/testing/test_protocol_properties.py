@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery.model.metadata import State
-from recovery.testing import histories, judge
-from recovery.testing.histories import CLASSES
+from recovery.testing import histories, inventories, judge
+from recovery.testing.profiles import CLASSES
 from recovery.testing.protocol import BATCH, Record, World, Writer
 
 NAMES: Final = tuple(f"b{n}" for n in range(9))
@@ -181,7 +181,7 @@ def test_what_was_deleted_stays_in_logs_and_comes_back_with_a_journal() -> None:
 @pytest.mark.parametrize("name", [*CLASSES, "storm/unscanned", "killed/damaged", "mixed/incomplete", "full/few"])
 def test_the_same_seed_is_the_same_history(name: str) -> None:
     """Twice the same records, rows and damage; another seed gives others."""
-    one, other, third = (histories.inventory(*histories.make(name, seed, 20)) for seed in (5, 5, 6))
+    one, other, third = (inventories.inventory(*histories.make(name, seed, 20)) for seed in (5, 5, 6))
     assert one.copies.equals(other.copies)
     assert one.damage.equals(other.damage)
     assert one.served == other.served
@@ -191,7 +191,7 @@ def test_the_same_seed_is_the_same_history(name: str) -> None:
 def test_what_is_served_is_what_the_rows_say() -> None:
     """Index rows, and journal rows of bookies that were not stopped cleanly, list exactly what bookies serve."""
     for name in CLASSES:
-        found = histories.inventory(*histories.make(name, 2, 60))
+        found = inventories.inventory(*histories.make(name, 2, 60))
         clean = {row["bookie"] for row in found.bookies.to_pylist() if not row["dirty"]}
         listed: dict[tuple[int, str], set[int]] = {}
         for row in found.copies.to_pylist():

@@ -16,7 +16,7 @@ import pytest
 from recovery.collect.pipeline import CollectOptions, collect
 from recovery.dataset import open_dataset
 from recovery.model.metadata import Digest
-from recovery.testing import histories
+from recovery.testing import inventories
 from recovery.testing.protocol import World, Writer
 from tests.support.cluster import Cluster, History, encoded
 
@@ -527,7 +527,7 @@ def test_the_simulator_leaves_what_bookkeeper_leaves(tmp_path: Path) -> None:
     simulated = Simulated()
     played = play(simulated)
     assert len(played) >= 50
-    found = by_row(histories.inventory(simulated.world).copies)
+    found = by_row(inventories.inventory(simulated.world).copies)
     with Cluster(tmp_path / "home") as cluster:
         real = Real(cluster)
         assert play(real) == played

@@ -1,0 +1,91 @@
+"""How many entries bookies hold up to some entry, and how many of these belong to each position of an ensemble."""
+
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from recovery.infer.copies import Ints, Mask
+from recovery.model.groups import KeyedGroups, KeyedRuns, rank, run_counts, to_runs
+
+_SMALL: Final = 256
+"""Ensembles up to this size have their round counted once."""
+
+
+def _taken(groups: KeyedGroups, some: Ints | Mask) -> KeyedGroups:
+    return KeyedGroups(*(column[some] for column in groups))
+
+
+def below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: int) -> tuple[Ints, Ints]:
+    """Return how many entries below a place a row has, and how many of these belong to each position.
+
+    Args:
+        groups: ascending by row.
+        row: (rows, cells).
+        place: of each cell.
+        ensemble: E.
+        write: W.
+
+    Returns:
+        (rows, cells), and (rows, positions, cells); there is one position where W = E.
+    """
+    striped = write < ensemble
+    wanted = np.zeros(int(max(groups.key.max(initial=-1), row.max(initial=-1))) + 1, np.bool_)
+    wanted[row] = True
+    groups = _taken(groups, wanted[groups.key])
+    if not len(groups.key):
+        return np.zeros_like(row), np.zeros((len(row), ensemble if striped else 1, row.shape[1]), np.int64)
+    if striped:
+        # Where a group goes on at another distance than the positions do, each run is one of its own.
+        odd = (groups.last > groups.first) & (groups.period % ensemble != 0)
+        if odd.any():
+            runs = to_runs(_taken(groups, odd))
+            laid = KeyedGroups(runs.key, runs.first, runs.first, runs.size, np.zeros(len(runs.key), np.int64))
+            both = KeyedGroups(*(np.append(a[~odd], b) for a, b in zip(groups, laid, strict=True)))
+            groups = _taken(both, np.lexsort((both.first, both.key)))
+    count = run_counts(groups.first, groups.last, groups.period)
+    # The last group of the row that begins below the place.
+    known, code = np.unique(groups.first, return_inverse=True)
+    at = np.searchsorted(groups.key * len(known) + code, row * len(known) + np.searchsorted(known, place)) - 1
+    begin = np.searchsorted(groups.key, np.arange(len(wanted)))[row]
+    there = at >= begin
+    at = np.maximum(at, 0)
+    runs_below = np.minimum((place - 1 - groups.first[at]) // np.maximum(groups.period, 1)[at] + 1, count[at])
+    reach = groups.first[at] + (runs_below - 1) * groups.period[at] + groups.size[at]
+    over = np.maximum(reach - place, 0) * there
+    sums = np.append(0, np.cumsum(count * groups.size))
+    held = (sums[at] - sums[begin] + runs_below * groups.size[at]) * there - over
+    if not striped:
+        return held, held[:, None]
+    each = ranks(groups.first[:, None] + groups.size[:, None], ensemble, write) - ranks(
+        groups.first[:, None], ensemble, write
+    )
+    sums = np.append(np.zeros((1, ensemble), np.int64), np.cumsum(each * count[:, None], axis=0), axis=0)
+    fits = (sums[at] - sums[begin] + runs_below[..., None] * each[at]) * there[..., None]
+    cut = np.nonzero(over)
+    fits[cut] -= ranks(reach[cut][:, None], ensemble, write) - ranks(place[cut[1], None], ensemble, write)
+    return held, np.ascontiguousarray(np.moveaxis(fits, 2, 1))
+
+
+def ranks(below: Ints, ensemble: int, write: int) -> Ints:
+    """Return how many entries below each of a column of them belong to each position."""
+    if ensemble > _SMALL:
+        return rank(below, np.arange(ensemble), np.array(ensemble), np.array(write))
+    rounds, rest = np.divmod(below[:, 0], ensemble)
+    counted: Ints = (rounds * write)[:, None] + _round(ensemble, write)[rest]
+    return counted
+
+
+@lru_cache(maxsize=256)
+def _round(ensemble: int, write: int) -> Ints:
+    """Return how many entries below n belong to each position, for each n < E: (E, E)."""
+    return rank(np.arange(ensemble)[:, None], np.arange(ensemble), np.array(ensemble), np.array(write))
+
+
+def laid_out(runs: KeyedRuns, rows: int, entries: int) -> Mask:
+    """Return which of so many entries each row holds: (rows, entries)."""
+    change = np.zeros((rows, entries + 1), np.int8)
+    np.add.at(change, (runs.key, runs.first), 1)
+    np.add.at(change, (runs.key, runs.first + runs.size), -1)
+    laid: Mask = np.cumsum(change[:, :-1], axis=1, dtype=np.int8) > 0
+    return laid

@@ -1,0 +1,251 @@
+"""Inventories of simulated clusters: the tables that `collect` would make of their disks, and what bookies serve."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from recovery.codecs.entry import encode_lac_record
+from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
+from recovery.collect.rows.ledger_facts import stamp
+from recovery.collect.rows.source_copies import to_groups
+from recovery.collect.sources.entry_records import DIGESTS
+from recovery.model import tables
+from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
+from recovery.testing.protocol import Record, World
+from recovery.testing.simulated_bookie import Bookie, Copy, Shelf
+
+_HEADER_SIZE: Final = 32
+_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How disks were scanned.
+
+    Attributes:
+        unscanned: bookies that no inventory is of.
+        incomplete: bookies of which a folder was not given; what stood there, by ledger.
+        damaged: bookies with damage, the ledgers that it names, and entries that it hides, by ledger.
+        unindexed: incomplete ones that miss an index folder: what is not seen there stands in the logs.
+    """
+
+    unscanned: tuple[str, ...] = ()
+    incomplete: Mapping[str, Mapping[int, frozenset[int]]] = field(default_factory=dict)
+    damaged: Mapping[str, tuple[tuple[int | None, int, frozenset[int]], ...]] = field(default_factory=dict)
+    unindexed: frozenset[str] = frozenset()
+
+    def hidden(self, name: str) -> dict[int, frozenset[int]]:
+        """Return the entries of a bookie that its scan did not see, by ledger."""
+        found = dict(self.incomplete.get(name, {}))
+        for _, ledger, entries in self.damaged.get(name, ()):
+            found[ledger] = found.get(ledger, frozenset()) | entries
+        return found
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether everything was seen."""
+        return not (self.unscanned or self.incomplete or self.damaged)
+
+
+# ---------------------------------------------------------------------------------------------------- inventories
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What scans give.
+
+    Attributes:
+        copies, bookies, damage: the tables.
+        served: entries that each scanned bookie has in its index, or will have after its start, by ledger and bookie;
+            only what the scan saw.
+        leftovers: ledgers that each scanned bookie has in logs or old journals only.
+        unscanned: members that no inventory is of.
+    """
+
+    copies: pa.Table
+    bookies: pa.Table
+    damage: pa.Table
+    served: dict[int, dict[str, dict[int, Copy]]]
+    leftovers: dict[int, list[str]]
+    unscanned: tuple[str, ...]
+
+
+def inventory(world: World, view: View | None = None) -> Inventory:
+    """Return what `collect` would make of the bookies' disks; those that still run are read as if they were killed."""
+    view = view or View()
+    parts: list[pa.Table] = []
+    served: dict[int, dict[str, dict[int, Copy]]] = {}
+    leftovers: dict[int, list[str]] = {}
+    rows, harms = [], []
+    for name, bookie in world.bookies.items():
+        if name in view.unscanned:
+            continue
+        damage = view.damaged.get(name, ())
+        hidden = view.hidden(name)
+        complete = name not in view.incomplete and not any(ledger is None for ledger, _, _ in damage)
+        taken = _Taken(world, bookie, complete=complete)
+        named = {ledger for ledger, _, _ in damage if ledger is not None}
+        for ledger in sorted({*bookie.shelves, *bookie.dropped}):
+            dead, shelf = bookie.dropped.get(ledger), bookie.shelves.get(ledger)
+            both = shelf or dead
+            if both is None:
+                continue
+            taken.take(
+                ledger, both, hidden.get(ledger, frozenset()), named=ledger in named, logged=name in view.unindexed
+            )
+            own = {**both.index, **({} if bookie.clean else both.fresh)}
+            own = {entry: copy for entry, copy in own.items() if entry not in hidden.get(ledger, ())}
+            if own:
+                served.setdefault(ledger, {})[name] = own
+            elif both.left:
+                leftovers.setdefault(ledger, []).append(name)
+        parts += taken.tables()
+        rows.append(_bookie_row(bookie, taken, complete=complete and not named, damaged=len(damage)))
+        harms += [_damage_row(bookie, ledger, entries) for ledger, _, entries in damage]
+    return Inventory(
+        pa.concat_tables(parts) if parts else tables.COPIES.empty_table(),
+        pa.Table.from_pylist(rows, schema=tables.BOOKIES),
+        pa.Table.from_pylist(harms, schema=tables.DAMAGE),
+        served,
+        leftovers,
+        view.unscanned,
+    )
+
+
+class _Taken:
+    """Columns of one bookie's rows, gathered ledger by ledger, as `recovery.collect.merge` puts them together."""
+
+    def __init__(self, world: World, bookie: Bookie, *, complete: bool) -> None:
+        self._world, self._bookie, self._complete = world, bookie, complete
+        self._entries: dict[Source, tuple[list[int], list[int]]] = {source: ([], []) for source in Source}
+        self._heads: dict[Source, list[tuple[int, ...]]] = {source: [] for source in Source}
+        self._rows: dict[Source, list[int]] = {source: [] for source in Source}
+        self._known: dict[int, tuple[bool, bool, int, int, bytes | None]] = {}
+        self._keys: dict[bytes, int] = {}
+        self.entries = 0
+
+    def take(self, ledger: int, shelf: Shelf, hidden: Collection[int], *, named: bool, logged: bool) -> None:
+        """Take what a bookie has of one ledger."""
+        known = self._known_records(ledger)
+        record = next((record for record in known if record.key == shelf.key), known[0])
+        index = _without(shelf.index, hidden)
+        journal = {entry: copy for entry, copy in shelf.fresh.items() if entry not in shelf.index}
+        log = {e: copy for e, copy in shelf.left.items() if e not in shelf.index and e not in shelf.fresh}
+        if logged:
+            log |= {entry: copy for entry, copy in shelf.index.items() if entry in hidden}
+        if self._bookie.clean:
+            log, journal = {**log, **journal}, {}
+        listed = bool(index) or (shelf.listed and not (logged and hidden)) or named
+        for source, held in ((Source.INDEX, index), (Source.JOURNAL, journal), (Source.LOG, log)):
+            ledgers, entries = self._entries[source]
+            ledgers.extend([ledger] * len(held))
+            entries.extend(held)
+            if held:
+                self._heads[source] += _heads(ledger, held, known, every=source is not Source.INDEX)
+        if listed:
+            self._rows[Source.INDEX].append(ledger)
+        if journal or (not listed and not log and shelf.said):
+            self._rows[Source.JOURNAL].append(ledger)
+        if log:
+            self._rows[Source.LOG].append(ledger)
+        self.entries += len(index) + len(journal)
+        explicit = shelf.explicit if shelf.explicit > NO_ENTRY - 1 else NO_LAC
+        raw = encode_lac_record(ledger, explicit, record.digest, record.password) if explicit != NO_LAC else None
+        key = self._keys.setdefault(shelf.key, len(self._keys)) if shelf.keyed or shelf.listed else -1
+        self._known[ledger] = (self._complete and not named, shelf.fence_stored, key, explicit, raw)
+
+    def _known_records(self, ledger: int) -> list[Record]:
+        """Return the records that an id has and had, the present one first."""
+        world = self._world
+        some = (world.records.get(ledger), world.deleted.get(ledger), world.forgotten.get(ledger))
+        return [record for record in some if record is not None]
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows."""
+        for source in Source:
+            ledgers = self._rows[source]
+            if not ledgers:
+                continue
+            key, entries = (np.array(column, np.int64) for column in self._entries[source])
+            known = [self._known[ledger] for ledger in ledgers]
+            whole = [row[0] and source is not Source.LOG for row in known]
+            facts = Known(
+                np.array(ledgers, np.int64),
+                np.array(whole, np.bool_),
+                np.array([row[1] for row in known], np.bool_),
+                np.zeros(len(known), np.bool_),
+                np.array([row[2] for row in known], np.int64),
+                [stamp(key) for key in self._keys],
+                np.array([row[3] for row in known], np.int64),
+                [row[4] for row in known],
+            )
+            heads = np.array(self._heads[source], np.int64).reshape(-1, 6)
+            yield copies(source, facts, to_groups(key, entries), heads, self._bookie.name, self._bookie.incarnation)
+
+    @property
+    def ledgers(self) -> int:
+        """How many ledgers have a row."""
+        return len(self._known)
+
+
+def _without(held: dict[int, Copy], hidden: Collection[int]) -> dict[int, Copy]:
+    return {entry: copy for entry, copy in held.items() if entry not in hidden} if hidden else held
+
+
+def _heads(
+    ledger: int, held: Mapping[int, Copy], records: Sequence[Record], *, every: bool
+) -> Iterator[tuple[int, ...]]:
+    """Yield the headers that are read: of the first entry and the last; of one more where that tells no digest."""
+    by_life = {record.life: record for record in reversed(records)}
+    first, last = min(held), max(held)
+
+    def told(copy: Copy) -> bool:
+        record = by_life.get(copy.life, records[0])
+        return record.digest in (Digest.CRC32, Digest.CRC32C) or (record.digest is Digest.HMAC and not record.password)
+
+    for entry in dict.fromkeys((last, last - 1, first) if every or not told(held[last]) else (last, first)):
+        copy = held.get(entry)
+        if copy is not None:
+            digest = by_life.get(copy.life, records[0]).digest
+            size = copy.size + _HEADER_SIZE + DIGEST_SIZES[digest]
+            yield ledger, entry, copy.lac, copy.length, size, DIGESTS.index(digest) if told(copy) else -1
+
+
+def _bookie_row(bookie: Bookie, taken: _Taken, *, complete: bool, damaged: int) -> dict[str, Any]:
+    return {
+        "bookie": bookie.name,
+        "incarnation": bookie.incarnation,
+        "incarnation_evidence": [],
+        "version_files": [],
+        "storage": "db" if bookie.database else "interleaved",
+        "mode": "disks",
+        "dirty": not bookie.clean,
+        "started": _AT,
+        "ended": _AT,
+        "complete": complete,
+        "dirs": [],
+        "journals": [],
+        "max_ids": [],
+        "ledgers": taken.ledgers,
+        "entries": taken.entries,
+        "damaged": damaged,
+    }
+
+
+def _damage_row(bookie: Bookie, ledger: int | None, entries: Collection[int]) -> dict[str, Any]:
+    return {
+        "bookie": bookie.name,
+        "incarnation": bookie.incarnation,
+        "file": "0.log",
+        "offset": 1024,
+        "length": 100,
+        "reason": "bad_length",
+        "scope": None if ledger is None else 0,
+        "ledger": ledger,
+        "hides_entries": True,
+        "detail": f"{len(entries)} entries",
+    }
