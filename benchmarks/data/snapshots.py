@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data.ledgers import CHUNK, ENSEMBLE, INSTANCE, PASSWORD, WRITE, chunk
+from recovery.codecs.keys import ledger_keys
 from recovery.codecs.ledger_metadata import encode_columns
-from recovery.codecs.store import INSTANCE_ID, LAYOUT, Layout, layout_bytes, ledger_keys
+from recovery.codecs.store import INSTANCE_ID, LAYOUT, Layout, layout_bytes
 from recovery.model.metadata import Digest, State
 
 ROOT: Final = "/ledgers"

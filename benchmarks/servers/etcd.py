@@ -19,6 +19,7 @@ from backends.protocols import Write
 from benchmarks.data.ledgers import INSTANCE
 from benchmarks.measure import RunFailedError
 from recovery.codecs import store
+from recovery.codecs.keys import ledger_keys
 from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
 
@@ -94,7 +95,7 @@ def load(hosts: str, plan: Path) -> None:
             numbers = np.arange(at, at + batch.num_rows)
             at += batch.num_rows
             ids = (numbers % _BUCKETS << store.BUCKET_BITS) + numbers // _BUCKETS + 1
-            keys = store.ledger_keys(Layout.ETCD, np.zeros_like(ids), ids).to_pylist()
+            keys = ledger_keys(Layout.ETCD, np.zeros_like(ids), ids).to_pylist()
             writes = [Write(ROOT + key, value) for key, value in zip(keys, batch["value"].to_pylist(), strict=True)]
             for _ in pool.map(held.write, (writes[n : n + _BATCH] for n in range(0, len(writes), _BATCH))):
                 pass

@@ -21,7 +21,7 @@ from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
 from reconcile.errors import GuardRefusedError
 from reconcile.rules import clusters
-from recovery.codecs.keys import ledgers_of
+from recovery.codecs.keys import ledger_keys, ledgers_of
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
     COOKIES,
@@ -33,7 +33,6 @@ from recovery.codecs.store import (
     SCOPED,
     Layout,
     is_special,
-    ledger_keys,
     ledger_of,
     placeless,
 )

@@ -27,7 +27,7 @@ from reconcile.plan import action_rows
 from reconcile.plan.action_rows import Passwords
 from reconcile.rules import contradicted, entries_beyond_end, id_reuse, nodes, only_in_earlier, reference_checks, sides
 from reconcile.rules.sides import Compared, Relation
-from recovery.codecs.keys import marked
+from recovery.codecs.keys import read_marks
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import Layout, generator_key
 from recovery.dataset import Dataset, only, sort_by_key
@@ -430,7 +430,7 @@ def _stale_marks(evidence: Evidence, one: Range, buckets: range, run: Run) -> pa
         return tables.FINDINGS.empty_table()
     rows = evidence.live.dataset.read("nodes", columns=["path", "kind"])
     paths = rows["path"].filter(pc.equal(rows["kind"], "mark")).combine_chunks()
-    marks = marked(paths)
+    marks = read_marks(paths)
     bucket = buckets_of(marks.scope, marks.ledger)
     mine = (bucket >= buckets.start) & (bucket < buckets.stop)
     keys = pa.table({"bucket": bucket[mine], "scope": marks.scope[mine], "ledger": marks.ledger[mine]})

@@ -31,6 +31,7 @@ from reconcile.rules import diff
 from reconcile.rules.diff import HOLD_MARK
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
+from recovery.codecs.keys import ledger_keys
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.metadata import Digest, State
@@ -252,7 +253,7 @@ def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, s
             "kind": "ledger",
             "expects": replaces,
             "before": before,
-            "key": store.ledger_keys(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy()),
+            "key": ledger_keys(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy()),
             "value": records.take(pa.array(back)),
         },
         count,
@@ -279,7 +280,7 @@ def left_alone(keys: pa.Table, layout: store.Layout, alternatives: pa.Array, *, 
             "seq": 0,
             "op": LEAVE,
             "kind": "ledger",
-            "key": store.ledger_keys(layout, named["scope"].to_numpy(), named["ledger"].to_numpy()),
+            "key": ledger_keys(layout, named["scope"].to_numpy(), named["ledger"].to_numpy()),
             "alternatives": alternatives.filter(good),
             **(
                 {}

@@ -26,6 +26,7 @@ from reconcile.plan.plan_hash import (
 )
 from reconcile.topics import topics
 from recovery.codecs import store
+from recovery.codecs.keys import ledger_keys
 from recovery.dataset import Dataset, open_dataset
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId, buckets
@@ -240,7 +241,7 @@ def _misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
     wrong = of["bucket"].to_numpy() != buckets(scope, ledger)
     if layout is not None:
         placed = ~store.placeless(layout, scope, ledger)
-        keys = store.ledger_keys(layout, scope[placed], ledger[placed])
+        keys = ledger_keys(layout, scope[placed], ledger[placed])
         wrong[placed] |= pc.not_equal(of["key"].filter(pa.array(placed)), keys).to_numpy()
         wrong |= ~placed
     return int(bad.sum() + wrong.sum())

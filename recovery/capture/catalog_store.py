@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from backends.errors import ReadOnlyStoreError, UnavailableError
 from backends.protocols import CHANGES, KEYS, Point, Versioned, Write
-from recovery.codecs.store import ROOT, Layout, ledger_keys, ledger_of
+from recovery.codecs.keys import ledger_keys
+from recovery.codecs.store import ROOT, Layout, ledger_of
 from recovery.dataset import Dataset
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

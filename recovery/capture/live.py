@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from backends.errors import AccessDeniedError
 from backends.protocols import LiveStore, MetadataStore, ScannableStore, Versioned, parse_rights
 from recovery.capture import scan
+from recovery.codecs.keys import ledger_keys
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
     INSTANCE_ID,
@@ -43,7 +44,6 @@ from recovery.codecs.store import (
     is_special,
     kind_of,
     layout_of,
-    ledger_keys,
     ledger_of,
     placeless,
     places,

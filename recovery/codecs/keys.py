@@ -3,6 +3,7 @@
 The codec of single keys is what is right; the columns are what is quick. A property test says that they agree.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,44 +12,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recovery.codecs.store import FIRST_LONG_ID, Layout
-
-_SHORT: Final = "/00/0000/L0000"
-_LONG: Final = "/000/0000/0000/0000/L0000"
-_SCOPED: Final = "/scoped" + "/####" * 7 + "/L####"
-_ETCD: Final = "/ledgers/########-####-####-####-############"
-_MARK: Final = "/underreplication/ledgers" + "/####" * 4 + "/urL"
-_SCOPED_MARK: Final = "/underreplication/scoped-ledgers" + "/####" * 8 + "/urS" + "#" * 32
-_FLAT: Final = r"^/L([0-9]{10}|[1-9][0-9]{10,18})$"
-_PLAIN: Final = {
-    Layout.FLAT: (),
-    Layout.LEGACY: (_SHORT,),
-    Layout.HIERARCHICAL: (_SHORT, _LONG),
-    Layout.LONGHIERARCHICAL: (_LONG,),
-    Layout.LONGLONGHIERARCHICAL: (_LONG,),
-    Layout.ETCD: (),
-}
-"""Forms of the keys of scope 0: 0 stands for a decimal digit, # for a hex digit."""
-_FOLDERS: Final = {
-    _SHORT: "[0-9]{2}(/[0-9]{4})?",
-    _LONG: "[0-9]{3}(/[0-9]{4}){0,3}",
-    _SCOPED: "scoped(/[0-9a-f]{4}){1,7}",
-}
-_KINDS: Final = (
-    ("layout", "^/(LAYOUT|layout)$"),
-    ("instance_id", "^/(INSTANCEID|instanceid)$"),
-    ("cookie", "^/cookies/[^/]*$"),
-    ("other", "^/available/readonly$"),
-    ("registration", "^/available/(readonly/)?[^/]*$"),
-    ("registration", "^/bookies/(writable|readonly)/[^/]*$"),
-    ("generator", "^/buckets/[^/]*$"),
-    ("generator", "(?s)^/(idgen|idgen-long)(/.*)?$"),
-    ("generator", "^/ID-[^/]*$"),
-    ("mark", "(?s)^/underreplication/ledgers/(.*/)?urL[^/]*$"),
-    ("mark", "(?s)^/underreplication/scoped-ledgers/(.*/)?urS[^/]*$"),
-    ("lock", "^/underreplication/locks/[^/]*$"),
+from recovery.codecs.packing import Field, constant, pack
+from recovery.codecs.store import (
+    ETCD_FORM,
+    ETCD_LEDGERS,
+    FIRST_LONG_ID,
+    FLAT_PATTERN,
+    KIND_PATTERNS,
+    LONG_FORM,
+    MARK_FORM,
+    SCOPED,
+    SCOPED_FORM,
+    SCOPED_MARK_FORM,
+    SHORT_FORM,
+    UNSCOPED_FORMS,
+    Layout,
+    folder_patterns,
+    placeless,
 )
-"""The first that fits is the kind; else it is other."""
+
 _MAX: Final = np.uint64((1 << 63) - 1)
 
 Ints = npt.NDArray[np.int64]
@@ -77,16 +59,16 @@ def ledgers_of(layout: Layout, keys: pa.Array) -> Ledgers:
     """
     sizes = pc.binary_length(keys).to_numpy(zero_copy_only=False)
     found = []
-    for form in _PLAIN[layout]:
+    for form in UNSCOPED_FORMS[layout]:
         rows, digits = _of_form(keys, sizes, form)
         number = _decimal(digits)
         good = number <= _MAX
         if layout is Layout.HIERARCHICAL:
-            good &= (number < np.uint64(FIRST_LONG_ID)) == (form is _SHORT)
+            good &= (number < np.uint64(FIRST_LONG_ID)) == (form is SHORT_FORM)
         found.append((rows[good], np.zeros(int(good.sum()), np.int64), number[good].view(np.int64)))
     if layout is Layout.FLAT:
         found.append(_flat(keys))
-    rows, digits = _of_form(keys, sizes, _ETCD if layout is Layout.ETCD else _SCOPED)
+    rows, digits = _of_form(keys, sizes, ETCD_FORM if layout is Layout.ETCD else SCOPED_FORM)
     halves = _hexadecimal(digits)
     good = (halves[:, 0] != 0) | ((layout is Layout.ETCD) & (halves[:, 1] >= 0))
     found.append((rows[good], halves[good, 0], halves[good, 1]))
@@ -95,35 +77,102 @@ def ledgers_of(layout: Layout, keys: pa.Array) -> Ledgers:
     return Ledgers(where[order], scope[order], ledger[order])
 
 
+def ledger_keys(layout: Layout, scope: Ints, ledger: Ints) -> pa.Array:
+    """Return the keys of many ledgers, as strings, in the given order.
+
+    Raises:
+        ValueError: the layout has no place for one of the ids.
+    """
+    scoped = scope != 0
+    bad = placeless(layout, scope, ledger)
+    if bad.any():
+        raise ValueError(f"layout {layout} has no place for ledger {ledger[bad][0]}")
+    if layout is Layout.ETCD:
+        return _fill(ETCD_FORM, _hex_digits(scope, ledger))
+    short = (
+        np.zeros_like(scoped)
+        if layout in (Layout.FLAT, Layout.LONGHIERARCHICAL, Layout.LONGLONGHIERARCHICAL)
+        else ~scoped & ((layout is Layout.LEGACY) | (ledger < FIRST_LONG_ID))
+    )
+    parts, rows = [], []
+    for where in map(np.flatnonzero, (short, ~scoped & ~short, scoped)):
+        if len(where):
+            rows.append(where)
+            if scoped[where[0]]:
+                parts.append(_fill(SCOPED_FORM, _hex_digits(scope[where], ledger[where])))
+            elif layout is Layout.FLAT:
+                digits = pc.utf8_lpad(pa.array(ledger[where]).cast(pa.string()), 10, "0")
+                parts.append(pc.binary_join_element_wise("/L", digits, ""))
+            else:
+                form = SHORT_FORM if short[where[0]] else LONG_FORM
+                parts.append(_fill(form, _decimal_digits(ledger[where], form.count("0"))))
+    if len(parts) <= 1:
+        return parts[0] if parts else pa.array([], pa.string())
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(rows))))
+
+
+def _decimal_digits(ledger: Ints, width: int) -> npt.NDArray[np.uint8]:
+    digits = np.empty((len(ledger), width), np.uint8)
+    rest = ledger.copy()
+    for column in range(width - 1, -1, -1):
+        rest, digit = np.divmod(rest, 10)
+        digits[:, column] = digit + ord("0")
+    return digits
+
+
+def _hex_digits(scope: Ints, ledger: Ints) -> npt.NDArray[np.uint8]:
+    halves = np.stack([scope, ledger], axis=1).astype(">i8").view(np.uint8).reshape(len(scope), 16)
+    nibbles = np.stack([halves >> 4, halves & 15], axis=2).reshape(len(scope), 32)
+    return np.frombuffer(b"0123456789abcdef", np.uint8)[nibbles]
+
+
+def _fill(form: str, digits: npt.NDArray[np.uint8]) -> pa.Array:
+    """Put rows of digits in the places of a form."""
+    fields, column = [], 0
+    for part in re.findall("0+|#+|[^0#]+", form):
+        if part[0] in "0#":
+            fields.append(Field(digits[:, column : column + len(part)]))
+            column += len(part)
+        else:
+            fields.append(constant(part.encode()))
+    return pack(len(digits), *fields, kind=pa.string())
+
+
 def are_folders(layout: Layout, keys: pa.Array) -> pa.Array:
     """Say which keys are inner nodes on the way to a layout's ledgers, `/scoped` and `/ledgers` not among them."""
     if layout is Layout.ETCD:
         return pc.equal(keys, "")
-    forms = [_FOLDERS[form] for form in (*_PLAIN[layout], _SCOPED)]
-    return pc.match_substring_regex(keys, f"^/({'|'.join(forms)})$")
+    folders = [
+        "/".join(names[: level + 1])
+        for names in folder_patterns(layout)
+        for level in range(len(names))
+        if f"/{names[level]}" not in (SCOPED, ETCD_LEDGERS)
+    ]
+    return pc.match_substring_regex(keys, f"^/({'|'.join(folders)})$")
 
 
 def kinds_of(keys: pa.Array) -> pa.Array:
     """Return what keys that are no ledgers' hold, as `store.kind_of` tells it."""
-    said = pa.nulls(len(keys), pa.string())
-    for kind, form in _KINDS:
-        said = pc.coalesce(said, pc.if_else(pc.match_substring_regex(keys, form), kind, pa.scalar(None, pa.string())))
-    return pc.fill_null(said, "other")
+    kinds = pa.nulls(len(keys), pa.string())
+    for kind, pattern in KIND_PATTERNS:
+        fits = pc.match_substring_regex(keys, f"(?s)^({pattern})$")
+        kinds = pc.coalesce(kinds, pc.if_else(fits, kind, pa.scalar(None, pa.string())))
+    return pc.fill_null(kinds, "other")
 
 
-def marked(keys: pa.Array) -> Ledgers:
+def read_marks(keys: pa.Array) -> Ledgers:
     """Return the ledgers whose under-replication marks stand at keys; other keys are passed over."""
     sizes = pc.binary_length(keys).to_numpy(zero_copy_only=False)
-    shortest = len(_MARK) + 10
+    shortest = len(MARK_FORM) + 10
     found = []
     for digits in range(10, 20):
-        rows, values = _of_form(keys, sizes, _MARK + "0" * digits)
+        rows, values = _of_form(keys, sizes, MARK_FORM + "0" * digits)
         folders = _hexadecimal(np.pad(values[:, :16], ((0, 0), (16, 0)), constant_values=ord("0")))[:, 1]
         number = _decimal(values[:, 16:])
         padded = (values[:, 16] == ord("0")) & (sizes[rows] > shortest)
         good = (number <= _MAX) & ~padded & (number.view(np.int64) == folders)
         found.append((rows[good], np.zeros(int(good.sum()), np.int64), folders[good]))
-    rows, values = _of_form(keys, sizes, _SCOPED_MARK)
+    rows, values = _of_form(keys, sizes, SCOPED_MARK_FORM)
     halves = _hexadecimal(values[:, 32:])
     good = (halves[:, 0] != 0) & (values[:, :32] == values[:, 32:]).all(axis=1)
     found.append((rows[good], halves[good, 0], halves[good, 1]))
@@ -167,7 +216,7 @@ def _hexadecimal(digits: npt.NDArray[np.uint8]) -> Ints:
 
 
 def _flat(keys: pa.Array) -> tuple[Ints, Ints, Ints]:
-    fits = pc.match_substring_regex(keys, _FLAT).to_numpy(zero_copy_only=False)
+    fits = pc.match_substring_regex(keys, f"^{FLAT_PATTERN}$").to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(fits)
     number = pc.utf8_slice_codeunits(keys.take(pa.array(rows)), 2).cast(pa.uint64()).to_numpy(zero_copy_only=False)
     good = number <= _MAX

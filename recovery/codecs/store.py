@@ -20,17 +20,14 @@ LongZkLedgerIdGenerator; scoped keys: bookkeeper-metadata §3 (no released BookK
 """
 
 import re
-import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from recovery.codecs.packing import Field, constant, pack
 from recovery.errors import FormatError, Reason
 from recovery.model.ids import LedgerId, signed
 
@@ -91,17 +88,59 @@ _SPECIAL: Final = frozenset(
 )
 _TEMPORARY_ID: Final = "ID-"
 
-_FLAT_KEY: Final = re.compile(r"/L([0-9]{10}|[1-9][0-9]{10,18})")
-_SHORT_KEY: Final = re.compile(r"/([0-9]{2})/([0-9]{4})/L([0-9]{4})")
-_LONG_KEY: Final = re.compile(r"/([0-9]{3})/([0-9]{4})/([0-9]{4})/([0-9]{4})/L([0-9]{4})")
-_ETCD_KEY: Final = re.compile(r"/ledgers/([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})")
-_SCOPED_KEY: Final = re.compile(r"/scoped((?:/[0-9a-f]{4}){4})((?:/[0-9a-f]{4}){3}/L[0-9a-f]{4})")
+SHORT_FORM: Final = "/00/0000/L0000"
+LONG_FORM: Final = "/000/0000/0000/0000/L0000"
+SCOPED_FORM: Final = SCOPED + "/####" * 7 + "/L####"
+ETCD_FORM: Final = ETCD_LEDGERS + "/########-####-####-####-############"
+MARK_FORM: Final = MARKS + "/####" * 4 + "/urL"
+"""Here 10 to 19 decimal digits follow."""
+SCOPED_MARK_FORM: Final = SCOPED_MARKS + "/####" * 8 + "/urS" + "#" * 32
+FLAT_PATTERN: Final = "/L([0-9]{10}|[1-9][0-9]{10,18})"
+"""Keys of the flat layout have no form: their length varies."""
+UNSCOPED_FORMS: Final[Mapping[Layout, tuple[str, ...]]] = {
+    Layout.FLAT: (),
+    Layout.LEGACY: (SHORT_FORM,),
+    Layout.HIERARCHICAL: (SHORT_FORM, LONG_FORM),
+    Layout.LONGHIERARCHICAL: (LONG_FORM,),
+    Layout.LONGLONGHIERARCHICAL: (LONG_FORM,),
+    Layout.ETCD: (),
+}
+"""Forms of the keys of scope 0: 0 stands for a decimal digit, # for a hex digit."""
+KIND_PATTERNS: Final = (
+    ("layout", "/(LAYOUT|layout)"),
+    ("instance_id", "/(INSTANCEID|instanceid)"),
+    ("cookie", "/cookies/[^/]*"),
+    ("other", READ_ONLY),
+    ("registration", "/available/(readonly/)?[^/]*"),
+    ("registration", "/bookies/(writable|readonly)/[^/]*"),
+    ("generator", "/buckets/[^/]*"),
+    ("generator", "/(idgen|idgen-long)(/.*)?"),
+    ("generator", f"/{_TEMPORARY_ID}[^/]*"),
+    ("mark", f"{MARKS}/(.*/)?urL[^/]*"),
+    ("mark", f"{SCOPED_MARKS}/(.*/)?urS[^/]*"),
+    ("lock", f"{LOCKS}/[^/]*"),
+)
+"""Kinds of keys that are no ledgers'. The first pattern that fits the whole key gives the kind; else it is "other"."""
+
+
+def _key_pattern(form: str) -> re.Pattern[str]:
+    """Return the pattern of a form, with a group for each run of digits."""
+    return re.compile(re.sub("0+|#+", lambda run: f"({_digits_pattern(run[0])})", form))
+
+
+def _digits_pattern(run: str) -> str:
+    return f"[0-9{'a-f' if run[0] == '#' else ''}]{{{len(run)}}}"
+
+
+_FLAT_KEY: Final = re.compile(FLAT_PATTERN)
+_SHORT_KEY: Final = _key_pattern(SHORT_FORM)
+_LONG_KEY: Final = _key_pattern(LONG_FORM)
+_ETCD_KEY: Final = _key_pattern(ETCD_FORM)
+_SCOPED_KEY: Final = _key_pattern(SCOPED_FORM)
+_KIND_KEYS: Final = tuple((kind, re.compile(pattern, re.DOTALL)) for kind, pattern in KIND_PATTERNS)
 _BUCKET_KEY: Final = re.compile(r"/buckets/([0-9]{3})")
 _BUCKETS: Final = 128
 _HIGH_ORDER: Final = re.compile(r"HOB-([0-9]{10})")
-_SHORT_WIDTHS: Final = (2, 4, 4)
-_LONG_WIDTHS: Final = (3, 4, 4, 4, 4)
-_UUID_WIDTHS: Final = (8, 4, 4, 4, 12)
 _MAX: Final = (1 << 63) - 1
 
 
@@ -152,24 +191,22 @@ def ledger_key(layout: Layout, ledger: LedgerId) -> str:
         ValueError: the layout has no place for the id.
     """
     if layout is Layout.ETCD and (ledger.scope != 0 or ledger.ledger >= 0):
-        return f"{ETCD_LEDGERS}/{uuid.UUID(ledger.qualified_name)}"
+        return _fill(ETCD_FORM, ledger.qualified_name)
     if ledger.scope != 0:
-        digits = ledger.qualified_name
-        parts = [digits[at : at + 4] for at in range(0, 32, 4)]
-        return "/".join((SCOPED, *parts[:-1], "L" + parts[-1]))
+        return _fill(SCOPED_FORM, ledger.qualified_name)
     number = ledger.ledger
     if number < 0 or (layout is Layout.LEGACY and number >= LEGACY_IDS):
         raise ValueError(f"layout {layout} has no place for ledger {ledger}")
     if layout is Layout.FLAT:
         return f"/L{number:010d}"
-    short = _is_short(layout, number)
-    widths = _SHORT_WIDTHS if short else _LONG_WIDTHS
-    digits = f"{number:0{sum(widths)}d}"
-    key, at = "", 0
-    for width in widths:
-        at += width
-        key += ("/L" if at == len(digits) else "/") + digits[at - width : at]
-    return key
+    form = SHORT_FORM if _is_short(layout, number) else LONG_FORM
+    return _fill(form, f"{number:0{form.count('0')}d}")
+
+
+def _fill(form: str, digits: str) -> str:
+    """Put digits in the places of a form."""
+    left = iter(digits)
+    return "".join(next(left) if character in "0#" else character for character in form)
 
 
 def _is_short(layout: Layout, number: int) -> bool:
@@ -182,18 +219,15 @@ def ledger_of(layout: Layout, key: str) -> LedgerId | None:
     BookKeeper's own listings take more (any name with digits in a leaf folder, an id in the wrong tree); what is found
     there would be read at another key.
     """
-    if layout is Layout.ETCD:
-        found = _ETCD_KEY.fullmatch(key)
-        digits = "".join(found.groups()) if found else "f" * 32
-        scope, ledger = (signed(int(half, 16)) for half in (digits[:16], digits[16:]))
-        return LedgerId(scope, ledger) if found and (scope or ledger >= 0) else None
-    if key.startswith(SCOPED + "/"):
-        scoped = _SCOPED_KEY.fullmatch(key)
-        if scoped is None:
+    if layout is Layout.ETCD or key.startswith(SCOPED + "/"):
+        match = (_ETCD_KEY if layout is Layout.ETCD else _SCOPED_KEY).fullmatch(key)
+        if match is None:
             return None
-        scope, ledger = (signed(int(half.replace("/", "").replace("L", ""), 16)) for half in scoped.groups())
-        return LedgerId(scope, ledger) if scope else None
-    pattern = _FLAT_KEY if layout is Layout.FLAT else _SHORT_KEY if key.count("/") == len(_SHORT_WIDTHS) else _LONG_KEY
+        digits = "".join(match.groups())
+        scope, ledger = (signed(int(half, 16)) for half in (digits[:16], digits[16:]))
+        return LedgerId(scope, ledger) if scope or (layout is Layout.ETCD and ledger >= 0) else None
+    is_short = key.count("/") == SHORT_FORM.count("/")
+    pattern = _FLAT_KEY if layout is Layout.FLAT else _SHORT_KEY if is_short else _LONG_KEY
     match = pattern.fullmatch(key)
     number = int("".join(match.groups())) if match else -1
     if not 0 <= number <= _MAX or _is_short(layout, number) != (pattern is _SHORT_KEY):
@@ -201,73 +235,19 @@ def ledger_of(layout: Layout, key: str) -> LedgerId | None:
     return LedgerId(0, number)
 
 
+def folder_patterns(layout: Layout) -> tuple[tuple[str, ...], ...]:
+    """Return, for each tree of ledgers below the root, patterns of the names of its inner nodes, level by level."""
+    forms = (ETCD_FORM,) if layout is Layout.ETCD else (*UNSCOPED_FORMS[layout], SCOPED_FORM)
+    return tuple(
+        tuple(re.sub("0+|#+", lambda run: _digits_pattern(run[0]), name) for name in form.split("/")[1:-1])
+        for form in forms
+    )
+
+
 def placeless(layout: Layout, scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Say which ids a layout has no place for."""
     bad: npt.NDArray[np.bool_] = (scope == 0) & ((ledger < 0) | ((layout is Layout.LEGACY) & (ledger >= LEGACY_IDS)))
     return bad
-
-
-def ledger_keys(layout: Layout, scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> pa.Array:
-    """Return the keys of many ledgers, as strings, in the given order.
-
-    Raises:
-        ValueError: the layout has no place for one of the ids.
-    """
-    scoped = scope != 0
-    bad = placeless(layout, scope, ledger)
-    if bad.any():
-        raise ValueError(f"layout {layout} has no place for ledger {ledger[bad][0]}")
-    if layout is Layout.ETCD:
-        return _with_slashes(_hex_digits(scope, ledger), _UUID_WIDTHS, f"{ETCD_LEDGERS}/".encode(), b"-", b"")
-    short = (
-        np.zeros_like(scoped)
-        if layout in (Layout.FLAT, Layout.LONGHIERARCHICAL, Layout.LONGLONGHIERARCHICAL)
-        else ~scoped & ((layout is Layout.LEGACY) | (ledger < FIRST_LONG_ID))
-    )
-    parts, rows = [], []
-    for where in map(np.flatnonzero, (short, ~scoped & ~short, scoped)):
-        if len(where):
-            rows.append(where)
-            if scoped[where[0]]:
-                parts.append(_scoped_keys(scope[where], ledger[where]))
-            elif layout is Layout.FLAT:
-                digits = pc.utf8_lpad(pa.array(ledger[where]).cast(pa.string()), 10, "0")
-                parts.append(pc.binary_join_element_wise("/L", digits, ""))
-            else:
-                parts.append(_decimal_keys(ledger[where], _SHORT_WIDTHS if short[where[0]] else _LONG_WIDTHS))
-    if len(parts) <= 1:
-        return parts[0] if parts else pa.array([], pa.string())
-    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(rows))))
-
-
-def _decimal_keys(ledger: npt.NDArray[np.int64], widths: tuple[int, ...]) -> pa.Array:
-    digits = np.empty((len(ledger), sum(widths)), np.uint8)
-    rest = ledger.copy()
-    for column in range(digits.shape[1] - 1, -1, -1):
-        rest, digit = np.divmod(rest, 10)
-        digits[:, column] = digit + ord("0")
-    return _with_slashes(digits, widths, b"/")
-
-
-def _scoped_keys(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> pa.Array:
-    return _with_slashes(_hex_digits(scope, ledger), (4,) * 8, SCOPED.encode() + b"/")
-
-
-def _hex_digits(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    halves = np.stack([scope, ledger], axis=1).astype(">i8").view(np.uint8).reshape(len(scope), 16)
-    nibbles = np.stack([halves >> 4, halves & 15], axis=2).reshape(len(scope), 32)
-    return np.frombuffer(b"0123456789abcdef", np.uint8)[nibbles]
-
-
-def _with_slashes(
-    digits: npt.NDArray[np.uint8], widths: tuple[int, ...], start: bytes, between: bytes = b"/", leaf: bytes = b"L"
-) -> pa.Array:
-    fields, at = [], 0
-    for index, width in enumerate(widths):
-        lead = (start if index == 0 else between) + (leaf if index == len(widths) - 1 else b"")
-        fields += [constant(lead), Field(digits[:, at : at + width])]
-        at += width
-    return pack(len(digits), *fields, kind=pa.string())
 
 
 # LAYOUT and INSTANCEID
@@ -401,32 +381,4 @@ def is_special(name: str) -> bool:
 
 def kind_of(key: str) -> str:
     """Return what a key that is no ledger's holds, as the table CATALOG_NODES names it."""
-    parts = key.split("/")[1:]
-    depth = len(parts)
-    match parts:
-        case ["LAYOUT" | "layout"]:
-            return "layout"
-        case ["INSTANCEID" | "instanceid"]:
-            return "instance_id"
-        case ["cookies", _]:
-            return "cookie"
-        case ["available", name] if name != "readonly":
-            return "registration"
-        case ["available", "readonly", _]:
-            return "registration"
-        case ["bookies", "writable" | "readonly", _]:
-            return "registration"
-        case ["buckets", _]:
-            return "generator"
-        case ["idgen" | "idgen-long", *_]:
-            return "generator"
-        case [name] if name.startswith(_TEMPORARY_ID):
-            return "generator"
-        case ["underreplication", "ledgers", *_, leaf] if depth > 2 and leaf.startswith("urL"):
-            return "mark"
-        case ["underreplication", "scoped-ledgers", *_, leaf] if depth > 2 and leaf.startswith("urS"):
-            return "mark"
-        case ["underreplication", "locks", _]:
-            return "lock"
-        case _:
-            return "other"
+    return next((kind for kind, pattern in _KIND_KEYS if pattern.fullmatch(key)), "other")

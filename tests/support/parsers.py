@@ -298,7 +298,7 @@ def _keys(raws: list[bytes]) -> None:
     found = [raw.decode(errors="replace") for raw in raws]
     column = pa.array(found, pa.string())
     keys.kinds_of(column)
-    keys.marked(column)
+    keys.read_marks(column)
     for layout in store.Layout:
         keys.ledgers_of(layout, column)
         keys.are_folders(layout, column)

@@ -10,6 +10,7 @@ import pytest
 from backends.etcd.store import EtcdStore
 from backends.protocols import Write
 from recovery.codecs import store
+from recovery.codecs.keys import ledger_keys
 from recovery.codecs.store import Layout
 from tests.support.command import run
 from tests.support.etcd_server import EtcdServer
@@ -28,7 +29,7 @@ def filled(etcd_server: EtcdServer) -> Iterator[EtcdStore]:
     etcd_server.wipe()
     opened = EtcdStore(etcd_server.hosts, top=ROOT)
     where = store.places(Layout.ETCD)
-    keys = store.ledger_keys(Layout.ETCD, np.zeros_like(LEDGERS), LEDGERS).to_pylist()
+    keys = ledger_keys(Layout.ETCD, np.zeros_like(LEDGERS), LEDGERS).to_pylist()
     names = {where.layout: store.layout_bytes(Layout.ETCD), where.instance_id: INSTANCE.encode()}
     opened.write([Write(ROOT + key, value) for key, value in names.items()])
     for at in range(0, len(keys), 50):
@@ -63,7 +64,7 @@ def test_all_that_bookies_hold_is_listed(
     said = " ".join(finding["text"] for finding in done.result["findings"])
     assert "cannot be frozen" in said
     assert any("EVERY etcd member" in step for step in done.result["first_ten_minutes"])
-    key = ROOT + store.ledger_keys(Layout.ETCD, np.zeros(1, np.int64), LEDGERS[:1]).to_pylist()[0]
+    key = ROOT + ledger_keys(Layout.ETCD, np.zeros(1, np.int64), LEDGERS[:1]).to_pylist()[0]
     held = filled.get(key)
     assert held is not None
     filled.write([Write(key, None, held.version)])

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from recovery.codecs import store
+from recovery.codecs.keys import ledger_keys
 from recovery.codecs.store import Layout
 from recovery.errors import FormatError, Reason
 from recovery.model.ids import LedgerId
@@ -135,12 +136,12 @@ def test_negative_ids_of_scope_0_have_no_key(layout: Layout) -> None:
     with pytest.raises(ValueError, match="no place"):
         store.ledger_key(layout, LedgerId(0, -1))
     with pytest.raises(ValueError, match="no place"):
-        store.ledger_keys(layout, np.zeros(2, np.int64), np.array([1, -1]))
+        ledger_keys(layout, np.zeros(2, np.int64), np.array([1, -1]))
 
 
 def test_columns_without_ids_have_no_keys() -> None:
     """An empty column of strings, not of nulls."""
-    found = store.ledger_keys(Layout.FLAT, np.zeros(0, np.int64), np.zeros(0, np.int64))
+    found = ledger_keys(Layout.FLAT, np.zeros(0, np.int64), np.zeros(0, np.int64))
     assert (len(found), found.type) == (0, pa.string())
 
 

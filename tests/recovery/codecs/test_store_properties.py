@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.codecs import store
+from recovery.codecs.keys import ledger_keys
 from recovery.codecs.store import Layout
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId
@@ -34,7 +35,7 @@ def test_keys_of_a_column_are_those_of_its_ids(layout: Layout, ledgers: list[Led
     kept = [ledger for ledger in ledgers if has_place(layout, ledger)]
     scope = np.array([ledger.scope for ledger in kept], np.int64)
     half = np.array([ledger.ledger for ledger in kept], np.int64)
-    assert store.ledger_keys(layout, scope, half).to_pylist() == [store.ledger_key(layout, one) for one in kept]
+    assert ledger_keys(layout, scope, half).to_pylist() == [store.ledger_key(layout, one) for one in kept]
 
 
 NAMES = st.one_of(
