@@ -6,10 +6,10 @@ hold is asked for by its key before it is called absent. `left_out` reads record
 bookie lets the over-replicated check of that bookie delete its copy.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -21,19 +21,15 @@ from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
 from reconcile.errors import GuardRefusedError
 from reconcile.rules import clusters
+from recovery.capture.ledger_tree import LISTINGS_IN_FLIGHT, LedgerTree, Piece, Unlisted, sort_root_names
 from recovery.codecs.keys import ledger_keys, ledgers_of
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
     COOKIES,
-    ETCD_LEDGERS,
-    FIRST_LONG_ID,
     INSTANCE_ID,
     LAYOUT,
     REGISTRATIONS,
-    SCOPED,
     Layout,
-    is_special,
-    ledger_of,
     placeless,
 )
 from recovery.dataset import Dataset
@@ -42,26 +38,12 @@ from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import State
 from recovery.spark import bucket_ranges
 
-_AT_ONCE: Final = 16
 _READ_AT_ONCE: Final = 8_192
 _BUCKETS_AT_ONCE: Final = 256
-_SHORT: Final = (2, 4)
-_LONG: Final = (3, 4, 4, 4)
-_SCOPED: Final = (4,) * 7
-_TREES: Final[dict[Layout, tuple[tuple[int, ...], ...]]] = {
-    Layout.FLAT: (),
-    Layout.LEGACY: (_SHORT,),
-    Layout.HIERARCHICAL: (_SHORT, _LONG),
-    Layout.LONGHIERARCHICAL: (_LONG,),
-    Layout.LONGLONGHIERARCHICAL: (_LONG,),
-}
-"""Lengths of the names of the inner nodes, level by level."""
 _KEYS: Final = pa.schema([pa.field("scope", pa.int64()), pa.field("ledger", pa.int64())])
 _EXAMPLES: Final = 5
 _ENTRIES_AT_ONCE: Final = 1 << 20
 _FEW_RUNS: Final = 64
-_LEAF: Final = len("L0000")
-_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,89 +77,26 @@ def list_ledgers(store: MetadataStore, root: str, layout: Layout, *, within_s: f
         AccessDeniedError: the root itself may not be listed.
         UnavailableError: the store does not answer.
     """
-    walk = _Walk(store, root, layout, time.monotonic() + within_s)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="listing") as pool:
-        ids = walk.all(pool)
-    complete = not walk.denied and not walk.late and not walk.lost
-    return Listing(ids, complete, tuple(walk.denied), walk.late, tuple(walk.lost))
+    unlisted: dict[Unlisted, list[str]] = {reason: [] for reason in Unlisted}
+    with ThreadPoolExecutor(LISTINGS_IN_FLIGHT, thread_name_prefix="listing") as pool:
+        tree = LedgerTree(store, root, pool, lambda key, reason: unlisted[reason].append(key))
+        names = sort_root_names(layout, tree.list_root())
+        ids = _read_ids(layout, tree.walk(layout, names, within_s=within_s))
+    complete = not any(unlisted.values()) and not tree.is_late
+    return Listing(ids, complete, tuple(unlisted[Unlisted.DENIED]), tree.is_late, tuple(unlisted[Unlisted.LOST]))
 
 
-def ledgers_of_leaf(layout: Layout, folder: str, names: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the ledgers whose records stand in a leaf folder of the decimal trees; `ledger_of`, for many at once."""
-    base = 10_000 * int(folder.replace("/", ""))
-    tails = [int(name[1:]) for name in names if len(name) == _LEAF and name[0] == "L" and _digits(name[1:])]
-    numbers = [base + tail for tail in tails if base + tail <= _MAX]
-    found: npt.NDArray[np.int64] = np.array(numbers, np.int64)
-    if layout is Layout.HIERARCHICAL:
-        short = folder.count("/") == len(_SHORT)
-        found = found[(found < FIRST_LONG_ID) == short]
-    return found
-
-
-def _digits(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
-
-class _Walk:
-    def __init__(self, store: MetadataStore, root: str, layout: Layout, until: float) -> None:
-        self._store = store
-        self._root = root
-        self._layout = layout
-        self._until = until
-        self._found = [_KEYS.empty_table()]
-        self.denied: list[str] = []
-        self.lost: list[str] = []
-        self.late = False
-
-    def all(self, pool: ThreadPoolExecutor) -> pa.Table:
-        """Return scope and ledger of all that are found."""
-        stack: list[tuple[str, tuple[int, ...]]] = []
-        if self._layout is Layout.ETCD:
-            names = self._names(ETCD_LEDGERS)
-            found = ledgers_of(self._layout, pa.array([f"{ETCD_LEDGERS}/{name}" for name in names], pa.string()))
-            return pa.table([found.scope, found.ledger], schema=_KEYS)
-        for name in self._store.children(self._root) or ():
-            tree = next((tree for tree in _TREES[self._layout] if len(name) == tree[0] and _digits(name)), None)
-            if f"/{name}" == SCOPED:
-                stack.append((SCOPED, _SCOPED))
-            elif tree is not None:
-                stack.append((f"/{name}", tree[1:]))
-            elif self._layout is Layout.FLAT and not is_special(name):
-                self._take([ledger_of(self._layout, f"/{name}")])
-        stack.reverse()
-        while stack and not self.late:
-            taken = [stack.pop() for _ in range(min(_AT_ONCE, len(stack)))]
-            below = []
-            for (key, tree), names in zip(taken, pool.map(self._names, [key for key, _ in taken]), strict=True):
-                if tree:
-                    below += [(f"{key}/{name}", tree[1:]) for name in names if len(name) == tree[0]]
-                elif key.startswith(SCOPED):
-                    self._take([ledger_of(self._layout, f"{key}/{name}") for name in names])
-                elif _digits(key.replace("/", "")):
-                    ledgers = ledgers_of_leaf(self._layout, key, names)
-                    self._found.append(pa.table([np.zeros_like(ledgers), ledgers], schema=_KEYS))
-            stack += reversed(below)
-            self.late = bool(stack) and time.monotonic() > self._until
-        return pa.concat_tables(self._found).combine_chunks()
-
-    def _names(self, key: str) -> list[str]:
-        try:
-            names = self._store.children(self._root + key)
-            if names is None:
-                # Removed since it was named, or made again, or a listing that is not to be believed.
-                above, _, name = key.rpartition("/")
-                if name in (self._store.children(self._root + above or "/") or ()):
-                    names = self._store.children(self._root + key)
-                    if names is None:
-                        self.lost.append(key)
-            return names or []
-        except AccessDeniedError:
-            self.denied.append(key)
-            return []
-
-    def _take(self, ledgers: Iterable[LedgerId | None]) -> None:
-        rows = [{"scope": ledger.scope, "ledger": ledger.ledger} for ledger in ledgers if ledger is not None]
-        self._found.append(pa.Table.from_pylist(rows, schema=_KEYS))
+def _read_ids(layout: Layout, pieces: Iterable[Piece]) -> pa.Table:
+    """Return scope and ledger of all whose keys are among pieces of a tree."""
+    tables = [_KEYS.empty_table()]
+    keys: list[str] = []
+    for piece in chain(pieces, [None]):
+        keys += piece.keys if piece is not None else ()
+        if len(keys) >= _READ_AT_ONCE or piece is None:
+            ledgers = ledgers_of(layout, pa.array(keys, pa.string()))
+            tables.append(pa.table([ledgers.scope, ledgers.ledger], schema=_KEYS))
+            keys.clear()
+    return pa.concat_tables(tables).combine_chunks()
 
 
 def known_ledgers(inventories: Iterable[Dataset]) -> Iterator[pa.Table]:

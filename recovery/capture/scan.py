@@ -7,6 +7,7 @@ are not kept.
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
@@ -15,14 +16,18 @@ import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError, CorruptStoreError
 from backends.protocols import ScannableStore
+from recovery.capture.summary import CaptureSummary, choose_layout, close_catalog
 from recovery.codecs.keys import are_folders, kinds_of, ledgers_of
 from recovery.codecs.ledger_metadata import decode_columns
-from recovery.codecs.store import ROOT, Layout
+from recovery.codecs.store import ROOT, Layout, decode_instance_id
+from recovery.codecs.store import places as store_places
 from recovery.dataset import DatasetWriter
+from recovery.errors import FormatError
 from recovery.model import tables
 from recovery.model.ids import buckets
 
 _BATCH: Final = 16_384
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,72 @@ class Scanned:
     changes: int
     gap: str | None
     note: str | None = None
+
+
+def capture_scan(
+    store: ScannableStore,
+    root: str,
+    named: Layout | None,
+    out: DatasetWriter,
+    started: datetime,
+    progress: Callable[[int, int], None],
+) -> CaptureSummary:
+    """Capture a store that shows one point in time, and close the catalog.
+
+    Args:
+        store: only read.
+        root: key of the ledgers root without a slash at its end; empty: the store's own root.
+        named: the layout that somebody named; None: what LAYOUT says.
+        out: a catalog.
+        started: now.
+        progress: told how many ledgers were found; how many there are is not known.
+
+    Raises:
+        InputError: no layout was named and LAYOUT names none; or the two contradict each other.
+        UnavailableError: the store stopped answering.
+    """
+    point = store.point()
+    places = store_places(named)
+    keys = (ROOT, places.layout, places.instance_id)
+    nodes = {key: store.get(root + key if key != ROOT else root or ROOT) for key in keys}
+    raw = {key: node.value for key, node in nodes.items() if node is not None}
+    present = ROOT in raw
+    layout, instance_id = named, None
+    scanned = Scanned(0, 0, 0, 0, None)
+    if not present:
+        # What deleted the root may be in the history, and the layout with it.
+        deleted = last_seen(store, root + places.layout, root)
+        raw |= {places.layout: deleted} if deleted is not None else {}
+    if present or places.layout in raw or named is not None:
+        layout = choose_layout(raw.get(places.layout), root + places.layout, named)
+        scanned = scan(store, root, layout, out, progress)
+    if places.instance_id in raw:
+        with suppress(FormatError):
+            instance_id = decode_instance_id(raw[places.instance_id])
+    progress(scanned.ledgers, scanned.ledgers)
+    gaps = (*point.gaps, *([scanned.gap] if scanned.gap else []))
+    notes = (*point.notes, *([scanned.note] if scanned.note else []))
+    if point.at_ms is None:
+        notes = (*notes, "the source keeps no times: the time is that of its reading")
+    summary = CaptureSummary(
+        layout=None if layout is None else str(layout),
+        instance_id=instance_id,
+        # Keys of etcd need none above them: what stands below a root that is gone is not nothing.
+        root="present" if present or scanned.ledgers or scanned.nodes else "missing",
+        complete=not gaps,
+        gaps=gaps,
+        ledgers=scanned.ledgers,
+        unparsable=scanned.unparsable,
+        nodes=scanned.nodes,
+        vanished=0,
+        changes=scanned.changes,
+        txn=point.txn,
+        since_txn=None,
+        at=started if point.at_ms is None else _EPOCH + timedelta(milliseconds=point.at_ms),
+        notes=notes,
+    )
+    close_catalog(out, summary, store.uri, root)
+    return summary
 
 
 def scan(

@@ -1,6 +1,6 @@
-"""Columns of store keys: which are ledgers' and which not, and of what kind; `recovery.codecs.store` one key at a time.
+"""Columns of store keys: keys from ledgers, ledgers from keys, and the kinds of other keys.
 
-The codec of single keys is what is right; the columns are what is quick. A property test says that they agree.
+`recovery.codecs.store` has the forms of the keys and reads one key at a time; a property test compares the two.
 """
 
 import re

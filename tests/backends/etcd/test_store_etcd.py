@@ -25,7 +25,8 @@ from backends.protocols import MetadataStore, Tls, Write
 from backends.registry import open_store
 from backends.testing.contracts import FaultContract, MetadataStoreContract, Troubled
 from backends.testing.faults import Proxy
-from recovery.capture.live import CaptureSummary, capture
+from recovery.capture.live import capture
+from recovery.capture.summary import CaptureSummary
 from recovery.codecs.store import Layout
 from recovery.dataset import DatasetWriter
 from tests.support.certificates import authority, signed

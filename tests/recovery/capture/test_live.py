@@ -11,7 +11,8 @@ import pytest
 from backends.errors import AccessDeniedError, UnavailableError
 from backends.memory import MemoryStore
 from backends.protocols import MetadataStore, Versioned, Write
-from recovery.capture.live import CaptureSummary, capture
+from recovery.capture.live import capture
+from recovery.capture.summary import CaptureSummary
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset

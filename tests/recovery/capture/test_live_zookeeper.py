@@ -18,7 +18,8 @@ from backends.protocols import Write
 from backends.registry import OpenStore, open_store
 from backends.testing.faults import Proxy
 from backends.zookeeper import ZooKeeperStore
-from recovery.capture.live import CaptureSummary, capture
+from recovery.capture.live import capture
+from recovery.capture.summary import CaptureSummary
 from recovery.codecs import store
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset

@@ -9,7 +9,8 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import MetadataStore, Write
 from recovery.capture import scan
-from recovery.capture.live import CaptureSummary, capture
+from recovery.capture.live import capture
+from recovery.capture.summary import CaptureSummary
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
