@@ -98,7 +98,7 @@ def _between(since: int, until: int) -> str:
 def capture_into(
     opened: "OpenStore", out: Path, output: Output, known: "Iterable[pa.Table]" = (), *, at: str | None = None
 ) -> Mapping[str, Any]:
-    """Read an open store into a catalog; return what `recovery.capture.live.CaptureSummary` says.
+    """Read an open store into a catalog; return what `recovery.capture.summary.CaptureSummary` says.
 
     Args:
         opened: the store.
