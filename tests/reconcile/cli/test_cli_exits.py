@@ -18,7 +18,7 @@ from tests.support.plan_folder import Ledger, write_plan
 PAGE = ROOT / "docs/operations/exit-codes.md"
 STORE = "zk+hierarchical://127.0.0.1:1/ledgers"
 """Where nothing listens."""
-VERIFY = "contract/test_verify_zookeeper.py"
+VERIFY = "reconcile/check/test_verify_zookeeper.py"
 ETCD = "etcd://127.0.0.1:2379/ledgers"
 
 
@@ -162,38 +162,39 @@ LINES: dict[tuple[str, Exit], Line] = {
 FULL_DISK = {("collect", Exit.FAILED), ("plan split", Exit.FAILED), ("plan edit", Exit.FAILED)}
 """Of these, on a full disk."""
 
+COLLECT, CHECK, CLI, WRITE = "recovery/collect", "reconcile/check", "reconcile/cli", "reconcile/write"
 ELSEWHERE: dict[tuple[str, Exit], str] = {
-    ("collect", Exit.FOUND): "unit/test_vanished_files.py::test_the_first_line_says_so_and_the_last_what_to_do",
-    ("preflight", Exit.FOUND): "real/test_preflight_zookeeper.py::test_no_root",
-    ("freeze", Exit.DONE): "real/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
-    ("freeze", Exit.FOUND): "real/test_freeze_zookeeper.py::test_a_server_that_ignores_rights_is_not_frozen",
-    ("freeze", Exit.UNDECIDABLE): "real/test_freeze_zookeeper.py::test_every_principal_loses_the_rights",
-    ("freeze", Exit.PARTLY): "unit/test_freeze.py::test_rights_that_changed_meanwhile_stop_the_run",
-    ("thaw", Exit.DONE): "real/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
-    ("thaw", Exit.FOUND): "real/test_cli_exits_store.py::test_thaw_with_a_journal_that_is_not_of_the_freeze",
-    ("thaw", Exit.PARTLY): "unit/test_freeze.py::test_rights_that_changed_meanwhile_stop_the_run",
+    ("collect", Exit.FOUND): f"{COLLECT}/test_vanished_files.py::test_the_first_line_says_so_and_the_last_what_to_do",
+    ("preflight", Exit.FOUND): f"{CHECK}/test_preflight_zookeeper.py::test_no_root",
+    ("freeze", Exit.DONE): f"{WRITE}/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
+    ("freeze", Exit.FOUND): f"{WRITE}/test_freeze_zookeeper.py::test_a_server_that_ignores_rights_is_not_frozen",
+    ("freeze", Exit.UNDECIDABLE): f"{WRITE}/test_freeze_zookeeper.py::test_every_principal_loses_the_rights",
+    ("freeze", Exit.PARTLY): f"{WRITE}/test_freeze.py::test_rights_that_changed_meanwhile_stop_the_run",
+    ("thaw", Exit.DONE): f"{WRITE}/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
+    ("thaw", Exit.FOUND): f"{CLI}/test_cli_exits_store.py::test_thaw_with_a_journal_that_is_not_of_the_freeze",
+    ("thaw", Exit.PARTLY): f"{WRITE}/test_freeze.py::test_rights_that_changed_meanwhile_stop_the_run",
     ("capture", Exit.DONE): "real/test_runbook.py::test_every_command_of_the_runbook_does_what_it_says_in_its_order",
-    ("capture", Exit.FOUND): "real/test_bad_input.py::test_roots_that_are_not_what_was_named",
-    ("capture", Exit.UNDECIDABLE): "real/test_bad_input.py::test_a_store_that_may_not_be_read",
-    ("recover", Exit.DONE): "real/test_bad_input.py::test_recover_that_is_broken_off",
+    ("capture", Exit.FOUND): f"{CLI}/test_cli_bad_input_real.py::test_roots_that_are_not_what_was_named",
+    ("capture", Exit.UNDECIDABLE): f"{CLI}/test_cli_bad_input_real.py::test_a_store_that_may_not_be_read",
+    ("recover", Exit.DONE): f"{CLI}/test_cli_bad_input_real.py::test_recover_that_is_broken_off",
     ("recover", Exit.FOUND): "real/test_restore_running.py::test_a_restore_beside_bookies_that_run",
     ("recover", Exit.UNDECIDABLE): "real/test_restore_running.py::test_a_restore_beside_bookies_that_run",
-    ("explain", Exit.FOUND): "golden/test_ledger_golden.py::test_an_id_that_nobody_has",
-    ("explain", Exit.UNDECIDABLE): "golden/test_ledger_golden.py::test_an_id_that_nobody_has",
-    ("rehearse", Exit.DONE): "contract/test_verify_zookeeper.py::test_a_rehearsal_is_read_back_and_removed",
-    ("rehearse", Exit.FOUND): "real/test_cli_exits_store.py::test_what_a_rehearsal_finds",
-    ("rehearse", Exit.UNDECIDABLE): "real/test_cli_exits_store.py::test_what_a_rehearsal_finds",
-    ("rehearse", Exit.REFUSED): "contract/test_verify_zookeeper.py::test_a_root_that_is_not_ours_is_refused_with_5",
-    ("rehearse", Exit.PARTLY): "real/test_cli_exits_store.py::test_what_a_rehearsal_finds",
+    ("explain", Exit.FOUND): "reconcile/explain/test_ledger_golden.py::test_an_id_that_nobody_has",
+    ("explain", Exit.UNDECIDABLE): "reconcile/explain/test_ledger_golden.py::test_an_id_that_nobody_has",
+    ("rehearse", Exit.DONE): f"{CHECK}/test_verify_zookeeper.py::test_a_rehearsal_is_read_back_and_removed",
+    ("rehearse", Exit.FOUND): f"{CLI}/test_cli_exits_store.py::test_what_a_rehearsal_finds",
+    ("rehearse", Exit.UNDECIDABLE): f"{CLI}/test_cli_exits_store.py::test_what_a_rehearsal_finds",
+    ("rehearse", Exit.REFUSED): f"{CHECK}/test_verify_zookeeper.py::test_a_root_that_is_not_ours_is_refused_with_5",
+    ("rehearse", Exit.PARTLY): f"{CLI}/test_cli_exits_store.py::test_what_a_rehearsal_finds",
     ("undo", Exit.DONE): "real/test_runbook.py::test_every_command_of_the_runbook_does_what_it_says_in_its_order",
-    ("undo", Exit.REFUSED): "contract/test_undo_zookeeper.py::test_undo_takes_back_what_an_apply_wrote",
-    ("undo", Exit.PARTLY): "contract/test_undo_zookeeper.py::test_undo_takes_back_what_an_apply_wrote",
-    ("audit show", Exit.DONE): "contract/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
-    ("audit verify", Exit.DONE): "contract/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
-    ("audit verify", Exit.FOUND): "contract/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
-    ("audit verify", Exit.PARTLY): "contract/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
-    ("apply", Exit.DONE): "real/test_bad_input.py::test_apply_that_is_stopped",
-    ("apply", Exit.PARTLY): "real/test_bad_input.py::test_what_stands_in_the_way_is_left",
+    ("undo", Exit.REFUSED): f"{WRITE}/test_undo_zookeeper.py::test_undo_takes_back_what_an_apply_wrote",
+    ("undo", Exit.PARTLY): f"{WRITE}/test_undo_zookeeper.py::test_undo_takes_back_what_an_apply_wrote",
+    ("audit show", Exit.DONE): f"{WRITE}/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
+    ("audit verify", Exit.DONE): f"{WRITE}/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
+    ("audit verify", Exit.FOUND): f"{WRITE}/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
+    ("audit verify", Exit.PARTLY): f"{WRITE}/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
+    ("apply", Exit.DONE): f"{CLI}/test_cli_bad_input_real.py::test_apply_that_is_stopped",
+    ("apply", Exit.PARTLY): f"{CLI}/test_cli_bad_input_real.py::test_what_stands_in_the_way_is_left",
     ("verify", Exit.DONE): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",
     ("verify", Exit.FOUND): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",
     ("verify", Exit.UNDECIDABLE): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",
