@@ -175,7 +175,7 @@ class ZooKeeperReader:
         tls: None: not encrypted.
         ops_s: reads of a node, its names or its rights that are asked for a second, at most; None: no limit.
         session_s: the session's life without the server hearing from us; also the longest wait for one answer.
-        patience_s: how long a read is tried again. A write is never tried again.
+        patience_s: how long a read is tried again, and the making of parents. A write is never tried again.
 
     Raises:
         UnavailableError: no session within `patience_s`.
@@ -520,14 +520,14 @@ class ZooKeeperStore(ZooKeeperReader):
             return []
         self._demand_fitting(changes)
         try:
-            self._make_parents(changes)
+            self._retrying(self._make_parents, changes)
             return self._transact(changes)
         except _NoParentError:
             # Somebody removed a parent that we knew; nothing was written.
             with self._parents_lock:
                 self._parents.clear()
             try:
-                self._make_parents(changes)
+                self._retrying(self._make_parents, changes)
                 return self._transact(changes)
             except _NoParentError as error:
                 raise VersionConflictError(changes[0].key, "its parents were removed meanwhile") from error

@@ -235,6 +235,9 @@ def demand_restored(
         names = ", ".join(examples(absent.filter(pa.array(unlisted))))
         problem = f"has ledgers that no listing names: {names}; bookies, which believe listings, would delete them"
         raise GuardRefusedError(root, problem, "find out why the folders above them are not listed, then run it again")
+    if accept_absent and not absent.num_rows:
+        problem = "has a record of every ledger on the bookies' disks"
+        raise GuardRefusedError(root, problem, "leave out --accept-absent")
     if absent.num_rows and (absent.num_rows != accept_absent or listing.ledgers == 0):
         more = ", …" if absent.num_rows > _EXAMPLES else ""
         accept = f", or accept that they go: --accept-absent {absent.num_rows}" if listing.ledgers else ""

@@ -112,6 +112,22 @@ def store_auth(variable: str = AUTH_VARIABLE) -> tuple[str, str] | None:
     return user_and_password(variable)
 
 
+def list_principals(opened: "OpenStore | None" = None) -> list[str] | None:
+    """Return whom a ZooKeeper takes this session for, besides anybody; None: the store has no rights to be judged.
+
+    Args:
+        opened: the store; None: a ZooKeeper that is connected to later.
+    """
+    from reconcile.stores import SASL_VARIABLE, user_and_password
+
+    if opened is not None and opened.layout_hint == "etcd":
+        return None
+    from backends.zookeeper import digest_principal
+
+    auth, sasl = store_auth(), user_and_password(SASL_VARIABLE)
+    return [*([digest_principal(auth)] if auth else []), *([f"sasl:{sasl[0]}"] if sasl else [])]
+
+
 @contextmanager
 def connected(
     uri: str, output: Output, *, writable: bool = False, at: str | None = None, ops_s: float | None = None

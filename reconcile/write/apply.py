@@ -46,7 +46,7 @@ from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.plan.action_rows import LEAVE, PHASES
 from reconcile.rules import clusters
 from reconcile.write.audit_journal import JOURNAL, Journal, Record
-from reconcile.write.freeze_state import KEPT, WORLD, closed, is_frozen, principal_of
+from reconcile.write.freeze_state import KEPT, WORLD, closed, find_lacking_rights, is_frozen, principal_of
 from recovery.codecs import store as keys
 from recovery.errors import RecoveryError
 
@@ -65,10 +65,6 @@ COUNTER_END: Final = (1 << 31) - 2
 
 _NAMED: Final = 5
 _SHOWN_BYTES: Final = 100
-_NEEDED: Final = "cdr"
-"""Rights without which a session could not read, make or remove what it writes."""
-_JUDGED: Final = ("world", "digest", "sasl")
-"""Schemes by which a session knows whom it is taken for."""
 _ADDRESS: Final = re.compile(r"[^:]+:[0-9]{1,5}")
 _ANSWER_S: Final = 5.0
 _SIZE_FIELD: Final = 4
@@ -340,22 +336,15 @@ def _survey(actions: Actions, options: Options) -> _Survey:
 def _demand_usable(acl: str, principals: Iterable[str]) -> None:
     """Refuse rights under which this session could not read, go on below or remove what it makes.
 
-    Names of other schemes than these three may be ours: nothing here knows addresses and certificates.
-
     Raises:
         GuardRefusedError: it would lock us out, and whoever else is not named.
     """
-    ours = {WORLD, *principals}
-    if any(name.startswith("digest:super:") for name in ours):
-        return
-    rights = parse_rights(acl)
-    held = {perm for r in rights if r.scheme not in _JUDGED or principal_of(r) in ours for perm in r.perms}
-    lacking = "".join(perm for perm in _NEEDED if perm not in held)
+    lacking = find_lacking_rights(acl, principals)
     if lacking:
         raise GuardRefusedError(
             acl,
             f"leaves this session without {lacking}: it could not read, make or remove what it writes",
-            f"name whom it connects as, too, e.g. {min(ours - {WORLD} or {WORLD})}:cdrwa",
+            f"name whom it connects as, too, e.g. {min(principals, default=WORLD)}:cdrwa",
         )
 
 

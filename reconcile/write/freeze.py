@@ -45,6 +45,7 @@ from reconcile.write.freeze_state import (
     WORLD,
     at,
     closed,
+    find_lacking_rights,
     kept_in,
     made_in,
     principal_of,
@@ -295,6 +296,14 @@ def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layo
     former = above.acl if above is not None else f"{WORLD}:{ALL}"
     if not _may("c", former, identity):
         raise _powerless(root, ROOT, "CREATE above it", identity)
+    lacking = find_lacking_rights(former, (identity,))
+    if lacking:
+        # The nodes below the root get the same rights, and thaw gives them to the root.
+        raise GuardRefusedError(
+            root,
+            f"would be made with the rights of what is above it ({former}), which leave {identity} without {lacking}",
+            "make it with rights that name it, or keep the bookies stopped until apply has ended",
+        )
     keep, made = kept_in(layout), made_in(layout is Layout.FLAT)
     changes = [Change(ROOT, None, closed(former, keep[ROOT], identity))]
     # What bookies that run register in again; they may not make it themselves.

@@ -18,7 +18,7 @@ user, or a server that ignores rights (skipACL).
 Source: bookie-storage §8.5, run against BookKeeper 4.17.2 and Pulsar's driver 4.0.6.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -68,6 +68,12 @@ class State(StrEnum):
     PARTLY = "partly"
     THAWED = "thawed"
     UNKNOWN = "unknown"
+
+
+_NEEDED: Final = "cdr"
+"""Rights without which a session could not read, make or remove what it writes."""
+_JUDGED: Final = ("world", "digest", "sasl")
+"""Schemes by which a session knows whom it is taken for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +281,27 @@ def closed(rights: str, keep: str, identity: str) -> str:
 def principal_of(right: Right) -> str:
     """Return scheme and name as text."""
     return f"{right.scheme}:{right.name}"
+
+
+def find_lacking_rights(acl: str, principals: Iterable[str]) -> str:
+    """Return the rights that a session needs and that an ACL does not give it; empty: it has them all.
+
+    Names of other schemes than these three may be the session's: nothing here knows addresses and certificates.
+
+    Args:
+        acl: scheme:id:perms,…
+        principals: whom the session is taken for, besides anybody.
+    """
+    session = {WORLD, *principals}
+    if any(name.startswith("digest:super:") for name in session):
+        return ""
+    given = {
+        perm
+        for right in parse_rights(acl)
+        if right.scheme not in _JUDGED or principal_of(right) in session
+        for perm in right.perms
+    }
+    return "".join(perm for perm in _NEEDED if perm not in given)
 
 
 def at(root: str, key: str) -> str:

@@ -166,7 +166,7 @@ WORKER = """
     from pathlib import Path
     import pyarrow.parquet as pq
     from backends.registry import open_store
-    from reconcile.apply import Options, apply
+    from reconcile.write.apply import Options, apply
 
     uri, plan, journal = sys.argv[1:]
     table = pq.read_table(plan)

@@ -118,6 +118,25 @@ def test_another_cluster_s_snapshot_is_refused(
     assert names_both(explained, inventories, f"{tmp_path}/kept")
 
 
+def test_another_cluster_s_references_are_refused(
+    inventories: list[str],
+    made: Made,
+    target: str,
+    client: KazooClient,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Topics of a store whose INSTANCEID is not the bookies' say nothing of these ledgers, however alike they look."""
+    staging = made("staging")
+    client.create(f"/{staging.split('/')[3]}/managed-ledgers", b"")
+    recover = ("recover", *inventories, "--metadata", target, *files(tmp_path), "--master", "local[1]")
+    done = run(capsys, *recover, "--references", staging, "--out", tmp_path / "plan")
+    assert names_both(done, inventories, staging)
+    assert not (tmp_path / "plan" / MANIFEST).exists()
+    ledger = truth(CASE)["ledgers"][0]["ledger"]
+    assert names_both(run(capsys, "explain", ledger, *inventories, "--references", staging), inventories, staging)
+
+
 def test_ids_that_only_the_snapshot_s_counter_knows_are_not_given_again(
     inventories: list[str],
     made: Made,

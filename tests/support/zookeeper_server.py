@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -98,6 +99,11 @@ class ZooKeeperServer:
                 return b"Zxid" in connection.recv(1 << 12)  # one that has no leader yet answers something else
         except OSError:
             return False
+
+    def pause(self) -> None:
+        """Have it answer nothing more: what is sent to it from now on waits."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
         """End it as ``kill -9`` does; its data stay."""

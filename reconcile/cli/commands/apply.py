@@ -11,12 +11,12 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
     connected,
+    list_principals,
     make_output,
     now,
     output_options,
     quoted,
     reason_option,
-    store_auth,
 )
 from reconcile.cli.output import Result, broken_off, throttled
 from reconcile.errors import GuardRefusedError, PlanError
@@ -131,7 +131,7 @@ def apply(
             resume=resume,
             wave=wave,
             reason=reason,
-            principals=_principals() if opened.layout_hint != "etcd" else None,
+            principals=list_principals(opened),
             instance_ids=dataset.manifest["binding"].get("instance_ids", ()),
         )
         output.expect(Step.APPLY, writes_of(dataset))
@@ -194,15 +194,6 @@ def _demand_rights(dataset: "Dataset") -> None:
         problem = f"names no rights for {lacking} of the keys that it creates"
         remedy = "name them in the plan: bkmeta plan edit --acl-of catalog:///DIR, or --acl SPEC"
         raise GuardRefusedError(dataset.path, problem, remedy)
-
-
-def _principals() -> list[str]:
-    """Return whom a ZooKeeper takes this session for, besides anybody."""
-    from backends.zookeeper import digest_principal
-    from reconcile.stores import SASL_VARIABLE, user_and_password
-
-    auth, sasl = store_auth(), user_and_password(SASL_VARIABLE)
-    return [*([digest_principal(auth)] if auth else []), *([f"sasl:{sasl[0]}"] if sasl else [])]
 
 
 def _named_rights(acl: str) -> str | None:

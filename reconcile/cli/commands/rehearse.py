@@ -11,7 +11,16 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
-from reconcile.cli.options import FOLDER, by_bookie, make_output, now, output_options, quoted, store_auth
+from reconcile.cli.options import (
+    FOLDER,
+    by_bookie,
+    list_principals,
+    make_output,
+    now,
+    output_options,
+    quoted,
+    store_auth,
+)
 from reconcile.cli.output import Output, Result, broken_off, throttled
 from reconcile.cli.wire import take_wire, wire_options
 from reconcile.words import counted
@@ -139,7 +148,7 @@ def _rehearsed(
             opened.store,
             opened.root,
             journal,
-            apply.Options(plan_hash=seen.hash, resume=journal.exists()),
+            apply.Options(plan_hash=seen.hash, resume=journal.exists(), principals=list_principals(opened)),
             now=now,
             progress=throttled(told),
         )

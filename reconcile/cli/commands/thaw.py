@@ -81,6 +81,10 @@ def thaw(
     output = make_output(shared)
     auth = freeze_identity(uri)
     opened_inventories = [open_dataset(path, "inventory") for path in inventories]
+    for option, number in (("--accept-absent", accept_absent), ("--accept-left-out", accept_left_out)):
+        if number and not inventories:
+            problem = "says what of the inventories may go, and no inventory was given"
+            raise InputError(option, problem, "give all of them with --inventory DIR, or leave it out")
     with open_store(uri, writable=True, auth=auth) as opened:
         again = carried("--inventory", "--inventory-dir")
         again += ["--accept-absent", str(accept_absent)] if accept_absent else []

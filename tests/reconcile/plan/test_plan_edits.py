@@ -1,5 +1,6 @@
 """Plans that a person changes: what is written then, what waits, and that the hash tells."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,52 @@ def test_rights_are_part_of_the_plan(made: Dataset, tmp_path: Path) -> None:
     held = store.get(ROOT + key(3))
     assert held is not None
     assert held.acl == "digest:me:x=:cdrwa"
+
+
+def catalog_of(folder: Path, instance: str) -> Path:
+    """A capture of a store of a cluster, with open rights."""
+    source: dict[str, Any] = {
+        "kind": "zookeeper",
+        "uri": "zk://x/y",
+        "instance_id": instance,
+        "root": "there",
+        "gaps": [],
+        "complete": True,
+        "at": datetime(2026, 1, 1, tzinfo=UTC),
+    }
+    node = {"path": "/LAYOUT", "kind": "layout", "raw": b"", "version": 0, "acl": "world:anyone:cdrwa"}
+    with DatasetWriter(folder, "catalog", binding={}) as writer:
+        writer.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))
+        writer.append("nodes", pa.Table.from_pylist([node], schema=tables.CATALOG_NODES))
+        writer.close(coverage={})
+    return folder
+
+
+def test_rights_of_another_cluster_are_refused(
+    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A catalog of another INSTANCEID names whom another cluster trusts: both are said, and no plan is made."""
+    edit = ("plan", "edit", made.path, "--acl-of")
+    theirs = run(capsys, *edit, f"catalog://{catalog_of(tmp_path / 'a', 'staging')}", "--out", tmp_path / "no")
+    assert (theirs.code, "staging" in theirs.err, "an-instance" in theirs.err) == (2, True, True)
+    assert not (tmp_path / "no" / "manifest.json").exists()
+    same = f"catalog://{catalog_of(tmp_path / 'b', 'an-instance')}"
+    assert run(capsys, *edit, same, "--out", tmp_path / "yes").code == 0
+
+
+def test_rights_that_lock_out_are_warned_of(
+    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who edits may connect as another than who applies: the plan is made, and what apply would refuse is said."""
+    monkeypatch.delenv("BKMETA_ZK_AUTH", raising=False)
+    edit = ("plan", "edit", made.path, "--acl", "digest:them:x=:cdrwa", "--out")
+    warned = run(capsys, *edit, tmp_path / "warned")
+    assert warned.code == 0
+    assert "WARNING: digest:them:x=:cdrwa leaves a session that connects without a name without cdr" in warned.out
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "us:secret")
+    assert "WARNING" in run(capsys, *edit, tmp_path / "ours").out
+    opened = run(capsys, "plan", "edit", made.path, "--acl", "world:anyone:cdrwa", "--out", tmp_path / "open")
+    assert "WARNING" not in opened.out
 
 
 def test_a_store_that_was_initialised_again_is_replaced_only_when_told(made: Dataset, tmp_path: Path) -> None:

@@ -168,6 +168,21 @@ def test_another_cluster_is_a_guard(tmp_path: Path, key: str) -> None:
     assert state_of(store) == before
 
 
+def test_a_plan_without_an_instance_id_of_its_own_is_bound_to_its_cluster(tmp_path: Path) -> None:
+    """Where a store names another cluster than the one that the plan was made from, nothing is written there."""
+    plan = [one for one in restore_of(3) if one["kind"] != "instance_id"]
+    for stored, refused in (("another", True), ("an-instance", False)):
+        store = MemoryStore()
+        store.write([Write(f"{ROOT}/INSTANCEID", stored.encode())])
+        before = state_of(store)
+        if refused:
+            with pytest.raises(GuardRefusedError, match="another cluster"):
+                applied(store, plan, tmp_path / stored, instance_ids=("an-instance",))
+            assert state_of(store) == before
+        else:
+            assert applied(store, plan, tmp_path / stored, instance_ids=("an-instance",)).exit_code == 0
+
+
 def test_bookies_of_two_clusters_are_a_guard(tmp_path: Path) -> None:
     """A plan with two instance ids is of two clusters, and neither is written."""
     store = MemoryStore()

@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,11 +15,15 @@ import pytest
 from kazoo.client import KazooClient
 
 from backends.errors import OutcomeUnknownError
+from backends.protocols import Write
 from backends.registry import open_store
 from backends.testing.faults import Fault, FaultyStore
 from backends.zookeeper import ZooKeeperStore
+from reconcile.plan.views import Edits, edit
 from reconcile.write.apply import Applied, Options, apply
 from reconcile.write.audit_journal import JOURNAL, Record, scan
+from tests.support.command import run as command
+from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import action, clock, lines_after, plan_of, restore_of
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -32,8 +37,9 @@ WORKER = """
     from datetime import UTC, datetime
     from pathlib import Path
     import pyarrow.parquet as pq
-    from backends.registry import open_store
-    from reconcile.apply import Options, apply
+    from backends.protocols import Write
+from backends.registry import open_store
+    from reconcile.write.apply import Options, apply
 
     uri, plan, journal = sys.argv[1:]
     table = pq.read_table(plan)
@@ -183,3 +189,54 @@ def test_a_replacement_on_a_real_server(uri: str, raw: KazooClient, tmp_path: Pa
         result = apply(lambda: [plan_of(rows)], opened.store, opened.root, tmp_path, Options("hash"), now=clock())
     assert contents(raw, root) == {"/a": (b"good", 1), "/b": (b"newer", 1)}
     assert [conflict.key for conflict in result.conflicts] == ["/b"]
+
+
+def test_a_rehearsal_that_would_lock_itself_out_is_refused(
+    uri: str, raw: KazooClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plan whose rights do not name this session: nothing is made that could not be removed again."""
+    made = write_plan(tmp_path / "plan", [Ledger(1, [(0, ("b1", "b2", "b3"))])], root="/elsewhere/ledgers")
+    edit(made, Edits(acl="digest:them:x=:cdrwa"), tmp_path / "theirs")
+    rehearsed = command(capsys, "rehearse", tmp_path / "theirs", "--metadata", uri)
+    assert (rehearsed.code, "leaves this session without cdr" in rehearsed.err) == (5, True)
+    root = "/" + uri.split("/", 3)[3]
+    assert raw.get_children(root) == ["BKMETA_REHEARSAL"]
+    assert command(capsys, "rehearse", tmp_path / "theirs", "--metadata", uri, "--remove").code == 0
+    assert raw.exists(root) is None
+
+
+@pytest.mark.parametrize("kills", [(0,), (1, 3)])
+def test_a_server_that_comes_back_within_the_patience_is_gone_on_with(kills: tuple[int, ...], tmp_path: Path) -> None:
+    """It dies right before a write, whose parents are not made yet, and is back some seconds later: all is written."""
+    server = ZooKeeperServer(tmp_path / "server")
+    server.start()
+    starting: list[threading.Timer] = []
+
+    class Dying(FaultyStore):
+        """Kills its server before some of the writes."""
+
+        writes = 0
+
+        def write(self, changes: Sequence[Write]) -> list[int]:
+            if self.writes in kills:
+                server.pause()  # so that what is asked is under way when the server dies
+                back = threading.Timer(0.5, lambda: (server.kill(), server.start()))
+                back.start()
+                starting.append(back)
+            self.writes += 1
+            return super().write(changes)
+
+    rows = [action("ledger", "create", f"/00/{n:04d}/L0000", b"record") for n in range(6)]
+    store = ZooKeeperStore(server.hosts)
+    try:
+        options = Options("hash", in_flight=1, batch_rows=1)
+        line = Dying(store, lambda _: None)
+        done = apply(lambda: [plan_of(rows)], line, "/ledgers", tmp_path / "j", options, now=clock())
+        assert done.exit_code == 0
+        assert sum(tally.written for tally in done.tallies.values()) == len(rows)
+        assert len(starting) == len(kills)
+    finally:
+        for back in starting:
+            back.join()
+        store.close()
+        server.kill()

@@ -1,10 +1,12 @@
 """Whatever rights a node has, closing it takes what must go, gives nobody anything, and is seen as closed."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.memory import MemoryStore
 from backends.protocols import Write, parse_rights
+from reconcile.errors import GuardRefusedError
 from reconcile.write import freeze, freeze_state
 from recovery.codecs.store import LOCKS, ROOT
 
@@ -58,3 +60,18 @@ def test_closed_everywhere_is_frozen_and_less_is_not(rights: list[str], data: st
     state = freeze_state.is_frozen(store, "/ledgers")
     assert state.state is freeze_state.State.PARTLY
     assert [line.split()[0] for line in state.open] == [key]
+
+
+@given(RIGHTS.filter(lambda text: "c" in _of(text).get("world:anyone", set()) | _of(text).get(OURS, set())))
+def test_a_root_that_is_made_never_locks_us_out(rights: str) -> None:
+    """It gets the rights of what is above it, frozen, and has them again when thawed: too few of them are refused."""
+    store = MemoryStore()
+    store.write([Write("/cluster", b"")])
+    store.set_acl("/cluster", rights, expected=0)
+    lacking = freeze_state.find_lacking_rights(rights, (OURS,))
+    if lacking:
+        with pytest.raises(GuardRefusedError, match=f"without {lacking}"):
+            freeze.propose_freeze(store, "/cluster/ledgers", OURS)
+    else:
+        made = freeze.propose_freeze(store, "/cluster/ledgers", OURS)
+        assert not [one for one in made.changes if freeze_state.find_lacking_rights(str(one.after), (OURS,))]

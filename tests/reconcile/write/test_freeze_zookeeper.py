@@ -252,6 +252,9 @@ def test_a_thaw_that_would_lose_data_is_refused(
     assert "2 of the 7" in missing.err
     assert "815, 4711" in missing.err
     assert run(capsys, *thaw, "--accept-absent", "1").code == 5
+    whole = write_inventory(tmp_path / "whole", "b1", IDS, instance="7d3e")
+    needless = run(capsys, "thaw", "--metadata", address, "--inventory", whole, "--accept-absent", "1")
+    assert (needless.code, "leave out --accept-absent" in needless.err) == (5, True)
     accepted = run(capsys, *thaw, "--accept-absent", "2", "--json").result
     assert accepted["counts"]["absent"] == 2
 
@@ -323,6 +326,16 @@ def test_stores_that_cannot_be_frozen(address: str, code: int, words: str, capsy
         refused = run(capsys, command, "--metadata", address)
         assert refused.code == code
         assert words in refused.err
+
+
+@pytest.mark.parametrize("option", ["--accept-absent", "--accept-left-out"])
+def test_what_may_go_of_inventories_needs_inventories(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A number that nothing is compared with is refused, before anything is connected to."""
+    thaw = ("thaw", "--metadata", "zk+hierarchical://127.0.0.1:1/ledgers", option, "1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BKMETA_ZK_AUTH", "tool:secret")
+        refused = run(capsys, *thaw)
+    assert (refused.code, f"{option}: says what of the inventories may go" in refused.err) == (2, True)
 
 
 def test_usage(

@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_output, output_options, parse_ledger, scope_option
+from reconcile.cli.options import (
+    AUTH_VARIABLE,
+    FOLDER,
+    list_principals,
+    make_output,
+    output_options,
+    parse_ledger,
+    scope_option,
+)
 from reconcile.cli.output import Result
 from reconcile.words import counted
 
 if TYPE_CHECKING:
+    from recovery.dataset import Dataset
     from recovery.model.ids import LedgerId
 
 
@@ -150,6 +159,8 @@ def edit(
     details = list(edits.texts[:_SHOWN])
     if len(edits.texts) > _SHOWN:
         details.append(f"and {len(edits.texts) - _SHOWN} more edits: bkmeta plan diff lists them")
+    if acl is not None or rights is not None:
+        details += _warn_of_rights(open_dataset(out, "plan"))
     details.append(f"made of {before.manifest['hash']}")
     if manifest["binding"]["cookies_held_back"]:
         wait = "1 ledger waits" if counts["waiting"] == 1 else f"{counts['waiting']} ledgers wait"
@@ -170,3 +181,20 @@ def edit(
         },
     )
     sys.exit(output.show(result))
+
+
+def _warn_of_rights(made: "Dataset") -> list[str]:
+    """Say which ACLs of a plan would lock out whom the environment names now: apply refuses them."""
+    from reconcile.write.freeze_state import find_lacking_rights
+
+    if made.manifest["binding"].get("layout") == "etcd":
+        return []
+    named = list_principals() or []
+    acls = sorted({acl for rows in made.batches("actions") for acl in rows["acl"].unique().to_pylist() if acl})
+    session = f"as {' and '.join(named)}" if named else "without a name"
+    return [
+        f"WARNING: {acl} leaves a session that connects {session} without {lacking}: apply refuses it. "
+        f"Connect as somebody whom it names ({AUTH_VARIABLE}), or name other rights"
+        for acl in acls
+        if (lacking := find_lacking_rights(acl, named))
+    ]
