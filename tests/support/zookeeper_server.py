@@ -100,6 +100,11 @@ class ZooKeeperServer:
         except OSError:
             return False
 
+    def restart(self) -> None:
+        """Kill it, and start it again."""
+        self.kill()
+        self.start()
+
     def pause(self) -> None:
         """Have it answer nothing more: what is sent to it from now on waits."""
         assert self._process is not None

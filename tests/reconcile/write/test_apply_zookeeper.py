@@ -220,7 +220,7 @@ def test_a_server_that_comes_back_within_the_patience_is_gone_on_with(kills: tup
         def write(self, changes: Sequence[Write]) -> list[int]:
             if self.writes in kills:
                 server.pause()  # so that what is asked is under way when the server dies
-                back = threading.Timer(0.5, lambda: (server.kill(), server.start()))
+                back = threading.Timer(0.5, server.restart)
                 back.start()
                 starting.append(back)
             self.writes += 1
