@@ -150,10 +150,11 @@ def index(folder: str, number: str, of: str) -> dict[str, Any]:
     """Read a share of the index files of a bookie: no entry log is looked at, and nothing is written."""
     from recovery.collect.disk.file_reader import Meter
     from recovery.collect.rows.damage import Noted
+    from recovery.collect.rows.index_slots import Block
     from recovery.collect.rows.ledger_facts import Interned
     from recovery.collect.rows.source_copies import Grouper, runs_of
-    from recovery.collect.sources.index import Block
-    from recovery.collect.sources.index_files import IndexReader, find_files, first_level
+    from recovery.collect.sources.index_files import IndexReader
+    from recovery.collect.sources.index_folders import find_files, first_level
 
     def work() -> Mapping[str, Any]:
         ledgers = 0

@@ -43,9 +43,9 @@ from recovery.bookies.addresses import ALIAS_UNRESOLVED, Member, Members
 from recovery.collect.disk.folders import incarnation
 from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
 from recovery.collect.rows.damage import Hides, Unread, damage_table
+from recovery.collect.rows.entry_headers import DIGEST_COLUMN, HEAD_WIDTH, SIZE_COLUMN, head_of
 from recovery.collect.rows.ledger_facts import explicit_lac
 from recovery.collect.rows.source_copies import joined, members, pick, starts_of
-from recovery.collect.sources.entry_records import DIGEST_COLUMN, HEAD_WIDTH, SIZE_COLUMN, head_of
 from recovery.dataset import Dataset, prepare, sort_by_key, write_manifest, write_part
 from recovery.errors import FormatError, InputError, Reason
 from recovery.manifest import Part

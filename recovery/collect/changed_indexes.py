@@ -13,12 +13,12 @@ import numpy as np
 from recovery.collect.disk.file_reader import Meter
 from recovery.collect.incremental import Again, Kept, hashes_of
 from recovery.collect.rows.damage import Hides, Noted, TakesDamage, Unread
+from recovery.collect.rows.index_slots import Found, Piece
 from recovery.collect.rows.ledger_facts import LEDGER, NONE, Interned
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints
 from recovery.collect.rows.spool import SHARES, Spool
 from recovery.collect.sources.entry_records import RecordFile
-from recovery.collect.sources.index import Found, Piece
 from recovery.collect.sources.index_database import (
     LEDGERS,
     LOCATIONS,
@@ -28,7 +28,8 @@ from recovery.collect.sources.index_database import (
     ranges_of,
     read_ledgers,
 )
-from recovery.collect.sources.index_files import Pages, first_level
+from recovery.collect.sources.index_files import Pages
+from recovery.collect.sources.index_folders import first_level
 from recovery.collect.workers import Setup, TakenOver, Task, Unit, take_all, units_of
 from recovery.errors import Reason
 

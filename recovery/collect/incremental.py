@@ -25,6 +25,8 @@ import numpy as np
 import pyarrow as pa
 
 from recovery import __version__
+from recovery.collect.rows.entry_headers import DIGEST_COLUMN, DIGESTS
+from recovery.collect.rows.index_slots import Block, Found, Piece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned
 from recovery.collect.rows.scoped_ids import bucket_of
 from recovery.collect.rows.source_copies import (
@@ -39,8 +41,6 @@ from recovery.collect.rows.source_copies import (
     to_groups,
 )
 from recovery.collect.rows.spool import SHARES, Spool
-from recovery.collect.sources.entry_records import DIGEST_COLUMN, DIGESTS
-from recovery.collect.sources.index import Block, Found, Piece
 from recovery.dataset import AGAIN, MANIFEST, Dataset, DatasetWriter, open_dataset
 from recovery.errors import DatasetError, InputError
 from recovery.model import tables

@@ -24,6 +24,8 @@ from recovery.codecs import index_file
 from recovery.codecs.entry import key_kind
 from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
 from recovery.collect.rows.damage import DamageLog, Hides, Unread
+from recovery.collect.rows.entry_headers import DIGEST_COLUMN
+from recovery.collect.rows.index_slots import Found
 from recovery.collect.rows.ledger_facts import FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned, explicit_lac
 from recovery.collect.rows.source_copies import (
     Ints,
@@ -38,8 +40,6 @@ from recovery.collect.rows.source_copies import (
     to_rows,
 )
 from recovery.collect.rows.spool import SHARES, Spool, share_of
-from recovery.collect.sources.entry_records import DIGEST_COLUMN
-from recovery.collect.sources.index import Found
 from recovery.collect.sources.index_database import LOCATIONS, SCOPED_LOCATIONS
 from recovery.collect.sources.journals import JournalFacts
 from recovery.errors import FormatError, Reason

@@ -16,19 +16,21 @@ import pyarrow as pa
 
 from recovery.codecs import entry_log, journal
 from recovery.collect.changed_indexes import Indexes
-from recovery.collect.deep_check import Deep, DeepCounts, numbered
+from recovery.collect.deep_check.compare import DeepCheck, list_logs
+from recovery.collect.deep_check.counts import DeepCounts
 from recovery.collect.disk.file_reader import Meter, Progress
 from recovery.collect.disk.folders import Disks, Folder, Place, Role, survey
 from recovery.collect.disk.vanished_files import count_vanished
 from recovery.collect.incremental import Again, Reused, Terms
 from recovery.collect.merge import Beside, IndexSource, Merge
 from recovery.collect.rows.damage import DamageLog, Noted, suspect_disk
+from recovery.collect.rows.entry_headers import HEAD_WIDTH, SIZE_COLUMN
+from recovery.collect.rows.index_slots import Found, Piece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, joined, less, to_groups, to_rows
 from recovery.collect.rows.spool import Spool
 from recovery.collect.sources.entry_logs import Scanned, find_logs, scan_unlisted
-from recovery.collect.sources.entry_records import HEAD_WIDTH, SIZE_COLUMN, RecordFile, RecordFiles, locate
-from recovery.collect.sources.index import Found, Piece
+from recovery.collect.sources.entry_records import RecordFile, RecordFiles, locate
 from recovery.collect.sources.index_database import (
     LEDGERS,
     LOCATIONS,
@@ -38,7 +40,8 @@ from recovery.collect.sources.index_database import (
     read_ledgers,
     read_locations,
 )
-from recovery.collect.sources.index_files import IndexReader, find_files, first_level
+from recovery.collect.sources.index_files import IndexReader
+from recovery.collect.sources.index_folders import find_files, first_level
 from recovery.collect.sources.journals import Journal, JournalFacts, find_journals, read_journals
 from recovery.dataset import DatasetWriter
 from recovery.errors import InputError
@@ -375,7 +378,7 @@ class _Run:
             self._meter.end()
             return
         passwords, scopes = self._options.passwords, self._damage.scopes
-        deep = Deep(numbered(self._logs.values()), self._journals, passwords, self._scratch, scopes)
+        deep = DeepCheck(list_logs(self._logs.values()), self._journals, passwords, self._scratch, scopes)
         try:
             self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, each=deep.take_log)
             self._meter.end()

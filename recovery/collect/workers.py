@@ -27,14 +27,17 @@ import numpy as np
 from recovery.collect.disk.file_reader import Meter, Progress
 from recovery.collect.incremental import FINGERPRINT_WIDTH, LOG_WIDTH, hashes_of, logs_of
 from recovery.collect.rows.damage import Noted, Unread
+from recovery.collect.rows.entry_headers import HEAD_WIDTH
+from recovery.collect.rows.index_slots import Block, Found, Piece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, KEY, LAC, LEDGER, NONE, Interned
 from recovery.collect.rows.scoped_ids import Scopes, translated
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, Mask
 from recovery.collect.sources.entry_logs import decimal_name
-from recovery.collect.sources.entry_records import HEAD_WIDTH, RecordFile, RecordFiles
-from recovery.collect.sources.index import Block, Found, IndexTaker, Piece
+from recovery.collect.sources.entry_records import RecordFile, RecordFiles
+from recovery.collect.sources.index import IndexTaker
 from recovery.collect.sources.index_database import Range, read_range
-from recovery.collect.sources.index_files import IndexFile, IndexReader, Level, Pages, find_files
+from recovery.collect.sources.index_files import IndexReader, Pages
+from recovery.collect.sources.index_folders import IndexFile, Level, find_files
 from recovery.errors import ProcessLostError
 
 _UNITS: Final = 16

@@ -12,7 +12,7 @@ from recovery.codecs.entry import encode_lac_record
 from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
 from recovery.collect.rows.ledger_facts import stamp
 from recovery.collect.rows.source_copies import to_groups
-from recovery.collect.sources.entry_records import DIGESTS
+from recovery.collect.rows.entry_headers import DIGESTS
 from recovery.model import tables
 from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
 from recovery.testing.protocol import Record, World

@@ -32,7 +32,7 @@ from reconcile.cli.wire import collect_cluster, take_wire, wire_options
 from reconcile.words import counted
 
 if TYPE_CHECKING:
-    from recovery.collect.deep_check import DeepCounts
+    from recovery.collect.deep_check.counts import DeepCounts
     from recovery.collect.incremental import Reused
 
 _SHOWN: Final = 3

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.codecs.entry import key_kind
+from recovery.collect.rows.entry_headers import DIGEST_COLUMN, DIGESTS, HEAD_WIDTH
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints, Mask, pick, starts_of
-from recovery.collect.sources.entry_records import DIGEST_COLUMN, DIGESTS, HEAD_WIDTH
 from recovery.model import ids, tables
 from recovery.model.groups import KeyedGroups, count, to_arrow
 

@@ -23,12 +23,12 @@ from recovery.codecs.framing import SCOPED_IDS, Entries
 from recovery.codecs.journal import MetaRecord
 from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.collect.rows.damage import Hides, TakesDamage, Unread
+from recovery.collect.rows.entry_headers import HEAD_WIDTH, NUMBER_OF_DIGEST, SIZE_COLUMN, head_of
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints, Mask, members
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import Digest
 
 _SIZE: Final = 4
 _IDS: Final = 16
@@ -45,13 +45,6 @@ _DENSE: Final = 1 << 20
 _CHUNK: Final = 1 << 18
 """Entries gathered before they are grouped."""
 
-DIGESTS: Final = tuple(Digest)
-_NUMBER_OF: Final = {digest: number for number, digest in enumerate(DIGESTS)}
-HEAD_WIDTH: Final = 6
-"""Columns of a header row: ledger, entry, LAC, length, size, index in DIGESTS (-1: none verified)."""
-SIZE_COLUMN: Final = 4
-DIGEST_COLUMN: Final = 5
-
 
 @dataclass(frozen=True, slots=True)
 class RecordFile:
@@ -66,17 +59,6 @@ class RecordFile:
     path: str
     size: int
     misnamed: bool = False
-
-
-def head_of(record: bytes | memoryview, passwords: Sequence[bytes]) -> tuple[int, ...]:
-    """Return a header row of an entry; all zero where its header cannot be read."""
-    try:
-        head = entry_codec.decode_header(record)
-    except FormatError:
-        return (0,) * HEAD_WIDTH
-    proven = entry_codec.find_digest(record, passwords)
-    digest = -1 if proven is None else DIGESTS.index(proven[0])
-    return head.ledger, head.entry, head.lac, head.length, len(record), digest
 
 
 class RecordFiles:
@@ -208,7 +190,7 @@ class RecordFiles:
             head, digest = proven
             if (head.scope, head.ledger, head.entry) != (scope, ledger, number):
                 return None
-            return key, number, head.lac, head.length, len(record), _NUMBER_OF[digest]
+            return key, number, head.lac, head.length, len(record), NUMBER_OF_DIGEST[digest]
         if not entry_codec.is_of(record, LedgerId(scope, ledger), number):
             return None
         row = head_of(record, self._passwords)

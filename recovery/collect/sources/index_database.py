@@ -23,10 +23,10 @@ from recovery.codecs import ledger_db
 from recovery.codecs.ledger_db import LedgerRow, StorageFlags
 from recovery.collect.disk.file_reader import Meter
 from recovery.collect.rows.damage import Hides, TakesDamage, Unread
+from recovery.collect.rows.index_slots import Piece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, LEDGER, NONE, Interned
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints, starts_of
-from recovery.collect.sources.index import Piece
 from recovery.errors import FormatError, Reason
 
 LEDGERS: Final = "ledgers"

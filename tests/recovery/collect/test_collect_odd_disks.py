@@ -683,7 +683,12 @@ def test_small_steps_find_what_large_ones_find(tmp_path: Path, monkeypatch: pyte
         write_index(made, ledger, {**slots, last: slots[min(slots)], last + 1: 9 << 32 | 1028})
     write_journal(made, JOURNAL, [record(ledger, e) for e in range(0, 90, 5) for ledger in (3, 20, 99)])
     whole = look(made, tmp_path / "whole", passwords=())
-    for name, value in (("index._BATCH", 5), ("index._KEPT", 2), ("merge._FEW", 0), ("records._CHUNK", 4)):
+    for name, value in (
+        ("sources.index._BATCH", 5),
+        ("sources.index._KEPT", 2),
+        ("merge._FEW", 0),
+        ("sources.entry_records._CHUNK", 4),
+    ):
         monkeypatch.setattr(f"recovery.collect.{name}", value)
     monkeypatch.setattr("recovery.collect.rows.source_copies._SLICE", 3)
     pieces = look(made, tmp_path / "pieces", passwords=())

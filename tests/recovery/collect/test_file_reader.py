@@ -21,7 +21,8 @@ from recovery.collect.pipeline import CollectOptions, collect
 from recovery.collect.rows.damage import Noted
 from recovery.collect.rows.ledger_facts import Interned
 from recovery.collect.sources import index_files
-from recovery.collect.sources.index_files import IndexReader, find_files, first_level
+from recovery.collect.sources.index_files import IndexReader
+from recovery.collect.sources.index_folders import find_files, first_level
 from recovery.dataset import open_dataset
 from recovery.testing.bookie_dir import (
     BookieDir,

@@ -15,12 +15,15 @@ from recovery.codecs.framing import SIZE_FIELD
 from recovery.codecs.index_file import IndexHeader
 from recovery.collect.disk.file_reader import Meter
 from recovery.collect.rows.damage import Noted
+from recovery.collect.rows.entry_headers import HEAD_WIDTH
+from recovery.collect.rows.index_slots import Block, Found, Piece, block_of
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints
-from recovery.collect.sources.entry_records import HEAD_WIDTH, RecordFile, RecordFiles
-from recovery.collect.sources.index import Block, Found, IndexTaker, Piece, block_of
-from recovery.collect.sources.index_files import IndexReader, find_files, first_level
+from recovery.collect.sources.entry_records import RecordFile, RecordFiles
+from recovery.collect.sources.index import IndexTaker
+from recovery.collect.sources.index_files import IndexReader
+from recovery.collect.sources.index_folders import find_files, first_level
 from recovery.testing.bookie_dir import record
 
 METER = Meter(None, lambda _: None)

@@ -33,7 +33,8 @@ from recovery.collect.rows.source_copies import (
     to_groups,
 )
 from recovery.collect.rows.spool import SHARES, Spool
-from recovery.collect.sources.index_files import IndexReader, find_files, first_level
+from recovery.collect.sources.index_files import IndexReader
+from recovery.collect.sources.index_folders import find_files, first_level
 from recovery.dataset import DatasetWriter, open_dataset
 from recovery.errors import FormatError
 from recovery.model.groups import KeyedGroups, expand, from_arrow

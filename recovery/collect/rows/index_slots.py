@@ -1,0 +1,100 @@
+"""Slots of an index, as the readers of index files and of databases yield them, and the rows that come of them."""
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.collect.rows.ledger_facts import FACT_WIDTH
+from recovery.collect.rows.source_copies import Ints, patterns_of
+from recovery.model.groups import KeyedGroups
+
+Slots = npt.NDArray[np.int64]
+"""Locations as they lie in an index file: their bytes are swapped only for who asks for them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A part of an index; a ledger's slots come together and ascending, and may go on in the next piece.
+
+    Attributes:
+        ledger, entry, location: of each slot that is not empty.
+        facts: rows of ledgers, see `facts`.
+    """
+
+    ledger: Ints
+    entry: Ints
+    location: Ints
+    facts: Ints
+
+    def rows(self) -> "Piece":
+        """Return itself."""
+        return self
+
+    def part(self, rows: slice) -> "Piece":
+        """Return some of the slots, and no facts."""
+        return Piece(self.ledger[rows], self.entry[rows], self.location[rows], self.facts[:0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Neighbouring slots of one ledger, of which a few patterns tell which are empty.
+
+    A bookie of an ensemble of E holds W of every E entries, so nearly all of a large index is like that; rows are laid
+    out only for who asks for them.
+
+    Attributes:
+        ledger: whose they are.
+        first: the entry of the first.
+        slots: the location of each, in the byte order of the file; 0: empty.
+        groups: the entries of those that are not empty, as `Grouper.feed_groups` takes them.
+    """
+
+    ledger: int
+    first: int
+    slots: Slots
+    groups: KeyedGroups
+
+    def rows(self) -> Piece:
+        """Return a row for each slot that is not empty."""
+        return piece_of(self.ledger, self.first, self.slots)
+
+    def location(self, entry: int) -> int:
+        """Return where an entry is; 0 if that is not known here."""
+        at = entry - self.first
+        return int(self.slots[at]) if 0 <= at < len(self.slots) else 0
+
+
+def piece_of(ledger: int, first: int, slots: Slots) -> Piece:
+    """Return neighbouring slots of one ledger, the first of them of entry `first`; 0: empty."""
+    filled = np.flatnonzero(slots.view(np.int64))
+    location = slots[filled].astype(np.int64)
+    return Piece(np.full(len(filled), ledger), filled + first, location, np.empty((0, FACT_WIDTH), np.int64))
+
+
+def block_of(ledger: int, first: int, slots: Slots) -> Piece | Block:
+    """Return the same as a block, where few patterns tell which are empty."""
+    groups = patterns_of(slots.view(np.int64) != 0, ledger, first)
+    return piece_of(ledger, first, slots) if groups is None else Block(ledger, first, slots, groups)
+
+
+class TakesRows(Protocol):
+    """Takes rows of ledgers, in any order."""
+
+    def add(self, rows: Ints) -> None:
+        """Take rows."""
+        ...
+
+
+Rows_co = TypeVar("Rows_co", bound=TakesRows, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[Rows_co]):
+    """Where findings go: groups, headers, facts, and groups of dangling slots, as rows of ledgers."""
+
+    groups: Rows_co
+    heads: Rows_co
+    facts: Rows_co
+    dangling: Rows_co

@@ -1,0 +1,227 @@
+"""Which index files an interleaved or sorted bookie has: of each ledger the one that the bookie reads.
+
+    X.idx               the index
+    X.idx.rloc          a copy that a move between folders left unfinished: read only where X.idx is nowhere
+    X.idx twice         the bookie reads the one in the folder that comes first
+
+Source: spec bookie-storage §2.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from recovery.codecs import index_file
+from recovery.codecs.index_file import ledgers_in
+from recovery.collect.disk.folders import stray
+from recovery.collect.rows.damage import Hides, TakesDamage, Unread
+from recovery.collect.rows.scoped_ids import Scopes
+from recovery.errors import Reason
+from recovery.model import ids
+
+_FOLDER: Final = re.compile(r"[0-9a-f]{1,2}")
+_SCOPED_FOLDER: Final = re.compile(r"[0-9a-f]{8}")
+_FIRST_LEVEL: Final = re.compile(r"[0-9a-f]{1,2}|[0-9a-f]{8}")
+_INDEX: Final = re.compile(r"([0-9a-f]{1,16})\.idx(\.rloc)?")
+_COPY: Final = ".rloc"
+_NAMED: Final = 1024
+"""Ledgers of scopes that get their keys together."""
+
+
+class IndexFile(NamedTuple):
+    """An index file that is to be read: its path, its ledger's key, and the number of the index folder it is in."""
+
+    path: str
+    ledger: int
+    folder: int
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A subfolder.
+
+    Attributes:
+        name: of it.
+        above: the path of each folder that has it, by the number of the index folder.
+    """
+
+    name: str
+    above: Mapping[int, str]
+
+    @property
+    def paths(self) -> dict[int, str]:
+        """Its path in each index folder that has it, by their numbers."""
+        return {number: f"{folder}/{self.name}" for number, folder in self.above.items()}
+
+
+def first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level]:
+    """Return the subfolders of index folders, by name; all index files of a ledger are in one of them.
+
+    Args:
+        folders: the index folders in the bookie's order.
+        damage: takes what cannot be listed.
+    """
+    return [*_subfolders(dict(enumerate(map(str, folders))), "", _FIRST_LEVEL, damage)]
+
+
+def find_files(
+    levels: Iterable[Level], damage: TakesDamage, scopes: Scopes, ahead: Callable[[], int] = lambda: 1
+) -> Iterator[IndexFile]:
+    """Yield the index file of each ledger, in no order but grouped by subfolder.
+
+    Args:
+        levels: subfolders of the first level.
+        damage: takes what is in the wrong place, double, or cannot be listed.
+        scopes: names the ledgers.
+        ahead: how many folders to list at a time, for now.
+    """
+    for is_scoped, some in groupby(levels, lambda level: _SCOPED_FOLDER.fullmatch(level.name) is not None):
+        if not is_scoped:
+            for level in some:
+                lows = [*_subfolders(level.paths, level.name, _FOLDER, damage)]
+                listed = _listed([path for low in lows for path in low.paths.values()], ahead())
+                for low in lows:
+                    yield from _files_in(low.paths, f"{level.name}/{low.name}", listed, damage)
+            continue
+        found = _scoped_files(some, damage, scopes)
+        while files := list(islice(found, _NAMED)):
+            names = np.frombuffer(bytes.fromhex("".join(name for _, name, _ in files)), ">i8").astype(np.int64)
+            keys = scopes.keys(names[::2], names[1::2]).tolist()
+            for (path, _, number), key in zip(files, keys, strict=True):
+                yield IndexFile(path, key, number)
+
+
+def _subfolders(
+    folders: Mapping[int, str], inside: str, named: re.Pattern[str], damage: TakesDamage
+) -> Iterator[Level]:
+    """Yield the subfolders of a name, by their names."""
+    having: dict[str, tuple[int, ...]] = {}
+    above: dict[tuple[int, ...], Mapping[int, str]] = {}
+    for number, folder in folders.items():
+        try:
+            with os.scandir(folder) as listing:
+                for item in listing:
+                    if item.is_dir() and named.fullmatch(item.name):
+                        numbers = (*having.get(item.name, ()), number)
+                        above.setdefault(numbers, {n: folders[n] for n in numbers})
+                        having[item.name] = numbers
+                    elif inside:
+                        _tell_stray(item.path, item.name, inside, damage)
+        except OSError as error:
+            _tell_unlisted(folder, error, damage)
+    for name in sorted(having):
+        yield Level(name, above[having[name]])
+
+
+def _tell_unlisted(folder: str, error: OSError, damage: TakesDamage) -> None:
+    detail = error.strerror or "cannot be listed"
+    damage.add(Unread(folder, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
+
+
+def _tell_stray(path: str, name: str, inside: str, damage: TakesDamage) -> None:
+    """Report what is no index file of a ledger where it stands; of the first level that was told already."""
+    is_dir = os.path.isdir(path)  # noqa: PTH112  # all here are strings
+    found = _INDEX.fullmatch(name)
+    ledger = -1 if found is None or is_dir or _SCOPED_FOLDER.match(inside) else int(found[1], 16)
+    if not 0 <= ledger < 1 << 63:
+        damage.add(stray(path, name, is_dir=is_dir))
+        return
+    detail = f"the bookie looks for it at {index_file.path_of(ledger)}"
+    damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
+
+
+def _listed(folders: Iterable[str], at_once: int) -> Iterator[list[str] | OSError]:
+    """Yield the names in each folder, or why it cannot be listed."""
+    if at_once == 1:
+        yield from map(_names_in, folders)
+        return
+    with ThreadPoolExecutor(at_once) as pool:
+        yield from pool.map(_names_in, folders)
+
+
+def _names_in(folder: str) -> list[str] | OSError:
+    try:
+        return os.listdir(folder)  # noqa: PTH208  # names alone, of up to 65,536 folders
+    except OSError as error:
+        return error
+
+
+def _files_in(
+    folders: Mapping[int, str], inside: str, listed: Iterator[list[str] | OSError], damage: TakesDamage
+) -> Iterator[IndexFile]:
+    whole: dict[int, IndexFile] = {}
+    copies: dict[int, IndexFile] = {}
+    for number, folder in folders.items():
+        names = next(listed)
+        if isinstance(names, OSError):
+            _tell_unlisted(folder, names, damage)
+            continue
+        for name, ledger in zip(names, ledgers_in(inside, [n.removesuffix(_COPY) for n in names]), strict=True):
+            path = f"{folder}/{name}"
+            if ledger is None:
+                _tell_stray(path, name, inside, damage)
+            elif name.endswith(_COPY):
+                copies.setdefault(ledger, IndexFile(path, ledger, number))
+            elif ledger in whole:
+                _tell_double(path, ledger, whole[ledger].path, damage)
+            else:
+                whole[ledger] = IndexFile(path, ledger, number)
+    yield from whole.values()
+    for ledger, file in copies.items():
+        if ledger not in whole:
+            yield file
+
+
+def _tell_double(path: str, ledger: int, taken: str, damage: TakesDamage) -> None:
+    damage.add(Unread(path, Reason.CONFLICT, Hides.LEDGER, ledger=ledger, detail=f"the bookie takes {taken}"))
+
+
+def _scoped_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes) -> Iterator[tuple[str, str, int]]:
+    """Yield path, qualified name and number of the index folder of each ledger's file."""
+    for level in levels:
+        for low in _subfolders(level.paths, level.name, _SCOPED_FOLDER, damage):
+            scope = f"{level.name}/{low.name}"
+            for high in _subfolders(low.paths, scope, _SCOPED_FOLDER, damage):
+                yield from _scoped_files_in(high.paths, f"{scope}/{high.name}", damage, scopes)
+
+
+def _scoped_files_in(
+    folders: Mapping[int, str], inside: str, damage: TakesDamage, scopes: Scopes
+) -> Iterator[tuple[str, str, int]]:
+    # All ledgers of a scope may be in one folder, so nothing is kept of what was listed: the few other places that a
+    # file may stand in are looked at.
+    for number, folder in folders.items():
+        others = [(n, f) for n, f in folders.items() if n != number]
+        try:
+            with os.scandir(folder) as listing:
+                for item in listing:
+                    whole = item.name.removesuffix(_COPY)
+                    name = index_file.scoped_name_of(f"{inside}/{whole}")
+                    if name is None:
+                        _tell_stray(item.path, item.name, inside, damage)
+                        continue
+                    if item.name == whole:
+                        before = next((f for n, f in others if n < number and _is_there(f"{f}/{whole}")), None)
+                        if before is None:
+                            yield item.path, name, number
+                            continue
+                        ledger = ids.parse(name)
+                        _tell_double(item.path, scopes.key(ledger.scope, ledger.ledger), f"{before}/{whole}", damage)
+                    elif not (
+                        any(_is_there(f"{f}/{whole}") for f in folders.values())
+                        or any(n < number and _is_there(f"{f}/{item.name}") for n, f in others)
+                    ):
+                        yield item.path, name, number
+        except OSError as error:
+            _tell_unlisted(folder, error, damage)
+
+
+def _is_there(path: str) -> bool:
+    return os.path.lexists(path)  # a Path for each of a million files takes longer than this
