@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from recovery.collect.disk.file_reader import Meter
-from recovery.collect.incremental import Again, Kept, hashes_of
+from recovery.collect.incremental.indexes import IndexReuse
+from recovery.collect.incremental.records import KeptLedgers
+from recovery.collect.incremental.row_sets import hash_slots
 from recovery.collect.rows.damage import Hides, Noted, TakesDamage, Unread
-from recovery.collect.rows.index_slots import Found, Piece
+from recovery.collect.rows.index_slots import IndexRows, Piece
 from recovery.collect.rows.ledger_facts import LEDGER, NONE, Interned
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints
@@ -54,8 +56,8 @@ class Indexes:
 
     def __init__(
         self,
-        found: Found[Spool],
-        again: Again | None,
+        found: IndexRows[Spool],
+        again: IndexReuse | None,
         meter: Meter,
         damage: TakesDamage,
         secrets: Interned,
@@ -98,7 +100,7 @@ class Indexes:
         files = units_of(0, first_level(folders, self._damage))
         same = [self._is_unchanged(database) for database, _ in databases]
         again = self._again
-        task = Task.READ if again is None else Task.COMPARE if again.usable else Task.KEEP
+        task = Task.READ if again is None else Task.COMPARE if again.can_reuse else Task.KEEP
         units = list(files)
         for n, (database, _) in enumerate(databases, 1):
             if not same[n - 1]:
@@ -111,7 +113,7 @@ class Indexes:
 
     def _read_rest(
         self,
-        again: Again,
+        again: IndexReuse,
         folders: int,
         files: list[Unit],
         databases: Sequence[tuple[Database, Logs]],
@@ -119,15 +121,15 @@ class Indexes:
         setups: list[Setup],
     ) -> None:
         units = files  # those that are taken over as well: their sizes tell the size of pages
-        setups[0] = self._rest(0, setups[0], again.kept(range(folders), self._found, facts=True))
+        setups[0] = self._rest(0, setups[0], again.take_over(range(folders), self._found, facts=True))
         for n, (database, _) in enumerate(databases, 1):
             if same[n - 1]:
-                again.recall(database.source)
-            kept = again.kept(range(database.source, database.source + 1), self._found, facts=same[n - 1])
+                again.keep_old_fingerprints(database.source)
+            kept = again.take_over(range(database.source, database.source + 1), self._found, facts=same[n - 1])
             setups[n] = self._rest(n, replace(setups[n], told=not same[n - 1]), kept)
-            if kept.rest and same[n - 1]:
+            if kept.has_rest and same[n - 1]:
                 units = units + self._units(n, database, setups[n].kept)
-            elif kept.rest:
+            elif kept.has_rest:
                 units = units + [Unit(n, part) for part in ranges_of(database, Noted())]
         self._take(units, setups)
 
@@ -141,13 +143,13 @@ class Indexes:
         self._found.dangling.clear()
         if self._again is not None:
             for ledger in dangling.tolist():
-                self._again.harm(ledger)
+                self._again.mark_damaged(ledger)
         these = self._taken_over(np.sort(dangling))
         parts = [Unit(n, part) for n, (db, _) in enumerate(databases, 1) for part in ranges_of(db, Noted())]
         self._take(files + parts, [replace(setup, task=Task.AGAIN, kept=these, told=True) for setup in setups])
 
-    def _rest(self, n: int, setup: Setup, kept: Kept) -> Setup:
-        self.known[n] = kept.holding
+    def _rest(self, n: int, setup: Setup, kept: KeptLedgers) -> Setup:
+        self.known[n] = kept.with_entries
         return replace(setup, task=Task.REST, kept=self._taken_over(kept.ledgers))
 
     def _taken_over(self, keys: Ints) -> TakenOver:
@@ -158,7 +160,7 @@ class Indexes:
     def _is_unchanged(self, database: Database) -> bool:
         if self._again is None:
             return False
-        files = [self._again.see(path, "database", id=database.source) for path in _files(database.folder)]
+        files = [self._again.see_database(path, database.source) for path in _files(database.folder)]
         return self._again.is_unchanged(files)
 
     def _units(self, n: int, database: Database, kept: TakenOver | None = None) -> list[Unit]:
@@ -171,7 +173,7 @@ class Indexes:
             self._found.facts.add(facts)
             if self._again is not None:
                 none = facts[:0, LEDGER]
-                self._again.compare(hashes_of(Piece(none, none, none, facts), database.source))
+                self._again.keep_fingerprints(hash_slots(Piece(none, none, none, facts), database.source))
         units = [Unit(n, part) for part in ranges_of(database, damage)]
         self._tell(damage.found)
         return units
@@ -187,7 +189,7 @@ class Indexes:
                 self._found.facts.add(taken.facts(self._secrets))
             self._found.dangling.add(taken.found.dangling.all())
             if self._again is not None:
-                self._again.compare(taken.fingerprints, taken.logs)
+                self._again.keep_fingerprints(taken.fingerprints, taken.logs)
             known[taken.setup].append(taken.known)
             if task is not Task.AGAIN:
                 pages.absorb(taken.pages)
@@ -206,7 +208,7 @@ class Indexes:
         for one in damage:
             # Ledgers whose entries were in a log that is gone by now dangle, and are read again for that.
             if harm and self._again is not None and (one.reason, one.hides) != (Reason.MISSING, Hides.NOTHING):
-                self._again.harm(one.ledger)
+                self._again.mark_damaged(one.ledger)
             # What is wrong with an entry log, or a database, is seen once in every unit.
             if one.ledger is None and one in self._told:
                 continue

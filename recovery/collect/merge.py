@@ -25,17 +25,17 @@ from recovery.codecs.entry import key_kind
 from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
 from recovery.collect.rows.damage import DamageLog, Hides, Unread
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN
-from recovery.collect.rows.index_slots import Found
+from recovery.collect.rows.index_slots import IndexRows
 from recovery.collect.rows.ledger_facts import FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned, explicit_lac
 from recovery.collect.rows.source_copies import (
     Ints,
     canonical,
     joined,
-    less,
     members,
     of_rows,
     pick,
     starts_of,
+    subtract_groups,
     to_groups,
     to_rows,
 )
@@ -113,7 +113,7 @@ class Merge:
         from_journal, from_log: take what these list beside the stronger sources.
     """
 
-    index: Found[Spool]
+    index: IndexRows[Spool]
     journal: Spool
     log: Spool
     facts: JournalFacts
@@ -143,8 +143,8 @@ class Merge:
             index = self._indexed(share)
             journal = canonical(of_rows(_rows(self.journal, share)))
             self._report_dangling(share, index, journal)
-            more = less(journal, index)
-            log = less(less(canonical(of_rows(_rows(self.log, share))), index), journal)
+            more = subtract_groups(journal, index)
+            log = subtract_groups(subtract_groups(canonical(of_rows(_rows(self.log, share))), index), journal)
             for beside, groups, ends in zip((self.from_journal, self.from_log), (more, log), wanted, strict=True):
                 beside.groups.add(to_rows(groups))
                 ends.append(_ends(groups))
@@ -160,14 +160,14 @@ class Merge:
         return pick(groups, np.lexsort((groups.first, groups.key)))
 
     def _report_dangling(self, share: int | None, index: KeyedGroups, journal: KeyedGroups) -> None:
-        dangling = less(canonical(of_rows(_rows(self.index.dangling, share))), index)
+        dangling = subtract_groups(canonical(of_rows(_rows(self.index.dangling, share))), index)
         if not len(dangling.key):
             return
         facts = _rows(self.index.facts, share)
         folders = dict(zip(facts[:, LEDGER].tolist(), facts[:, SOURCE].tolist(), strict=True))
-        lost = less(dangling, journal)
+        lost = subtract_groups(dangling, journal)
         for groups, hides, where in (
-            (less(dangling, lost), Hides.NOTHING, "the journal has them"),
+            (subtract_groups(dangling, lost), Hides.NOTHING, "the journal has them"),
             (lost, Hides.LEDGER, "no journal brings them back either"),
         ):
             starts = starts_of(groups.key)
@@ -272,10 +272,10 @@ class Merge:
             if written is not None:
                 kinds = _KEY_RANK[key_kind(stored)], _KEY_RANK[key_kind(written)]
                 if kinds == (_SET, _SET) and written != stored:
-                    others.append((ledger, self.secrets.stamped(written)))
+                    others.append((ledger, self.secrets.add_stamp(written)))
                     conflict = True
                 elif kinds[1] > kinds[0]:
-                    key[n] = self.secrets.stamped(written)
+                    key[n] = self.secrets.add_stamp(written)
             if conflict:
                 detail = "the journal has another master key for it: one id, two ledgers"
                 self.damage.add(Unread("journal", Reason.CONFLICT, Hides.NOTHING, ledger=ledger, detail=detail))
@@ -306,7 +306,7 @@ def doubtful_ledgers(known: Ints, groups: Sequence[KeyedGroups], heads: Sequence
 
 
 def _rows(spool: Spool, share: int | None) -> Ints:
-    return spool.all() if share is None else spool.share(share)
+    return spool.read_all() if share is None else spool.share(share)
 
 
 def _of(known: Known, ledgers: Ints) -> Known:

@@ -21,13 +21,14 @@ from recovery.collect.deep_check.counts import DeepCounts
 from recovery.collect.disk.file_reader import Meter, Progress
 from recovery.collect.disk.folders import Disks, Folder, Place, Role, survey
 from recovery.collect.disk.vanished_files import count_vanished
-from recovery.collect.incremental import Again, Reused, Terms
+from recovery.collect.incremental.collection import Incremental
+from recovery.collect.incremental.records import Reused, Terms
 from recovery.collect.merge import Beside, IndexSource, Merge
 from recovery.collect.rows.damage import DamageLog, Noted, suspect_disk
 from recovery.collect.rows.entry_headers import HEAD_WIDTH, SIZE_COLUMN
-from recovery.collect.rows.index_slots import Found, Piece
+from recovery.collect.rows.index_slots import IndexRows, Piece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
-from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, joined, less, to_groups, to_rows
+from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, joined, subtract_groups, to_groups, to_rows
 from recovery.collect.rows.spool import Spool
 from recovery.collect.sources.entry_logs import Scanned, find_logs, scan_unlisted
 from recovery.collect.sources.entry_records import RecordFile, RecordFiles, locate
@@ -235,12 +236,13 @@ class _Run:
         self._vanished = 0
         self._ledger_folders = _folders(disks, Role.LEDGER)
         self._index_folders = _folders(disks, Role.INDEX)
-        self._again = None
+        self._incremental = None
         if options.keep or options.since is not None:
-            self._again = Again(_terms(disks, options), options.since, scratch, started, self._secrets)
+            self._incremental = Incremental(_terms(disks, options), options.since, scratch, started, self._secrets)
         self._logs = {folder.path: find_logs(folder, damage) for folder in self._ledger_folders}
-        self._found = Found(*(self._spool(w) for w in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
-        self._indexes = Indexes(self._found, self._again, meter, damage, self._secrets, options.processes)
+        self._found = IndexRows(*(self._spool(w) for w in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
+        reuse = None if self._incremental is None else self._incremental.indexes
+        self._indexes = Indexes(self._found, reuse, meter, damage, self._secrets, options.processes)
 
     def _spool(self, width: int) -> Spool:
         self._spools.append(Spool(width, self._scratch))
@@ -253,8 +255,8 @@ class _Run:
         """Give back the room that was taken on disk."""
         for spool in self._spools:
             spool.close()
-        if self._again is not None:
-            self._again.close()
+        if self._incremental is not None:
+            self._incremental.close()
 
     @property
     def deleted(self) -> int:
@@ -264,7 +266,7 @@ class _Run:
     @property
     def reused(self) -> Reused | None:
         """What was taken over; None: no earlier inventory was named."""
-        return None if self._again is None or self._options.since is None else self._again.reused
+        return None if self._incremental is None or self._options.since is None else self._incremental.reused
 
     def keep(self, out: Path) -> str | None:
         """Write what the next collection need not read again, if that was asked for; when `tables` has ended.
@@ -272,7 +274,7 @@ class _Run:
         Returns:
             What tells it from what something else wrote there since; None: nothing was asked for.
         """
-        return None if self._again is None else self._again.write(out, self._found, self._doubled())
+        return None if self._incremental is None else self._incremental.write(out, self._found, self._doubled())
 
     def tables(self) -> Iterator[pa.Table]:
         """Read everything, and yield the rows of copies."""
@@ -310,7 +312,9 @@ class _Run:
         self._journals = find_journals(places, [f.path for f in self._ledger_folders], self._damage)
         files = [j.file for j in self._journals]
         self._meter.begin("journals", len(files), sum(f.size for f in files))
-        self._journal_facts = read_journals(self._journals, groups, applied, self._meter, self._damage, self._again)
+        self._journal_facts = read_journals(
+            self._journals, groups, applied, self._meter, self._damage, self._incremental
+        )
         self._meter.end()
 
     def _read_index(self) -> None:
@@ -321,11 +325,11 @@ class _Run:
         folders = [folder.path for folder in self._index_folders]
         self._sources = [IndexSource(path, is_database=False) for path in folders]
         logs = self._log_files(self._ledger_folders)
-        if self._again is not None:
+        if self._incremental is not None:
             for log_id, files in logs.items():
                 for file in files:
-                    self._again.see(file.path, "log", id=log_id)
-            self._again.begin_index(every=every)
+                    self._incremental.files.see_file(file.path, "log", number=log_id)
+            self._incremental.indexes.begin(every=every)
         databases = []
         for database, named in self._databases():
             self._sources.append(IndexSource(database.folder, is_database=True))
@@ -374,7 +378,7 @@ class _Run:
             groups.add(to_rows(found))
 
         if not self._options.deep:
-            self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, again=self._again)
+            self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, incremental=self._incremental)
             self._meter.end()
             return
         passwords, scopes = self._options.passwords, self._damage.scopes
@@ -434,19 +438,19 @@ class _Run:
             by_number = {n: [f] for n, f in enumerate(some)}
             records = RecordFiles(by_number, self._meter, self._damage, passwords, scopes=scopes)
             _, heads = records.fetch(ledger, entry, file, position)
-            if self._again is not None and self._damage.count > before:
+            if self._incremental is not None and self._damage.count > before:
                 for found in some:
-                    self._again.taken(found.path).sound = False
+                    self._incremental.get_file(found.path).sound = False
             good = heads[:, SIZE_COLUMN] > 0
             return np.array(places, np.int64)[file[good]], heads[good], np.column_stack((ledger, entry))
 
-        if self._again is not None:
+        if self._incremental is not None:
             paths = [file.path for file in files]
-            beside.wanted = self._again.heads(paths, beside.wanted, read, beside.heads.add)
+            beside.wanted = self._incremental.take_over_headers(paths, beside.wanted, read, beside.heads.add)
             return
         _, heads, stand = read(range(len(files)))
         beside.heads.add(heads)
-        beside.wanted = less(beside.wanted, to_groups(stand[:, 0], stand[:, 1]))
+        beside.wanted = subtract_groups(beside.wanted, to_groups(stand[:, 0], stand[:, 1]))
 
     def row(self, started: datetime, ended: datetime) -> dict[str, Any]:
         """Return the row of BOOKIES; when `tables` has ended."""

@@ -25,10 +25,11 @@ from typing import Final
 import numpy as np
 
 from recovery.collect.disk.file_reader import Meter, Progress
-from recovery.collect.incremental import FINGERPRINT_WIDTH, LOG_WIDTH, hashes_of, logs_of
+from recovery.collect.incremental.records import FINGERPRINT_WIDTH, LOG_WIDTH
+from recovery.collect.incremental.row_sets import find_logs_of, hash_slots
 from recovery.collect.rows.damage import Noted, Unread
 from recovery.collect.rows.entry_headers import HEAD_WIDTH
-from recovery.collect.rows.index_slots import Block, Found, Piece
+from recovery.collect.rows.index_slots import Block, IndexRows, Piece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, KEY, LAC, LEDGER, NONE, Interned
 from recovery.collect.rows.scoped_ids import Scopes, translated
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, Mask
@@ -146,7 +147,7 @@ class Taken:
     """
 
     setup: int
-    found: Found[_Kept]
+    found: IndexRows[_Kept]
     known: Ints
     listed: tuple[Unread, ...]
     damage: tuple[Unread, ...]
@@ -163,8 +164,8 @@ class Taken:
         """Return the rows of facts with the numbers of other `Interned`; see `named_by` for the ledgers."""
         facts = self.found.facts.all()
         for column, numbers in (
-            (KEY, [secrets.stamped(key) for key in self.secrets.keys]),
-            (LAC, [secrets.lac(lac) for lac in self.secrets.lacs]),
+            (KEY, [secrets.add_stamp(key) for key in self.secrets.keys]),
+            (LAC, [secrets.add_lac(lac) for lac in self.secrets.lacs]),
         ):
             facts[:, column] = np.array([*numbers, NONE], np.int64)[facts[:, column]]
         return facts
@@ -292,7 +293,7 @@ def hold_signals() -> Iterator[None]:
 def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
     setup = setups[unit.setup]
     listed, damage, secrets = Noted(), Noted(), Interned()
-    found = Found(*(_Kept(width) for width in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
+    found = IndexRows(*(_Kept(width) for width in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
     scopes = secrets.scopes
     logs = RecordFiles(setup.logs, meter, damage, setup.passwords, decimal_name, grow=True, scopes=scopes)
     told = Noted() if setup.told else damage
@@ -307,7 +308,7 @@ def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
         pieces = reader.read(files)
     for piece in pieces:
         if setup.task in (Task.KEEP, Task.REST):
-            named.add(logs_of(piece))
+            named.add(find_logs_of(piece))
         taker.take(piece)
     taker.end()
     return Taken(
@@ -331,7 +332,7 @@ def _rows(
     """Yield what is to be taken of a range; keep hashes of its slots where they are asked for."""
     for piece in read_range(part, meter, damage, scopes):
         if setup.task in (Task.KEEP, Task.COMPARE):
-            compared.add(hashes_of(piece, setup.source))
+            compared.add(hash_slots(piece, setup.source))
         if setup.task is Task.COMPARE:
             continue
         if setup.task not in (Task.REST, Task.AGAIN):

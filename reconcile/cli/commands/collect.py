@@ -33,7 +33,7 @@ from reconcile.words import counted
 
 if TYPE_CHECKING:
     from recovery.collect.deep_check.counts import DeepCounts
-    from recovery.collect.incremental import Reused
+    from recovery.collect.incremental.records import Reused
 
 _SHOWN: Final = 3
 """Places of damage of each rank."""

@@ -312,7 +312,8 @@ class DeepCheck:
                 )
                 detail = (
                     f"{high - low} entries stand there with different payloads or lengths, from "
-                    f"{different[low, 1]} on, of which {path} has another at byte {offset}: one id, two ledgers, or damage to either"
+                    f"{different[low, 1]} on, of which {path} has another at byte {offset}: one id, two ledgers, "
+                    "or damage to either"
                 )
                 self._report(different[low], Reason.CONFLICT, detail, damage)
 

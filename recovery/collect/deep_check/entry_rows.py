@@ -129,7 +129,7 @@ class EntryShare:
 
 def read_parts(spool: Spool) -> Iterable[Ints]:
     """Return the rows at once where they are few, else a share after the other."""
-    return [spool.all()] if spool.count <= _FEW else map(spool.share, range(SHARES))
+    return [spool.read_all()] if spool.count <= _FEW else map(spool.share, range(SHARES))
 
 
 def find_stretches(values: Ints) -> Iterable[tuple[int, int]]:

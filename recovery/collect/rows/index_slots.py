@@ -91,8 +91,8 @@ Rows_co = TypeVar("Rows_co", bound=TakesRows, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[Rows_co]):
-    """Where findings go: groups, headers, facts, and groups of dangling slots, as rows of ledgers."""
+class IndexRows(Generic[Rows_co]):
+    """What indexes say, as rows of ledgers: groups of entries, headers, facts, and groups of dangling slots."""
 
     groups: Rows_co
     heads: Rows_co

@@ -29,18 +29,18 @@ class Interned:
     lacs: list[bytes] = field(default_factory=list)
     _key_numbers: dict[bytes, int] = field(default_factory=dict)
 
-    def key(self, key: bytes) -> int:
+    def add_key(self, key: bytes) -> int:
         """Return the number of a master key."""
-        return self.stamped(stamp(key))
+        return self.add_stamp(stamp(key))
 
-    def stamped(self, key: bytes) -> int:
+    def add_stamp(self, key: bytes) -> int:
         """Return the number of a master key's stamp."""
         number = self._key_numbers.setdefault(key, len(self.keys))
         if number == len(self.keys):
             self.keys.append(key)
         return number
 
-    def lac(self, record: bytes) -> int:
+    def add_lac(self, record: bytes) -> int:
         """Return the number of an explicit LAC record."""
         self.lacs.append(record)
         return len(self.lacs) - 1

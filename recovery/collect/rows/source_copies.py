@@ -185,7 +185,7 @@ def members(groups: KeyedGroups, ledger: Ints, entry: Ints) -> Mask:
     return (low > start) & (in_run < groups.size[at]) & (entry - groups.last[at] < groups.size[at])
 
 
-def less(groups: KeyedGroups, without: KeyedGroups) -> KeyedGroups:
+def subtract_groups(groups: KeyedGroups, without: KeyedGroups) -> KeyedGroups:
     """Return the groups of the entries that the first has and the second has not; both canonical."""
     shared = np.isin(groups.key, without.key)
     if not shared.any():

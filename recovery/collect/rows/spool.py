@@ -88,7 +88,7 @@ class Spool:
         found.extend(rows[share_of(rows[:, 0], self._shares) == number] for rows in self._rows)
         return np.concatenate(found) if found else self._none()
 
-    def all(self) -> Rows:
+    def read_all(self) -> Rows:
         """Return every row; only where they are few."""
         found = [self._read(start, 0, bounds[-1]) for start, bounds in self._runs]
         found.extend(self._rows)

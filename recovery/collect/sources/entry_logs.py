@@ -29,7 +29,8 @@ from recovery.codecs.entry_log import log_id_of
 from recovery.codecs.framing import Entries, zeros_end
 from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.collect.disk.folders import Folder
-from recovery.collect.incremental import Again, Taken
+from recovery.collect.incremental.collection import Incremental
+from recovery.collect.incremental.records import SeenFile
 from recovery.collect.rows.damage import DamageLog, Hides, TakesDamage, Unread
 from recovery.collect.rows.source_copies import Ints, of_rows, to_groups, to_rows
 from recovery.collect.sources.entry_records import RecordFile, gathered, gone_meanwhile
@@ -126,7 +127,7 @@ def scan_unlisted(
     take: Callable[[KeyedGroups], None],
     *,
     each: TakesRecords | None = None,
-    again: Again | None = None,
+    incremental: Incremental | None = None,
 ) -> Scanned:
     """Go through the logs that may hold what the index does not know.
 
@@ -137,13 +138,13 @@ def scan_unlisted(
         damage: takes what cannot be read.
         take: is given the groups of what was found, a ledger's in any number of pieces that may overlap.
         each: go through all of them, and give it every record.
-        again: takes over the logs that are as they were, and keeps what the others give.
+        incremental: takes over the logs that are unchanged, and keeps what the others give.
     """
     scanned: list[RecordFile] = []
     largest = -1
-    given = {} if again is None else again.logs(known, lambda rows: take(of_rows(rows)))
+    given = {} if incremental is None else incremental.logs.take_over(known, lambda rows: take(of_rows(rows)))
     for file in files:
-        seen = None if again is None else again.taken(file.path)
+        seen = None if incremental is None else incremental.get_file(file.path)
         if seen is not None and file.path in given:
             if given[file.path]:
                 scanned.append(file)
@@ -154,8 +155,8 @@ def scan_unlisted(
             with Mapped(Path(file.path), meter, entry_log.LARGEST) as log:
                 listed = _listed(log, file, damage)
                 if listed is not None:
-                    if again is not None and seen is not None:
-                        again.list(seen, listed)
+                    if incremental is not None and seen is not None:
+                        incremental.logs.keep_map(seen, listed)
                     if each is None and np.isin(listed, known).all():
                         meter.took(0, 1)
                         continue
@@ -163,10 +164,10 @@ def scan_unlisted(
                     log.load()
                 scanned.append(file)
 
-                def keep(groups: KeyedGroups, seen: Taken | None = seen) -> None:
+                def keep(groups: KeyedGroups, seen: SeenFile | None = seen) -> None:
                     take(groups)
-                    if again is not None and seen is not None:
-                        again.hold(seen, to_rows(groups))
+                    if incremental is not None and seen is not None:
+                        incremental.files.keep_groups(seen, to_rows(groups))
 
                 _scan(log, file, known, damage, keep, each, rotated=listed is not None)
                 if seen is not None:

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN, SIZE_COLUMN
-from recovery.collect.rows.index_slots import Block, Found, Piece, TakesRows
+from recovery.collect.rows.index_slots import Block, IndexRows, Piece, TakesRows
 from recovery.collect.rows.ledger_facts import FACT_WIDTH
 from recovery.collect.rows.source_copies import Grouper, Ints, Mask, runs_of, starts_of, to_groups, to_rows
 from recovery.collect.sources.entry_records import RecordFiles
@@ -41,7 +41,7 @@ class IndexTaker:
         batch: slots that are confirmed at a time.
     """
 
-    def __init__(self, logs: RecordFiles, found: Found[TakesRows], *, every: bool, batch: int = _BATCH) -> None:
+    def __init__(self, logs: RecordFiles, found: IndexRows[TakesRows], *, every: bool, batch: int = _BATCH) -> None:
         self._logs = logs
         self._found = found
         self._every = every

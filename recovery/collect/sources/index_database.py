@@ -139,8 +139,8 @@ def _facts(
 
 
 def _fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[int, ...]:
-    lac = NONE if row.explicit_lac is None else secrets.lac(row.explicit_lac)
-    return row.ledger, database.source, int(row.fenced), int(row.limbo or False), secrets.key(row.master_key), lac
+    lac = NONE if row.explicit_lac is None else secrets.add_lac(row.explicit_lac)
+    return row.ledger, database.source, int(row.fenced), int(row.limbo or False), secrets.add_key(row.master_key), lac
 
 
 def read_locations(database: Database, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[Piece]:

@@ -243,10 +243,10 @@ class IndexReader:
         facts[:, LIMBO], facts[:, LAC] = 0, NONE
         keys = np.ascontiguousarray(front[:, _KEY_AT])
         if (keys == keys[0]).all():
-            facts[:, KEY] = self._secrets.key(keys[0].tobytes())
+            facts[:, KEY] = self._secrets.add_key(keys[0].tobytes())
         else:
             distinct, of = np.unique(keys.view(f"V{_KEY_SIZE}")[:, 0], return_inverse=True)
-            facts[:, KEY] = np.array([self._secrets.key(key.tobytes()) for key in distinct], np.int64)[of]
+            facts[:, KEY] = np.array([self._secrets.add_key(key.tobytes()) for key in distinct], np.int64)[of]
         for n in np.flatnonzero(~usual).tolist():
             start = int(begin[n])
             fact = self._decode(files[n], memoryview(loaded.buffer)[start : start + min(int(size[n]), _HEAD)])
@@ -272,8 +272,8 @@ class IndexReader:
         return self._fact(file, header)
 
     def _fact(self, file: IndexFile, header: IndexHeader) -> tuple[int, ...]:
-        lac = NONE if header.explicit_lac is None else self._secrets.lac(header.explicit_lac)
-        return file.ledger, file.folder, int(header.fenced), 0, self._secrets.key(header.master_key), lac
+        lac = NONE if header.explicit_lac is None else self._secrets.add_lac(header.explicit_lac)
+        return file.ledger, file.folder, int(header.fenced), 0, self._secrets.add_key(header.master_key), lac
 
     def _read_large(self, file: IndexFile) -> Iterator[Piece | Block]:
         try:

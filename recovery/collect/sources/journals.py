@@ -37,7 +37,8 @@ from recovery.codecs.journal import (
 )
 from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.collect.disk.folders import Place
-from recovery.collect.incremental import Again, SpecialFacts, TakesSpecial
+from recovery.collect.incremental.collection import Incremental
+from recovery.collect.incremental.records import SpecialFacts, TakesSpecial
 from recovery.collect.rows.damage import DamageLog, Hides, Unread
 from recovery.collect.rows.ledger_facts import explicit_lac, stamp
 from recovery.collect.rows.source_copies import to_groups, to_rows
@@ -90,18 +91,18 @@ class JournalFacts:
     lacs: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     behind_mark: bool = False
 
-    def see_fence(self, ledger: int) -> None:
+    def take_fence(self, ledger: int) -> None:
         """Take a fence."""
         self.fenced.add(ledger)
 
-    def see_key(self, ledger: int, key: bytes) -> None:
+    def take_key(self, ledger: int, key: bytes) -> None:
         """Take a key, which comes later than those before."""
         if self.keys.get(ledger, key) != key:
             self.others.add(ledger)
         if key:
             self.keys[ledger] = key
 
-    def see_lac(self, ledger: int, lac: int, record: bytes) -> None:
+    def take_lac(self, ledger: int, lac: int, record: bytes) -> None:
         """Take an explicit LAC."""
         if lac > self.lacs.get(ledger, (-2, b""))[0]:
             self.lacs[ledger] = lac, record
@@ -196,7 +197,7 @@ def read_journals(
     applied: Spool,
     meter: Meter,
     damage: DamageLog,
-    again: Again | None = None,
+    incremental: Incremental | None = None,
 ) -> JournalFacts:
     """Read journals whole.
 
@@ -206,24 +207,24 @@ def read_journals(
         applied: takes what stands before the mark, likewise.
         meter: counts and paces the reads.
         damage: takes what cannot be read.
-        again: takes over the journals that are as they were, and keeps what the others give.
+        incremental: takes over the journals that are unchanged, and keeps what the others give.
     """
     facts = JournalFacts()
     newest = {str(Path(one.file.path).parent): one.file.path for one in journals}
     newest_paths = set(newest.values())
     seen = [
-        again.see(one.file.path, "journal", mark=one.mark, newest=one.file.path in newest_paths)
+        incremental.files.see_file(one.file.path, "journal", mark=one.mark, is_newest=one.file.path in newest_paths)
         for one in journals
-        if again is not None
+        if incremental is not None
     ]
-    given = set() if again is None else again.journals(seen, groups, applied)
+    given = set() if incremental is None else incremental.journals.take_over(seen, groups, applied)
     for one in journals:
         is_newest = one.file.path in newest_paths
         if one.file.path in given:
             meter.took(0, 1)
             continue
         damaged = damage.count
-        sink = _Sink(one, groups, applied, facts, again)
+        sink = _Sink(one, groups, applied, facts, incremental)
         try:
             with Mapped(Path(one.file.path), meter) as data:
                 data.load()
@@ -239,11 +240,11 @@ def read_journals(
             damage.add(Unread(one.file.path, Reason.UNREADABLE, hides, 0, one.file.size, detail=detail))
         finally:
             sink.end()
-            if again is not None:
-                again.taken(one.file.path).sound = damage.count == damaged
+            if incremental is not None:
+                incremental.get_file(one.file.path).sound = damage.count == damaged
         meter.took(0, 1)
-    if again is not None:
-        again.tell(facts)
+    if incremental is not None:
+        incremental.journals.pass_specials(facts)
     facts.behind_mark = groups.count > 0
     return facts
 
@@ -261,14 +262,14 @@ class _Sink:
         one: the journal.
         groups, applied: take entries behind and before the mark.
         facts: of all journals.
-        again: keeps what the journal says; then it says it to `facts` when all are read.
+        incremental: keeps what the journal says; then it says it to `facts` when all are read.
     """
 
     one: Journal
     groups: Spool
     applied: Spool
     facts: JournalFacts
-    again: Again | None
+    incremental: Incremental | None
     said: SpecialFacts = field(default_factory=SpecialFacts)
 
     def entries(self, part: Entries) -> None:
@@ -276,22 +277,24 @@ class _Sink:
         for spool, some in ((self.groups, behind), (self.applied, ~behind)):
             rows = to_rows(to_groups(part.ledger[some], part.entry[some]))
             spool.add(rows)
-            if self.again is not None:
-                self.again.hold(self.again.taken(self.one.file.path), rows, ahead=spool is self.groups)
+            if self.incremental is not None:
+                self.incremental.files.keep_groups(
+                    self.incremental.get_file(self.one.file.path), rows, ahead=spool is self.groups
+                )
 
     def special(self, part: MetaRecord, damage: DamageLog) -> None:
-        taker: TakesSpecial = self.facts if self.again is None else self.said
+        taker: TakesSpecial = self.facts if self.incremental is None else self.said
         if isinstance(part, FenceRecord):
-            taker.see_fence(part.ledger)
+            taker.take_fence(part.ledger)
         elif isinstance(part, MasterKeyRecord):
-            taker.see_key(part.ledger, stamp(part.key))
+            taker.take_key(part.ledger, stamp(part.key))
         elif isinstance(part, LacRecordAt):
             try:
                 lac = explicit_lac(part.raw, damage.scopes.id(part.ledger))
             except FormatError as error:
                 self._tell(part, error.reason, error.detail, damage)
                 return
-            taker.see_lac(part.ledger, lac, part.raw)
+            taker.take_lac(part.ledger, lac, part.raw)
         else:
             self._tell(part, Reason.BAD_VALUE, f"special record {part.entry:#x}", damage)
 
@@ -299,8 +302,8 @@ class _Sink:
         damage.add(Unread(self.one.file.path, reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=detail))
 
     def end(self) -> None:
-        if self.again is not None:
-            self.again.said(self.again.taken(self.one.file.path), self.said)
+        if self.incremental is not None:
+            self.incremental.journals.keep_specials(self.incremental.get_file(self.one.file.path), self.said)
 
 
 def _read(one: Journal, data: Mapped, sink: _Sink, damage: DamageLog, *, is_newest: bool) -> None:

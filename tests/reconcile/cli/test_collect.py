@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recovery.codecs import entry_log
-from recovery.collect import incremental as again_module
+from recovery.collect.incremental import state as state_module
 from recovery.dataset import open_dataset
 from recovery.testing.bookie_dir import BookieDir, make_bookie
 from recovery.testing.bookie_dir_scoped import Storage
@@ -27,7 +27,7 @@ def folders(made: BookieDir) -> list[object]:
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BookieDir:
     """A bookie whose files count as old."""
-    monkeypatch.setattr(again_module, "_TICK_NS", -(10**15))
+    monkeypatch.setattr(state_module, "_TICK_NS", -(10**15))
     return make_bookie(tmp_path / "disks", {5: [0, 1, 2], 6: [0, 1]}, rotated=True)
 
 
@@ -109,7 +109,7 @@ def test_ledgers_of_scopes_are_taken_over_and_compared_as_well(
     storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The second collection reads nothing and says the same; a deep one finds nothing wrong, and a flipped bit."""
-    monkeypatch.setattr(again_module, "_TICK_NS", -(10**15))
+    monkeypatch.setattr(state_module, "_TICK_NS", -(10**15))
     made = make_scoped(tmp_path, MIXED, storage)
     run(capsys, "collect", *folders(made), "--incremental", "--out", tmp_path / "a")
     again = run(capsys, "collect", *folders(made), "--since", tmp_path / "a", "--out", tmp_path / "b", "--json")

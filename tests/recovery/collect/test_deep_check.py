@@ -16,8 +16,8 @@ import pytest
 from recovery.codecs import entry_log, index_file
 from recovery.codecs.entry_log import EntryAt
 from recovery.codecs.journal import LastMark, encode_last_mark
-from recovery.collect.deep_check.counts import DeepCounts
 from recovery.collect.deep_check import compare as deep_module
+from recovery.collect.deep_check.counts import DeepCounts
 from recovery.collect.pipeline import CollectOptions, CollectSummary, collect
 from recovery.dataset import open_dataset
 from recovery.model.metadata import Digest

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db
 from recovery.codecs.index_file import IndexHeader
-from recovery.collect import incremental as again_module
+from recovery.collect.incremental import journals as journals_module
+from recovery.collect.incremental import previous as previous_module
+from recovery.collect.incremental import state as state_module
 from recovery.collect.pipeline import CollectOptions, CollectSummary, collect
 from recovery.dataset import AGAIN, open_dataset
 from recovery.errors import DatasetError, InputError
@@ -336,7 +338,8 @@ def demand_chain(
     """Collect from one inventory to the next while things happen, and compare each with a whole collection."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         if small:
-            patch.setattr(again_module, "_FEW", 4)
+            patch.setattr(state_module, "_FEW", 4)
+            patch.setattr(journals_module, "_WAITING", 4)
         root = Path(folder)
         world = make(root, seed)
         passwords = (b"theirs",) if knows else ()
@@ -540,7 +543,7 @@ def test_what_another_version_of_the_program_kept_is_not_taken_over(
 ) -> None:
     """It may have read the same bytes otherwise: everything is read, and the reason is said."""
     first = run(world, tmp_path / "a", keep=True)
-    monkeypatch.setattr(again_module, "__version__", "99.0")
+    monkeypatch.setattr(previous_module, "__version__", "99.0")
     seen = run(world, tmp_path / "b", since=tmp_path / "a")
     assert seen.reused is not None
     assert "another version of the program" in seen.reused.reason

@@ -16,7 +16,7 @@ from recovery.codecs.index_file import IndexHeader
 from recovery.collect.disk.file_reader import Meter
 from recovery.collect.rows.damage import Noted
 from recovery.collect.rows.entry_headers import HEAD_WIDTH
-from recovery.collect.rows.index_slots import Block, Found, Piece, block_of
+from recovery.collect.rows.index_slots import Block, IndexRows, Piece, block_of
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints
@@ -86,7 +86,7 @@ def bookies(draw: st.DrawFn) -> tuple[dict[int, bytes], list[Ledger]]:
 
 def taken(logs: RecordFiles, pieces: Sequence[Piece | Block], *, every: bool, batch: int) -> list[list[list[int]]]:
     """All that a taker makes of pieces."""
-    found = Found(*(Rows(width) for width in WIDTHS))
+    found = IndexRows(*(Rows(width) for width in WIDTHS))
     taker = IndexTaker(logs, found, every=every, batch=batch)
     for piece in pieces:
         taker.take(piece)

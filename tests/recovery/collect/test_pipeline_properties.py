@@ -26,10 +26,10 @@ from recovery.collect.rows.source_copies import (
     canonical,
     entries_of,
     joined,
-    less,
     members,
     patterns_of,
     runs_of,
+    subtract_groups,
     to_groups,
 )
 from recovery.collect.rows.spool import SHARES, Spool
@@ -119,7 +119,7 @@ def test_overlapping_lists_become_one(parts: list[set[tuple[int, int]]]) -> None
 @given(PAIRS, PAIRS)
 def test_less_is_the_difference_of_sets(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> None:
     """What the first has and the second has not, grouped as if it had been all there was."""
-    left = less(to_groups(*columns(sorted(one))), to_groups(*columns(sorted(other))))
+    left = subtract_groups(to_groups(*columns(sorted(one))), to_groups(*columns(sorted(other))))
     assert same(left, to_groups(*columns(sorted(one - other))))
 
 
@@ -151,7 +151,7 @@ def test_what_is_set_aside_comes_back(tmp_path: Path, batches: list[list[tuple[i
     every = [row for batch in batches for row in batch]
     shares = [list(map(tuple, spool.share(number).tolist())) for number in range(SHARES)]
     assert sorted(row for share in shares for row in share) == sorted(every)
-    assert sorted(map(tuple, spool.all().tolist())) == sorted(every)
+    assert sorted(map(tuple, spool.read_all().tolist())) == sorted(every)
     for ledger in {ledger for ledger, _ in every}:
         (share,) = [s for s in shares if any(row[0] == ledger for row in s)]
         assert [row for row in share if row[0] == ledger] == [row for row in every if row[0] == ledger]

@@ -1,0 +1,137 @@
+"""What an earlier collection of the bookie kept: opened, checked, and read a share of the ledgers at a time."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from recovery import __version__
+from recovery.collect.incremental.records import Binding, PasswordHash, Reused, SeenFile, Terms
+from recovery.collect.incremental.row_sets import name_columns
+from recovery.collect.rows.entry_headers import DIGESTS
+from recovery.collect.rows.scoped_ids import Scopes
+from recovery.collect.rows.source_copies import Ints, Mask
+from recovery.collect.rows.spool import SHARES
+from recovery.dataset import AGAIN, MANIFEST, Dataset, open_dataset
+from recovery.errors import DatasetError, InputError
+from recovery.model import tables
+from recovery.model.ids import BUCKETS
+from recovery.model.metadata import Digest
+
+BUCKETS_PER_SHARE: Final = BUCKETS // SHARES
+_CRCS: Final = tuple(DIGESTS.index(digest) for digest in (Digest.CRC32, Digest.CRC32C))
+
+
+class Previous:
+    """What an earlier collection kept, if it can be used; else everything of it is empty.
+
+    Args:
+        terms: of this collection.
+        since: folder of the earlier inventory; None: there is none.
+        scopes: names the ledgers.
+
+    Attributes:
+        reused: what is taken over of it, or why nothing is.
+        binding: what its manifest says; None: nothing can be used.
+        files: the files that it saw, by path.
+
+    Raises:
+        InputError: the earlier inventory is not there, not whole, or another bookie's.
+    """
+
+    def __init__(self, terms: Terms, since: Path | None, scopes: Scopes) -> None:
+        self._scopes = scopes
+        self.reused = Reused()
+        self._dataset = None if since is None else self._open(terms, since)
+        self.binding = None if self._dataset is None else Binding.from_json(self._dataset.manifest["binding"])
+        self._has_same_passwords = True
+        if self.binding is not None:
+            salt = self.binding.passwords.salt if self.binding.passwords else ""
+            self._has_same_passwords = self.binding.passwords == hash_passwords(terms.passwords, salt)
+        self.files: Mapping[str, SeenFile] = self._read_files()
+
+    def _open(self, terms: Terms, since: Path) -> Dataset | None:
+        try:
+            return self._open_fitting(terms, since)
+        except DatasetError as error:
+            remedy = "name another earlier inventory of this bookie, or leave --since out: then everything is read"
+            raise InputError(error.path, error.problem, remedy) from error
+
+    def _open_fitting(self, terms: Terms, since: Path) -> Dataset | None:
+        """Return what was kept; None where nothing of it can be used, for the reason that `reused` then names."""
+        inventory = open_dataset(since, "inventory")
+        self.reused.inventory, self.reused.collected = str(since), inventory.manifest["coverage"].get("started", "")
+        bound = inventory.manifest["binding"]
+        if bound.get("bookie") != terms.bookie:
+            problem = f"is an inventory of bookie {bound.get('bookie')}; these folders are of {terms.bookie}"
+            raise InputError(str(since), problem, "name the earlier inventory of this bookie, or leave --since out")
+        if bound.get("incarnation") != terms.incarnation:
+            self.reused.reason = "the bookie was formatted anew since, or databases that tell its identity came or went"
+            return None
+        if not (since / AGAIN).exists():
+            self.reused.reason = "the earlier inventory was not made with --incremental"
+            return None
+        dataset = open_dataset(since / AGAIN, "again")
+        if inventory.manifest["coverage"].get("again") != hash_manifest(since):
+            raise DatasetError(str(since / AGAIN), "is not what was written with this inventory", "make it again")
+        dataset.verify()
+        binding = dataset.manifest["binding"]
+        # The same bytes may give something else.
+        if dataset.manifest.get("tool_version") != __version__:
+            self.reused.reason = "another version of the program made the earlier inventory"
+        elif binding.get("folders") != list(terms.folders):
+            self.reused.reason = "the earlier inventory was made of other folders, or the cookie changed"
+        if self.reused.reason:
+            return None
+        self.reused.whole = binding.get("whole") or self.reused.collected
+        return dataset
+
+    def _read_files(self) -> dict[str, SeenFile]:
+        files: dict[str, SeenFile] = {}
+        for row in () if self._dataset is None else self._dataset.read("files").to_pylist():
+            fingerprint = tuple(row.pop(name) for name in ("inode", "size", "mtime", "ctime"))
+            files[row["path"]] = SeenFile(fingerprint=fingerprint, **row)
+        return files
+
+    @property
+    def has_index(self) -> bool:
+        """Whether anything of an index can be taken over."""
+        return self._dataset is not None and not self.reused.reason
+
+    def count(self, table: str) -> int:
+        """Return how many rows a table has."""
+        return 0 if self._dataset is None else self._dataset.rows(table)
+
+    def read_table(self, name: str, share: int | None) -> tuple[pa.Table, Ints]:
+        """Return rows of a table, and the keys of their ledgers; share None: of all ledgers."""
+        if self._dataset is None:
+            return tables.AGAIN[name].empty_table(), np.empty(0, np.int64)
+        buckets = None if share is None else range(share * BUCKETS_PER_SHARE, (share + 1) * BUCKETS_PER_SHARE)
+        rows = self._dataset.read(name, buckets=buckets)
+        scope, ledger = (rows[column].to_numpy().astype(np.int64) for column in ("scope", "ledger"))
+        return rows, self._scopes.keys(scope if scope.any() else None, ledger)
+
+    def read_rows(self, name: str, share: int | None) -> Ints:
+        """Return rows of a table as a matrix, keys first."""
+        rows, keys = self.read_table(name, share)
+        return np.column_stack((keys, *(rows[column].to_numpy() for column in name_columns(name))))
+
+    def are_uncertain(self, digest: Ints) -> Mask:
+        """Return which digests other passwords may prove to be of another type, where other passwords were given."""
+        return np.zeros(len(digest), np.bool_) if self._has_same_passwords else ~np.isin(digest, _CRCS)
+
+
+def hash_manifest(inventory: Path) -> str:
+    """Return the hash of the manifest of what an inventory keeps."""
+    return hashlib.sha256((inventory / AGAIN / MANIFEST).read_bytes()).hexdigest()
+
+
+def hash_passwords(passwords: Sequence[bytes], salt: str) -> PasswordHash | None:
+    """Return what tells the same passwords again; None: there are none."""
+    if not passwords:
+        return None
+    text = b"".join(hashlib.sha256(password).digest() for password in sorted(set(passwords)))
+    return PasswordHash(salt, hashlib.scrypt(text, salt=bytes.fromhex(salt), n=1 << 14, r=8, p=1).hex())
