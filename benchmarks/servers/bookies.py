@@ -51,4 +51,4 @@ def bookies(count: int) -> Iterator[list[str]]:
             one("close", ledger=ledger)
         with open_store(f"zk://{one.zookeeper}/ledgers") as opened:
             members = read_members(opened.store, opened.root, None, {})
-        yield [str(members.of(name).address) for name in names]
+        yield [str(members.find(name).address) for name in names]

@@ -71,7 +71,7 @@ class Members:
         self._listening: dict[Address, str] = {}
         self._found: dict[str, Member] = {}
         for bookie in sorted(registrations):
-            member = self.of(bookie)
+            member = self.find(bookie)
             if member.address is not None:
                 self._listening[member.address] = bookie
 
@@ -81,7 +81,7 @@ class Members:
         known = {self._aliases.get(name, name) for name in (*self._registrations, *self._cookies)}
         return sorted(known | set(self._aliases.values()))
 
-    def of(self, name: str) -> Member:
+    def find(self, name: str) -> Member:
         """Return who a name is."""
         if name not in self._found:
             self._found[name] = self._look_up(name)

@@ -76,7 +76,7 @@ class AskedCluster:
 
     def __init__(self, members: Members, options: Options) -> None:
         self._members = members
-        addresses = {m.bookie: m.address for name in members.bookies if (m := members.of(name)).address is not None}
+        addresses = {m.bookie: m.address for name in members.bookies if (m := members.find(name)).address is not None}
         self._wire = Wire(addresses, options)
         self._addresses = addresses
         self._runner = asyncio.Runner()
@@ -95,7 +95,7 @@ class AskedCluster:
 
     def get(self, name: str, /) -> AskedBookie | None:
         """Return the bookie that a name stands for; None: nobody that could be asked."""
-        member = self._members.of(name)
+        member = self._members.find(name)
         if member.bookie not in self._addresses:
             self.unresolved[name] = f"{ALIAS_UNRESOLVED}: {member.why}" if member.unresolved else member.why
             return None

@@ -18,8 +18,10 @@ from backends.bookie.client import Address, Options
 from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write
 from recovery.bookies.addresses import Members, read_members
-from recovery.bookies.wire_inventory import Kind, Request, Task, WireSummary, collect_wire, folder_of
+from recovery.bookies.wire_inventory import Request, collect_wire
 from recovery.bookies.wire_reader import AskedCluster
+from recovery.bookies.wire_results import Kind, WireSummary, folder_of
+from recovery.bookies.wire_task import Task
 from recovery.capture.live import capture
 from recovery.codecs import entry, ledger_metadata, store
 from recovery.codecs.entry import EntryHeader
@@ -191,7 +193,7 @@ def damage_of(folder: Path, bookie: str) -> dict[int, dict[str, Any]]:
 @pytest.mark.parametrize("held", [0, 1 << 25], ids=["decoded one by one", "decoded together"])
 def test_what_lists_lack_what_grows_and_what_fails(tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ledger of a bookie ends as a row that says what is sure, or as damage; nothing is made up."""
-    monkeypatch.setattr("recovery.bookies.wire_inventory._RAW", held)
+    monkeypatch.setattr("recovery.bookies.wire_questions._RAW", held)
     has = {
         1: Has({0, 1, 2}, {n: record(1, n) for n in range(3)}, entry.encode_lac_record(1, 2, Digest.CRC32C)),
         2: Has(set(range(1024)), {0: record(2, 0), 1024: record(2, 1024)}),  # the last entry is not in the list
@@ -299,17 +301,17 @@ def test_who_is_who() -> None:
         {"bk5": b"5\n", "away:3181": b"5\n", "named": b"5\n", "127.0.0.1:3181": b"5\n"},
         {"10.0.0.5:3181": "bk5", "later:3181": "later:3181"},
     )
-    assert members.of("bk5").address == members.of("10.0.0.5:3181").address == Address("127.0.0.1", 3181)
-    assert members.of("10.0.0.5:3181").bookie == "bk5"
-    assert members.of("old:3181").address == Address("old", 3181)
-    assert members.of("away:3181").address == Address("away", 3181)
-    assert members.of("later:3181").address == Address("later", 3181)
-    assert members.of("named").address is None
-    assert not members.of("named").unresolved
-    assert "cannot be read" in members.of("odd").why
-    assert members.of("127.0.0.1:3181").unresolved
-    assert "bk5" in members.of("127.0.0.1:3181").why
-    assert members.of("stranger:3181").unresolved
+    assert members.find("bk5").address == members.find("10.0.0.5:3181").address == Address("127.0.0.1", 3181)
+    assert members.find("10.0.0.5:3181").bookie == "bk5"
+    assert members.find("old:3181").address == Address("old", 3181)
+    assert members.find("away:3181").address == Address("away", 3181)
+    assert members.find("later:3181").address == Address("later", 3181)
+    assert members.find("named").address is None
+    assert not members.find("named").unresolved
+    assert "cannot be read" in members.find("odd").why
+    assert members.find("127.0.0.1:3181").unresolved
+    assert "bk5" in members.find("127.0.0.1:3181").why
+    assert members.find("stranger:3181").unresolved
     with pytest.raises(InputError, match="registered"):
         Members({"bk5": here, "bk6": here}, {}, {"bk6": "bk5"})
 

@@ -88,7 +88,7 @@ class Running:
         """Where they listen, as the store says."""
         with open_store(self.uri) as opened:
             members = read_members(opened.store, opened.root, None, {})
-            found = {storage: members.of(f"wire-{storage}").address for storage in STORAGES}
+            found = {storage: members.find(f"wire-{storage}").address for storage in STORAGES}
         return {storage: address for storage, address in found.items() if address is not None}
 
     def restart(self, storage: str, **props: str) -> None:

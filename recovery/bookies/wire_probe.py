@@ -1,0 +1,90 @@
+"""Which bookies of a cluster can be asked for lists: each is asked for a few ledgers that it should have."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from backends.bookie import frames
+from backends.bookie.client import Bookie, Options, Wire
+from backends.bookie.frames import Answer, Outcome
+from recovery.bookies.addresses import Member
+from recovery.bookies.wire_results import SCOPE, BookieResult, Kind
+from recovery.dataset import Dataset
+from recovery.model.ids import BUCKETS
+
+_LEDGERS: Final = 16_384
+"""BookieResult of a bookie at a time: what a task holds."""
+_PROBES: Final = 3
+"""Ledgers that a bookie should know, and is asked for, to see whether it answers lists."""
+
+
+_FAILED: Final = {
+    Outcome.NO_ANSWER: Kind.NO_ANSWER,
+    Outcome.REFUSED: Kind.REFUSED,
+    Outcome.NOT_UNDERSTOOD: Kind.NOT_UNDERSTOOD,
+}
+
+
+def sample_ledgers(catalog: Dataset) -> dict[str, list[int]]:
+    """Return the names that records give bookies, each with a few ledgers that it should have."""
+    samples: dict[str, list[int]] = {}
+    for buckets in cut_batches(catalog):
+        read = catalog.read("ledgers", buckets=buckets, columns=["scope", "ledger", "segments"])
+        read = read.filter(pc.equal(read["scope"], SCOPE)).combine_chunks()
+        segments = read["segments"].combine_chunks()
+        ensembles = pc.struct_field(pc.list_flatten(segments), "members")
+        row_of = pc.list_parent_indices(segments).take(pc.list_parent_indices(ensembles))
+        coded = pc.list_flatten(ensembles).dictionary_encode()
+        codes, names = coded.indices.to_numpy(), coded.dictionary.to_pylist()
+        ledgers = read["ledger"].to_numpy()[row_of.to_numpy()]
+        for order in (slice(None), slice(None, None, -1)):
+            chosen, first = np.unique(codes[order], return_index=True)
+            for code, row in zip(chosen.tolist(), first.tolist(), strict=True):
+                known = samples.setdefault(names[code], [])
+                ledger = int(ledgers[order][row])
+                if len(known) < _PROBES and ledger not in known:
+                    known.append(ledger)
+    return samples
+
+
+def count_scoped(catalog: Dataset) -> int:
+    """Return how many ledgers of a catalog are of another scope than 0."""
+    scopes = (catalog.read("ledgers", buckets=buckets, columns=["scope"])["scope"] for buckets in cut_batches(catalog))
+    return sum(pc.sum(pc.not_equal(scope, SCOPE)).as_py() or 0 for scope in scopes)
+
+
+async def probe_bookies(
+    wanted: Sequence[Member], samples: Mapping[str, Sequence[int]], options: Options
+) -> dict[str, BookieResult]:
+    """Return of each bookie whether it can be collected; on connections of their own, which an answer may break."""
+    addresses = {m.bookie: m.address for m in wanted if m.address is not None}
+    with Wire(addresses, options) as wire:
+        probed = await asyncio.gather(*(_probe(wire[name], name, samples.get(name, ())) for name in addresses))
+    results = {result.bookie: result for result in probed}
+    return {m.bookie: results.get(m.bookie) or BookieResult(m.bookie, Kind.NO_ANSWER, m.why) for m in wanted}
+
+
+async def _probe(bookie: Bookie, name: str, ledgers: Sequence[int]) -> BookieResult:
+    lists: list[Answer] = []
+    reads: list[Answer] = []
+    questions = [(reads, frames.bookie_info())]
+    for ledger in ledgers[:_PROBES]:
+        questions += [(lists, frames.list_entries(ledger)), (reads, frames.read_entry(ledger, frames.LAST))]
+    await bookie.ask(questions, lambda answers, answer: answers.append(answer))
+    understood = {Outcome.ANSWER, Outcome.NEGATIVE}
+    if any(answer.outcome in understood for answer in lists):
+        return BookieResult(name, Kind.COLLECTED)
+    if not any(answer.outcome in understood for answer in reads):
+        return BookieResult(name, _FAILED[reads[0].outcome], reads[0].said)
+    if any(answer.outcome is Outcome.ANSWER for answer in reads[1:]):
+        return BookieResult(name, Kind.NO_LISTS, lists[0].said)
+    return BookieResult(name, Kind.COLLECTED)
+
+
+def cut_batches(catalog: Dataset, buckets: range = range(BUCKETS)) -> list[range]:
+    """Cut buckets so that the ledgers of one range are few enough to be held."""
+    step = max(1, min(len(buckets), BUCKETS * _LEDGERS // max(catalog.rows("ledgers"), 1)))
+    return [range(low, min(low + step, buckets.stop)) for low in range(buckets.start, buckets.stop, step)]

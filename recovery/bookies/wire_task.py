@@ -1,0 +1,150 @@
+"""A share of the questions to a cluster: bookies asked for the ledgers of a bucket range, and the rows written."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from backends.bookie.client import Address, Options, Wire
+from recovery.bookies.wire_probe import cut_batches
+from recovery.bookies.wire_questions import BookieAnswers, LedgerQuestions
+from recovery.bookies.wire_results import COPIES, DAMAGE, SCOPE, Ints, folder_of
+from recovery.dataset import Dataset, sort_by_key, write_part
+from recovery.manifest import Part
+
+_AT_ONCE: Final = 8
+"""Bookies that a task asks at the same time."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What tasks wrote of one bookie, and what it answered.
+
+    Attributes:
+        copies, damage: parts of these tables.
+        ledgers: that it has.
+        entries: of these.
+        negatives: ledgers that it said it does not know.
+        unanswered: ledgers that it said nothing of.
+        damaged: rows of damage.
+        largest: ledger id that it has; -1: none.
+        silent: it answers reads of a ledger whose list it does not answer.
+        why: the first thing that came in place of an answer.
+    """
+
+    copies: list[Part] = field(default_factory=list)
+    damage: list[Part] = field(default_factory=list)
+    ledgers: int = 0
+    entries: int = 0
+    negatives: int = 0
+    unanswered: int = 0
+    damaged: int = 0
+    largest: int = -1
+    silent: bool = False
+    why: str = ""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Tally":
+        """Return what `to_json` made."""
+        parts = {table: [Part(**part) for part in fields[table]] for table in (COPIES, DAMAGE)}
+        return cls(**{**fields, **parts})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it travels to the driver."""
+        return asdict(self)
+
+    @classmethod
+    def sum(cls, tallies: Sequence["Tally"]) -> "Tally":
+        """Return what several tasks wrote together, in their order."""
+        total = cls()
+        for tally in tallies:
+            total.copies += tally.copies
+            total.damage += tally.damage
+            total.ledgers += tally.ledgers
+            total.entries += tally.entries
+            total.negatives += tally.negatives
+            total.unanswered += tally.unanswered
+            total.damaged += tally.damaged
+            total.largest = max(total.largest, tally.largest)
+            total.silent |= tally.silent
+            total.why = total.why or tally.why
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bookie to be asked; travels to tasks."""
+
+    bookie: str
+    address: Address
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Asks bookies for the ledgers of a bucket range, and writes their rows; picklable.
+
+    Attributes:
+        catalog: lists the ledgers.
+        out: the folder that inventories stand in.
+        targets: the bookies.
+        options: this task's share of the caps in them.
+        passwords: that may have made HMACs.
+    """
+
+    catalog: Dataset
+    out: str
+    targets: tuple[Target, ...]
+    options: Options
+    passwords: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        """Without the passwords: a value may land in a log."""
+        return f"Task(catalog={self.catalog.path!r}, out={self.out!r}, targets={len(self.targets)})"
+
+    def __call__(self, buckets: range) -> dict[str, Any]:
+        """Ask them, and return the tally of each bookie."""
+        tallies = {target.bookie: Tally() for target in self.targets}
+        asyncio.run(self._ask_targets(buckets, tallies))
+        return {bookie: tally.to_json() for bookie, tally in tallies.items()}
+
+    async def _ask_targets(self, buckets: range, tallies: Mapping[str, Tally]) -> None:
+        with Wire({t.bookie: t.address for t in self.targets}, self.options) as wire:
+            room = asyncio.Semaphore(_AT_ONCE)
+
+            async def ask(target: Target, ledgers: Ints, name: str) -> None:
+                async with room:
+                    answers = await LedgerQuestions(wire[target.bookie], ledgers, self.passwords).ask_all()
+                    await asyncio.to_thread(self._write, target, answers, name, tallies[target.bookie])
+
+            for low, ledgers in self._list_ledgers(buckets):
+                await asyncio.gather(*(ask(target, ledgers, f"part-{low:04d}") for target in self.targets))
+
+    def _list_ledgers(self, buckets: range) -> Iterator[tuple[int, Ints]]:
+        """Yield ledgers of scope 0, ascending in each batch, with the first bucket of the batch."""
+        for batch in cut_batches(self.catalog, buckets):
+            rows = self.catalog.read("ledgers", buckets=batch, columns=["bucket", "scope", "ledger"])
+            ledgers = rows.filter(pc.equal(rows["scope"], SCOPE))["ledger"].to_numpy()
+            yield batch.start, np.unique(ledgers)
+
+    def _write(self, target: Target, answers: BookieAnswers, name: str, tally: Tally) -> None:
+        folder = Path(self.out) / folder_of(target.bookie)
+        rows = sort_by_key(answers.make_rows(target.bookie, target.incarnation))
+        damage = answers.make_damage(target.bookie, target.incarnation)
+        for table, content, parts in ((COPIES, rows, tally.copies), (DAMAGE, damage, tally.damage)):
+            if content.num_rows:
+                parts.append(write_part(folder, table, name, [content]))
+        ledgers = answers.known.ledger
+        tally.ledgers += len(ledgers)
+        tally.entries += int(pc.sum(rows["entries"]).as_py() or 0)
+        tally.largest = max(tally.largest, int(ledgers.max(initial=-1)))
+        tally.negatives += answers.negatives
+        tally.unanswered += len(answers.unanswered)
+        tally.damaged += damage.num_rows
+        tally.silent |= answers.silent
+        if answers.unanswered and not tally.why:
+            tally.why = answers.unanswered[0][1].said
