@@ -17,7 +17,7 @@ from recovery.errors import InputError
 
 if TYPE_CHECKING:
     from backends.bookie.client import Options
-    from recovery.bookies.wire_inventory import WireSummary
+    from recovery.bookies.wire_results import WireSummary
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -133,7 +133,8 @@ def collect_cluster(
     """Ask the bookies of a cluster into inventories below a folder; on a master, with what its executors are to run."""
     from reconcile.cli.commands.capture import capture_into
     from recovery.bookies.addresses import read_members
-    from recovery.bookies.wire_inventory import CATALOG, Request, collect_wire
+    from recovery.bookies.wire_inventory import Request, collect_wire
+    from recovery.bookies.wire_results import CATALOG
     from recovery.dataset import open_dataset
     from recovery.spark import demand_spark, over_buckets
 
@@ -161,7 +162,7 @@ def collect_cluster(
 
 def _collected(found: "WireSummary", gaps: list[str], out: Path) -> Result:
     from recovery.bookies.addresses import ALIAS_UNRESOLVED
-    from recovery.bookies.wire_inventory import NOT_TOLD, Kind, folder_of
+    from recovery.bookies.wire_results import NOT_TOLD, Kind, folder_of
 
     made = [bookie for bookie in found.bookies if bookie.kind is Kind.COLLECTED]
     without = [bookie for bookie in found.bookies if bookie.kind is not Kind.COLLECTED]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from reconcile.plan.action_rows import Passwords
 from recovery.collect.disk.folders import survey
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.errors import InputError
 from recovery.spark import over_buckets
 

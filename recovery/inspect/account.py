@@ -32,8 +32,9 @@ from recovery.codecs import ledger_db
 from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.errors import FormatError, InputError
 from recovery.inspect import byte_map
-from recovery.inspect.bookie_file import CURRENT, HEAD, LISTED, Kind, is_too_large, kind_of
 from recovery.inspect.byte_map import Stretch
+from recovery.inspect.file_kinds import CURRENT, HEAD, Kind, is_too_large, kind_of
+from recovery.inspect.file_notes import LISTED
 
 ROCKSDB: Final = "RocksDB's"
 UNKNOWN: Final = "not known"

@@ -23,7 +23,8 @@ from reconcile.stores import open_store
 from reconcile.write import apply as engine
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.dataset import Dataset, open_dataset, prepare
 from recovery.model.ids import LedgerId
 from recovery.spark import session

@@ -113,7 +113,7 @@ def collect(
     of a ledger; they are named, with the command that collects them on their hosts.
     """
     from recovery.collect.disk.bookie_conf import read_conf
-    from recovery.collect.pipeline import CollectOptions
+    from recovery.collect.options import CollectOptions
     from recovery.collect.pipeline import collect as run
     from recovery.dataset import REPORT
 

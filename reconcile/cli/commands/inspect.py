@@ -44,7 +44,9 @@ def inspect(files: tuple[Path, ...], *, account: bool, **shared: Any) -> None:  
 
 
 def _looked(file: Path) -> Result:
-    from recovery.inspect.bookie_file import LISTED, Kind, look
+    from recovery.inspect.bookie_file import look
+    from recovery.inspect.file_kinds import Kind
+    from recovery.inspect.file_notes import LISTED
 
     found = look(file)
     counted = ", ".join(_counted(count, name) for name, count in found.counts.items())
@@ -83,7 +85,7 @@ def _looked(file: Path) -> Result:
 
 def _accounted(paths: list[Path], output: Output) -> Result:
     from recovery.inspect.account import account_for
-    from recovery.inspect.bookie_file import LISTED
+    from recovery.inspect.file_notes import LISTED
 
     with output.progress("accounting", "files") as told:
         found = account_for(paths, throttled(told))

@@ -11,7 +11,8 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from recovery.capture.live import capture
 from recovery.codecs.store import Layout
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.dataset import DatasetWriter
 from tests.support import cases
 from tests.support.command import Done, run

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from tests.support import command
 from tests.support.cases import case_dir, operator

@@ -23,7 +23,8 @@ from reconcile.write import apply as engine
 from recovery.capture.live import capture
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.model import metadata as md
 from recovery.model.ids import LedgerId

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from recovery.codecs import entry, entry_log, index_file, journal
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.errors import DatasetError, InputError
 from recovery.infer.prior import Prior
 from recovery.infer.reconstruct import Options, reconstruct

@@ -10,7 +10,8 @@ from typing import Final
 import pytest
 
 from recovery.codecs import entry
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from recovery.inspect.account import account_for
 from recovery.inspect.bookie_file import look

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from recovery.codecs import entry_log
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.model.metadata import Digest
 from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal, write_mark
 from tests.support.collecting import Seen, look

@@ -18,7 +18,8 @@ from recovery.codecs.entry_log import EntryAt
 from recovery.codecs.journal import LastMark, encode_last_mark
 from recovery.collect.deep_check import compare as deep_module
 from recovery.collect.deep_check.counts import DeepCounts
-from recovery.collect.pipeline import CollectOptions, CollectSummary, collect
+from recovery.collect.options import CollectOptions, CollectSummary
+from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from recovery.model.metadata import Digest
 from tests.recovery.collect.test_pipeline_golden import BOOKIES, held, options

@@ -17,7 +17,8 @@ import pytest
 
 from recovery.collect.disk.file_reader import Mapped, Meter, Progress
 from recovery.collect.disk.folders import Disks, survey
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.collect.rows.damage import Noted
 from recovery.collect.rows.ledger_facts import Interned
 from recovery.collect.sources import index_files

@@ -21,7 +21,8 @@ from recovery.codecs.index_file import IndexHeader
 from recovery.collect.incremental import journals as journals_module
 from recovery.collect.incremental import previous as previous_module
 from recovery.collect.incremental import state as state_module
-from recovery.collect.pipeline import CollectOptions, CollectSummary, collect
+from recovery.collect.options import CollectOptions, CollectSummary
+from recovery.collect.pipeline import collect
 from recovery.dataset import AGAIN, open_dataset
 from recovery.errors import DatasetError, InputError
 from recovery.model.metadata import Digest

@@ -10,7 +10,8 @@ from typing import Final
 
 import pytest
 
-from recovery.collect.pipeline import CollectOptions, CollectSummary, collect
+from recovery.collect.options import CollectOptions, CollectSummary
+from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from tests.recovery.collect.test_pipeline_golden import held
 from tests.support.cluster import Bookie, Cluster, encoded

@@ -13,7 +13,8 @@ import pytest
 
 from recovery.codecs.entry import master_key
 from recovery.collect.disk.folders import survey
-from recovery.collect.pipeline import CollectOptions, CollectSummary, collect
+from recovery.collect.options import CollectOptions, CollectSummary
+from recovery.collect.pipeline import collect
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.groups import expand, from_arrow
 from recovery.model.metadata import DIGEST_SIZES, Digest

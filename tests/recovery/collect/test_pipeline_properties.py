@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from recovery.codecs import index_file
 from recovery.codecs.index_file import IndexHeader
 from recovery.collect.disk.file_reader import Meter
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.collect.rows.damage import DamageLog
 from recovery.collect.rows.ledger_facts import NONE, Interned, stamp
 from recovery.collect.rows.source_copies import (

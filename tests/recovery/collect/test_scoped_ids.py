@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.model.ids import LedgerId, signed
 from recovery.model.metadata import Digest
 from recovery.testing.bookie_dir import BookieDir

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from recovery.collect.disk.file_reader import Progress
-from recovery.collect.pipeline import CollectOptions, CollectSummary, collect
+from recovery.collect.options import CollectOptions, CollectSummary
+from recovery.collect.pipeline import collect
 from recovery.testing.bookie_dir import BookieDir, make_bookie, write_log
 from tests.support.command import run
 

@@ -10,7 +10,8 @@ import rocksdict
 
 from backends.rocks import open_read_only
 from recovery.collect.disk.folders import survey
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.dataset import Dataset, open_dataset
 from tests.recovery.collect.test_pipeline_golden import options
 from tests.support.bookie_files import index_files

@@ -12,7 +12,8 @@ from reconcile.findings.refusal_texts import REASONS
 from reconcile.write.apply import Options, apply
 from recovery.codecs import store as keys
 from recovery.codecs.store import Layout, layout_bytes
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from recovery.infer import reconstruct as infer
 from recovery.infer.prior import Prior, count_shapes

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 from recovery.codecs.ledger_metadata import decode, decode_columns, encode
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct

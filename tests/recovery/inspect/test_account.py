@@ -14,7 +14,8 @@ from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledge
 from recovery.codecs.entry import EntryHeader
 from recovery.errors import InputError
 from recovery.inspect.account import ROCKSDB, UNKNOWN, File, account_for
-from recovery.inspect.bookie_file import Kind, look
+from recovery.inspect.bookie_file import look
+from recovery.inspect.file_kinds import Kind
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
 from recovery.testing.bookie_dir_scoped import Held, Storage, make_scoped_bookie

@@ -3,7 +3,7 @@
 import pytest
 
 from recovery.inspect.account import ROCKSDB, UNKNOWN, account_for
-from recovery.inspect.bookie_file import Kind
+from recovery.inspect.file_kinds import Kind
 from tests.support import cases
 
 

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 from recovery.codecs import entry_log, index_file, journal
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from recovery.inspect.account import ROCKSDB, UNKNOWN, Account, account_for
-from recovery.inspect.bookie_file import Kind
+from recovery.inspect.file_kinds import Kind
 from recovery.model.groups import expand, from_arrow
 from tests.support.cluster import Bookie, Cluster
 

@@ -9,7 +9,8 @@ from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledge
 from recovery.codecs.entry import EntryHeader
 from recovery.codecs.entry_log import EntryAt
 from recovery.errors import InputError, Reason
-from recovery.inspect.bookie_file import Kind, look
+from recovery.inspect.bookie_file import look
+from recovery.inspect.file_kinds import Kind
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 from tests.support.command import run
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from recovery.codecs import entry, entry_log
-from recovery.inspect.bookie_file import Kind, Looked, look
+from recovery.inspect.bookie_file import look
+from recovery.inspect.file_kinds import Kind
+from recovery.inspect.file_notes import FileReport
 from tests.support import cases
 
 KINDS = {
@@ -34,23 +36,23 @@ def _expected(path: Path) -> Kind:
 
 
 @pytest.fixture(scope="module", params=cases.NAMES)
-def seen(request: pytest.FixtureRequest) -> tuple[str, list[Looked]]:
+def seen(request: pytest.FixtureRequest) -> tuple[str, list[FileReport]]:
     """All files of one case, looked at."""
     return request.param, [look(path) for path in _files(request.param)]
 
 
-def test_every_file_is_what_its_name_says(seen: tuple[str, list[Looked]]) -> None:
+def test_every_file_is_what_its_name_says(seen: tuple[str, list[FileReport]]) -> None:
     """Nothing that a bookie keeps is unknown, and nothing is taken for something else."""
     assert [found.kind for found in seen[1]] == [_expected(found.path) for found in seen[1]]
     assert seen[1]
 
 
-def test_files_of_real_bookies_have_no_damage(seen: tuple[str, list[Looked]]) -> None:
+def test_files_of_real_bookies_have_no_damage(seen: tuple[str, list[FileReport]]) -> None:
     """What a running, stopped or killed bookie leaves is normal."""
     assert [found for found in seen[1] if found.damaged] == []
 
 
-def test_entries_are_counted_as_they_are_held(seen: tuple[str, list[Looked]]) -> None:
+def test_entries_are_counted_as_they_are_held(seen: tuple[str, list[FileReport]]) -> None:
     """Indexes and journals know every entry that a client could read; the indexes of a clean case W times."""
     name, found = seen
     counted: Counter[Kind] = Counter()
@@ -63,7 +65,7 @@ def test_entries_are_counted_as_they_are_held(seen: tuple[str, list[Looked]]) ->
         assert counted[Kind.LOG] >= in_index == sum((row["last"] + 1) * row["W"] for row in rows)
 
 
-def test_nothing_secret_is_said(seen: tuple[str, list[Looked]]) -> None:
+def test_nothing_secret_is_said(seen: tuple[str, list[FileReport]]) -> None:
     """Neither a password nor payload nor a whole master key stands in what is shown."""
     name, found = seen
     text = repr(found)

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery.errors import InputError
-from recovery.inspect.bookie_file import Looked, look
+from recovery.inspect.bookie_file import look
+from recovery.inspect.file_notes import FileReport
 from tests.support import cases
 
 NAMES = (
@@ -20,7 +21,7 @@ FRONTS = (
 )  # fmt: skip
 
 
-def _look(name: str, content: bytes) -> Looked | None:
+def _look(name: str, content: bytes) -> FileReport | None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_bytes(content)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.inspect.bookie_file import Kind, look
+from recovery.inspect.bookie_file import look
+from recovery.inspect.file_kinds import Kind
 from tests.backends.zkfiles.test_zkfiles_golden import DATA, _expected
 
 FILES = sorted(path for path in DATA.glob("*/version-2/*.*"))

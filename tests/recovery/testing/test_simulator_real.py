@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pytest
 
-from recovery.collect.pipeline import CollectOptions, collect
+from recovery.collect.options import CollectOptions
+from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from recovery.model.metadata import Digest
 from recovery.testing import inventories

@@ -1,0 +1,81 @@
+"""What a collection is asked to read, and what it then says of the bookie."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from recovery.collect.deep_check.counts import DeepCounts
+from recovery.collect.incremental.records import Reused
+
+
+@dataclass(frozen=True, slots=True)
+class CollectOptions:
+    """What is read, and how.
+
+    Attributes:
+        ledger_dirs, index_dirs, journal_dirs: the bookie's folders, with or without their `current/`. What is in a
+            folder counts, whichever of the three names it.
+        bookie_id: whose they are; None: what their cookie says. Only needed where no cookie can be read.
+        passwords: that may have made HMACs; the empty one is always tried.
+        max_mb_s: at most so many million bytes are read in a second; None: as fast as it goes.
+        deep: every location is confirmed, every entry log gone through, and what index, logs and journals say of each
+            entry compared, with its digest; not only where there is doubt.
+        processes: that read indexes at the same time, at most.
+        keep: keep what the next collection of the bookie need not read again.
+        since: folder of an earlier inventory of the bookie that did, of which what did not change is taken over; what
+            is read now is kept, too.
+    """
+
+    ledger_dirs: tuple[Path, ...]
+    index_dirs: tuple[Path, ...] = ()
+    journal_dirs: tuple[Path, ...] = ()
+    bookie_id: str | None = None
+    passwords: tuple[bytes, ...] = ()
+    max_mb_s: float | None = None
+    deep: bool = False
+    processes: int = 1
+    keep: bool = False
+    since: Path | None = None
+
+    def __repr__(self) -> str:
+        """Without the passwords: a value may land in a log."""
+        return (
+            f"CollectOptions(ledger_dirs={self.ledger_dirs}, index_dirs={self.index_dirs}, "
+            f"journal_dirs={self.journal_dirs}, bookie_id={self.bookie_id!r}, max_mb_s={self.max_mb_s}, "
+            f"deep={self.deep}, processes={self.processes}, keep={self.keep}, since={self.since})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CollectSummary:
+    """What was collected.
+
+    Attributes:
+        bookie, incarnation: whose disks these are.
+        storage: interleaved (Sorted writes the same files), db, mixed or none.
+        complete: absence on this bookie may be believed.
+        dirty: the bookie runs or was killed; None: that cannot be told.
+        ledgers: on the bookie, in whatever source.
+        entries: in index or journal.
+        damaged: rows of damage.
+        hiding: some damage hides entries.
+        missing: folders of the cookie that were not given.
+        bytes_read: from the disks.
+        deleted: ledgers that went while they were collected, as far as that was seen: the bookie deletes.
+        deep: what comparing everything gave; None: it was not asked for.
+        reused: what was taken over from an earlier collection; None: none was named.
+    """
+
+    bookie: str
+    incarnation: int
+    storage: str
+    complete: bool
+    dirty: bool | None
+    ledgers: int
+    entries: int
+    damaged: int
+    hiding: bool
+    missing: tuple[str, ...]
+    bytes_read: int
+    deleted: int = 0
+    deep: DeepCounts | None = None
+    reused: Reused | None = None
