@@ -138,8 +138,8 @@ def _read_ledgers(batches: Batches, notes: FileNotes, *, scoped: bool) -> None:
                 )
                 keys_seen[entry.key_kind(row.master_key)] += 1
                 name = LedgerId(row.scope, row.ledger)
-                key, lac = describe_key(row.master_key), describe_lac(row.explicit_lac)
-                text = f"ledger {name}, master key {key}, explicit LAC {lac}"
+                stored, lac = describe_key(row.master_key), describe_lac(row.explicit_lac)
+                text = f"ledger {name}, master key {stored}, explicit LAC {lac}"
                 notes.first = notes.first or text
                 notes.last = text
     notes.counts.update(rows=rows, ledgers=ledgers.count())

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from recovery.codecs.entry import encode_lac_record
 from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
+from recovery.collect.rows.entry_headers import DIGESTS
 from recovery.collect.rows.ledger_facts import stamp
 from recovery.collect.rows.source_copies import to_groups
-from recovery.collect.rows.entry_headers import DIGESTS
 from recovery.model import tables
 from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
 from recovery.testing.protocol import Record, World
