@@ -124,8 +124,7 @@ def reconstruct(
         ),
     )
     if earlier is not None:
-        lossy = doubt.wiped(np.arange(known.count)) > 0
-        unseen = Unseen(blind.bookies, lossy, proved_ends(known, explained, sees_all))
+        unseen = Unseen(blind.bookies, prior.kept, proved_ends(known, explained, sees_all))
         found = with_earlier(found, known, earlier, unseen)
     return found if references is None else with_references(found, known, references)
 

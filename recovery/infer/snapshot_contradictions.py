@@ -22,12 +22,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from recovery.infer.copies import Ints, Mask
+from recovery.infer.copies import Ints
 from recovery.infer.facts import DIGESTS, Facts
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import length_at
 from recovery.infer.segment_cases import NOBODY
 from recovery.infer.solve import Laid
+from recovery.infer.wiped_bookies import Kept, has_kept
 from recovery.model.groups import run_counts
 from recovery.model.metadata import NO_ENTRY, LedgerMetadata, State
 
@@ -43,12 +44,12 @@ class Unseen(NamedTuple):
 
     Attributes:
         hidden: of each ledger, how many bookies may hide entries of it.
-        is_lossy: of each ledger, whether some bookie may have lost all that it had of it.
+        kept: from which id on bookies are seen to have kept their ledgers.
         ends: of each ledger, the end that copies of the closed ledger prove; `UNPROVED` without one.
     """
 
     hidden: Ints
-    is_lossy: Mask
+    kept: Kept
     ends: Ints
 
 
@@ -103,7 +104,8 @@ def above_all(
     """Return the contradiction of a closed record that ends above all entries; None where it does not.
 
     Where nothing is hidden and no bookie can have lost anything, nobody ever had those entries. Where one can, an entry
-    is lost, and the record still right, if each member of its write set lacks other copies, too.
+    is lost, and the record still right, if each member of its write set lacks other copies, too, or has none of the
+    ledger, and nothing shows of it that it kept its ledgers.
 
     Args:
         known: as `contradictions` takes it.
@@ -118,15 +120,15 @@ def above_all(
     if end <= highest:
         return None
     lacks = laid.due != laid.in_place
-    lossy = {int(who) for who in members[: len(lacks)][lacks]} | {NOBODY}
+    scope, number = int(known.scope[ledger]), int(known.ledger[ledger])
+    names = [segment.members for segment in stored.segments]
+    lossy = (members == NOBODY) | np.isin(members, members[: len(lacks)][lacks])
+    lossy[lossy] = [not has_kept(unseen.kept, scope, number, names[at][i]) for at, i in np.argwhere(lossy).tolist()]
     bounds = [*first[1:], end + 1]
-    explained = unseen.hidden[ledger] > 0 or (
-        unseen.is_lossy[ledger]
-        and all(
-            {int(who[(entry + i) % stored.ensemble_size]) for i in range(stored.write_quorum)} <= lossy
-            for who, begin, behind in zip(members, first, bounds, strict=True)
-            for entry in range(max(begin, highest + 1), min(behind, max(begin, highest + 1) + stored.ensemble_size))
-        )
+    explained = unseen.hidden[ledger] > 0 or all(
+        all(may_lack[(entry + i) % stored.ensemble_size] for i in range(stored.write_quorum))
+        for may_lack, begin, behind in zip(lossy.tolist(), first, bounds, strict=True)
+        for entry in range(max(begin, highest + 1), min(behind, max(begin, highest + 1) + stored.ensemble_size))
     )
     shown = "no entry" if highest < 0 else f"no entry above {highest}"
     return Contradiction("last_entry", str(end), shown, None if explained else Refusal.LAC_BEYOND_END)

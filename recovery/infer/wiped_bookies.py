@@ -7,6 +7,7 @@ bookie that shows no such thing it is open: it may be new, or wiped.
 
     Sample         some ledgers of the cluster, chosen by a hash of their ids, and who has their first entry
     kept_since     from which id on each bookie is seen to have kept its ledgers
+    has_kept       whether a bookie is seen to have kept what it got of a ledger
     may_have_lost  how many bookies may have lost what they had of each ledger
 """
 
@@ -106,6 +107,11 @@ def kept_since(sample: Sample) -> Kept:
             if len(shown):
                 kept.setdefault(scope, {})[name] = ledgers[int(end[shown[0]])]
     return kept
+
+
+def has_kept(kept: Kept, scope: int, ledger: int, bookie: str) -> bool:
+    """Say whether a bookie is seen to have kept what it got of a ledger."""
+    return kept.get(scope, {}).get(bookie, _NEVER) < ledger
 
 
 def may_have_lost(known: Facts, ledgers: Ints, kept: Kept, besides: Mask) -> Ints:

@@ -72,7 +72,7 @@ def test_every_guarantee_holds_beside_true_evidence(kind: str) -> None:
         assert tally.misled == 0 or name in ("reused", "mixed")
 
 
-@pytest.mark.parametrize("kind", ["contradicting", "misreferences"])
+@pytest.mark.parametrize("kind", ["contradicting", "misreferences", "foreign"])
 def test_every_guarantee_holds_beside_what_is_not_true(kind: str) -> None:
     """The same with records and ends that are wrong: what bookies contradict is not followed."""
     for name in ("clean", "short", "changes", "reopened", "rereplicated", "wiped", "reused", "mixed", "mixed/damaged"):

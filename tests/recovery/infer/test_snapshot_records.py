@@ -11,6 +11,7 @@ from recovery.codecs import ledger_metadata
 from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.refusal import Refusal
+from recovery.infer.wiped_bookies import Kept
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
@@ -136,6 +137,23 @@ def test_what_a_loss_explains_is_restored_with_what_is_missing() -> None:
     assert (unseen["outcome"], unseen["missing"]) == ("restored", 20)
     assert said(unseen) == {"last_entry": ("39", "no entry above 29")}
     assert compared(stored, striped(40))["missing"] == 0
+
+
+def test_only_a_bookie_that_may_have_been_wiped_explains_that_it_has_nothing() -> None:
+    """Of the members that a record names each is asked about itself, whatever others may have lost."""
+    others = ("d:3181", "e:3181", "f:3181")
+    later = replace(TRUE, last_entry=39, length=400, segments=(*TRUE.segments, Segment(30, others)))
+
+    def with_kept(kept: Kept) -> Row:
+        return compared(later, striped(30), names=(*MEMBERS, *others), prior=replace(KNOWN, kept=kept))
+
+    # What is seen of a later ledger only, or of a ledger of another scope, says nothing of this one.
+    for kept in ({}, {0: dict.fromkeys(others, 7)}, {1: dict.fromkeys(others, 6)}):
+        found = with_kept(kept)
+        assert (found["outcome"], said(found)["last_entry"]) == ("restored", ("39", "no entry above 29"))
+    for name in others:
+        found = with_kept({0: {name: 6}})
+        assert (found["outcome"], found["reason"]) == ("held", Refusal.LAC_BEYOND_END)
 
 
 def test_missing_copies_of_a_restored_record_are_counted_by_its_own_segments() -> None:
