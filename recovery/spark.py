@@ -1,7 +1,7 @@
 """The only room that knows Spark: a session, and pure functions carried over bucket ranges.
 
-A task is a bucket range: it opens the same range of every dataset, so nothing is shuffled, and what it finds it writes
-as part files of its own. Only one small JSON object a task comes back to the driver.
+A task is a bucket range: it opens the same range of every dataset, so nothing is shuffled, and writes its results as
+part files of its own. Only one small JSON object a task comes back to the driver.
 """
 
 import importlib.util
@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ import pyarrow as pa
 from recovery.errors import DatasetError, DiskError, InputError, SparkError
 from recovery.model.ids import BUCKETS
 from recovery.pandas_guard import let_pandas_in
+from recovery.process_scope import defer_signals, keep_process_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,16 +41,16 @@ _LOG_SETTINGS: Final = "log4j2-quiet.properties"
 _OLDEST_JAVA: Final = 17
 _BROKEN: Final = "dataset error"
 _INSTALL: Final = "install it beside this program: pip install 'pyspark>=4,<5' 'pandas<3'"
-_AGAIN: Final = "run it again, into the same folder: what was begun there is cleared first"
-_LACKING: Final = re.compile(
+_RUN_AGAIN: Final = "run it again, into the same folder: what was begun there is cleared first"
+_MISSING_MODULE: Final = re.compile(
     r"No module named '[^']+'|(?<=PYTHON_VERSION_MISMATCH\] )[^\n.]*|(?<=NOT_INSTALLED\] )[^\n.]*"
 )
 """What PySpark says of executors whose Python is another, or has not what a task needs."""
 _EQUIP: Final = (
     "give them what is here, see bkmeta doctor --spark --master; --executor-python sends an environment along"
 )
-_SAID_LINES: Final = 3
-_SAID_CHARACTERS: Final = 300
+_MOST_LINES: Final = 3
+_MOST_CHARACTERS: Final = 300
 
 
 def bucket_ranges(rows: int, *, at_least: int = 1, rows_per_task: int = ROWS_PER_TASK) -> list[range]:
@@ -61,7 +61,7 @@ def bucket_ranges(rows: int, *, at_least: int = 1, rows_per_task: int = ROWS_PER
 
 
 def java_problem() -> str | None:
-    """Say why Spark would not find a Java that it can use; None where it would."""
+    """Return why Spark would not find a Java that it can use; None where it would."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
@@ -78,7 +78,7 @@ def java_problem() -> str | None:
 
 
 def has_executors(master: str) -> bool:
-    """Say whether a master runs executors: processes of their own, on other machines most often."""
+    """Whether a master runs executors: processes of their own, mostly on other machines."""
     return master != "local" and not master.startswith("local[")
 
 
@@ -87,6 +87,9 @@ def session(
     master: str, *, memory: str = "2g", python: Path | None = None, settings: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
     """Give a Spark session and end it afterwards. Executors get this program, as a zip, and import it from there.
+
+    A service may live in this process: the environment, the search path of modules, the handlers of signals and stderr
+    are what they were as soon as the session stands.
 
     Args:
         master: as `spark-submit --master` takes it.
@@ -102,7 +105,9 @@ def session(
     let_pandas_in()
     try:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - not installed on bookies, and slow to load
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - as above
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
         from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
     except ImportError as error:
         raise InputError("PySpark", f"is not whole ({error})", _INSTALL) from error
@@ -110,8 +115,9 @@ def session(
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     executors = has_executors(master)
     interpreter = sys.executable if python is None else f"./{python.name}"
-    builder = SparkSession.builder.master(master).appName("bkmeta")
-    for key, value in {
+    properties = {
+        "spark.master": master,
+        "spark.app.name": "bkmeta",
         "spark.pyspark.python": interpreter,
         "spark.pyspark.driver.python": sys.executable,
         "spark.driver.memory": memory,
@@ -122,33 +128,51 @@ def session(
         # It is Spark that brings PySpark, by PYTHONPATH.
         **({} if python is None else {"spark.executorEnv.PEX_INHERIT_PATH": "fallback"}),
         **(settings or {}),
-    }.items():
-        builder = builder.config(key, value)
+    }
     environment = {"PYSPARK_PYTHON": interpreter}
     if not executors:
         # Workers inherit the environment: they must find these packages when run from a checkout, too.
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    with tempfile.TemporaryDirectory(prefix="bkmeta-spark-") as folder, _signals_held_back() as let_go:
-        said = Path(folder) / "stderr.log"
-        try:
-            with _environment(**environment), said.open("wb") as log, _stderr_into(log.fileno()):
-                spark = builder.getOrCreate()
-        except (PySparkException, Py4JError, OSError) as error:
-            why = _said(said.read_text(errors="replace")) or _said(str(error))
-            raise InputError("Spark", f"does not start with master {master!r}", f"it said: {why}") from error
-        # A Java process that dies is said once, where it is missed; this server would say it on stderr besides.
-        sums: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - there is no other way to it
-        sums.handle_error = _nothing
-        try:
+    with tempfile.TemporaryDirectory(prefix="bkmeta-spark-") as folder, defer_signals() as release_signals:
+        output = Path(folder) / "stderr.log"
+        with keep_process_state():
+            os.environ.update(environment)
+            try:
+                # The Java process stays with this process: a second session uses that of the first.
+                if SparkContext._gateway is None:  # noqa: SLF001 - PySpark tells it nowhere else
+                    with output.open("wb") as log:  # its warnings are not for our users
+                        conf = SparkConf().setAll([*properties.items()])
+                        gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
+                    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as above
+                spark = SparkSession.builder.config(map=dict(properties)).getOrCreate()
+            except (PySparkException, Py4JError, OSError) as error:
+                log_text = output.read_text(errors="replace") if output.exists() else ""
+                reason = _shorten(log_text) or _shorten(str(error))
+                raise InputError("Spark", f"does not start with master {master!r}", f"it said: {reason}") from error
+            # A Java process that dies is reported once, where it is missed; this server would write to stderr besides.
+            accumulators: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - there is no other way to it
+            accumulators.handle_error = lambda *_: None
             if executors:
-                _ship(spark, Path(folder), python)
-            let_go()
+                try:
+                    _ship(spark, Path(folder), python)
+                except BaseException:
+                    _stop(spark)
+                    raise
+        try:
+            release_signals()
             yield spark
         finally:
-            # A session whose Java process is gone cannot be stopped; why it is gone was said where it was missed.
-            with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):
-                warnings.simplefilter("ignore", RuntimeWarning)
-                spark.stop()
+            _stop(spark)
+
+
+def _stop(spark: "SparkSession") -> None:
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - as in session
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as in session
+
+    # A session whose Java process is gone cannot be stopped; what misses it reports why it is gone.
+    with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        spark.stop()
 
 
 def _ship(spark: "SparkSession", folder: Path, python: Path | None) -> None:
@@ -158,19 +182,13 @@ def _ship(spark: "SparkSession", folder: Path, python: Path | None) -> None:
         for name in _PACKAGES:
             for source in sorted((_ROOT / name).rglob("*.py")):
                 packed.write(source, source.relative_to(_ROOT))
-    here = list(sys.path)
     spark.sparkContext.addPyFile(str(program))
-    sys.path[:] = here  # PySpark would have this process, too, import from there
     if python is not None:
         spark.sparkContext.addFile(str(python))
 
 
-def _nothing(*_: object) -> None:
-    """Do nothing."""
-
-
 def demand_spark(master: str, python: Path | None) -> None:
-    """See that a session could be started, without starting one. Arguments are those of `session`.
+    """Demand that a session can be started, without starting one. Arguments are those of `session`.
 
     Raises:
         InputError: no pyspark, no Java that it can use, or a file that is of no use to executors.
@@ -187,70 +205,11 @@ def demand_spark(master: str, python: Path | None) -> None:
         raise InputError(str(python), "is no file that can be run", "name a packed environment: scripts/pack FILE")
 
 
-def _said(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return what of a log or a message is for people: its last lines that are not of a stack."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("at ", "... ", "Driver stacktrace", "Caused by"))]
-    return " / ".join(told[-_SAID_LINES:])[:_SAID_CHARACTERS]
-
-
-@contextmanager
-def _signals_held_back() -> Iterator[Callable[[], None]]:
-    """Hold back what would end the program, until the function that is given is called; whoever insists is heard.
-
-    A Java process that is left while PySpark waits for its first word never ends. PySpark's own handler goes, too: it
-    calls Java, which may be what is being waited for.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield _nothing
-        return
-    held: list[int] = []
-    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def hold(number: int, _frame: object) -> None:
-        if held:
-            let_go()
-        held.append(number)
-
-    def let_go() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        while held:
-            signal.raise_signal(held.pop())
-
-    for number in before:
-        signal.signal(number, hold)
-    try:
-        yield let_go
-    finally:
-        let_go()
-
-
-@contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _stderr_into(file: int) -> Iterator[None]:
-    """Let a JVM that is started meanwhile inherit another stderr: its warnings are not for our users."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    os.dup2(file, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+    lines = [line for line in lines if not line.startswith(("at ", "... ", "Driver stacktrace", "Caused by"))]
+    return " / ".join(lines[-_MOST_LINES:])[:_MOST_CHARACTERS]
 
 
 def over_buckets(
@@ -260,7 +219,7 @@ def over_buckets(
     *,
     done: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> list[dict[str, Any]]:
-    """Run a task for each bucket range and return what each said, in the order of the ranges.
+    """Run a task for each bucket range and return the answer of each, in the order of the ranges.
 
     Args:
         spark: the session.
@@ -294,31 +253,31 @@ def over_buckets(
     watcher.start()
     try:
         frame = spark.range(0, len(edges), 1, len(edges)).mapInArrow(run, "range long, answer string")
-        found = {row["range"]: json.loads(row["answer"]) for row in frame.collect()}
+        answers = {row["range"]: json.loads(row["answer"]) for row in frame.collect()}
     except PythonException as error:
-        lacking = _LACKING.search(str(error))
-        if lacking is None:
+        missing = _MISSING_MODULE.search(str(error))
+        if missing is None:
             raise  # a bug in a task keeps its traceback
-        raise SparkError(f"executors cannot run this program ({lacking[0]})", _EQUIP) from error
+        raise SparkError(f"executors cannot run this program ({missing[0]})", _EQUIP) from error
     except (PySparkException, Py4JJavaError) as error:
-        raise SparkError(_said(str(error).partition("Driver stacktrace")[0]), _AGAIN) from error
+        raise SparkError(_shorten(str(error).partition("Driver stacktrace")[0]), _RUN_AGAIN) from error
     except (Py4JError, OSError, EOFError) as error:
-        raise SparkError("its Java process ended", _AGAIN) from error
+        raise SparkError("its Java process ended", _RUN_AGAIN) from error
     finally:
         ended.set()
         watcher.join()
     done(len(edges), len(edges))
-    for answer in found.values():
+    for answer in answers.values():
         if _BROKEN in answer:
             kind, *facts = answer[_BROKEN]
             raise (DiskError if kind == DiskError.__name__ else DatasetError)(*facts)
-    return [found[index] for index in range(len(edges))]
+    return [answers[index] for index in range(len(edges))]
 
 
 def _watch(spark: "SparkSession", ended: threading.Event, done: Callable[[int, int], None], tasks: int) -> None:
     from py4j.protocol import Py4JError  # noqa: PLC0415 - as in session
 
-    with suppress(Py4JError, OSError):  # that Spark is gone is said by the job
+    with suppress(Py4JError, OSError):  # the job reports that Spark is gone
         tracker = spark.sparkContext.statusTracker()
         while not ended.wait(0.5):
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]

@@ -1,0 +1,57 @@
+"""A session changes nothing of the process that it is started in."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support import command
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+PROGRAM: Final = """
+import json, os, signal, sys, threading
+from recovery.spark import session
+
+def state():
+    handlers = [str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    return [dict(os.environ), list(sys.path), handlers, os.fstat(2).st_ino]
+
+ended = threading.Event()
+before = state()
+with open(sys.argv[1], "wb") as log:
+    os.dup2(log.fileno(), 2)
+before[3] = os.fstat(2).st_ino
+states, files = [], set()
+
+def watch():
+    while not ended.wait(0.01):
+        files.add(os.fstat(2).st_ino)
+
+watcher = threading.Thread(target=watch)
+watcher.start()
+for _ in range(2):
+    with session("local[1]", settings={"spark.sql.shuffle.partitions": "1"}) as spark:
+        states.append(state())
+        count = spark.range(3).count()
+    states.append(state())
+ended.set()
+watcher.join()
+print(json.dumps([count, [later == before for later in states], files == {before[3]}]))
+"""
+
+
+def test_a_session_leaves_the_process_as_it_was(tmp_path: Path) -> None:
+    """Environment, search path, handlers and stderr are the same in a session, after it, and while it starts."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, tmp_path / "stderr"],
+        cwd=command.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=True,
+    )
+    assert json.loads(done.stdout) == [3, [True] * 4, True]
