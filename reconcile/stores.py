@@ -2,86 +2,99 @@
 
 catalog:///dir    a capture, read-only, at the point in time that it was taken
 
-Whom a live store takes us for is told by the caller; how the connection is secured stands in the environment:
-
-    BKMETA_ETCD_AUTH                     user:password for etcd
-    BKMETA_ZK_SASL                       user:password for ZooKeeper's SASL, DIGEST-MD5
-    BKMETA_TLS_CA                        file with the certificates that sign the servers', PEM
-    BKMETA_TLS_CERT, BKMETA_TLS_KEY      files with our own certificate and its key, PEM
-    BKMETA_TLS_KEY_PASSWORD              of the key, where it is encrypted
-    BKMETA_PATIENCE_S                    seconds that a store which does not answer is tried; 60
+Whom a live store takes us for, and how the connection is secured, the caller says: `Access`.
 """
 
-import os
-import ssl
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Protocol
 
 from backends.errors import UnsupportedStoreError
-from backends.files import read_bounded
 from backends.protocols import Tls
 from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
 from reconcile.errors import GuardRefusedError
 from recovery.capture.catalog_store import CatalogStore
 from recovery.dataset import MANIFEST, Dataset, open_dataset
-from recovery.errors import InputError
 
 CATALOG = "catalog"
-SASL_VARIABLE = "BKMETA_ZK_SASL"
-ETCD_AUTH_VARIABLE = "BKMETA_ETCD_AUTH"
-PATIENCE_VARIABLE = "BKMETA_PATIENCE_S"
-_LONGEST_S = 7 * 24 * 3600
-"""Clocks and timers take no number of any size."""
 _ETCD = "etcd"
-_LARGEST_PEM = 16 << 20
-"""A machine's whole bundle has some hundred kB."""
-TLS_VARIABLE = "BKMETA_TLS"
-"""What the names of the variables about TLS begin with."""
 
 
-def user_and_password(variable: str) -> tuple[str, str] | None:
-    """Return what an environment variable says as ``user:password``; None where it is not set.
+class Access(Protocol):
+    """Whom stores take a caller for, and how connections are secured. Each is read when a store needs it."""
 
-    Raises:
-        InputError: it has another form.
-    """
-    given = os.environ.get(variable)
-    if not given:
-        return None
-    user, colon, password = given.partition(":")
-    if not colon:
-        raise InputError(variable, "is not user:password", "set it as user:password, or unset it")
-    return user, password
+    @property
+    def digest(self) -> tuple[str, str] | None:
+        """User and password for ZooKeeper's digest scheme."""
+
+    @property
+    def bookie_digest(self) -> tuple[str, str] | None:
+        """User and password that the bookies have for ZooKeeper's digest scheme."""
+
+    @property
+    def sasl(self) -> tuple[str, str] | None:
+        """User and password for ZooKeeper's SASL."""
+
+    @property
+    def etcd(self) -> tuple[str, str] | None:
+        """User and password for etcd."""
+
+    @property
+    def tls(self) -> Tls | None:
+        """How connections are encrypted; None: not."""
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds that a store which does not answer is tried."""
 
 
-def tls_from_environment() -> Tls | None:
-    """Return how connections are encrypted; None where no variable says so.
+@dataclass(frozen=True, slots=True)
+class KnownAccess:
+    """An access whose parts the caller knows."""
 
-    Raises:
-        InputError: a file cannot be read or is no PEM, or only one of certificate and key is named.
-    """
-    given = {name: os.environ.get(f"{TLS_VARIABLE}_{name}") or None for name in ("CA", "CERT", "KEY")}
-    password = os.environ.get(f"{TLS_VARIABLE}_KEY_PASSWORD") or None
-    if not any(given.values()):
-        return None
-    for name, path in given.items():
-        variable = f"{TLS_VARIABLE}_{name}"
-        try:
-            content = b"" if path is None else read_bounded(path, _LARGEST_PEM)
-        except OSError as error:
-            raise InputError(variable, f"{path}: {error.strerror}", "name a file that you can read") from error
-        if path is not None and b"-----BEGIN " not in content:
-            raise InputError(variable, f"{path} is no PEM file", "name one with -----BEGIN lines")
-    if given["CA"] is not None:
-        try:
-            ssl.create_default_context(cafile=given["CA"])
-        except ssl.SSLError as error:
-            problem = f"{given['CA']} holds no certificate that can be read ({error.reason or error})"
-            raise InputError(f"{TLS_VARIABLE}_CA", problem, "name a PEM file of certificates") from error
-    if (given["CERT"] is None) != (given["KEY"] is None):
-        problem = "name one of certificate and key without the other"
-        raise InputError(f"{TLS_VARIABLE}_CERT and _KEY", problem, "set both, or none")
-    return Tls(ca=given["CA"], cert=given["CERT"], key=given["KEY"], key_password=password)
+    digest: tuple[str, str] | None = None
+    bookie_digest: tuple[str, str] | None = None
+    sasl: tuple[str, str] | None = None
+    etcd: tuple[str, str] | None = None
+    tls: Tls | None = None
+    patience_s: float = 60.0
+
+
+NOBODY: Final = KnownAccess()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessAs:
+    """Another access, with an identity of its own for ZooKeeper's digest scheme."""
+
+    access: Access
+    digest: tuple[str, str] | None
+
+    @property
+    def bookie_digest(self) -> tuple[str, str] | None:
+        """As the other access has it."""
+        return self.access.bookie_digest
+
+    @property
+    def sasl(self) -> tuple[str, str] | None:
+        """As the other access has it."""
+        return self.access.sasl
+
+    @property
+    def etcd(self) -> tuple[str, str] | None:
+        """As the other access has it."""
+        return self.access.etcd
+
+    @property
+    def tls(self) -> Tls | None:
+        """As the other access has it."""
+        return self.access.tls
+
+    @property
+    def patience_s(self) -> float:
+        """As the other access has it."""
+        return self.access.patience_s
 
 
 def catalog_path(uri: str) -> str | None:
@@ -102,43 +115,26 @@ def demand_store_uri(uri: str) -> None:
         parse_store_uri(uri)
 
 
-def _patience_s() -> float:
-    """Return how many seconds a store that does not answer is tried.
-
-    Raises:
-        InputError: the environment does not give a number above 0.
-    """
-    given = os.environ.get(PATIENCE_VARIABLE) or "60"
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= _LONGEST_S:
-        remedy = f"give a number of seconds above 0, at most {_LONGEST_S} (a week), or none for 60"
-        raise InputError(PATIENCE_VARIABLE, f"is {given!r}", remedy)
-    return seconds
-
-
 def open_store(
     uri: str,
+    access: Access = NOBODY,
     *,
     writable: bool = False,
     at: str | None = None,
-    auth: tuple[str, str] | None = None,
     ops_s: float | None = None,
     session_s: float = 30.0,
     patience_s: float | None = None,
 ) -> OpenStore:
     """Open the store that a URI names, as `backends.registry.open_store` does; a catalog, too.
 
-    Without `patience_s` the environment says how long is waited for it, else a minute.
+    Without `patience_s` the access says how long it is tried.
 
     Raises:
         UnsupportedStoreError: malformed, or of a store that is not read, or not written where that was asked.
         UnavailableError: it does not answer.
         AccessDeniedError: it does not take us for whom we say we are.
         DatasetError: no catalog, or a damaged one.
-        InputError: the environment names something that cannot be used.
+        InputError: the access names something that cannot be used.
     """
     path = catalog_path(uri)
     if path is None:
@@ -146,12 +142,12 @@ def open_store(
             uri,
             writable=writable,
             at=at,
-            auth=user_and_password(ETCD_AUTH_VARIABLE) if parse_store_uri(uri).kind == _ETCD else auth,
-            sasl=user_and_password(SASL_VARIABLE),
-            tls=tls_from_environment(),
+            auth=access.etcd if parse_store_uri(uri).kind == _ETCD else access.digest,
+            sasl=access.sasl,
+            tls=access.tls,
             ops_s=ops_s,
             session_s=session_s,
-            patience_s=_patience_s() if patience_s is None else patience_s,
+            patience_s=access.patience_s if patience_s is None else patience_s,
         )
     if writable:
         raise UnsupportedStoreError(uri, "a catalog is never written to; name the store")
@@ -182,3 +178,18 @@ def demand_same_keys(opened: OpenStore, layout: str, acl: str | None = None) -> 
         )
     if on_etcd and acl is not None:
         raise GuardRefusedError(opened.uri, "etcd gives rights to users, not to single keys", "leave --acl out")
+
+
+def list_principals(access: Access, opened: OpenStore | None = None) -> list[str] | None:
+    """Return whom a ZooKeeper takes an access for, besides anybody; None: the store has no rights to be judged.
+
+    Args:
+        access: that the store is opened with.
+        opened: the store; None: a ZooKeeper that is connected to later.
+    """
+    if opened is not None and opened.layout_hint == _ETCD:
+        return None
+    from backends.zookeeper import digest_principal  # noqa: PLC0415 - of the stores, only ZooKeeper needs it
+
+    digest, sasl = access.digest, access.sasl
+    return [*([digest_principal(digest)] if digest else []), *([f"sasl:{sasl[0]}"] if sasl else [])]

@@ -16,8 +16,8 @@ from typing import Final
 import click
 
 from backends.errors import AccessDeniedError, BackendError, UnavailableError, UnsupportedStoreError
+from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Exit
-from reconcile.cli.options import AUTH_VARIABLE
 from reconcile.cli.output import Output
 from reconcile.errors import ReconcileError
 from reconcile.printable import printable

@@ -3,29 +3,25 @@
 import base64
 import binascii
 import functools
-import os
 import shlex
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import click
 
+from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.incident import incident_file, is_typed
 from reconcile.cli.output import Output
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
-    from backends.registry import OpenStore
+    from reconcile.jobs.context import Context
     from reconcile.references import References
     from recovery.model.ids import LedgerId
-
-AUTH_VARIABLE: Final = "BKMETA_ZK_AUTH"
-"""Environment variable with ``user:password`` for ZooKeeper's digest scheme; secrets never stand on a command line."""
 
 _BASE64: Final = "base64:"
 _LONGEST_REASON: Final = 500
@@ -103,54 +99,11 @@ def make_output(values: dict[str, Any]) -> Output:
     return Output(as_json=values.pop("as_json"), progress=values.pop("progress"))
 
 
-def store_auth(variable: str = AUTH_VARIABLE) -> tuple[str, str] | None:
-    """Return user and password for the store, from the environment."""
-    if not os.environ.get(variable):
-        return None
-    from reconcile.stores import user_and_password
+def make_context(output: Output) -> "Context":
+    """Return what a job needs besides its request: the environment's access, the output, and the clock."""
+    from reconcile.jobs.context import Context
 
-    return user_and_password(variable)
-
-
-def list_principals(opened: "OpenStore | None" = None) -> list[str] | None:
-    """Return whom a ZooKeeper takes this session for, besides anybody; None: the store has no rights to be judged.
-
-    Args:
-        opened: the store; None: a ZooKeeper that is connected to later.
-    """
-    from reconcile.stores import SASL_VARIABLE, user_and_password
-
-    if opened is not None and opened.layout_hint == "etcd":
-        return None
-    from backends.zookeeper import digest_principal
-
-    auth, sasl = store_auth(), user_and_password(SASL_VARIABLE)
-    return [*([digest_principal(auth)] if auth else []), *([f"sasl:{sasl[0]}"] if sasl else [])]
-
-
-@contextmanager
-def connected(
-    uri: str, output: Output, *, writable: bool = False, at: str | None = None, ops_s: float | None = None
-) -> "Iterator[OpenStore]":
-    """Give the store of a URI, opened as whom the environment names, and close it afterwards.
-
-    Args:
-        uri: a store's or a catalog's.
-        output: is told of the connecting.
-        writable: whether writes pass.
-        at: the point in time to be shown; None: the latest.
-        ops_s: reads a second, at most.
-
-    Raises:
-        UnsupportedStoreError: the URI is malformed, or of a store that is not read.
-        UnavailableError: it does not answer.
-    """
-    from reconcile.stores import open_store
-
-    with output.progress("connecting to the store", "stores"):
-        opened = open_store(uri, writable=writable, at=at, auth=store_auth(), ops_s=ops_s)
-    with opened:
-        yield opened
+    return Context(EnvironmentAccess(), output, now)
 
 
 def _reason(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
@@ -356,6 +309,7 @@ def read_references(names: Sequence[str], output: Output) -> "References | None"
     """
     if not names:
         return None
+    from reconcile.jobs.context import connect
     from reconcile.references import References, of_store, read
     from reconcile.stores import catalog_path
 
@@ -364,7 +318,7 @@ def read_references(names: Sequence[str], output: Output) -> "References | None"
         if "://" not in name and not name.startswith("metadata-store:") and catalog_path(name) is None:
             parts.append(References(read(Path(name))))
             continue
-        with connected(name, output) as opened:
+        with connect(name, make_context(output)) as opened:
             parts.append(of_store(opened))
     return References.united(parts)
 

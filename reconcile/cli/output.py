@@ -5,17 +5,19 @@ import os
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from reconcile.cli.command import Exit
-from reconcile.jobs.estimates import Step, estimate_s, in_words
+from reconcile.estimates import Step, estimate_s, in_words
 from reconcile.printable import printable, printable_line
+
+if TYPE_CHECKING:
+    from reconcile.jobs.context import Progress
 
 SCHEMA_VERSION: Final = 1
 """Of every object; raised when a key goes or changes its meaning (docs/operations/json.md)."""
@@ -58,12 +60,6 @@ _COLOURS: Final[Mapping[int, str]] = {Exit.DONE: "green", Exit.FOUND: "yellow", 
 
 _WORTH_SAYING_S: Final = 60
 """What is over sooner needs no word before it begins."""
-
-
-class Told(Protocol):
-    """Takes (done, of all) of a stage; a total of 0 is not known yet."""
-
-    def __call__(self, done: int, total: int, stage: str = "") -> None: ...
 
 
 class Output:
@@ -116,7 +112,7 @@ class Output:
             click.echo(f"{step}: {in_words(seconds)}, by what was measured on two cores", err=True)
 
     @contextmanager
-    def progress(self, title: str, unit: str) -> Iterator[Told]:
+    def progress(self, title: str, unit: str) -> "Iterator[Progress]":
         """Give a function to be told (done, of all): a bar on a terminal, events with --progress json, else nothing.
 
         What is done is said at once, before anything of it is done.
@@ -142,32 +138,6 @@ class Output:
                 )
         else:
             yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
-
-
-@contextmanager
-def broken_off(remedy: str) -> Iterator[None]:
-    """Say what to do where what happens inside is stopped, or fails without a remedy of its own."""
-    try:
-        yield
-    except BaseException as error:
-        error.add_note(remedy)
-        raise
-
-
-def throttled(report: Told, *, every: float = 0.2) -> Told:
-    """Pass on what is told at most once in so many seconds, and the beginning and end of a stage always."""
-    last = float("-inf")
-    now_in: str | None = None
-
-    def told(done: int, total: int, stage: str = "") -> None:
-        nonlocal last, now_in
-        now = time.monotonic()
-        if now - last >= every or stage != now_in or done >= total > 0:
-            last, now_in = now, stage
-            # What is read twice counts twice; nobody wants to hear of 101 %.
-            report(min(done, total) if total else done, total, stage)
-
-    return told
 
 
 def _is_plain() -> bool:

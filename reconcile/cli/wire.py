@@ -1,7 +1,7 @@
 """Bookies asked over the wire: the options of every command that does it, and `collect --wire`."""
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
@@ -9,9 +9,9 @@ import click
 
 from backends.errors import UnsupportedAuthError
 from reconcile.cli.command import Exit
-from reconcile.cli.options import FILE, carried, connected, demand_bookie_ids, now, quoted, read_passwords
-from reconcile.cli.output import Output, Result, broken_off, throttled
-from reconcile.cli.spark import started
+from reconcile.cli.options import FILE, carried, demand_bookie_ids, make_context, now, quoted, read_passwords
+from reconcile.cli.output import Output, Result
+from reconcile.jobs.context import add_remedy, connect, start_spark, throttle
 from reconcile.words import counted
 from recovery.errors import InputError
 
@@ -131,7 +131,7 @@ def collect_cluster(
     output: Output,
 ) -> Result:
     """Ask the bookies of a cluster into inventories below a folder; on a master, with what its executors are to run."""
-    from reconcile.cli.commands.capture import capture_into
+    from reconcile.jobs.capture import capture_store
     from recovery.bookies.addresses import read_members
     from recovery.bookies.wire_inventory import Request, collect_wire
     from recovery.bookies.wire_results import CATALOG
@@ -143,24 +143,24 @@ def collect_cluster(
     options, aliases = asked
     candidates = read_passwords(passwords)
     again = f"what stands in {out} is not whole: run the command again, into another folder"
-    with broken_off(again), connected(uri, output) as opened:
+    with add_remedy(again), connect(uri, make_context(output)) as opened:
         members = read_members(opened.store, opened.root, opened.layout_hint, aliases)
-        summary = capture_into(opened, out / CATALOG, output)
-    if summary["root"] != "present":
+        summary = capture_store(opened, out / CATALOG, make_context(output))
+    if summary.root != "present":
         raise InputError(uri, "has no ledgers root, so nothing says what to ask for", "collect from the bookies' disks")
     with (
-        broken_off(again),
-        started(master, python, output) as spark,
+        add_remedy(again),
+        start_spark(master, python, make_context(output)) as spark,
         output.progress("asking bookies", "parts") as told,
     ):
-        show = throttled(told)
+        show = throttle(told)
         tasks = max(1, spark.sparkContext.defaultParallelism)
         request = Request(open_dataset(out / CATALOG, "catalog"), members, names, options, candidates, tasks)
         found = collect_wire(request, out, lambda task, ranges: over_buckets(spark, task, ranges, done=show), now=now)
-    return _collected(found, summary["gaps"], out)
+    return _collected(found, summary.gaps, out)
 
 
-def _collected(found: "WireSummary", gaps: list[str], out: Path) -> Result:
+def _collected(found: "WireSummary", gaps: Sequence[str], out: Path) -> Result:
     from recovery.bookies.addresses import ALIAS_UNRESOLVED
     from recovery.bookies.wire_results import NOT_TOLD, Kind, folder_of
 

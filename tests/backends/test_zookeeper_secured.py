@@ -8,6 +8,7 @@ import pytest
 from backends.errors import AccessDeniedError, UnavailableError
 from backends.protocols import Tls, Write
 from backends.zookeeper import ZooKeeperReader, ZooKeeperStore, digest_principal
+from reconcile.cli.access import EnvironmentAccess
 from reconcile.stores import open_store
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError
@@ -88,12 +89,12 @@ def test_files_of_the_environment(
     monkeypatch.setenv("BKMETA_TLS_CA", str(folder / "ca.crt"))
     monkeypatch.setenv("BKMETA_TLS_CERT", str(folder / "client.crt"))
     with pytest.raises(InputError, match="_KEY"):
-        open_store(f"zk://{hosts}/tls")
+        open_store(f"zk://{hosts}/tls", EnvironmentAccess())
     monkeypatch.setenv("BKMETA_TLS_KEY", str(tmp_path / "none"))
     with pytest.raises(InputError, match="No such file"):
-        open_store(f"zk://{hosts}/tls")
+        open_store(f"zk://{hosts}/tls", EnvironmentAccess())
     monkeypatch.setenv("BKMETA_TLS_KEY", str(folder / "client.key"))
-    with open_store(f"zk://{hosts}/tls") as opened:
+    with open_store(f"zk://{hosts}/tls", EnvironmentAccess()) as opened:
         assert opened.store.get("/") is not None
 
 
@@ -106,7 +107,7 @@ def test_who_one_is_by_sasl(secured: tuple[ZooKeeperServer, str, Path], monkeypa
     assert {rights and rights.acl for _, rights in bob.get_acls(keys)} == {"sasl:bob:cdrwa"}
     bob.close()
     monkeypatch.setenv("BKMETA_ZK_SASL", "bob:hunter2")
-    with open_store(f"zk://{server.hosts}/sasl") as opened:
+    with open_store(f"zk://{server.hosts}/sasl", EnvironmentAccess()) as opened:
         held = opened.store.get("/sasl/k/0")
         assert held is not None
         assert (held.value, held.acl) == (b"v", "sasl:bob:cdrwa")

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
-    connected,
-    list_principals,
+    make_context,
     make_output,
     now,
     output_options,
     quoted,
     reason_option,
 )
-from reconcile.cli.output import Result, broken_off, throttled
+from reconcile.cli.output import Result
 from reconcile.errors import GuardRefusedError, PlanError
-from reconcile.jobs.estimates import Step
+from reconcile.estimates import Step
+from reconcile.jobs.context import add_remedy, connect, throttle
 from reconcile.printable import printable
 from reconcile.words import counted, released_holds
 
@@ -87,7 +88,7 @@ def apply(
     """
     from reconcile.cli.wording.plan_store import writes_of
     from reconcile.plan.plan_reader import open_whole
-    from reconcile.stores import demand_same_keys, demand_store_uri
+    from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
     from reconcile.write import apply as engine
 
     output = make_output(shared)
@@ -113,8 +114,8 @@ def apply(
     more += ["--reason", reason] if reason else []
     more += ["--confirm", seen.hash]
     again = quoted("bkmeta", "apply", plan, "--metadata", uri, *more)
-    stopped = broken_off(f"what was written is recorded in {folder}, go on: {again} --resume")
-    with stopped, connected(uri, output, writable=True) as opened:
+    stopped = add_remedy(f"what was written is recorded in {folder}, go on: {again} --resume")
+    with stopped, connect(uri, make_context(output), writable=True) as opened:
         wanted = dataset.manifest["binding"]["root"]
         if wanted and wanted != opened.root:
             problem = f"the plan was made for the root {wanted}"
@@ -131,7 +132,7 @@ def apply(
             resume=resume,
             wave=wave,
             reason=reason,
-            principals=list_principals(opened),
+            principals=list_principals(EnvironmentAccess(), opened),
             instance_ids=dataset.manifest["binding"].get("instance_ids", ()),
         )
         output.expect(Step.APPLY, writes_of(dataset))
@@ -143,7 +144,7 @@ def apply(
                 folder,
                 options,
                 now=now,
-                progress=throttled(told),
+                progress=throttle(told),
             )
     sys.exit(output.show(_applied(applied, plan, uri, again)))
 

@@ -27,8 +27,9 @@ from reconcile.cli.options import (
     quoted,
     read_passwords,
 )
-from reconcile.cli.output import Result, broken_off, throttled
+from reconcile.cli.output import Result
 from reconcile.cli.wire import collect_cluster, take_wire, wire_options
+from reconcile.jobs.context import add_remedy, throttle
 from reconcile.words import counted
 
 if TYPE_CHECKING:
@@ -152,8 +153,8 @@ def collect(
         processes=processes or min(_PROCESSES, len(os.sched_getaffinity(0))),
     )
     again = f"{out} is not an inventory yet: run the same command again"
-    with broken_off(again), output.progress("collecting", "bytes") as told:
-        show = throttled(told)
+    with add_remedy(again), output.progress("collecting", "bytes") as told:
+        show = throttle(told)
         found = run(
             options,
             out,
@@ -322,7 +323,7 @@ def _place(row: Mapping[str, Any]) -> str:
 
 
 def _write_page(out: Path, verdict: str, notes: Sequence[str]) -> None:
-    with broken_off(f"the inventory {out} is whole, its report is not"):
+    with add_remedy(f"the inventory {out} is whole, its report is not"):
         from reconcile.report.pages import inventory_page, write_page
         from recovery.dataset import open_dataset
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import executor_option, make_output, output_options, store_auth
-from reconcile.cli.output import Result, throttled
+from reconcile.cli.options import executor_option, make_output, output_options
+from reconcile.cli.output import Result
+from reconcile.jobs.context import throttle
 
 if TYPE_CHECKING:
     from backends.registry import OpenStore
@@ -48,15 +50,15 @@ def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, 
     connect: Callable[[], OpenStore] | None = None
     if uri is not None:
         demand_store_uri(uri)  # what is misspelt is an error of usage, not a store that is down
-        named, auth = uri, store_auth()
-        connect = lambda: open_store(named, auth=auth, patience_s=_PATIENCE_S)  # noqa: E731 - typed where it is declared
+        named = uri
+        connect = lambda: open_store(named, EnvironmentAccess(), patience_s=_PATIENCE_S)  # noqa: E731 - typed where it is declared
     with output.progress("looking", "checks") as told:
         checks = examine(
             spark=not without,
             master=master if session else None,
             python=python,
             connect=connect,
-            progress=throttled(told),
+            progress=throttle(told),
         )
     counts = {str(state): sum(check.state is state for check in checks) for state in State}
     missing = [check for check in checks if check.state is State.MISSING]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.commands.recover import LAYOUTS, TAILS
 from reconcile.cli.options import (
@@ -18,6 +19,7 @@ from reconcile.cli.options import (
     carried,
     expected_bookies_option,
     inventory_options,
+    make_context,
     make_output,
     output_options,
     parse_ledger,
@@ -28,7 +30,6 @@ from reconcile.cli.options import (
     read_references,
     references_option,
     scope_option,
-    store_auth,
 )
 from reconcile.cli.output import Output, Result
 
@@ -150,7 +151,7 @@ def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "
     Catalogs are read where they are; copied files of stores are captured for as long as `stack` is open, as recover
     captures them. A live store is asked for this ledger only.
     """
-    from reconcile.cli.commands.capture import capture_into
+    from reconcile.jobs.capture import capture_store
     from reconcile.stores import catalog_path, open_store
     from recovery.dataset import open_dataset
 
@@ -159,8 +160,8 @@ def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "
         return _live(uri, ledger)
     if path is None:
         path = f"{stack.enter_context(TemporaryDirectory(prefix='bkmeta-explain-'))}/catalog"
-        with open_store(uri, auth=store_auth()) as opened:
-            capture_into(opened, Path(path), output)
+        with open_store(uri, EnvironmentAccess()) as opened:
+            capture_store(opened, Path(path), make_context(output))
     catalog = open_dataset(path, "catalog")
     layouts = catalog.read("sources", columns=["layout"])["layout"].to_pylist()
     return _kept(uri, catalog, ledger), layouts[0] if layouts else None
@@ -176,7 +177,7 @@ def _live(uri: str, ledger: "LedgerId") -> "tuple[Stored, str | None]":
     from recovery.errors import InputError
     from recovery.model import tables
 
-    with open_store(uri, auth=store_auth()) as opened:
+    with open_store(uri, EnvironmentAccess()) as opened:
         where = store.places(opened.layout_hint)
         held = opened.store.get(opened.root + where.layout)
         if opened.layout_hint:

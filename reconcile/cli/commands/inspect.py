@@ -10,7 +10,8 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import make_output, output_options
-from reconcile.cli.output import Output, Result, throttled
+from reconcile.cli.output import Output, Result
+from reconcile.jobs.context import throttle
 
 if TYPE_CHECKING:
     from recovery.inspect.account import Account, File, Region
@@ -88,7 +89,7 @@ def _accounted(paths: list[Path], output: Output) -> Result:
     from recovery.inspect.file_notes import LISTED
 
     with output.progress("accounting", "files") as told:
-        found = account_for(paths, throttled(told))
+        found = account_for(paths, throttle(told))
     files, size = found.files.total(), found.bytes.total()
     counted = f"{_counted(files, 'files')}, {size} bytes"
     if found.odd_files:

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from backends.errors import UnavailableError
+from reconcile.cli.access import AUTH_VARIABLE, EnvironmentAccess
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.options import (
-    AUTH_VARIABLE,
     FILE,
     carried,
     inventory_options,
     make_output,
     output_options,
-    store_auth,
 )
 from reconcile.cli.output import Result
 
@@ -153,7 +152,7 @@ def _examined(uri: str, inventories: Sequence[str], confs: Sequence[Path], addre
         asked = pool.map(gc_settings.ask, addresses)
         known = [*(gc_settings.read_file(path) for path in confs), *asked]
     try:
-        with open_store(uri, auth=store_auth(), session_s=_ANSWER_S, patience_s=_PATIENCE_S) as opened:
+        with open_store(uri, EnvironmentAccess(), session_s=_ANSWER_S, patience_s=_PATIENCE_S) as opened:
             named = Layout(opened.layout_hint) if opened.layout_hint else None
             report = engine.examine(opened.store, opened.root, named, opened_inventories, known, now=datetime.now(UTC))
     except UnavailableError as error:

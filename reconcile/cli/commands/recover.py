@@ -14,10 +14,10 @@ from reconcile.cli.options import (
     FILE,
     FOLDER,
     by_bookie,
-    connected,
     executor_option,
     expected_bookies_option,
     inventory_options,
+    make_context,
     make_output,
     now,
     output_options,
@@ -28,12 +28,12 @@ from reconcile.cli.options import (
     read_references,
     references_option,
 )
-from reconcile.cli.output import Output, Result, broken_off, throttled
+from reconcile.cli.output import Output, Result
 from reconcile.cli.settings import effective_settings
-from reconcile.cli.spark import started
+from reconcile.estimates import Step, estimate_s
+from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import in_words
-from reconcile.jobs.estimates import Step, estimate_s
-from reconcile.jobs.estimates import in_words as time_in_words
+from reconcile.jobs.context import add_remedy, connect, start_spark, throttle
 from reconcile.words import counted, released_holds
 from recovery.errors import InputError
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from recovery.codecs.store import Layout
     from recovery.dataset import Dataset
 
-from reconcile.cli.commands.capture import capture_into
 from reconcile.cli.wording.lists import list_names
 
 LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical", "etcd")
@@ -159,12 +158,12 @@ def recover(
             demand_store_uri(snapshot)
     referenced = read_references(references, output)
     prepare(out, "plan", secret=True)
-    with broken_off(f"{out} is not a plan yet: run the same command again"), ExitStack() as stack:
+    with add_remedy(f"{out} is not a plan yet: run the same command again"), ExitStack() as stack:
         # Spark takes a while to start: what can fail before it is asked first, unless it is needed at once.
-        early = stack.enter_context(started(master, python, output)) if disks else None
+        early = stack.enter_context(start_spark(master, python, make_context(output))) if disks else None
         if early is not None:
             with output.progress("collecting", "bookies") as told:
-                collected = collect_all(disks, candidates, out / COLLECTED, early, now=now, progress=throttled(told))
+                collected = collect_all(disks, candidates, out / COLLECTED, early, now=now, progress=throttle(told))
             opened_inventories = job.open_inventories((*inventories, *collected))
         opened_snapshots = tuple(
             _earlier(snapshot, out / EARLIER / str(number), output) for number, snapshot in enumerate(snapshots, 1)
@@ -186,12 +185,12 @@ def recover(
             settings=effective_settings(),
         )
         output.expect(Step.RECOVER, sum(one.rows("copies") for one in opened_inventories))
-        spark = early or stack.enter_context(started(master, python, output))
+        spark = early or stack.enter_context(start_spark(master, python, make_context(output)))
         with output.progress("reconstructing", "parts") as told:
-            job.recover(request, out, spark, now=now, progress=throttled(told))
+            job.recover(request, out, spark, now=now, progress=throttle(told))
     made = open_dataset(out, "plan")
     result = _recovered(made, no_root="" if present else root)
-    with broken_off(f"the plan {out} is whole, its report is not"), output.progress("writing the report", "pages"):
+    with add_remedy(f"the plan {out} is whole, its report is not"), output.progress("writing the report", "pages"):
         write_page(out, lambda: plan_page(made, opened_inventories, verdict=result.verdict, made=now()))
     sys.exit(output.show(result))
 
@@ -199,19 +198,20 @@ def recover(
 def _live(uri: str, out: Path, output: Output, inventories: "Sequence[Dataset]") -> "tuple[Dataset, str, bool, Layout]":
     """Capture the store to be repaired, beside the plan; return it, its root, whether that is there, and its layout."""
     from reconcile.check.listing import known_ledgers
+    from reconcile.jobs.capture import capture_store
     from recovery.codecs.store import Layout
     from recovery.dataset import open_dataset
 
-    with connected(uri, output) as opened:
+    with connect(uri, make_context(output)) as opened:
         # What bookies hold and no listing names is asked for before anybody calls it lost.
-        summary = capture_into(opened, out / "store", output, known_ledgers(inventories))
+        summary = capture_store(opened, out / "store", make_context(output), known_ledgers(inventories))
         root = opened.root
-    if not summary["complete"]:
-        problem = f"could not be read whole ({summary['gaps'][0]})"
+    if not summary.complete:
+        problem = f"could not be read whole ({summary.gaps[0]})"
         raise InputError(uri, problem, "a record that was not seen would be taken for lost: mend the access first")
-    if summary["layout"] is None:
+    if summary.layout is None:
         raise InputError(uri, "has no root, and names no layout", "name it in the URI, e.g. zk+hierarchical://")
-    return open_dataset(out / "store", "catalog"), root, summary["root"] == "present", Layout(summary["layout"])
+    return open_dataset(out / "store", "catalog"), root, summary.root == "present", Layout(summary.layout)
 
 
 def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
@@ -219,6 +219,7 @@ def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
 
     A catalog with gaps is taken: what it lacks counts as not known, not as absent.
     """
+    from reconcile.jobs.capture import capture_store
     from reconcile.stores import catalog_path
     from recovery.dataset import open_dataset
 
@@ -226,8 +227,8 @@ def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
     if path is not None:
         return open_dataset(path, "catalog")
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with connected(uri, output) as opened:
-        capture_into(opened, out, output)
+    with connect(uri, make_context(output)) as opened:
+        capture_store(opened, out, make_context(output))
     return open_dataset(out, "catalog")
 
 

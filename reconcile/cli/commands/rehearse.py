@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
-from reconcile.cli.options import (
-    FOLDER,
-    by_bookie,
-    list_principals,
-    make_output,
-    now,
-    output_options,
-    quoted,
-    store_auth,
-)
-from reconcile.cli.output import Output, Result, broken_off, throttled
+from reconcile.cli.options import FOLDER, by_bookie, make_output, now, output_options, quoted
+from reconcile.cli.output import Output, Result
 from reconcile.cli.wire import take_wire, wire_options
+from reconcile.jobs.context import add_remedy, throttle
 from reconcile.words import counted
 from recovery.errors import InputError
 
@@ -102,12 +95,12 @@ def rehearse(
         raise click.UsageError("give either --wire, perhaps with --bookies-from, or --disk ID=DIR")
     dataset = open_dataset(plan, "plan")
     with ExitStack() as stack:
-        opened = stack.enter_context(open_store(uri, writable=True, auth=store_auth()))
+        opened = stack.enter_context(open_store(uri, EnvironmentAccess(), writable=True))
         if away:
             if disks or wire:
                 raise InputError("--disk, --wire", "have no meaning with --remove", "leave one of them out")
             with output.progress("removing", "keys") as told:
-                removed = engine.remove(opened.store, opened.root, progress=throttled(told))
+                removed = engine.remove(opened.store, opened.root, progress=throttle(told))
             verdict = (
                 f"{counted(removed, 'key')} removed: the rehearsal is gone" if removed else "there is no such root"
             )
@@ -117,7 +110,7 @@ def rehearse(
         if asked is not None:
             own = replace(opened, root=str(dataset.manifest["binding"].get("root") or opened.root))
             if bookies_from:
-                own = stack.enter_context(open_store(bookies_from, auth=store_auth()))
+                own = stack.enter_context(open_store(bookies_from, EnvironmentAccess()))
             bookies = stack.enter_context(open_wire(own, asked))
         elif disks:
             bookies = stack.enter_context(open_disks_of(disks, output))
@@ -136,21 +129,26 @@ def _rehearsed(
 ) -> Result:
     from reconcile.cli.wording.plan_store import store_of
     from reconcile.plan.plan_reader import demand_whole
+    from reconcile.stores import list_principals
     from reconcile.write import apply, rehearse
 
     seen = demand_whole(dataset)
     mark = rehearse.begin(dataset, seen.hash, opened.store, opened.root, now=now)
     journal = plan / rehearse.JOURNALS / mark.journal
-    stopped = broken_off("the rehearsal is begun, go on: run the same command again")
+    stopped = add_remedy("the rehearsal is begun, go on: run the same command again")
     with stopped, output.progress("writing", "writes") as told:
         applied = apply.apply(
             lambda: dataset.batches("actions"),
             opened.store,
             opened.root,
             journal,
-            apply.Options(plan_hash=seen.hash, resume=journal.exists(), principals=list_principals(opened)),
+            apply.Options(
+                plan_hash=seen.hash,
+                resume=journal.exists(),
+                principals=list_principals(EnvironmentAccess(), opened),
+            ),
             now=now,
-            progress=throttled(told),
+            progress=throttle(told),
         )
     tallies = {f"{op} {kind}": asdict(tally) for (kind, op), tally in sorted(applied.tallies.items())}
     written = sum(tally.written + tally.there for tally in applied.tallies.values())

@@ -2,26 +2,31 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from reconcile.check import listing
+from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.commands.freeze import FreezeRun, freeze_identity, freeze_layout, journal_folder
 from reconcile.cli.options import (
-    AUTH_VARIABLE,
     FOLDER,
     carried,
     inventory_options,
+    make_context,
     make_output,
     output_options,
     reason_option,
 )
-from reconcile.stores import open_store
-from reconcile.write import freeze as engine
-from recovery.dataset import open_dataset
+from reconcile.cli.output import Result
+from reconcile.cli.wording.freezing import ask_for_hash, demand_identity, waiting_result
 from recovery.errors import InputError
+
+if TYPE_CHECKING:
+    from reconcile.jobs.freeze import Thawed, ThawRequest
+
+_AFTER_THAW: Final = (
+    "whether every bookie's next pass ends: 'Exception when iterating over the metadata' must not come again in its log"
+)
 
 
 @click.command(
@@ -78,38 +83,56 @@ def thaw(
     bookies of the store have no inventory among those given, or a closed record leaves out a bookie whose entries not
     all the bookies that it names have. Replication stays disabled.
     """
+    from reconcile.jobs import freeze as job
+    from recovery.dataset import open_dataset
+
     output = make_output(shared)
-    auth = freeze_identity(uri)
-    opened_inventories = [open_dataset(path, "inventory") for path in inventories]
+    demand_identity(uri)
     for option, number in (("--accept-absent", accept_absent), ("--accept-left-out", accept_left_out)):
         if number and not inventories:
             problem = "says what of the inventories may go, and no inventory was given"
             raise InputError(option, problem, "give all of them with --inventory DIR, or leave it out")
-    with open_store(uri, writable=True, auth=auth) as opened:
-        again = carried("--inventory", "--inventory-dir")
-        again += ["--accept-absent", str(accept_absent)] if accept_absent else []
-        again += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
-        again += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []
-        run = FreezeRun(opened, auth, journal or journal_folder(uri), uri, again, reason=reason)
-        past = engine.read_past(run.folder, run.root)
-        if past is None:
-            problem = "holds no journal of a freeze, which alone knows the former rights"
-            raise InputError(str(run.folder), problem, "name its folder with --journal")
-        counts: dict[str, int | None] = {}
-        if past.originals:
-            listing.demand_described(run.store, run.root, opened_inventories)
-            layout = engine.demand_layout(run.store, run.root, freeze_layout(opened))
-            counts = listing.demand_restored(
-                run.store, run.root, layout, opened_inventories, accept_absent=accept_absent
-            )
-            counts["unseen"] = listing.demand_seen(run.store, run.root, opened_inventories, accept=accept_unseen)
-            if opened_inventories:
-                counts["left_out"] = listing.demand_named(
-                    run.store, run.root, layout, opened_inventories, accept=accept_left_out
-                )
+    request = job.ThawRequest(
+        uri,
+        journal or job.default_journal(uri),
+        confirm,
+        reason,
+        tuple(open_dataset(path, "inventory") for path in inventories),
+        job.Accepted(accept_absent, accept_unseen, accept_left_out),
+    )
+    done = job.thaw(request, make_context(output), ask_for_hash)
+    if isinstance(done, job.Waiting):
+        options = carried("--inventory", "--inventory-dir")
+        options += ["--accept-absent", str(accept_absent)] if accept_absent else []
+        options += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
+        options += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []
+        sys.exit(output.show(waiting_result(done, request, options)))
+    sys.exit(output.show(_thawed_result(done, request)))
 
-        def propose(past: engine.Past | None) -> engine.Proposal:
-            return engine.propose_thaw(run.store, run.root, past or engine.Past())
 
-        waiting = run.make("thaw", propose, confirm, counts)
-        sys.exit(output.show(waiting or run.ended(bool(past.originals), counts)))
+def _thawed_result(thawed: "Thawed", request: "ThawRequest") -> Result:
+    """Say what the rights are now."""
+    state, counts = thawed.state, thawed.counts
+    compared = counts.get("held") is not None
+    verdict, code = "thawed: the rights are what they were before the freeze", 0
+    if not thawed.was_frozen:
+        verdict = "nothing to do: the journal holds no freeze that is in force"
+    if state.frozen:
+        verdict = f"STILL FROZEN by {state.identity or 'nobody known'}: this journal is not of that freeze"
+        code = Exit.FOUND
+    details = [
+        "replication is still disabled" if state.replication_disabled else "replication is enabled",
+        *([] if compared else ["not compared with what bookies hold: no --inventory was given"]),
+        f"not seen: {_AFTER_THAW}",
+        "not looked at: which ledgers are held; the plan's report lists them",
+    ]
+    return Result(
+        "thaw",
+        verdict,
+        code,
+        counts=dict(counts),
+        coverage={"compared_with_inventories": compared},
+        details=details,
+        following="when all is verified, enable replication by hand: bookkeeper shell autorecovery -enable",
+        facts={"root": thawed.root, "state": str(state.state), "journal": str(request.journal)},
+    )

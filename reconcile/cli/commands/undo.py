@@ -8,8 +8,17 @@ from typing import Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, connected, make_output, now, output_options, quoted, reason_option
-from reconcile.cli.output import Result, broken_off, throttled
+from reconcile.cli.options import (
+    FOLDER,
+    make_context,
+    make_output,
+    now,
+    output_options,
+    quoted,
+    reason_option,
+)
+from reconcile.cli.output import Result
+from reconcile.jobs.context import add_remedy, connect, throttle
 from reconcile.printable import printable
 from reconcile.words import counted, is_or_are
 
@@ -60,8 +69,8 @@ def undo(
     parse_store_uri(uri)
     more = [*(["--replaced-only"] if replaced_only else []), *(["--reason", reason] if reason else [])]
     again = quoted("bkmeta", "undo", journal, "--metadata", uri, *more)
-    stopped = broken_off(f"what was taken back is recorded in {journal}: run the same command again")
-    with stopped, connected(uri, output, writable=True) as opened:
+    stopped = add_remedy(f"what was taken back is recorded in {journal}: run the same command again")
+    with stopped, connect(uri, make_context(output), writable=True) as opened:
         proposal = engine.propose(journal, opened.store, opened.root, replaced_only=replaced_only)
         counts = {f"{op} {kind}": count for (kind, op), count in sorted(proposal.writes.items())}
         lines = [f"{name}: {count} written by the apply" for name, count in counts.items()]
@@ -84,7 +93,7 @@ def undo(
             )
             sys.exit(output.show(waiting))
         with output.progress("taking back", "batches") as told:
-            done = engine.undo(proposal, opened.store, opened.root, now=now, progress=throttled(told), reason=reason)
+            done = engine.undo(proposal, opened.store, opened.root, now=now, progress=throttle(told), reason=reason)
     taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())
     verdict = f"{taken} of {counted(taken + left, 'write')} {is_or_are(taken)} taken back"
     if left:

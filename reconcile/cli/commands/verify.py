@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
-from reconcile.cli.options import FOLDER, by_bookie, make_output, output_options, store_auth
-from reconcile.cli.output import Output, throttled
+from reconcile.cli.options import FOLDER, by_bookie, make_output, output_options
+from reconcile.cli.output import Output
 from reconcile.cli.wire import take_wire, wire_options
+from reconcile.jobs.context import throttle
 
 if TYPE_CHECKING:
     from backends.bookie.client import Options
@@ -117,7 +119,7 @@ def verify(
         raise click.UsageError("give either --wire, or the bookies' folders with --disk ID=DIR")
     dataset, _ = open_whole(plan)
     with ExitStack() as stack:
-        opened = stack.enter_context(open_store(uri, auth=store_auth()))
+        opened = stack.enter_context(open_store(uri, EnvironmentAccess()))
         bookies: AskedCluster | dict[str, BookieDisks]
         if asked is not None:
             bookies = stack.enter_context(open_wire(opened, asked))
@@ -140,4 +142,4 @@ def read_back(
     from reconcile.check.verify import verify as run
 
     with output.progress("reading back", "ledgers") as told:
-        return run(dataset, store, root, bookies, sample=sample, progress=throttled(told))
+        return run(dataset, store, root, bookies, sample=sample, progress=throttle(told))

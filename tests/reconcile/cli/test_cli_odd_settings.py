@@ -13,7 +13,8 @@ from backends.errors import AccessDeniedError
 from backends.memory import MemoryStore
 from backends.protocols import Versioned
 from reconcile.check.verify import Outcome, Stored, verify
-from reconcile.stores import open_store, tls_from_environment
+from reconcile.cli.access import EnvironmentAccess, tls_from_environment
+from reconcile.stores import open_store
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import DatasetError, InputError
 from recovery.manifest import demand_shape
@@ -28,7 +29,7 @@ def test_patience_is_a_time_that_a_clock_can_wait(given: str, monkeypatch: pytes
     """More than a week is nobody's patience, and no timer takes 1e308 seconds."""
     monkeypatch.setenv("BKMETA_PATIENCE_S", given)
     with pytest.raises(InputError, match="BKMETA_PATIENCE_S"):
-        open_store("zk://127.0.0.1:1/ledgers")
+        open_store("zk://127.0.0.1:1/ledgers", EnvironmentAccess())
 
 
 @pytest.mark.parametrize("name", ["CA", "CERT", "KEY"])

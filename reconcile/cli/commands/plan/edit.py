@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.access import AUTH_VARIABLE, EnvironmentAccess
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
-    AUTH_VARIABLE,
     FOLDER,
-    list_principals,
     make_output,
     output_options,
     parse_ledger,
@@ -185,11 +184,12 @@ def edit(
 
 def _warn_of_rights(made: "Dataset") -> list[str]:
     """Say which ACLs of a plan would lock out whom the environment names now: apply refuses them."""
+    from reconcile.stores import list_principals
     from reconcile.write.freeze_state import find_lacking_rights
 
     if made.manifest["binding"].get("layout") == "etcd":
         return []
-    named = list_principals() or []
+    named = list_principals(EnvironmentAccess()) or []
     acls = sorted({acl for rows in made.batches("actions") for acl in rows["acl"].unique().to_pylist() if acl})
     session = f"as {' and '.join(named)}" if named else "without a name"
     return [

@@ -10,9 +10,9 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
+from reconcile.estimates import Step, estimate_s
+from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import in_words
-from reconcile.jobs.estimates import Step, estimate_s
-from reconcile.jobs.estimates import in_words as time_in_words
 from reconcile.words import counted, is_or_are, released_holds
 
 if TYPE_CHECKING:

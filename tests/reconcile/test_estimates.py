@@ -5,7 +5,7 @@ import json
 import pytest
 
 from reconcile.cli.output import Output
-from reconcile.jobs.estimates import RATES, Step, estimate_s, in_words
+from reconcile.estimates import RATES, Step, estimate_s, in_words
 from tests.support.command import ROOT
 
 

@@ -1,0 +1,72 @@
+"""A metadata store into a catalog."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from backends.registry import OpenStore
+from reconcile.jobs.context import Context, connect, throttle
+from recovery.capture import live
+from recovery.capture.summary import CaptureSummary
+from recovery.codecs.store import Layout
+from recovery.dataset import DatasetWriter
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRequest:
+    """What is captured.
+
+    Attributes:
+        uri: the store.
+        out: a new folder for the catalog.
+        at: the point in time that a person named; None: the latest.
+        ops_s: reads a second, at most; None: as many as the store answers.
+    """
+
+    uri: str
+    out: Path
+    at: str | None = None
+    ops_s: float | None = None
+
+
+def capture(request: CaptureRequest, context: Context) -> CaptureSummary:
+    """Read a store into a catalog.
+
+    Raises:
+        UnsupportedStoreError: the URI is malformed, or of a store that is not read.
+        UnavailableError: the store does not answer; there is no catalog then.
+        DatasetError: the folder cannot be written.
+        InputError: nothing names a layout.
+    """
+    with connect(request.uri, context, at=request.at, ops_s=request.ops_s) as opened:
+        return capture_store(opened, request.out, context, at=request.at)
+
+
+def capture_store(
+    opened: OpenStore, out: Path, context: Context, known: Iterable[pa.Table] = (), *, at: str | None = None
+) -> CaptureSummary:
+    """Read an open store into a catalog.
+
+    Args:
+        opened: the store.
+        out: a new folder.
+        context: of the job.
+        known: scope and ledger of ledgers that somebody knows of: asked for by key where no listing names them.
+        at: the point in time that a person named; None: the latest.
+
+    Raises:
+        UnavailableError: the store stopped answering; there is no catalog then.
+        DatasetError: the folder cannot be written.
+        InputError: nothing names a layout.
+    """
+    layout = Layout(opened.layout_hint) if opened.layout_hint else None
+    binding = {"uri": opened.uri, "root": opened.root} | ({} if at is None else {"at": at})
+    with (
+        DatasetWriter(out, "catalog", binding=binding, secret=True) as writer,
+        context.reporter.progress("reading the store", "ledgers") as progress,
+    ):
+        return live.capture(
+            opened.store, opened.root, layout, writer, now=context.now, progress=throttle(progress), known=known
+        )

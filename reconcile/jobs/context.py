@@ -1,0 +1,129 @@
+"""What every job has from its caller: whom stores take it for, whom it tells how far it is, and the time."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from reconcile.estimates import Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from backends.registry import OpenStore
+    from reconcile.stores import Access
+
+
+class Progress(Protocol):
+    """Takes (done, of all) of a stage; a total of 0 is not known yet."""
+
+    def __call__(self, done: int, total: int, stage: str = "") -> None: ...
+
+
+class Reporter(Protocol):
+    """Shows how far a job is."""
+
+    def progress(self, title: str, unit: str) -> AbstractContextManager[Progress]:
+        """Give a function to call with (done, of all) while something is done.
+
+        Args:
+            title: what is done.
+            unit: what is counted.
+        """
+
+    def expect(self, step: Step, things: int) -> None:
+        """Show about how long a step will take.
+
+        Args:
+            step: which.
+            things: how many of what its rate is of.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a job has from its caller.
+
+    Attributes:
+        access: whom stores take the job for, and how connections are secured.
+        reporter: shows how far the job is.
+        now: the clock; aware.
+    """
+
+    access: "Access"
+    reporter: Reporter
+    now: Callable[[], datetime]
+
+
+@contextmanager
+def connect(
+    uri: str, context: Context, *, writable: bool = False, at: str | None = None, ops_s: float | None = None
+) -> "Iterator[OpenStore]":
+    """Give the store of a URI, and close it afterwards.
+
+    Args:
+        uri: a store's or a catalog's.
+        context: of the job.
+        writable: whether writes pass.
+        at: the point in time to be shown; None: the latest.
+        ops_s: reads a second, at most.
+
+    Raises:
+        UnsupportedStoreError: the URI is malformed, or of a store that is not read.
+        UnavailableError: it does not answer.
+    """
+    from reconcile.stores import open_store  # noqa: PLC0415 - who only shows how far a job is loads no store
+
+    with context.reporter.progress("connecting to the store", "stores"):
+        opened = open_store(uri, context.access, writable=writable, at=at, ops_s=ops_s)
+    with opened:
+        yield opened
+
+
+@contextmanager
+def start_spark(master: str, python: Path | None, context: Context) -> "Iterator[SparkSession]":
+    """Give a session, as `recovery.spark.session` does.
+
+    Args:
+        master: as `spark-submit --master` takes it.
+        python: what executors run as their Python; None: what they have.
+        context: of the job.
+
+    Raises:
+        InputError: no pyspark, no Java that it can use, a master that does not answer, or a file that is of no use.
+    """
+    with ExitStack() as stack:
+        with context.reporter.progress("starting Spark", "sessions"):
+            from recovery.spark import session  # noqa: PLC0415 - only jobs that need Spark load it
+
+            spark = stack.enter_context(session(master, python=python))
+        yield spark
+
+
+@contextmanager
+def add_remedy(remedy: str) -> Iterator[None]:
+    """Say what to do where what happens inside is stopped, or fails without a remedy of its own."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(remedy)
+        raise
+
+
+def throttle(progress: Progress, *, every_s: float = 0.2) -> Progress:
+    """Return a function that passes calls on at most once in so many seconds, and both ends of a stage always."""
+    last = float("-inf")
+    current: str | None = None
+
+    def pass_on(done: int, total: int, stage: str = "") -> None:
+        nonlocal last, current
+        now = time.monotonic()
+        if now - last >= every_s or stage != current or done >= total > 0:
+            last, current = now, stage
+            # What is read twice counts twice; nobody wants to hear of 101 %.
+            progress(min(done, total) if total else done, total, stage)
+
+    return pass_on

@@ -1,0 +1,332 @@
+"""Bookies' listings made to fail, and given back: freeze and thaw."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from backends.errors import UnavailableError
+from backends.protocols import ControlledStore
+from backends.registry import OpenStore, parse_store_uri
+from backends.zookeeper import digest_principal
+from reconcile.check import listing
+from reconcile.errors import GuardRefusedError
+from reconcile.jobs.context import Context, add_remedy
+from reconcile.stores import Access, AccessAs, open_store
+from reconcile.write import audit_journal, freeze_state
+from reconcile.write import freeze as engine
+from recovery.codecs.store import LAYOUT, Layout
+from recovery.dataset import Dataset
+from recovery.errors import InputError
+
+TYPED: Final = 8
+"""Digits of the hash that count as having read it."""
+_SERVER_PATIENCE_S: Final = 5.0
+_STOP: Final = "keep the bookies stopped until apply has ended"
+_PULSAR: Final = "metadata-store:"
+_ZOOKEEPER: Final = "zookeeper"
+_PULSAR_ELSEWHERE: Final = re.compile(r"metadata-store:(?:etcd|oxia)\b", re.IGNORECASE)
+
+Ask = Callable[[engine.Proposal], str | None]
+"""Shows a proposal to a person; returns the hash that the person confirms, None where nobody can."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeRequest:
+    """What is frozen.
+
+    Attributes:
+        uri: the store.
+        journal: folder where every change is recorded.
+        confirmed: hash of the changes that are confirmed; None: nobody confirmed any yet.
+        reason: why, for the journal.
+    """
+
+    uri: str
+    journal: Path
+    confirmed: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What somebody accepts that bookies delete after a thaw.
+
+    Attributes:
+        absent: ledgers of the inventories that have no record.
+        unseen: bookies that no inventory is of; None: nobody gave a number.
+        left_out: copies that closed records leave out.
+    """
+
+    absent: int = 0
+    unseen: int | None = None
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ThawRequest(FreezeRequest):
+    """What is thawed: as of a freeze, whose journal it is, and besides that what bookies have.
+
+    Attributes:
+        inventories: of the bookies.
+        accepted: what may be deleted.
+    """
+
+    inventories: tuple[Dataset, ...] = ()
+    accepted: Accepted = Accepted()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing was changed: the changes are not confirmed.
+
+    Attributes:
+        root: of the ledgers.
+        identity: whom the rights are given to.
+        proposal: what would be done.
+        confirmed: the hash that was given; None: none was.
+        counts: what the guards of a thaw counted.
+    """
+
+    root: str
+    identity: str
+    proposal: engine.Proposal
+    confirmed: str | None
+    counts: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one server answered to one principal."""
+
+    server: str
+    principal: str
+    proof: freeze_state.Proof
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What holds after a freeze.
+
+    Attributes:
+        root: of the ledgers.
+        identity: whom the rights are given to.
+        proposal: what is left to be done: nothing, where nobody interfered.
+        state: of the rights.
+        trials: what servers answered to principals without the identity.
+        silent: servers that did not answer.
+        untried: principals whose rights are taken, and nobody could try as them.
+        has_journal: whether there is a journal.
+    """
+
+    root: str
+    identity: str
+    proposal: engine.Proposal
+    state: freeze_state.FreezeState
+    trials: tuple[Trial, ...]
+    silent: tuple[str, ...]
+    untried: tuple[str, ...]
+    has_journal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Thawed:
+    """What holds after a thaw.
+
+    Attributes:
+        root: of the ledgers.
+        state: of the rights.
+        was_frozen: whether the journal had a freeze in force.
+        counts: what the guards counted.
+    """
+
+    root: str
+    state: freeze_state.FreezeState
+    was_frozen: bool
+    counts: Mapping[str, int | None]
+
+
+def freeze(request: FreezeRequest, context: Context, ask: Ask) -> Waiting | Frozen:
+    """Make every bookie's listing of ledgers fail, where the changes are confirmed.
+
+    Raises:
+        GuardRefusedError: the store has no rights to take, or the identity may not.
+        InputError: no identity, or that of the bookies.
+        JournalError: the journal is of something else.
+        UnavailableError: the store does not answer.
+    """
+    with _open_run(request, context) as run:
+        layout = engine.demand_layout(run.store, run.root, run.layout)
+
+        def propose(past: engine.Past | None) -> engine.Proposal:
+            return engine.propose_freeze(run.store, run.root, run.identity, past, layout=layout)
+
+        waiting = run.change("freeze", propose, ask, {})
+        return waiting or run.prove(propose(engine.read_past(request.journal, run.root)), layout)
+
+
+def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
+    """Give the bookies back what a freeze took, where the changes are confirmed and nothing is lost by it.
+
+    Raises:
+        GuardRefusedError: bookies would delete more than was accepted.
+        InputError: no identity, or that of the bookies; or no journal of a freeze.
+        JournalError: the journal is of something else.
+        UnavailableError: the store does not answer.
+    """
+    with _open_run(request, context) as run:
+        past = engine.read_past(request.journal, run.root)
+        if past is None:
+            problem = "holds no journal of a freeze, which alone knows the former rights"
+            raise InputError(str(request.journal), problem, "name its folder with --journal")
+        counts: dict[str, int | None] = {}
+        if past.originals:
+            counts = _demand_safe(run, request)
+
+        def propose(past: engine.Past | None) -> engine.Proposal:
+            return engine.propose_thaw(run.store, run.root, past or engine.Past())
+
+        waiting = run.change("thaw", propose, ask, counts)
+        state = freeze_state.is_frozen(run.store, run.root)
+        return waiting or Thawed(run.root, state, bool(past.originals), counts)
+
+
+def _demand_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:
+    """Refuse a thaw after which bookies would delete more than was accepted; return what was counted."""
+    inventories, accepted = request.inventories, request.accepted
+    listing.demand_described(run.store, run.root, inventories)
+    layout = engine.demand_layout(run.store, run.root, run.layout)
+    counts = listing.demand_restored(run.store, run.root, layout, inventories, accept_absent=accepted.absent)
+    counts["unseen"] = listing.demand_seen(run.store, run.root, inventories, accept=accepted.unseen)
+    if inventories:
+        counts["left_out"] = listing.demand_named(run.store, run.root, layout, inventories, accept=accepted.left_out)
+    return counts
+
+
+def demand_rights(uri: str) -> None:
+    """Refuse a store that has no rights by which listings could be made to fail.
+
+    Raises:
+        GuardRefusedError: it has none.
+    """
+    if _PULSAR_ELSEWHERE.match(uri.strip()) or parse_store_uri(uri).kind != _ZOOKEEPER:
+        raise GuardRefusedError(uri, "has no rights by which listings could be made to fail", _STOP)
+
+
+def default_journal(uri: str) -> Path:
+    """Return the folder that the journal of a store's freeze is in, unless another one is named."""
+    address = parse_store_uri(uri)
+    place = re.sub(r"[^A-Za-z0-9.]+", "-", address.hosts.split(",")[0] + address.root)
+    return Path(f"bkmeta-freeze-{place}")
+
+
+@contextmanager
+def _open_run(request: FreezeRequest, context: Context) -> "Iterator[_Run]":
+    demand_rights(request.uri)
+    identity = context.access.digest
+    if identity is None or identity == context.access.bookie_digest:
+        raise InputError(request.uri, "is to be frozen without an identity of its own", "freeze as no bookie connects")
+    with open_store(request.uri, context.access, writable=True) as opened:
+        if not isinstance(opened.store, ControlledStore):
+            raise GuardRefusedError(opened.uri, "has no rights that could be taken", _STOP)
+        yield _Run(opened.store, opened.root, digest_principal(identity), _known_layout(opened), request, context)
+
+
+def _known_layout(opened: OpenStore) -> Layout | None:
+    """Return the layout that the URI names, or that Pulsar's driver takes for granted; None: LAYOUT says it."""
+    if opened.layout_hint:
+        return Layout(opened.layout_hint)
+    # Pulsar's driver never reads LAYOUT when it lists: it looks into the folders of both trees.
+    pulsar = opened.uri.strip().lower().startswith(_PULSAR) and opened.store.get(opened.root + LAYOUT) is None
+    return Layout.HIERARCHICAL if pulsar else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of either on an open store."""
+
+    store: ControlledStore
+    root: str
+    identity: str
+    layout: Layout | None
+    request: FreezeRequest
+    context: Context
+
+    def change(
+        self,
+        kind: str,
+        propose: Callable[[engine.Past | None], engine.Proposal],
+        ask: Ask,
+        counts: Mapping[str, int | None],
+    ) -> Waiting | None:
+        """Make the changes if they are confirmed; return what waits if they are not."""
+        folder, confirmed = self.request.journal, self.request.confirmed
+        past = engine.read_past(folder, self.root)
+        proposal = propose(past)
+        if proposal.empty and (past is None or past.ended or past.kind != kind):
+            return None
+        if confirmed is None:
+            confirmed = ask(proposal)
+        if confirmed is None or not _is_confirmed(proposal, past, confirmed):
+            return Waiting(self.root, self.identity, proposal, confirmed, counts)
+        begun = engine.Past()
+        opening = partial(
+            audit_journal.Journal.open,
+            resume=True,
+            now=self.context.now,
+            replay=begun.replay,
+            reason=self.request.reason,
+        )
+        stopped = add_remedy(f"what was changed is recorded in {folder}, go on: run the same command again")
+        with stopped, opening(folder, engine.binding(self.root)) as journal:
+            # Once more, now that no other process can write the journal.
+            proposal = propose(begun)
+            if not _is_confirmed(proposal, begun, confirmed):
+                return Waiting(self.root, self.identity, proposal, confirmed, counts)
+            engine.carry_out(proposal, self.store, journal, resumed=begun.covers(proposal, confirmed))
+        return None
+
+    def prove(self, proposal: engine.Proposal, layout: Layout) -> Frozen:
+        """Return whether the freeze holds: what the rights are, and what was refused without our identity."""
+        state = freeze_state.is_frozen(self.store, self.root)
+        trials, silent = self._trials(layout)
+        tried_as = {trial.principal for trial in trials}
+        untried = sorted({*freeze_state.principals(self.store, self.root, self.identity)} - tried_as)
+        has_journal = (self.request.journal / audit_journal.JOURNAL).exists()
+        return Frozen(
+            self.root, self.identity, proposal, state, tuple(trials), tuple(silent), tuple(untried), has_journal
+        )
+
+    def _trials(self, layout: Layout) -> tuple[Sequence[Trial], Sequence[str]]:
+        """Try on each server that the URI names, as nobody and as the bookies; return also who did not answer.
+
+        Where connections are made as somebody by SASL, nobody's is, too: what is refused to that one is to nobody.
+        """
+        access = self.context.access
+        bookie, sasl = access.bookie_digest, access.sasl
+        nobody = freeze_state.WORLD if sasl is None else f"sasl:{sasl[0]}"
+        trials, silent = [], []
+        for server in parse_store_uri(self.request.uri).hosts.split(","):
+            address = f"zk://{server}{self.root}"
+            try:
+                for digest in (None, bookie) if bookie else (None,):
+                    with _open_as(address, access, digest) as stranger:
+                        proof = freeze_state.prove(stranger.store, self.store, self.root, layout)
+                    trials.append(Trial(server, digest_principal(digest) if digest else nobody, proof))
+            except UnavailableError:
+                silent.append(server)
+        return trials, silent
+
+
+def _open_as(address: str, access: Access, digest: tuple[str, str] | None) -> OpenStore:
+    return open_store(address, AccessAs(access, digest), writable=True, patience_s=_SERVER_PATIENCE_S)
+
+
+def _is_confirmed(proposal: engine.Proposal, past: engine.Past | None, confirmed: str) -> bool:
+    digits = confirmed.lower()
+    if len(digits) < TYPED:
+        return False
+    return proposal.hash.startswith(digits) or (past is not None and past.covers(proposal, digits))
