@@ -181,17 +181,17 @@ def _records(file: str, scan: Callable[[memoryview], Iterator[Any]]) -> dict[str
     from recovery.collect.disk.file_reader import Mapped, Meter
     from recovery.collect.rows.scoped_ids import Scopes
     from recovery.collect.rows.source_copies import to_groups
-    from recovery.collect.sources.entry_records import gathered
+    from recovery.collect.sources.entry_records import gather_batches
 
     def work() -> Mapping[str, Any]:
         entries = 0
         with Mapped(Path(file), Meter(None, lambda _progress: None)) as data:
             data.load()
-            for part in gathered(scan(data.view), Scopes()):
+            for part in gather_batches(scan(data.view), Scopes()):
                 if isinstance(part, Entries):
                     to_groups(part.ledger, part.entry)
                     entries += len(part.ledger)
-                    data.done(int(part.position[-1]))
+                    data.release(int(part.position[-1]))
         return {"entries": entries}
 
     return _timed(work)

@@ -28,10 +28,12 @@ from backends.errors import BackendError
 from backends.files import open_regular
 from backends.rocks import RocksReader, open_read_only
 from recovery.codecs import entry_log, index_file, journal, ledger_db
+from recovery.codecs.framing import Entries
 from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.collect.disk.folders import Disks, Folder, Role, survey
 from recovery.collect.rows.damage import DamageLog, Hides, Unread
 from recovery.collect.sources.entry_logs import decimal_name, find_logs
+from recovery.collect.sources.entry_records import scan_file
 from recovery.collect.sources.index_database import LOCATIONS, SCOPED_LOCATIONS, has_scopes
 from recovery.collect.sources.journals import Journal, find_journals
 from recovery.dataset import DatasetWriter
@@ -146,20 +148,12 @@ class BookieDisks:
 
     def _read_journals(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Return ledger (its key), entry, file and position of what would be replayed, ordered by the first two."""
-        parts: list[tuple[int, int, int, int]] = []
-        columns = [_NONE.reshape(0, 4)]
-        for number, one in enumerate(self._journals):
-            self._files[_number(_JOURNALS, number)] = one.file.path
-            if one.mark < 0:
-                continue
-            for at in self._entries(one):
-                ledger = self._scopes.key(at.scope, at.ledger)
-                parts.append((ledger, at.entry, _number(_JOURNALS, number), at.at))
-                if len(parts) >= _BUFFER:
-                    columns.append(np.array(parts, np.int64))
-                    parts = []
-        columns.append(np.array(parts, np.int64).reshape(-1, 4))
-        rows = np.concatenate(columns)
+        parts = [_NONE.reshape(0, 4)]
+        for number, file in enumerate(self._journals):
+            self._files[_number(_JOURNALS, number)] = file.file.path
+            if file.mark >= 0:
+                parts += self._read_journal(file, _number(_JOURNALS, number))
+        rows = np.concatenate(parts)
         # Of an entry that stands several times the last one is what replay leaves.
         order = np.lexsort((np.arange(len(rows)), rows[:, 1], rows[:, 0]))
         rows = rows[order]
@@ -167,17 +161,19 @@ class BookieDisks:
         rows = rows[last]
         return rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
 
-    def _entries(self, one: Journal) -> Iterator[journal.JournalEntry]:
-        path = one.file.path
+    def _read_journal(self, file: Journal, number: int) -> Iterator[Ints]:
+        path = file.file.path
         try:
             with Mapped(Path(path), Meter(None, lambda _progress: None)) as data:
                 data.load()
-                for at, length in data.unreadable:
-                    self._damage.add(Unread(path, Reason.UNREADABLE, Hides.EVERYTHING, at, length))
-                for part in journal.scan(data.view):
-                    if isinstance(part, journal.JournalEntry) and part.at >= one.mark:
-                        yield part
-                    elif isinstance(part, Damage) and part.offset >= one.mark and part.reason is not Reason.TRUNCATED:
+                for offset, length in data.unreadable:
+                    self._damage.add(Unread(path, Reason.UNREADABLE, Hides.EVERYTHING, offset, length))
+                for part in scan_file(data, journal.scan_columns(data.view), self._scopes):
+                    if isinstance(part, Entries):
+                        rows = file.find_ahead(part.position)
+                        numbers = np.full(int(rows.sum()), number)
+                        yield np.column_stack((part.ledger[rows], part.entry[rows], numbers, part.position[rows]))
+                    elif isinstance(part, Damage) and part.offset >= file.mark and part.reason is not Reason.TRUNCATED:
                         self._damage.add(Unread(path, part.reason, Hides.EVERYTHING, part.offset, part.length))
         except FormatError as error:
             self._damage.add(Unread(path, error.reason, Hides.EVERYTHING, error.offset, detail=error.detail))

@@ -29,8 +29,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from backends.bookie.client import Options
 from recovery.bookies.addresses import ALIAS_UNRESOLVED, Member, Members
 from recovery.bookies.wire_probe import count_scoped, probe_bookies, sample_ledgers
@@ -47,10 +45,11 @@ from recovery.bookies.wire_results import (
 )
 from recovery.bookies.wire_task import Tally, Target, Task
 from recovery.collect.disk.folders import incarnation
+from recovery.collect.rows.bookies import BookieRow, Evidence, bind_inventory
 from recovery.dataset import Dataset, prepare, write_manifest, write_part
 from recovery.errors import InputError
 from recovery.model import tables
-from recovery.model.ids import BUCKETS
+from recovery.model.ids import BUCKETS, LedgerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,45 +170,39 @@ def _finish_inventory(
     folder = out / folder_of(member.bookie)
     evidence = _collect_evidence(member, request.catalog)
     number = incarnation(evidence)
-    row: dict[str, Any] = {
-        "bookie": member.bookie,
-        "incarnation": number,
-        "incarnation_evidence": [{"kind": kind, "value": value} for kind, value in evidence],
-        "instance_id": _read_instance(request.catalog),
-        "cookie": member.cookie,
-        "version_files": [],
-        "storage": "interleaved" if tally.ledgers else "none",
-        "mode": WIRE,
-        "dirty": None,
-        "started": started,
-        "ended": ended,
-        "complete": False,
-        "dirs": [],
-        "journals": [],
-        "max_ids": [{"scope": SCOPE, "ledger": tally.largest}] if tally.largest >= 0 else [],
-        "ledgers": tally.ledgers,
-        "entries": tally.entries,
-        "damaged": tally.damaged,
-    }
-    bookies = write_part(folder, "bookies", "part-00000", [pa.Table.from_pylist([row], schema=tables.BOOKIES)])
-    parts = {"bookies": [bookies]}
+    row = BookieRow(
+        bookie=member.bookie,
+        incarnation=number,
+        incarnation_evidence=[Evidence(kind, value) for kind, value in evidence],
+        instance_id=_read_instance(request.catalog),
+        cookie=member.cookie,
+        version_files=[],
+        storage="interleaved" if tally.ledgers else "none",
+        mode=WIRE,
+        dirty=None,
+        started=started,
+        ended=ended,
+        complete=False,
+        dirs=[],
+        journals=[],
+        max_ids=[LedgerId(SCOPE, tally.largest)] if tally.largest >= 0 else [],
+        ledgers=tally.ledgers,
+        entries=tally.entries,
+        damaged=tally.damaged,
+    )
+    parts = {"bookies": [write_part(folder, "bookies", "part-00000", [row.to_table()])]}
     for table, written in ((COPIES, tally.copies), (DAMAGE, tally.damage)):
         empty = [] if written else [write_part(folder, table, "part-0000", [tables.INVENTORY[table].empty_table()])]
         parts[table] = [*empty, *written]
-    names = ("bookie", "incarnation", "complete", "storage", "mode", "ledgers", "entries", "damaged")
     write_manifest(
         folder,
         "inventory",
         parts,
-        binding={
-            "bookie": member.bookie,
-            "incarnation": number,
-            "instance_id": row["instance_id"],
-            "cookie_sha256": hashlib.sha256(member.cookie).hexdigest() if member.cookie else None,
-        },
+        binding=bind_inventory(member.bookie, number, row.instance_id, member.cookie),
         coverage={
-            **{name: row[name] for name in names},
-            "dirs": [],
+            **row.to_coverage(
+                "bookie", "incarnation", "complete", "storage", "mode", "ledgers", "entries", "damaged", "dirs"
+            ),
             "asked": tally.ledgers + tally.negatives + tally.unanswered,
             "negatives": tally.negatives,
             "unanswered": tally.unanswered,

@@ -5,11 +5,11 @@ written, created or locked below the bookie's folders.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from recovery.collect.incremental.collection import Incremental
 from recovery.collect.incremental.records import Reused, Terms
 from recovery.collect.merge import Beside, IndexSource, Merge
 from recovery.collect.options import CollectOptions, CollectSummary
+from recovery.collect.rows.bookies import BookieRow, Evidence, FolderRow, JournalRow, bind_inventory
 from recovery.collect.rows.damage import DamageLog, Noted, suspect_disk
 from recovery.collect.rows.entry_headers import HEAD_WIDTH, SIZE_COLUMN
 from recovery.collect.rows.index_slots import IndexRows, Piece
@@ -32,7 +33,7 @@ from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, joined, subtract_groups, to_groups, to_rows
 from recovery.collect.rows.spool import Spool
 from recovery.collect.sources.entry_logs import Scanned, find_logs, scan_unlisted
-from recovery.collect.sources.entry_records import RecordFile, RecordFiles, locate
+from recovery.collect.sources.entry_records import RecordFile, RecordFiles, ScansBytes, locate
 from recovery.collect.sources.index_database import (
     LEDGERS,
     LOCATIONS,
@@ -47,7 +48,6 @@ from recovery.collect.sources.index_folders import find_files, first_level
 from recovery.collect.sources.journals import Journal, JournalFacts, find_journals, read_journals
 from recovery.dataset import DatasetWriter
 from recovery.errors import InputError
-from recovery.model import tables
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId
 
@@ -74,16 +74,12 @@ def collect(
     meter = Meter(None if options.max_mb_s is None else options.max_mb_s * _MEGABYTE, progress)
     meter.begin("folders")
     disks = survey(options.ledger_dirs, options.index_dirs, options.journal_dirs, options.bookie_id)
-    binding = {
-        "bookie": disks.bookie,
-        "incarnation": disks.incarnation,
-        "instance_id": disks.cookie.instance_id if disks.cookie else None,
-        "cookie_sha256": hashlib.sha256(disks.cookie_bytes).hexdigest() if disks.cookie_bytes else None,
-    }
+    instance_id = disks.cookie.instance_id if disks.cookie else None
+    binding = bind_inventory(disks.bookie, disks.incarnation, instance_id, disks.cookie_bytes)
     with DatasetWriter(out, "inventory", binding=binding) as writer:
         damage = DamageLog(writer, disks.bookie, disks.incarnation)
-        for found in disks.damage:
-            damage.add(found)
+        for unread in disks.damage:
+            damage.add(unread)
         run = _Run(disks, options, meter, damage, out, started)
         try:
             for table in run.tables():
@@ -93,19 +89,19 @@ def collect(
             run.close()
         run.suspect()
         damage.flush()
-        row = run.row(started, now())
-        writer.append("bookies", pa.Table.from_pylist([row], schema=tables.BOOKIES))
-        writer.close(coverage={**_coverage(row, run.deep, run.reused), "again": kept})
+        row = run.make_row(started, now())
+        writer.append("bookies", row.to_table())
+        writer.close(coverage={**_make_coverage(row, run.deep, run.reused), "again": kept})
     missing = tuple(p.name for p in disks.places if p.folder is None)
     return CollectSummary(
         disks.bookie,
         disks.incarnation,
-        row["storage"],
-        row["complete"],
+        row.storage,
+        row.complete,
         disks.dirty,
-        row["ledgers"],
-        row["entries"],
-        row["damaged"],
+        row.ledgers,
+        row.entries,
+        row.damaged,
         damage.hiding,
         missing,
         meter.read,
@@ -125,14 +121,13 @@ def _demand_apart(options: CollectOptions, out: Path) -> None:
             raise InputError(str(out), problem, "name a folder elsewhere: nothing is written below a bookie's")
 
 
-def _coverage(row: Mapping[str, Any], deep: DeepCounts | None, reused: Reused | None) -> dict[str, object]:
-    names = ("bookie", "incarnation", "complete", "storage", "dirs", "ledgers", "entries", "damaged")
-    coverage: dict[str, object] = {name: row[name] for name in names}
+def _make_coverage(row: BookieRow, deep: DeepCounts | None, reused: Reused | None) -> dict[str, object]:
+    coverage = row.to_coverage("bookie", "incarnation", "complete", "storage", "dirs", "ledgers", "entries", "damaged")
     if deep is not None:
         coverage["deep"] = asdict(deep)
     if reused is not None:
         coverage["reused"] = asdict(reused)
-    return {**coverage, "started": row["started"].isoformat(), "ended": row["ended"].isoformat()}
+    return {**coverage, "started": row.started.isoformat(), "ended": row.ended.isoformat()}
 
 
 class _Run:
@@ -351,9 +346,7 @@ class _Run:
             if found is not None:
                 self._damage.add(found)
 
-    def _read_heads(
-        self, files: Sequence[RecordFile], scan: Callable[[memoryview], Iterable[object]], beside: Beside
-    ) -> None:
+    def _read_heads(self, files: Sequence[RecordFile], scan: ScansBytes, beside: Beside) -> None:
         """Read the headers that are wanted and stand in these files; what does not is wanted still."""
         if not len(beside.wanted.key):
             return
@@ -379,64 +372,64 @@ class _Run:
         beside.heads.add(heads)
         beside.wanted = subtract_groups(beside.wanted, to_groups(stand[:, 0], stand[:, 1]))
 
-    def row(self, started: datetime, ended: datetime) -> dict[str, Any]:
-        """Return the row of BOOKIES; when `tables` has ended."""
+    def make_row(self, started: datetime, ended: datetime) -> BookieRow:
+        """Return the row of the bookie; when `tables` has ended."""
         if self._merge is None:
             raise AssertionError("nothing was read yet")
         disks, totals = self._disks, self._merge.totals
         damaged = max(self._damage.ledgers, default=-1)
         largest = max(totals.largest, self._scanned.largest, damaged)
-        return {
-            "bookie": disks.bookie,
-            "incarnation": disks.incarnation,
-            "incarnation_evidence": [{"kind": kind, "value": value} for kind, value in disks.evidence],
-            "instance_id": disks.cookie.instance_id if disks.cookie else None,
-            "cookie": disks.cookie_bytes,
-            "version_files": [asdict(file) for file in disks.version_files],
-            "storage": self._storage(),
-            "mode": "disks",
-            "dirty": disks.dirty,
-            "started": started,
-            "ended": ended,
-            "complete": disks.complete and not self._damage.hiding and not totals.limbo and not self.deleted,
-            "dirs": [self._dir(place) for place in disks.places],
-            "journals": [{"id": j.journal_id, "mark": j.mark} for j in self._journals],
-            "max_ids": [asdict(ledger) for ledger in self._largest(largest)],
-            "ledgers": totals.ledgers,
-            "entries": totals.entries,
-            "damaged": self._damage.count,
-        }
+        return BookieRow(
+            bookie=disks.bookie,
+            incarnation=disks.incarnation,
+            incarnation_evidence=[Evidence(kind, value) for kind, value in disks.evidence],
+            instance_id=disks.cookie.instance_id if disks.cookie else None,
+            cookie=disks.cookie_bytes,
+            version_files=disks.version_files,
+            storage=self._name_storage(),
+            mode="disks",
+            dirty=disks.dirty,
+            started=started,
+            ended=ended,
+            complete=disks.complete and not self._damage.hiding and not totals.limbo and not self.deleted,
+            dirs=[self._make_folder_row(place) for place in disks.places],
+            journals=[JournalRow(j.journal_id, j.mark) for j in self._journals],
+            max_ids=list(self._list_largest(largest)),
+            ledgers=totals.ledgers,
+            entries=totals.entries,
+            damaged=self._damage.count,
+        )
 
-    def _largest(self, of_zero: int) -> Iterator[LedgerId]:
+    def _list_largest(self, of_zero: int) -> Iterator[LedgerId]:
         """Yield the largest id of each scope; -1: none of scope 0."""
         if of_zero >= 0:
             yield LedgerId(0, of_zero)
         yield from self._damage.scopes.largest()
 
-    def _storage(self) -> str:
+    def _name_storage(self) -> str:
         databases = any(folder.databases for folder in self._index_folders)
         if databases:
             return "mixed" if self._indexes.bytes else "db"
         return "interleaved" if self._indexes.bytes else "none"
 
-    def _dir(self, place: Place) -> dict[str, object]:
+    def _make_folder_row(self, place: Place) -> FolderRow:
         folder = place.folder
         if folder is None:
-            return {"path": place.name, "role": place.role.value, "complete": False, "bytes": 0, "unread": 0}
+            return FolderRow(place.name, place.role.value, complete=False, bytes=0, unread=0)
         inside = [
             status
             for file, status in self._damage.files.items()
             if Path(file).is_relative_to(folder.path) and _role_of(Path(file)) is place.role
         ]
-        return {
-            "path": str(folder.path),
-            "role": place.role.value,
-            "complete": folder.readable and folder.version is not None and not any(hides for _, hides in inside),
-            "bytes": self._bytes(place.role, folder),
-            "unread": sum(unread for unread, _ in inside),
-        }
+        return FolderRow(
+            str(folder.path),
+            place.role.value,
+            complete=folder.readable and folder.version is not None and not any(hides for _, hides in inside),
+            bytes=self._count_bytes(place.role, folder),
+            unread=sum(unread for unread, _ in inside),
+        )
 
-    def _bytes(self, role: Role, folder: Folder) -> int:
+    def _count_bytes(self, role: Role, folder: Folder) -> int:
         match role:
             case Role.JOURNAL:
                 return sum(j.file.size for j in self._journals if Path(j.file.path).parent == folder.path)

@@ -207,7 +207,7 @@ def _file(path: Path) -> File:
             found = File(path, _named(kind, path), content.size)
             for stretch in _whole(_ACCOUNTS[kind](content.view), content.size, content.unreadable):
                 _take(found, stretch)
-                content.done(stretch.offset)
+                content.release(stretch.offset)
             return found
     except OSError as error:
         return File(path, UNKNOWN, why=f"it cannot be read ({error.strerror})")

@@ -54,7 +54,7 @@ from recovery.collect.rows.ledger_facts import LEDGER
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints, starts_of
 from recovery.collect.rows.spool import SHARES, Spool
-from recovery.collect.sources.entry_records import RecordFile, gathered
+from recovery.collect.sources.entry_records import RecordFile, scan_file
 from recovery.collect.sources.journals import Journal
 from recovery.errors import FormatError, Reason
 from recovery.model.ids import BUCKETS, signed
@@ -135,11 +135,10 @@ class DeepCheck:
             try:
                 with Mapped(Path(journal_file.file.path), meter) as data:
                     data.load()
-                    for part in gathered(journal.scan_columns(data.view), self._scopes):
+                    for part in scan_file(data, journal.scan_columns(data.view), self._scopes):
                         if isinstance(part, Entries):
-                            ahead = (part.position >= journal_file.mark) & (journal_file.mark >= 0)
-                            self._take(journal_file.file, data, part, np.where(ahead, AHEAD, APPLIED))
-                            data.done(int(part.position.max(initial=0)))
+                            kind = np.where(journal_file.find_ahead(part.position), AHEAD, APPLIED)
+                            self._take(journal_file.file, data, part, kind)
             except (OSError, FormatError):
                 continue
 

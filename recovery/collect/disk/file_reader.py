@@ -198,8 +198,8 @@ class Mapped:
         while at < min(end, self.size):
             at += self._read(self._scratch[: end - at], at)
 
-    def done(self, end: int) -> None:
-        """Let go of the memory before a position; it can still be touched."""
+    def release(self, end: int) -> None:
+        """Give back the memory up to a position; it can still be touched."""
         if self._map is not None and end - self._let_go >= _WINDOW:
             start, self._let_go = self._let_go, end - end % mmap.PAGESIZE
             self._map.madvise(mmap.MADV_DONTNEED, start, self._let_go - start)

@@ -33,7 +33,7 @@ from recovery.collect.incremental.collection import Incremental
 from recovery.collect.incremental.records import SeenFile
 from recovery.collect.rows.damage import DamageLog, Hides, TakesDamage, Unread
 from recovery.collect.rows.source_copies import Ints, of_rows, to_groups, to_rows
-from recovery.collect.sources.entry_records import RecordFile, gathered, gone_meanwhile
+from recovery.collect.sources.entry_records import RecordFile, gone_meanwhile, scan_file
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.groups import KeyedGroups
 
@@ -230,12 +230,12 @@ def _scan(
     found: list[Damage] = []
     for ledgers in (known[:0], known) if each is None else (known,):
         groups, found = [], []
-        for part in gathered(entry_log.scan_columns(log.view, known=damage.scopes.known(ledgers)), damage.scopes):
+        parts = entry_log.scan_columns(log.view, known=damage.scopes.known(ledgers))
+        for part in scan_file(log, parts, damage.scopes):
             if isinstance(part, Entries):
                 groups.append(to_groups(part.ledger, part.entry))
                 if each is not None:
                     each(file, log, part)
-                log.done(int(part.position.max(initial=0)))
             elif isinstance(part, Damage) and (rotated or not _is_tail(part, log.size)):
                 found.append(part)
         if not found:

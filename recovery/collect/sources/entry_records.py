@@ -310,12 +310,34 @@ def gone_meanwhile(path: str) -> Unread | None:
     return Unread(path, Reason.MISSING, Hides.NOTHING, detail=detail, is_vanished=True)
 
 
-def gathered(parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes) -> Iterator[Entries | MetaRecord | Damage]:
+ScansBytes = Callable[[memoryview], Iterable[Entries | MetaRecord | Damage]]
+"""A codec's scan of a whole file."""
+
+
+def scan_file(
+    data: Mapped, parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes
+) -> Iterator[Entries | MetaRecord | Damage]:
+    """Yield what a codec finds in a mapped file, in batches with keys for ledgers; give back the memory behind each.
+
+    Args:
+        data: the file; what is behind a batch must not be touched again.
+        parts: what the codec yields of it.
+        scopes: names the ledgers.
+    """
+    for part in gather_batches(parts, scopes):
+        yield part
+        if isinstance(part, Entries):
+            data.release(int(part.position.max(initial=0)))
+
+
+def gather_batches(
+    parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes
+) -> Iterator[Entries | MetaRecord | Damage]:
     """Yield the same with keys for ledgers (see `Scopes.keyed`), small batches of entries made one."""
-    return scopes.keyed(_batches(parts))
+    return scopes.keyed(_join_batches(parts))
 
 
-def _batches(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[Entries | MetaRecord | Damage]:
+def _join_batches(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[Entries | MetaRecord | Damage]:
     held: list[Entries] = []
     size = 0
     for part in parts:
@@ -335,7 +357,7 @@ def _batches(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[Entries
 
 def locate(
     files: Sequence[RecordFile],
-    scan: Callable[[memoryview], Iterable[object]],
+    scan: ScansBytes,
     wanted: KeyedGroups,
     meter: Meter,
     scopes: Scopes,
@@ -351,10 +373,9 @@ def locate(
         most = None if log_id_of(Path(file.path).name) is None else entry_log.LARGEST
         with suppress(OSError, FormatError), Mapped(Path(file.path), meter, most) as data:  # told in the first pass
             data.load()
-            for part in gathered((part for part in scan(data.view) if isinstance(part, Entries)), scopes):
+            for part in scan_file(data, (part for part in scan(data.view) if isinstance(part, Entries)), scopes):
                 if isinstance(part, Entries):
                     hit = np.flatnonzero(members(wanted, part.ledger, part.entry))
-                    data.done(int(part.position.max(initial=0)))
                     found.append((part.ledger[hit], part.entry[hit], np.full(len(hit), number), part.position[hit]))
     ledger, entry, at, position = (np.concatenate(column) for column in zip(*found, strict=True))
     return ledger, entry, at, position

@@ -41,10 +41,10 @@ from recovery.collect.incremental.collection import Incremental
 from recovery.collect.incremental.records import SpecialFacts, TakesSpecial
 from recovery.collect.rows.damage import DamageLog, Hides, Unread
 from recovery.collect.rows.ledger_facts import explicit_lac, stamp
-from recovery.collect.rows.source_copies import to_groups, to_rows
+from recovery.collect.rows.source_copies import Ints, Mask, to_groups, to_rows
 from recovery.collect.rows.spool import Spool
 from recovery.collect.sources.entry_logs import listed
-from recovery.collect.sources.entry_records import RecordFile, gathered
+from recovery.collect.sources.entry_records import RecordFile, scan_file
 from recovery.errors import Damage, FormatError, Reason
 
 _START: Final = LastMark(0, 0)
@@ -71,6 +71,10 @@ class Journal:
     file: RecordFile
     journal_id: int
     mark: int
+
+    def find_ahead(self, position: Ints) -> Mask:
+        """Return which positions are ahead of the index: replay begins at or before them."""
+        return (position >= self.mark) & (self.mark >= 0)
 
 
 @dataclass(slots=True)
@@ -273,7 +277,7 @@ class _Sink:
     said: SpecialFacts = field(default_factory=SpecialFacts)
 
     def entries(self, part: Entries) -> None:
-        behind = (part.position >= self.one.mark) & (self.one.mark >= 0)
+        behind = self.one.find_ahead(part.position)
         for spool, some in ((self.groups, behind), (self.applied, ~behind)):
             rows = to_rows(to_groups(part.ledger[some], part.entry[some]))
             spool.add(rows)
@@ -310,10 +314,9 @@ def _read(one: Journal, data: Mapped, sink: _Sink, damage: DamageLog, *, is_newe
     if data.size < one.mark:
         detail = f"ends before the mark, {one.mark}"
         damage.add(Unread(one.file.path, Reason.TRUNCATED, Hides.EVERYTHING, data.size, detail=detail))
-    for part in gathered(journal.scan_columns(data.view), damage.scopes):
+    for part in scan_file(data, journal.scan_columns(data.view), damage.scopes):
         if isinstance(part, Entries):
             sink.entries(part)
-            data.done(int(part.position.max(initial=0)))
         elif isinstance(part, Damage):
             written = _written(part, data)
             hides = _hides(one, written)

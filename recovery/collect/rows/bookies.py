@@ -1,0 +1,89 @@
+"""The row of a bookie in its inventory: whose it is, what was read of it, and what it has."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from recovery.collect.disk.folders import VersionFile
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What tells one life of a bookie from another; see `docs/formats/inventory.md`."""
+
+    kind: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRow:
+    """One folder of a bookie in one of its roles.
+
+    Attributes:
+        path, role: of it.
+        complete: it was read whole, and holds the bookie's cookie.
+        bytes: that the files of this role have.
+        unread: of these, bytes passed over.
+    """
+
+    path: str
+    role: str
+    complete: bool
+    bytes: int
+    unread: int
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRow:
+    """A journal: its id, and where replay of it would begin; -1: behind its end."""
+
+    id: int
+    mark: int
+
+
+@dataclass(frozen=True, slots=True)
+class BookieRow:
+    """The row of BOOKIES; the fields are its columns, see `tables.BOOKIES`."""
+
+    bookie: str
+    incarnation: int
+    incarnation_evidence: Sequence[Evidence]
+    instance_id: str | None
+    cookie: bytes | None
+    version_files: Sequence[VersionFile]
+    storage: str
+    mode: str
+    dirty: bool | None
+    started: datetime
+    ended: datetime
+    complete: bool
+    dirs: Sequence[FolderRow]
+    journals: Sequence[JournalRow]
+    max_ids: Sequence[LedgerId]
+    ledgers: int
+    entries: int
+    damaged: int
+
+    def to_table(self) -> pa.Table:
+        """Return the table of this one row."""
+        return pa.Table.from_pylist([asdict(self)], schema=tables.BOOKIES)
+
+    def to_coverage(self, *names: str) -> dict[str, object]:
+        """Return some of the columns as they stand in the manifest."""
+        columns = asdict(self)
+        return {name: columns[name] for name in names}
+
+
+def bind_inventory(bookie: str, incarnation: int, instance_id: str | None, cookie: bytes | None) -> dict[str, object]:
+    """Return what the manifest of an inventory is bound to."""
+    return {
+        "bookie": bookie,
+        "incarnation": incarnation,
+        "instance_id": instance_id,
+        "cookie_sha256": hashlib.sha256(cookie).hexdigest() if cookie else None,
+    }
