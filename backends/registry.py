@@ -354,7 +354,8 @@ def open_store(
         raise UnsupportedStoreError(
             uri, "a live ZooKeeper shows only the present; its files show the past (zkfiles://)"
         )
-    from backends.zookeeper import ZooKeeperReader, ZooKeeperStore  # noqa: PLC0415 - only where its client is wanted
+    from backends.zookeeper.reader import ZooKeeperReader  # noqa: PLC0415 - only where its client is wanted
+    from backends.zookeeper.store import ZooKeeperStore  # noqa: PLC0415 - only where its client is wanted
 
     kind = ZooKeeperStore if writable else ZooKeeperReader
     store = kind(address.hosts, auth=auth, sasl=sasl, tls=tls, ops_s=ops_s, session_s=session_s, patience_s=patience_s)

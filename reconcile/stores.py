@@ -189,7 +189,7 @@ def list_principals(access: Access, opened: OpenStore | None = None) -> list[str
     """
     if opened is not None and opened.layout_hint == _ETCD:
         return None
-    from backends.zookeeper import digest_principal  # noqa: PLC0415 - of the stores, only ZooKeeper needs it
+    from backends.zookeeper.acl import digest_principal  # noqa: PLC0415 - of the stores, only ZooKeeper needs it
 
     digest, sasl = access.digest, access.sasl
     return [*([digest_principal(digest)] if digest else []), *([f"sasl:{sasl[0]}"] if sasl else [])]

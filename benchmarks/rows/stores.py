@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from backends.protocols import Write
-from backends.zookeeper import ZooKeeperStore
+from backends.zookeeper.store import ZooKeeperStore
 from benchmarks.data import plans, snapshots
 from benchmarks.data.cache import kept
 from benchmarks.data.ledgers import INSTANCE

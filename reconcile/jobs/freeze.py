@@ -11,7 +11,7 @@ from typing import Final
 from backends.errors import UnavailableError
 from backends.protocols import ControlledStore
 from backends.registry import OpenStore, parse_store_uri
-from backends.zookeeper import digest_principal
+from backends.zookeeper.acl import digest_principal
 from reconcile.check import listing
 from reconcile.errors import GuardRefusedError
 from reconcile.jobs.context import Context, add_remedy

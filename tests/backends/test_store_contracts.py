@@ -16,7 +16,7 @@ from backends.testing.contracts import (
     Troubled,
 )
 from backends.testing.faults import MemoryLine, Proxy
-from backends.zookeeper import ZooKeeperStore
+from backends.zookeeper.store import ZooKeeperStore
 from tests.support.zookeeper_server import ZooKeeperServer
 
 _CHROOTS = itertools.count()

@@ -10,11 +10,11 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl_credential
 
-from backends import zookeeper
 from backends.errors import AccessDeniedError, OutcomeUnknownError, UnavailableError
 from backends.protocols import Write
 from backends.registry import open_store
-from backends.zookeeper import ZooKeeperStore
+from backends.zookeeper import kazoo_client
+from backends.zookeeper.store import ZooKeeperStore
 from tests.support.zookeeper_server import ZooKeeperServer
 
 _CHROOTS = itertools.count()
@@ -149,7 +149,7 @@ def test_a_server_that_reads_one_key_at_a_time(
     zookeeper_server: ZooKeeperServer, chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that does not know the request for many keys gets one for each, from then on."""
-    monkeypatch.setattr(zookeeper._Read, "type", 77)
+    monkeypatch.setattr(kazoo_client.MultiRead, "type", 77)
     store = ZooKeeperStore(zookeeper_server.hosts, chroot=chroot, session_s=4)
     store.write([Write(f"/k/{n}", b"%d" % n) for n in range(0, 500, 2)])
     for _ in range(2):

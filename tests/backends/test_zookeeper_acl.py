@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.zookeeper import format_acl, parse_acl
+from backends.zookeeper.acl import format_acl, parse_acl
 
 
 @given(

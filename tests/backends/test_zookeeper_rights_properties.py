@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends.protocols import Rights, parse_rights
-from backends.zookeeper_rights import RightsStream
+from backends.zookeeper.acl_stream import RightsStream
 
 PERMS = "cdrwa"
 BITS = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}

@@ -7,7 +7,9 @@ import pytest
 
 from backends.errors import AccessDeniedError, UnavailableError
 from backends.protocols import Tls, Write
-from backends.zookeeper import ZooKeeperReader, ZooKeeperStore, digest_principal
+from backends.zookeeper.acl import digest_principal
+from backends.zookeeper.reader import ZooKeeperReader
+from backends.zookeeper.store import ZooKeeperStore
 from reconcile.cli.access import EnvironmentAccess
 from reconcile.stores import open_store
 from recovery.codecs.store import Layout, layout_bytes

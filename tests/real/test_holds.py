@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from backends.protocols import Write
-from backends.zookeeper import ZooKeeperStore
+from backends.zookeeper.store import ZooKeeperStore
 from reconcile.plan import action_rows
 from recovery.codecs.store import Layout
 from recovery.model import tables

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from backends.protocols import Write
-from backends.zookeeper import ZooKeeperStore
+from backends.zookeeper.store import ZooKeeperStore
 from tests.support import jars
 from tests.support.cluster import JVM, Bookie, Cluster, encoded
 from tests.support.command import run

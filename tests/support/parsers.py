@@ -34,7 +34,7 @@ from backends.rocks import open_read_only
 from backends.zkfiles import txnlog
 from backends.zkfiles.records import MalformedError, decode
 from backends.zkfiles.store import ZooKeeperFiles, parse_at
-from backends.zookeeper_rights import RightsStream
+from backends.zookeeper.acl_stream import RightsStream
 from reconcile import references
 from reconcile.check import gc_settings
 from reconcile.cli.commands.audit import tell

@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from backends.protocols import Write
-from backends.zookeeper import ZooKeeperStore
+from backends.zookeeper.store import ZooKeeperStore
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.model.ids import LedgerId
 from tests.support.command import run

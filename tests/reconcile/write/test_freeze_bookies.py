@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backends.protocols import Versioned, Write
-from backends.zookeeper import ZooKeeperStore
+from backends.zookeeper.store import ZooKeeperStore
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key
 from recovery.model.ids import LedgerId

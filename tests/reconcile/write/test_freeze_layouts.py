@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from backends.protocols import Write
-from backends.zookeeper import ZooKeeperStore
+from backends.zookeeper.store import ZooKeeperStore
 from reconcile.write import freeze_state
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, layout_bytes

@@ -15,7 +15,7 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import make_acl, make_digest_acl_credential
 
 from backends.protocols import Write
-from backends.zookeeper import ZooKeeperStore
+from backends.zookeeper.store import ZooKeeperStore
 from reconcile.write import freeze_state
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.model.ids import LedgerId

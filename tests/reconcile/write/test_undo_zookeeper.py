@@ -8,7 +8,7 @@ import pytest
 
 from backends.protocols import Write
 from backends.registry import open_store
-from backends.zookeeper import digest_principal
+from backends.zookeeper.acl import digest_principal
 from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId

@@ -11,7 +11,8 @@ import pytest
 
 from backends.etcd.store import EtcdStore
 from backends.protocols import Write
-from backends.zookeeper import ZooKeeperStore, digest_principal
+from backends.zookeeper.acl import digest_principal
+from backends.zookeeper.store import ZooKeeperStore
 from reconcile.write import audit_journal, freeze
 from tests.support.etcd_server import EtcdServer
 from tests.support.restores import Schedule

@@ -17,7 +17,7 @@ from backends.errors import ReadOnlyStoreError
 from backends.protocols import Write
 from backends.registry import OpenStore, open_store
 from backends.testing.faults import Proxy
-from backends.zookeeper import ZooKeeperStore
+from backends.zookeeper.store import ZooKeeperStore
 from recovery.capture.live import capture
 from recovery.capture.summary import CaptureSummary
 from recovery.codecs import store

@@ -1,49 +1,37 @@
-"""ZooKeeper as a metadata store; the only module that knows kazoo.
+"""What can be read of a ZooKeeper ensemble.
 
     promise of `MetadataStore`   here
     version                      the node's data version: 0 after create, +1 a change
     children_created             (cversion + children) / 2: the counter behind sequential names, never lowered
     children_txn                 pzxid: the transaction that last created or removed a child
-    transaction                  multi
     acl                          scheme:id:perms of every entry, in the server's order
     latest_txn                   zxid of the answer to a sync
 
 A `ZooKeeperReader` has no writing method, and its client refuses every request that is none of the reading ones, at the
 one place that all of them pass.
 
-Source: bookkeeper-metadata §2.4 and §2.6; Apache ZooKeeper 3.9, Stat and multi.
+Source: Apache ZooKeeper 3.9, Stat and multi.
 """
 
 import logging
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, Final, NoReturn, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from kazoo import exceptions as zk
-from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.serialization import stat_struct
-from kazoo.protocol.states import KeeperState, ZnodeStat
-from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id, make_digest_acl_credential
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from backends.errors import (
-    AccessDeniedError,
-    NotEmptyError,
-    OutcomeUnknownError,
-    ReadOnlyStoreError,
-    TooLargeError,
-    UnavailableError,
-    VersionConflictError,
-)
+from backends.errors import AccessDeniedError, UnavailableError
 from backends.pace import Pace
-from backends.protocols import Rights, Tls, Versioned, Write, parents, parse_rights
-from backends.zookeeper_rights import RightsStream
+from backends.protocols import Rights, Tls, Versioned
+from backends.zookeeper.acl import format_acl
+from backends.zookeeper.acl_stream import RightsStream
+from backends.zookeeper.kazoo_client import LOST, ReadingClient, is_refused, open_connection, send_reads
 
 T = TypeVar("T")
 
@@ -53,72 +41,17 @@ _READS_IN_FLIGHT: Final = 10
 """Enough to hide a round trip of some ms, few enough for the server's request queue."""
 _RIGHTS: Final = 500
 """Requests for rights that are sent at once; two such lots are in flight."""
-_PAIRS: Final = 500
-"""Children created and deleted in one transaction to raise a counter: some 60 kB of the 1 MB that a server takes."""
-_RAISES_IN_FLIGHT: Final = 8
 _SILENT_S: Final = 1.0
 """Whoever waits longer for a session is told so."""
 _RECONNECT_S: Final = 2.0
 """Longest pause between two attempts to reach a server; kazoo's own would be a minute."""
-_TRANSACTION_BYTES: Final = 1_000_000
-"""The server ends the connection of a client that sends more than jute.maxbuffer, by default 2^20 - 1 bytes."""
-_OVERHEAD: Final = 120
-"""Bytes of one operation in a transaction beside its key, value and rights, at most."""
-_COUNTER_END: Final = (1 << 31) - 1
-"""Sequential names are numbered by a signed 32-bit integer."""
-_RAISED_CHILD: Final = "bkmeta-raise"
-
-_LOST: Final = (
-    zk.ConnectionLoss,
-    zk.OperationTimeoutError,
-    zk.SessionExpiredError,
-    zk.SessionMovedError,
-    zk.RequestTimeoutError,
-    zk.ConnectionDropped,
-    zk.CancelledError,
-    zk.ThrottledOpError,
-    KazooTimeoutError,
-)
-_REFUSED: Final = (zk.NoAuthError, zk.AuthFailedError, zk.InvalidACLError, zk.SessionClosedRequireSaslError)
-_ROLLED_BACK: Final = (zk.RolledBackError, zk.RuntimeInconsistency)
-
-_MULTI_READ: Final = 22
-_READING: Final = frozenset({3, 4, 6, 8, 9, 12, _MULTI_READ, 100})
-"""Kinds of requests that change nothing: exists, value, rights, names (twice), sync, many values; and who one is."""
+REFUSED: Final = (zk.NoAuthError, zk.AuthFailedError, zk.InvalidACLError, zk.SessionClosedRequireSaslError)
 _NO_NODE: Final = -101
-
-_HEADER: Final = struct.Struct(">iBi")
-_LENGTH: Final = struct.Struct(">i")
-_GET: Final = 4
 
 # kazoo logs requests at its lowest level, credentials included; what fails is raised, and needs no second line.
 _LOG: Final = logging.getLogger(__name__)
 _QUIET: Final = logging.getLogger(f"{__name__}.kazoo")
 _QUIET.setLevel(logging.ERROR)
-
-_PERMS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
-
-
-def parse_acl(text: str) -> list[ACL]:
-    """Return the rights that a text form names.
-
-    Raises:
-        ValueError: the text is not ``scheme:id:perms`` joined with commas.
-    """
-    return [ACL(sum(_PERMS[p] for p in set(right.perms)), Id(right.scheme, right.name)) for right in parse_rights(text)]
-
-
-def format_acl(entries: Iterable[ACL]) -> str:
-    """Return the text form of rights."""
-    return ",".join(
-        f"{entry.id.scheme}:{entry.id.id}:{''.join(p for p, bit in _PERMS.items() if entry.perms & bit)}"
-        for entry in entries
-    )
-
-
-def digest_principal(auth: tuple[str, str]) -> str:
-    """Return how rights name whoever knows a user's password: ``digest:user:hash``."""
-    return f"digest:{make_digest_acl_credential(*auth)}"
 
 
 def _versioned(value: bytes | None, stat: Any, acl: str | None) -> Versioned:  # noqa: ANN401  # kazoo has no types
@@ -153,15 +86,6 @@ def _next_child(stat: Any) -> int:  # noqa: ANN401  # kazoo has no types
     return int((stat.cversion + stat.numChildren) & 0xFFFF_FFFF) // 2
 
 
-class _ReadingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    """A client that cannot ask for a change."""
-
-    def _call(self, request: Any, async_object: Any) -> Any:  # noqa: ANN401  # kazoo has no types
-        if request.type not in _READING:
-            raise ReadOnlyStoreError(str(self.hosts), f"a request of kind {request.type}")
-        return super()._call(request, async_object)
-
-
 class ZooKeeperReader:
     """What can be read of a ZooKeeper ensemble.
 
@@ -182,7 +106,7 @@ class ZooKeeperReader:
         AccessDeniedError: the server does not take us for whom we say we are.
     """
 
-    _client_class: ClassVar[type[Any]] = _ReadingClient
+    _client_class: ClassVar[type[Any]] = ReadingClient
 
     def __init__(
         self,
@@ -232,7 +156,7 @@ class ZooKeeperReader:
             self._client.start(timeout=patience_s)
             self._catch_up()
         except (KazooTimeoutError, UnavailableError, AccessDeniedError) as error:
-            refused = self._client._state == KeeperState.AUTH_FAILED  # noqa: SLF001  # kazoo tells it nowhere else
+            refused = is_refused(self._client)
             self.close()
             if refused or isinstance(error, AccessDeniedError):
                 raise AccessDeniedError(self._uri, "user and password were refused") from error
@@ -303,9 +227,7 @@ class ZooKeeperReader:
         self._pace.take(len(keys))
         if not self._reads_many:
             return _Asked(None, [self._send(self._client.get_async, self._at(key)) for key in keys])
-        answer = self._client.handler.async_result()
-        request = _Read(tuple(self._at(key).encode() for key in keys))
-        self._send(self._client._call, request, answer)  # noqa: SLF001  # as kazoo's own transactions are sent
+        answer = self._send(send_reads, self._client, [self._at(key) for key in keys])
         return _Asked(answer, [])
 
     def _found(self, keys: Sequence[str], asked: "_Asked") -> Sequence[tuple[bytes, Any] | Exception]:
@@ -336,7 +258,7 @@ class ZooKeeperReader:
         for key, one in zip(keys, found, strict=True):
             if isinstance(one, zk.NoNodeError):
                 yield key, None
-            elif isinstance(one, _REFUSED):
+            elif isinstance(one, REFUSED):
                 raise AccessDeniedError(key, type(one).__name__) from one
             elif isinstance(one, Exception):
                 raise UnavailableError(self._uri, f"{type(one).__name__} for {key}") from one
@@ -401,30 +323,14 @@ class ZooKeeperReader:
             raise UnavailableError(self._uri, "it was closed")
         self._drop_rights()
         try:
-            self._rights = RightsStream(self._connection())
+            self._rights = RightsStream(open_connection(self._client_class(**self._options), self._answer_s))
             self._rights.catch_up("/")
             for chunk in flying:
                 self._rights.ask([self._at(key) for key in chunk])
-        except (OSError, *_LOST) as error:
+        except (OSError, *LOST) as error:
             raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
-        except _REFUSED as error:
+        except REFUSED as error:
             raise AccessDeniedError(self._uri, type(error).__name__) from error
-
-    def _connection(self) -> Any:  # noqa: ANN401  # a socket, or its encrypted kind
-        """Return a connection of its own: opened, encrypted and authenticated by kazoo, and spoken to without it."""
-        dialler = self._client_class(**self._options)._connection  # noqa: SLF001 - kazoo opens none on its own
-        failed: Exception = UnavailableError(self._uri, "no server's name is known")
-        for place in dialler._expand_client_hosts():  # noqa: SLF001 - as above
-            try:
-                dialler._connect(*place)  # noqa: SLF001 - as above
-            except (OSError, *_LOST) as error:
-                failed = error
-                if dialler._socket is not None:  # noqa: SLF001 - as above
-                    dialler._socket.close()  # noqa: SLF001 - as above
-            else:
-                dialler._socket.settimeout(self._answer_s)  # noqa: SLF001 - as above
-                return dialler._socket  # noqa: SLF001 - as above
-        raise failed
 
     def _landed_rights(self, flying: deque[list[str]]) -> Iterator[tuple[str, Rights | None]]:
         keys = flying[0]
@@ -448,7 +354,7 @@ class ZooKeeperReader:
             else:
                 error = zk.EXCEPTIONS[rights]()
                 self._drop_rights()
-                if isinstance(error, _REFUSED):
+                if isinstance(error, REFUSED):
                     raise AccessDeniedError(key, type(error).__name__) from error
                 raise UnavailableError(self._uri, f"{type(error).__name__} for {key}") from error
 
@@ -479,183 +385,10 @@ class ZooKeeperReader:
         """Wait for one answer; `NoNodeError` and what a transaction returns are left to the caller."""
         try:
             return answer.get(timeout=self._answer_s)
-        except _LOST as error:
+        except LOST as error:
             raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
-        except _REFUSED as error:
+        except REFUSED as error:
             raise AccessDeniedError(key, type(error).__name__) from error
-
-
-class ZooKeeperStore(ZooKeeperReader):
-    """A metadata store on a ZooKeeper ensemble: a `ZooKeeperReader` that writes, too."""
-
-    _client_class = KazooClient
-
-    def __init__(
-        self,
-        hosts: str,
-        *,
-        chroot: str = "",
-        auth: tuple[str, str] | None = None,
-        sasl: tuple[str, str] | None = None,
-        tls: Tls | None = None,
-        ops_s: float | None = None,
-        session_s: float = 30.0,
-        patience_s: float = 60.0,
-    ) -> None:
-        self._parents: set[str] = set()
-        self._parents_lock = threading.Lock()
-        super().__init__(
-            hosts,
-            chroot=chroot,
-            auth=auth,
-            sasl=sasl,
-            tls=tls,
-            ops_s=ops_s,
-            session_s=session_s,
-            patience_s=patience_s,
-        )
-
-    def write(self, changes: Sequence[Write]) -> list[int]:
-        if not changes:
-            return []
-        self._demand_fitting(changes)
-        try:
-            self._retrying(self._make_parents, changes)
-            return self._transact(changes)
-        except _NoParentError:
-            # Somebody removed a parent that we knew; nothing was written.
-            with self._parents_lock:
-                self._parents.clear()
-            try:
-                self._retrying(self._make_parents, changes)
-                return self._transact(changes)
-            except _NoParentError as error:
-                raise VersionConflictError(changes[0].key, "its parents were removed meanwhile") from error
-
-    def raise_counter(self, key: str, beyond: int) -> int:
-        if beyond >= _COUNTER_END:
-            raise ValueError(f"sequential names end at {_COUNTER_END - 1}: {beyond}")
-        return self._retrying(self._raise_counter, key, beyond)
-
-    def _raise_counter(self, key: str, beyond: int) -> int:
-        while True:
-            held = self._get_data(key)
-            if held is None:
-                try:
-                    self.write([Write(key, b"")])
-                except VersionConflictError:
-                    continue
-                held = Versioned(b"", 0, children_created=0)
-            at = held.children_created or 0
-            if at > beyond:
-                return at
-            child = f"{self._at(key)}/{_RAISED_CHILD}"
-            steps = range(at, beyond + 1, _PAIRS)[:_RAISES_IN_FLIGHT]
-            flying = []
-            for step in steps:
-                transaction = self._client.transaction()
-                for _ in range(min(_PAIRS, beyond + 1 - step)):
-                    transaction.create(child)
-                    transaction.delete(child)
-                flying.append(self._send(transaction.commit_async))
-            for answer in flying:
-                for result in self._answer(key, answer):
-                    if isinstance(result, Exception) and not isinstance(result, _ROLLED_BACK):
-                        self._refuse(Write(key, b"", expected=0), result)
-
-    def set_acl(self, key: str, acl: str, *, expected: int) -> int:
-        entries = parse_acl(acl)
-        try:
-            sent = self._send(self._client.set_acls_async, self._at(key), entries, expected)
-            return int(self._answer(key, sent).aversion)
-        except zk.BadVersionError as error:
-            raise VersionConflictError(key, f"its rights do not have version {expected}") from error
-        except zk.NoNodeError as error:
-            raise VersionConflictError(key, "it is absent") from error
-        except UnavailableError as error:
-            raise self._outcome_unknown(error) from error
-
-    def _demand_fitting(self, changes: Sequence[Write]) -> None:
-        size = 0
-        for change in changes:
-            size += _OVERHEAD + len(self._chroot) + 4 * len(change.key) + len(change.value or b"")
-            size += len(change.acl or "")
-            if size > _TRANSACTION_BYTES:
-                raise TooLargeError(change.key, f"more than {_TRANSACTION_BYTES} bytes")
-
-    def _make_parents(self, changes: Sequence[Write]) -> None:
-        wanted: dict[str, str | None] = {}
-        own: set[str] = set()
-        for change in changes:
-            if change.value is not None and change.expected is None:
-                for parent in parents(self._at(change.key)):
-                    if parent not in self._parents and parent not in own:
-                        wanted.setdefault(parent, change.acl)
-                own.add(self._at(change.key))
-        seen = [(parent, self._send(self._client.exists_async, parent)) for parent in wanted]
-        absent = [parent for parent, answer in seen if self._answer(parent, answer) is None]
-        # One client's requests are carried out in order, so a child's creation may follow its parent's unanswered.
-        made = [(p, self._send(self._client.create_async, p, b"", self._acl(wanted[p]))) for p in absent]
-        for parent, answer in made:
-            try:
-                self._answer(parent, answer)
-            except zk.NodeExistsError:
-                pass  # somebody else was faster
-            except zk.NoNodeError as error:
-                raise _NoParentError from error
-        with self._parents_lock:
-            self._parents.update(wanted)
-
-    @staticmethod
-    def _acl(text: str | None) -> list[ACL]:
-        return OPEN_ACL_UNSAFE if text is None else parse_acl(text)
-
-    def _transact(self, changes: Sequence[Write]) -> list[int]:
-        transaction = self._client.transaction()
-        for change in changes:
-            node = self._at(change.key)
-            if change.expected is None:
-                if change.value is None:
-                    raise ValueError(f"a removal names no version: {change.key}")
-                transaction.create(node, bytes(change.value), self._acl(change.acl))
-            elif change.value is None:
-                transaction.delete(node, change.expected)
-            else:
-                transaction.set_data(node, bytes(change.value), change.expected)
-        try:
-            results = self._answer(changes[0].key, self._send(transaction.commit_async))
-        except UnavailableError as error:
-            raise self._outcome_unknown(error) from error
-        for change, result in zip(changes, results, strict=True):
-            if isinstance(result, Exception) and not isinstance(result, _ROLLED_BACK):
-                self._refuse(change, result)
-        return [
-            -1 if change.value is None else 0 if change.expected is None else int(result.version)
-            for change, result in zip(changes, results, strict=True)
-        ]
-
-    def _outcome_unknown(self, error: UnavailableError) -> UnavailableError:
-        """Return what a write raises when its answer is lost; through a closed store it was never sent."""
-        if self._closed:
-            return error
-        self._behind = True
-        return OutcomeUnknownError(error.store, error.detail)
-
-    def _refuse(self, change: Write, error: Exception) -> NoReturn:
-        """Raise our error for the one operation that made a transaction fail."""
-        if isinstance(error, zk.NoNodeError) and change.expected is None:
-            raise _NoParentError from error
-        if isinstance(error, zk.NodeExistsError):
-            raise VersionConflictError(change.key, "it exists") from error
-        if isinstance(error, zk.BadVersionError):
-            raise VersionConflictError(change.key, f"it does not have version {change.expected}") from error
-        if isinstance(error, zk.NoNodeError):
-            raise VersionConflictError(change.key, "it is absent") from error
-        if isinstance(error, zk.NotEmptyError):
-            raise NotEmptyError(change.key) from error
-        if isinstance(error, _REFUSED):
-            raise AccessDeniedError(change.key, type(error).__name__) from error
-        raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -664,45 +397,3 @@ class _Asked:
 
     together: Any
     each: Sequence[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """Many keys read by one request, which kazoo lacks; the server has it from 3.6 on.
-
-    request   per key: header, int32 length of the path, path, byte 0 (no watch); then a header that ends it
-    answer    per key: header, then int32 length, value, stat; or where the header's kind is -1 an int32 error code
-    header    int32 kind (4: a value and its stat), byte 1 at the end, int32 error code
-
-    Source: Apache ZooKeeper 3.9, MultiOperationRecord and MultiResponse.
-    """
-
-    type: ClassVar = _MULTI_READ
-    paths: tuple[bytes, ...]
-
-    def serialize(self) -> bytes:
-        """Return the request's bytes, as kazoo asks for them."""
-        reads = [_HEADER.pack(_GET, 0, -1) + _LENGTH.pack(len(path)) + path + b"\0" for path in self.paths]
-        return b"".join(reads) + _HEADER.pack(-1, 1, -1)
-
-    @staticmethod
-    def deserialize(answer: bytes, offset: int) -> list[tuple[bytes, Any] | Exception]:
-        """Return value and stat, or the error, of each key."""
-        found: list[tuple[bytes, Any] | Exception] = []
-        while True:
-            kind, done, _ = _HEADER.unpack_from(answer, offset)
-            offset += _HEADER.size
-            if done:
-                return found
-            (number,) = _LENGTH.unpack_from(answer, offset)
-            offset += _LENGTH.size
-            if kind == _GET:
-                end = offset + max(number, 0)
-                found.append((bytes(answer[offset:end]), ZnodeStat._make(stat_struct.unpack_from(answer, end))))
-                offset = end + stat_struct.size
-            else:
-                found.append(zk.EXCEPTIONS[number]())
-
-
-class _NoParentError(Exception):
-    """A creation found its parent gone."""
