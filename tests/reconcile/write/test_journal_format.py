@@ -1,0 +1,152 @@
+"""Journals that an earlier version wrote: today's program writes the same lines, and reads and goes on with those."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.memory import MemoryStore
+from backends.protocols import Write
+from reconcile.write import audit_journal, freeze, undo
+from reconcile.write.apply import Applied, Options, apply
+from reconcile.write.audit_journal import JOURNAL
+from recovery.codecs.store import Layout, layout_bytes
+from tests.support.plans import action, clock, plan_of, restore_of
+
+DATA = Path("tests/data/journals")
+ROOT = "/ledgers"
+IDENTITY = "digest:tool:aGFzaGhhc2g="
+ROWS = [
+    *restore_of(9),
+    action("ledger", "replace", "/00/0000/L0100", b"better", expects=0, before=b"worse"),
+    action("ledger", "replace", "/00/0000/L0101", b"better", expects=0, before=b"worse"),
+    action("ledger", "remove", "/00/0000/L0102", None, expects=0, before=b"held"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """Nothing here is killed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+def now() -> datetime:
+    """Return always the same time."""
+    return datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def damaged_store() -> MemoryStore:
+    """Return a store that has some records: the plan's, somebody else's, and those that the plan replaces."""
+    store = MemoryStore()
+    keys = {
+        "/LAYOUT": layout_bytes(Layout.HIERARCHICAL),
+        "/00/0000/L0001": b"record 1",
+        "/00/0000/L0002": b"somebody's",
+        "/00/0000/L0100": b"worse",
+        "/00/0000/L0101": b"not as expected",
+        "/00/0000/L0102": b"held",
+    }
+    for key, value in keys.items():
+        store.write([Write(ROOT + key, value)])
+    return store
+
+
+def change_rights(store: MemoryStore, folder: Path, *, thaw: bool = False) -> None:
+    """Freeze, or thaw, as the commands do."""
+    past = freeze.Past()
+    with audit_journal.Journal.open(folder, freeze.binding(ROOT), resume=True, now=now, replay=past.replay) as journal:
+        if thaw:
+            proposal = freeze.propose_thaw(store, ROOT, past)
+        else:
+            proposal = freeze.propose_freeze(store, ROOT, IDENTITY, past)
+        freeze.carry_out(proposal, store, journal)
+
+
+def apply_plan(store: MemoryStore, folder: Path, *, resume: bool = False) -> Applied:
+    """Apply a plan in small batches."""
+    rows = [row for row in ROWS if row["kind"] != "layout"]
+    options = Options("hash", resume=resume, batch_rows=4, in_flight=2, reason="a test")
+    return apply(lambda: [plan_of(rows)], store, ROOT, folder, options, now=clock())
+
+
+def write_journals(folder: Path) -> MemoryStore:
+    """Write one journal of each kind: an apply that is gone on with and undone, a freeze, a made root."""
+    store = damaged_store()
+    change_rights(store, folder / "freeze")
+    apply_plan(store, folder / "apply")
+    shutil.copytree(folder / "apply", folder / "first")
+    apply_plan(store, folder / "apply", resume=True)
+    store.write([Write(f"{ROOT}/00/0000/L0003", b"changed since", 0)])
+    undo.undo(undo.propose(folder / "apply", store, ROOT), store, ROOT, now=clock())
+    change_rights(store, folder / "freeze", thaw=True)
+    change_rights(MemoryStore(), folder / "root")
+    return store
+
+
+def read_lines(path: Path) -> list[list[tuple[str, Any]]]:
+    """Return the fields of every line in their order, without those that depend on who wrote it."""
+    found = []
+    for line in path.read_text().splitlines():
+        *pairs, _ = json.loads(line, object_pairs_hook=list)
+        varying = {"prev", "by", *(["hash"] if ("event", "undo") in pairs else [])}
+        found.append([(name, value) for name, value in pairs if name not in varying])
+    return found
+
+
+@pytest.mark.parametrize("name", ["apply", "freeze", "root"])
+def test_the_lines_are_those_of_an_earlier_version(tmp_path: Path, name: str) -> None:
+    """Events, fields and their order are what they were."""
+    write_journals(tmp_path)
+    assert read_lines(tmp_path / name / JOURNAL) == read_lines(DATA / f"{name}.jsonl")
+
+
+@pytest.mark.parametrize("name", ["apply", "freeze", "root"])
+def test_a_journal_of_an_earlier_version_is_whole(name: str) -> None:
+    """Its hashes hold."""
+    records = list(audit_journal.scan(DATA / f"{name}.jsonl"))
+    assert all(isinstance(record, audit_journal.Record) for record in records)
+    assert len(records) > 5
+
+
+def test_a_journal_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
+    """Cut off behind any line, it is resumed, and the counts are those of the whole run."""
+    store = damaged_store()
+    change_rights(store, tmp_path / "freeze")
+    whole = apply_plan(store, tmp_path / "whole")
+    lines = (DATA / "apply.jsonl").read_bytes().splitlines(keepends=True)
+    first_end = next(n for n, line in enumerate(lines) if b'"event":"end"' in line)
+    for kept in range(1, first_end + 1):
+        folder = tmp_path / str(kept)
+        folder.mkdir(mode=0o700)
+        (folder / JOURNAL).write_bytes(b"".join(lines[:kept]))
+        resumed = apply_plan(store, folder, resume=True)
+        for group, tally in whole.tallies.items():
+            again = resumed.tallies[group]
+            assert (again.planned, again.written + again.there, again.conflicts) == (
+                tally.planned,
+                tally.written + tally.there,
+                tally.conflicts,
+            )
+
+
+def test_an_undo_takes_back_by_a_journal_of_an_earlier_version(tmp_path: Path) -> None:
+    """What it says was written is taken back, with the same counts."""
+    store = damaged_store()
+    change_rights(store, tmp_path / "freeze")
+    apply_plan(store, tmp_path / "own")
+    folder = tmp_path / "apply"
+    folder.mkdir(mode=0o700)
+    lines = (DATA / "apply.jsonl").read_bytes().splitlines(keepends=True)
+    begun = next(n for n, line in enumerate(lines) if b'"event":"undo"' in line)
+    (folder / JOURNAL).write_bytes(b"".join(lines[: begun - 1]))
+    done = undo.undo(undo.propose(folder, store, ROOT), store, ROOT, now=clock())
+    assert (sum(done.left.values()), sum(done.done.values())) == (0, 11)
+    assert store.get(f"{ROOT}/00/0000/L0100").value == b"worse"  # type: ignore[union-attr]
+    assert store.get(f"{ROOT}/00/0000/L0102").value == b"held"  # type: ignore[union-attr]
