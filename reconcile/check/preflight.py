@@ -223,7 +223,7 @@ class _Look:
         held = listing.held_ledgers(self._inventories) if self._inventories else None
         if names is None:
             return self._missing(held, named)
-        state = freeze_state.is_frozen(self._store, self._root)
+        state = freeze_state.read_freeze_state(self._store, self._root)
         rw, ro = self._registered()
         cookies = self._children(self._where.cookies) or []
         layout = self._layout(named)

@@ -16,8 +16,9 @@ from reconcile.check import listing
 from reconcile.errors import GuardRefusedError
 from reconcile.jobs.context import Context, add_remedy
 from reconcile.stores import Access, AccessAs, open_store
-from reconcile.write import audit_journal, freeze_state
+from reconcile.write import audit_journal, freeze_state, guards
 from reconcile.write import freeze as engine
+from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import LAYOUT, Layout
 from recovery.dataset import Dataset
 from recovery.errors import InputError
@@ -159,13 +160,13 @@ def freeze(request: FreezeRequest, context: Context, ask: Ask) -> Waiting | Froz
         UnavailableError: the store does not answer.
     """
     with _open_run(request, context) as run:
-        layout = engine.demand_layout(run.store, run.root, run.layout)
+        layout = guards.demand_layout(run.store, run.root, run.layout)
 
-        def propose(past: engine.Past | None) -> engine.Proposal:
+        def propose(past: FreezeHistory | None) -> engine.Proposal:
             return engine.propose_freeze(run.store, run.root, run.identity, past, layout=layout)
 
         waiting = run.change("freeze", propose, ask, {})
-        return waiting or run.prove(propose(engine.read_past(request.journal, run.root)), layout)
+        return waiting or run.prove(propose(engine.read_history(request.journal, run.root)), layout)
 
 
 def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
@@ -178,7 +179,7 @@ def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
         UnavailableError: the store does not answer.
     """
     with _open_run(request, context) as run:
-        past = engine.read_past(request.journal, run.root)
+        past = engine.read_history(request.journal, run.root)
         if past is None:
             problem = "holds no journal of a freeze, which alone knows the former rights"
             raise InputError(str(request.journal), problem, "name its folder with --journal")
@@ -186,11 +187,11 @@ def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
         if past.originals:
             counts = _demand_safe(run, request)
 
-        def propose(past: engine.Past | None) -> engine.Proposal:
-            return engine.propose_thaw(run.store, run.root, past or engine.Past())
+        def propose(past: FreezeHistory | None) -> engine.Proposal:
+            return engine.propose_thaw(run.store, run.root, past or FreezeHistory())
 
         waiting = run.change("thaw", propose, ask, counts)
-        state = freeze_state.is_frozen(run.store, run.root)
+        state = freeze_state.read_freeze_state(run.store, run.root)
         return waiting or Thawed(run.root, state, bool(past.originals), counts)
 
 
@@ -198,7 +199,7 @@ def _demand_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:
     """Refuse a thaw after which bookies would delete more than was accepted; return what was counted."""
     inventories, accepted = request.inventories, request.accepted
     listing.demand_described(run.store, run.root, inventories)
-    layout = engine.demand_layout(run.store, run.root, run.layout)
+    layout = guards.demand_layout(run.store, run.root, run.layout)
     counts = listing.demand_restored(run.store, run.root, layout, inventories, accept_absent=accepted.absent)
     counts["unseen"] = listing.demand_seen(run.store, run.root, inventories, accept=accepted.unseen)
     if inventories:
@@ -258,21 +259,21 @@ class _Run:
     def change(
         self,
         kind: str,
-        propose: Callable[[engine.Past | None], engine.Proposal],
+        propose: Callable[[FreezeHistory | None], engine.Proposal],
         ask: Ask,
         counts: Mapping[str, int | None],
     ) -> Waiting | None:
         """Make the changes if they are confirmed; return what waits if they are not."""
         folder, confirmed = self.request.journal, self.request.confirmed
-        past = engine.read_past(folder, self.root)
+        past = engine.read_history(folder, self.root)
         proposal = propose(past)
-        if proposal.empty and (past is None or past.ended or past.kind != kind):
+        if proposal.is_empty and (past is None or past.is_ended or past.kind != kind):
             return None
         if confirmed is None:
             confirmed = ask(proposal)
         if confirmed is None or not _is_confirmed(proposal, past, confirmed):
             return Waiting(self.root, self.identity, proposal, confirmed, counts)
-        begun = engine.Past()
+        begun = FreezeHistory()
         opening = partial(
             audit_journal.Journal.open,
             resume=True,
@@ -281,20 +282,20 @@ class _Run:
             reason=self.request.reason,
         )
         stopped = add_remedy(f"what was changed is recorded in {folder}, go on: run the same command again")
-        with stopped, opening(folder, engine.binding(self.root)) as journal:
+        with stopped, opening(folder, engine.make_binding(self.root)) as journal:
             # Once more, now that no other process can write the journal.
             proposal = propose(begun)
             if not _is_confirmed(proposal, begun, confirmed):
                 return Waiting(self.root, self.identity, proposal, confirmed, counts)
-            engine.carry_out(proposal, self.store, journal, resumed=begun.covers(proposal, confirmed))
+            engine.carry_out(proposal, self.store, journal, resumed=engine.is_rest(proposal, begun, confirmed))
         return None
 
     def prove(self, proposal: engine.Proposal, layout: Layout) -> Frozen:
         """Return whether the freeze holds: what the rights are, and what was refused without our identity."""
-        state = freeze_state.is_frozen(self.store, self.root)
+        state = freeze_state.read_freeze_state(self.store, self.root)
         trials, silent = self._trials(layout)
         tried_as = {trial.principal for trial in trials}
-        untried = sorted({*freeze_state.principals(self.store, self.root, self.identity)} - tried_as)
+        untried = sorted({*freeze_state.list_other_principals(self.store, self.root, self.identity)} - tried_as)
         has_journal = (self.request.journal / audit_journal.JOURNAL).exists()
         return Frozen(
             self.root, self.identity, proposal, state, tuple(trials), tuple(silent), tuple(untried), has_journal
@@ -314,7 +315,7 @@ class _Run:
             try:
                 for digest in (None, bookie) if bookie else (None,):
                     with _open_as(address, access, digest) as stranger:
-                        proof = freeze_state.prove(stranger.store, self.store, self.root, layout)
+                        proof = freeze_state.prove_refusals(stranger.store, self.store, self.root, layout)
                     trials.append(Trial(server, digest_principal(digest) if digest else nobody, proof))
             except UnavailableError:
                 silent.append(server)
@@ -325,8 +326,8 @@ def _open_as(address: str, access: Access, digest: tuple[str, str] | None) -> Op
     return open_store(address, AccessAs(access, digest), writable=True, patience_s=_SERVER_PATIENCE_S)
 
 
-def _is_confirmed(proposal: engine.Proposal, past: engine.Past | None, confirmed: str) -> bool:
+def _is_confirmed(proposal: engine.Proposal, past: FreezeHistory | None, confirmed: str) -> bool:
     digits = confirmed.lower()
     if len(digits) < TYPED:
         return False
-    return proposal.hash.startswith(digits) or (past is not None and past.covers(proposal, digits))
+    return proposal.hash.startswith(digits) or (past is not None and engine.is_rest(proposal, past, digits))

@@ -3,25 +3,14 @@ r"""The journal of what was written to a store: one JSON object a line, each bou
     line    <object without its last brace>,"hash":"<64 hex digits>"}\n
     hash    SHA-256 of the object without the hash; `prev` in it is the hash of the line before ("" in the first)
 
-    event     fields beside n (from 0), prev, at (UTC), event
-    begin     binding: what the journal belongs to; by: who runs which version of the program, where; reason: why, as
-              they say (not there: they said nothing)
-    resume    binding, by, reason, torn: bytes of an unfinished line that were cut off
-    intent    batch, kind, writes: [seq, op, action id, key, expected version, SHA-256 of the value,
-              the value that is replaced or removed (base64)]
-    done      batch, versions: one a write, null where the bytes were there before; conflicts: [place, reason]
-              presumed: places that an earlier run announced: with a version they hold the bytes that were announced,
-              and only that says that the earlier run wrote them
-    verified  checked, changed: keys read back before cookies, and how many of them were not as written
-    stopped   reason: more surprises than the run was to bear
-    end       counts
-    undo      hash: what was confirmed; removes: whether what was created goes, too
-    undoing   batch (of the apply), writes: [place in it, key, version that is replaced or removed, op]
-    undid     batch, left: [place, reason]
-    undone    counts; nothing is written to a store by this journal afterwards
+    event   fields besides n (from 0), prev, at (UTC), event
+    begin   binding: what the journal belongs to; by: who runs which version of the program, where; reason: why, as
+            they say (absent: they said nothing)
+    resume  binding, by, reason, torn: bytes of an unfinished line that were cut off
 
-A line is synced before the write that it announces is sent; `done` is synced with the next line. Values are not in it
-but for those that were replaced, which may hold passwords: the file has mode 0600.
+The other events stand in `journal_events`. A line is synced before the write that it announces is sent; `done` is
+synced with the next line. A journal has no values but those that were replaced, which may have passwords in them: the
+file has mode 0600.
 
 A line without its end is what a killed process leaves, and is cut off when the journal is gone on with. A whole line
 that does not agree with its hash, or with the line before it, was altered.
@@ -31,6 +20,7 @@ import errno
 import fcntl
 import getpass
 import hashlib
+import itertools
 import json
 import os
 import socket
@@ -137,9 +127,14 @@ def _record(line: bytes, offset: int) -> Record | None:
         return None
 
 
+def find_next_journal(folder: Path) -> Path:
+    """Return the folder beside a journal's that is not there yet."""
+    return next(path for n in itertools.count(2) if not (path := folder.with_name(f"{folder.name}-{n}")).exists())
+
+
 @contextmanager
-def taking(path: Path) -> Iterator[None]:
-    """Say in one error that records do not say what their reader needs: their hashes are right, what wrote them is not.
+def report_foreign(path: Path) -> Iterator[None]:
+    """Say in one error that records lack what their reader needs: their hashes hold, but another program wrote them.
 
     Raises:
         JournalError: a field is not there, or is of another kind.
@@ -241,7 +236,7 @@ class Journal:
                 self._demand_same(record, binding)
                 self.earlier = True
             self._number, self._previous = record.number + 1, record.hash
-            with taking(self.path):
+            with report_foreign(self.path):
                 replay(record)
         ready()
         if self.earlier and not resume:

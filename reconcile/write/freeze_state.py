@@ -1,6 +1,6 @@
 """What keeps a cluster frozen: the rights below its root, whether they are in force, and the proof as a bookie.
 
-    node below the root       others keep  so that
+    node below the root       others keep  for which reason
     /00, /000                 a            the listing fails at its first folder, before anything is deleted
     /underreplication/locks   d r a        the over-replicated check gets no lock and deletes nothing
     /idgen, /idgen-long       a            no client gets an id (the second where it exists: a new one makes ids jump)
@@ -15,10 +15,10 @@ else can register a bookie, it may be.
 It does not stop compaction, the removal of logs whose ledgers are gone already, a pass that had begun before, a super
 user, or a server that ignores rights (skipACL).
 
-Source: bookie-storage §8.5, run against BookKeeper 4.17.2 and Pulsar's driver 4.0.6.
+Tried with BookKeeper 4.17.2 and Pulsar's driver 4.0.6.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -48,7 +48,7 @@ KEPT: Final[Mapping[str, str]] = {
     LONG_GENERATOR: "a",
     ROOT: "ra",
 }
-"""Node → what principals other than ours keep of their rights, in the order of a freeze."""
+"""Node → what other principals than the identity keep of their rights, in the order of a freeze."""
 KEPT_FLAT: Final[Mapping[str, str]] = {LOCKS: "dra", SHORT_GENERATOR: "a", LONG_GENERATOR: "a", ROOT: "a"}
 """The same where the ledgers stand in the root itself."""
 _TAKEN: Final = {SHORT_TREE: "r", LONG_TREE: "r", LOCKS: "c", SHORT_GENERATOR: "c", LONG_GENERATOR: "c", ROOT: "c"}
@@ -68,12 +68,6 @@ class State(StrEnum):
     PARTLY = "partly"
     THAWED = "thawed"
     UNKNOWN = "unknown"
-
-
-_NEEDED: Final = "cdr"
-"""Rights without which a session could not read, make or remove what it writes."""
-_JUDGED: Final = ("world", "digest", "sasl")
-"""Schemes by which a session knows whom it is taken for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +94,7 @@ class FreezeState:
         return self.state is State.FROZEN
 
 
-def is_frozen(store: MetadataStore, root: str) -> FreezeState:
+def read_freeze_state(store: MetadataStore, root: str) -> FreezeState:
     """Return whether the rights below a root keep all bookies from listing ledgers.
 
     Raises:
@@ -108,31 +102,29 @@ def is_frozen(store: MetadataStore, root: str) -> FreezeState:
     """
     if not isinstance(store, AccessControl):
         return FreezeState(State.UNKNOWN, unknown=("this store has no rights",))
-    held: dict[str, set[str]] = {}
+    owners: set[str] = set()
     opened, unknown, shut = [], [], 0
-    rights, denied = _rights(store, root)
+    acls, denied = _read_acls(store, root)
     unknown += [f"{key}: its rights may not be read" for key in denied]
-    flat = _is_flat(store, root, rights)
-    for key, perm in _demands(flat):
+    is_flat = _is_flat(store, root, acls)
+    for key, perm in _list_taken(is_flat):
         if key in denied:
             continue
-        if key not in rights:
+        if key not in acls:
             # Nobody else can make a generator while the root is closed.
             if key in (SHORT_TREE, LONG_TREE, LOCKS, ROOT):
                 opened.append(f"{key} is absent")
             continue
-        holders = _holders(rights[key], perm)
-        ours = {holder for holder in holders if holder.startswith("digest:")}
-        held[key] = held.get(key, set()) | ours
-        others = holders - ours
-        if others:
-            opened.append(f"{key} is open to {', '.join(sorted(others))}")
+        holders = _list_holders(acls[key], perm)
+        identities = {holder for holder in holders if holder.startswith("digest:")}
+        owners |= identities
+        if holders - identities:
+            opened.append(f"{key} is open to {', '.join(sorted(holders - identities))}")
         else:
             shut += 1
-    owners = set().union(*held.values())
     # Of a flat root READ is taken from all: then who may change rights tells who else there is.
-    readers = _holders(rights.get(ROOT, ""), "a" if flat else "r")
-    registrars = _holders(rights.get(AVAILABLE, ""), "c")
+    readers = _list_holders(acls.get(ROOT, ""), "a" if is_flat else "r")
+    registrars = _list_holders(acls.get(AVAILABLE, ""), "c")
     if len(owners) > 1:
         opened.append(f"more than one identity has rights: {', '.join(sorted(owners))}")
     elif readers and readers <= owners:
@@ -141,7 +133,7 @@ def is_frozen(store: MetadataStore, root: str) -> FreezeState:
         name = ", ".join(sorted(owners))
         unknown.append(f"nobody but {name} can register a bookie: then the bookies are that identity, and not frozen")
     try:
-        disabled: bool | None = store.children(at(root, REPLICATION_DISABLED)) is not None
+        disabled: bool | None = store.children(join_key(root, REPLICATION_DISABLED)) is not None
     except AccessDeniedError:
         disabled = None
     state = State.UNKNOWN if unknown else State.FROZEN
@@ -151,55 +143,56 @@ def is_frozen(store: MetadataStore, root: str) -> FreezeState:
     return FreezeState(state, tuple(opened), tuple(unknown), identity, disabled)
 
 
-def _rights(store: AccessControl, root: str) -> tuple[dict[str, str], list[str]]:
-    """Return the rights of what a freeze is told by, and the nodes of which they may not be read."""
-    found: dict[str, str] = {}
+def _read_acls(store: AccessControl, root: str) -> tuple[dict[str, str], list[str]]:
+    """Return the ACLs that tell a freeze, and the nodes of which they may not be read."""
+    acls: dict[str, str] = {}
     denied = []
     for key in (*_TAKEN, AVAILABLE):
         try:
-            rights = store.get_acl(at(root, key))
+            rights = store.get_acl(join_key(root, key))
         except AccessDeniedError:
             denied.append(key)
             continue
         if rights is not None:
-            found[key] = rights.acl
-    return found, denied
+            acls[key] = rights.acl
+    return acls, denied
 
 
-def _holders(rights: str, perm: str) -> set[str]:
-    return {principal_of(right) for right in parse_rights(rights) if perm in right.perms} if rights else set()
+def _list_holders(acl: str, perm: str) -> set[str]:
+    return {name_principal(right) for right in parse_rights(acl) if perm in right.perms} if acl else set()
 
 
-def _is_flat(store: MetadataStore, root: str, rights: Mapping[str, str]) -> bool:
+def _is_flat(store: MetadataStore, root: str, acls: Mapping[str, str]) -> bool:
     """Whether ledgers stand in the root, by LAYOUT; without one, whether the root is closed as only a flat one is."""
     try:
-        held = store.get(at(root, LAYOUT))
-        if held is not None:
-            return layout_of(held.value) is Layout.FLAT
+        stored = store.get(join_key(root, LAYOUT))
+        if stored is not None:
+            return layout_of(stored.value) is Layout.FLAT
     except (AccessDeniedError, FormatError):
         pass
-    readers = _holders(rights.get(ROOT, ""), "r")
-    return SHORT_TREE not in rights and bool(readers) and all(name.startswith("digest:") for name in readers)
+    readers = _list_holders(acls.get(ROOT, ""), "r")
+    return SHORT_TREE not in acls and bool(readers) and all(name.startswith("digest:") for name in readers)
 
 
-def _demands(flat: bool) -> list[tuple[str, str]]:  # noqa: FBT001 - which of the two recipes
-    taken = [(key, perm) for key, perm in _TAKEN.items() if not flat or key in KEPT_FLAT]
-    return [*taken, (ROOT, "r")] if flat else taken
+def _list_taken(is_flat: bool) -> list[tuple[str, str]]:  # noqa: FBT001 - which of the two recipes
+    """Return the nodes of a freeze, each with the right that nobody else may have."""
+    taken = [(key, perm) for key, perm in _TAKEN.items() if not is_flat or key in KEPT_FLAT]
+    return [*taken, (ROOT, "r")] if is_flat else taken
 
 
-def made_in(flat: bool) -> tuple[str, ...]:  # noqa: FBT001 - which of the two recipes
-    """Return what a freeze makes where it is missing."""
-    return MADE_FLAT if flat else MADE
+def list_made_nodes(layout: Layout) -> tuple[str, ...]:
+    """Return what a freeze makes where it is missing, for a layout."""
+    return MADE_FLAT if layout is Layout.FLAT else MADE
 
 
-def kept_in(layout: Layout) -> Mapping[str, str]:
-    """Return the nodes that a freeze changes, with what others keep, for a layout."""
+def select_kept(layout: Layout) -> Mapping[str, str]:
+    """Return the nodes that a freeze changes, with the rights that other principals keep, for a layout."""
     return KEPT_FLAT if layout is Layout.FLAT else KEPT
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What somebody without our identity was seen to be refused.
+    """What somebody without the identity of the freeze was seen to be refused.
 
     Attributes:
         refused: attempts that the store refused.
@@ -214,7 +207,7 @@ class Proof:
     starts: bool
 
 
-def prove(stranger: MetadataStore, store: MetadataStore, root: str, layout: Layout) -> Proof:
+def prove_refusals(stranger: MetadataStore, store: MetadataStore, root: str, layout: Layout) -> Proof:
     """Try as a bookie what a frozen bookie must be refused.
 
     Args:
@@ -224,20 +217,19 @@ def prove(stranger: MetadataStore, store: MetadataStore, root: str, layout: Layo
         layout: of the ledgers.
     """
     refused, allowed, failed = [], [], []
-    starts = False
-    flat = layout is Layout.FLAT
-    for key, perm in _demands(flat):
-        where = at(root, key)
-        attempt = f"list {where}" if perm == "r" else f"create below {where}"
+    is_flat = layout is Layout.FLAT
+    for key, perm in _list_taken(is_flat):
+        node = join_key(root, key)
+        attempt = f"list {node}" if perm == "r" else f"create below {node}"
         try:
             if perm == "r":
-                there = stranger.children(where) is not None
+                exists = stranger.children(node) is not None
             else:
-                there = store.get(where) is not None
-                if there:
-                    stranger.write([Write(f"{where}/{_PROBE}", b"")])
-                    _take_away(store, f"{where}/{_PROBE}")
-            if there:
+                exists = store.get(node) is not None
+                if exists:
+                    stranger.write([Write(f"{node}/{_PROBE}", b"")])
+                    _remove_probe(store, f"{node}/{_PROBE}")
+            if exists:
                 allowed.append(attempt)
             elif key in (SHORT_TREE, LONG_TREE, LOCKS):
                 failed.append(f"{attempt}: it is absent")
@@ -245,65 +237,51 @@ def prove(stranger: MetadataStore, store: MetadataStore, root: str, layout: Layo
             refused.append(attempt)
         except BackendError as error:
             failed.append(f"{attempt}: {error}")
+    starts = False
     try:
-        starts = not flat and stranger.get(root) is not None
+        starts = not is_flat and stranger.get(root) is not None
     except BackendError as error:
         failed.append(f"read {root}: {error}")
     return Proof(tuple(refused), tuple(allowed), tuple(failed), starts)
 
 
-def _take_away(store: MetadataStore, key: str) -> None:
-    held = store.get(key)
-    if held is not None:
-        store.write([Write(key, None, held.version)])
+def _remove_probe(store: MetadataStore, key: str) -> None:
+    stored = store.get(key)
+    if stored is not None:
+        store.write([Write(key, None, stored.version)])
 
 
-def principals(store: ControlledStore, root: str, identity: str) -> tuple[str, ...]:
-    """Return who else is named in the rights of a freeze: nobody can be seen to be refused but by being it."""
-    found: set[str] = set()
+def list_other_principals(store: ControlledStore, root: str, identity: str) -> tuple[str, ...]:
+    """Return who else the ACLs of a freeze name: that somebody is refused can only be seen by connecting as them."""
+    principals: set[str] = set()
     for key in KEPT:
-        held = store.get_acl(at(root, key))
-        if held is not None:
-            found |= {principal_of(right) for right in parse_rights(held.acl)}
-    return tuple(sorted(found - {WORLD, identity}))
+        rights = store.get_acl(join_key(root, key))
+        if rights is not None:
+            principals |= {name_principal(right) for right in parse_rights(rights.acl)}
+    return tuple(sorted(principals - {WORLD, identity}))
 
 
-def closed(rights: str, keep: str, identity: str) -> str:
-    """Return rights without what a freeze takes from all but one principal, who keep so many."""
+def close_acl(acl: str, keep: str, identity: str) -> str:
+    """Return an ACL as a freeze closes it.
+
+    Args:
+        acl: of the node.
+        keep: the rights that other principals keep, where they had them.
+        identity: the principal that has every right.
+    """
     kept = []
-    for right in parse_rights(rights):
+    for right in parse_rights(acl):
         perms = "".join(perm for perm in right.perms if perm in keep)
-        if perms and principal_of(right) != identity:
-            kept.append(f"{principal_of(right)}:{perms}")
+        if perms and name_principal(right) != identity:
+            kept.append(f"{name_principal(right)}:{perms}")
     return ",".join([*kept, f"{identity}:{ALL}"])
 
 
-def principal_of(right: Right) -> str:
-    """Return scheme and name as text."""
+def name_principal(right: Right) -> str:
+    """Return the scheme and the name of a right as text."""
     return f"{right.scheme}:{right.name}"
 
 
-def find_lacking_rights(acl: str, principals: Iterable[str]) -> str:
-    """Return the rights that a session needs and that an ACL does not give it; empty: it has them all.
-
-    Names of other schemes than these three may be the session's: nothing here knows addresses and certificates.
-
-    Args:
-        acl: scheme:id:perms,…
-        principals: whom the session is taken for, besides anybody.
-    """
-    session = {WORLD, *principals}
-    if any(name.startswith("digest:super:") for name in session):
-        return ""
-    given = {
-        perm
-        for right in parse_rights(acl)
-        if right.scheme not in _JUDGED or principal_of(right) in session
-        for perm in right.perms
-    }
-    return "".join(perm for perm in _NEEDED if perm not in given)
-
-
-def at(root: str, key: str) -> str:
-    """Return the absolute key of one that is below the root."""
+def join_key(root: str, key: str) -> str:
+    """Return the store's key of one below a root."""
     return root if key == ROOT else root + key

@@ -3,7 +3,9 @@
     <root>/BKMETA_REHEARSAL    JSON: plan (hash), made (UTC), journal (name of its folder)
 
 What is not marked is never written to and never removed. A root is refused, too, if it is the one that the plan is for,
-if it stands inside a ledgers root, or if bookies are registered in it.
+if it stands inside a ledgers root, or if bookies are registered in it. The apply into it has its own journal, in the
+plan's folder; the mark, and the removal of all that is below it, need none: the mark comes first and goes last, so
+whoever repeats either of them goes on with it.
 """
 
 import json
@@ -15,20 +17,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from backends.errors import VersionConflictError
-from backends.protocols import MetadataStore, Write, parents
-from reconcile.errors import GuardRefusedError
+from backends.protocols import MetadataStore, Versioned, Write
+from reconcile.errors import GuardRefusedError, PartlyAppliedError
 from reconcile.plan.plan_reader import captured_store
+from reconcile.write.guards import demand_separate_root, demand_unregistered
+from reconcile.write.writer import BATCH_ROWS, RecordTarget, settle_changes
 from recovery.codecs import store as keys
 from recovery.dataset import Dataset
 
 MARK: Final = "/BKMETA_REHEARSAL"
 JOURNALS: Final = "rehearsals"
 """Folder in the plan's folder that the journals of rehearsals are written to."""
-_BATCH: Final = 100
-"""Keys removed in a transaction."""
-_INSIDE: Final = (keys.ON_ZOOKEEPER.layout, keys.ON_ETCD.layout, keys.COOKIES, MARK)
-"""What tells a ledgers root, or a rehearsal of one."""
+_MARKS_OF_ROOTS: Final = (keys.ON_ZOOKEEPER.layout, keys.ON_ETCD.layout, keys.COOKIES, MARK)
+"""Keys that only a ledgers root has, or a rehearsal of one."""
 _HOSTS: Final = re.compile(r"[^/:,;]+:\d+")
 
 
@@ -46,13 +47,13 @@ class Mark:
 
 
 def read_mark(store: MetadataStore, root: str) -> Mark | None:
-    """Return the mark of a root; None if it has none, or one that is not ours."""
-    held = store.get(root + MARK)
-    if held is None:
+    """Return the mark of a root; None if it has none, or one that no rehearsal wrote."""
+    stored = store.get(root + MARK)
+    if stored is None:
         return None
     try:
-        found = json.loads(held.value)
-        return Mark(str(found["plan"]), str(found["made"]), str(found["journal"]))
+        fields = json.loads(stored.value)
+        return Mark(str(fields["plan"]), str(fields["made"]), str(fields["journal"]))
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
@@ -73,22 +74,37 @@ def begin(dataset: Dataset, plan_hash: str, store: MetadataStore, root: str, *, 
     """
     _demand_elsewhere(dataset, store, root)
     if store.get(root) is not None:
-        return _taken_up(plan_hash, store, root)
-    for above in parents(root):
-        for name in _INSIDE:
-            if store.get(above + name) is not None:
-                problem = f"stands inside {above}, which is a ledgers root"
-                raise GuardRefusedError(root, problem, "name a root of its own, e.g. /bkmeta-rehearsal/ledgers")
+        return _take_up(plan_hash, store, root)
+    demand_separate_root(store, root, _MARKS_OF_ROOTS)
     mark = Mark(plan_hash, now().isoformat(timespec="seconds"), secrets.token_hex(8))
-    try:
-        store.write([Write(root + MARK, mark.encode())])  # which makes the root
-    except VersionConflictError:
-        # Somebody made the root meanwhile: perhaps another rehearsal of this plan.
-        return _taken_up(plan_hash, store, root)
-    return mark
+    marking = _Marking(mark.encode())
+    # Writing the mark makes the root.
+    outcome = settle_changes(RecordTarget(store, root, _Marking.to_write), [marking])[marking.key]
+    # Somebody made the root meanwhile: perhaps another rehearsal of this plan.
+    return mark if outcome.conflict is None else _take_up(plan_hash, store, root)
 
 
-def _taken_up(plan_hash: str, store: MetadataStore, root: str) -> Mark:
+@dataclass(frozen=True, slots=True)
+class _Marking:
+    """The writing of a mark."""
+
+    value: bytes
+    key: str = MARK
+
+    def is_made(self, stored: Versioned | None) -> bool:
+        """Whether the mark is there; no other one is the same."""
+        return stored is not None and stored.value == self.value
+
+    def find_objection(self, stored: Versioned | None) -> str | None:
+        """Return why the mark cannot be written."""
+        return None if stored is None else "another mark is there"
+
+    def to_write(self, key: str, _stored: Versioned | None) -> Write:
+        """Return the write of an absent mark."""
+        return Write(key, self.value)
+
+
+def _take_up(plan_hash: str, store: MetadataStore, root: str) -> Mark:
     mark = read_mark(store, root)
     if mark is None:
         problem = "exists, and is not marked as a rehearsal"
@@ -109,8 +125,8 @@ def _demand_elsewhere(dataset: Dataset, store: MetadataStore, root: str) -> None
         hosts = {
             host for uri in catalog.read("sources", columns=["uri"])["uri"].to_pylist() for host in _HOSTS.findall(uri)
         }
-        here = set(_HOSTS.findall(store.uri))
-        if hosts and here and not hosts & here:
+        own_hosts = set(_HOSTS.findall(store.uri))
+        if hosts and own_hosts and not hosts & own_hosts:
             return
     problem = "is the root that the plan is for"
     raise GuardRefusedError(root, problem, "rehearse in another root, e.g. /bkmeta-rehearsal/ledgers")
@@ -121,37 +137,34 @@ def remove(store: MetadataStore, root: str, *, progress: Callable[[int, int], No
 
     Raises:
         GuardRefusedError: the root is not marked, or bookies are registered in it.
+        PartlyAppliedError: somebody writes in it.
     """
     if store.get(root) is None:
         return 0
     if read_mark(store, root) is None:
         raise GuardRefusedError(root, "is not marked as a rehearsal", "only what bkmeta rehearse made is removed by it")
-    for folder in keys.REGISTRATIONS:
-        running = [name for name in store.children(root + folder) or () if f"{folder}/{name}" != keys.READ_ONLY]
-        if running:
-            problem = f"bookies are registered in it: {', '.join(running[:5])}"
-            raise GuardRefusedError(root + folder, problem, "stop them first")
+    demand_unregistered(store, root)
     removed = 0
     batch: list[str] = []
-    for key in _below(store, root):
+    for key in _list_below(store, root):
         if key == root + MARK:
             continue
         batch.append(key)
-        if len(batch) >= _BATCH:
-            removed += _remove(store, batch)
+        if len(batch) >= BATCH_ROWS:
+            removed += _remove(store, root, batch)
             progress(removed, removed + 1)
             batch = []
-    removed += _remove(store, [*batch, root + MARK, root])
+    removed += _remove(store, root, [*batch, root + MARK, root])
     progress(removed, removed)
     return removed
 
 
-def _below(store: MetadataStore, root: str) -> Iterator[str]:
+def _list_below(store: MetadataStore, root: str) -> Iterator[str]:
     """Yield every key below a root, what is below a key before it."""
     open_keys: deque[tuple[str, bool]] = deque((f"{root}/{name}", False) for name in store.children(root) or ())
     while open_keys:
-        key, emptied = open_keys.pop()
-        names = [] if emptied else store.children(key) or []
+        key, is_emptied = open_keys.pop()
+        names = [] if is_emptied else store.children(key) or []
         if names:
             open_keys.append((key, True))
             open_keys.extend((f"{key}/{name}", False) for name in names)
@@ -159,7 +172,32 @@ def _below(store: MetadataStore, root: str) -> Iterator[str]:
             yield key
 
 
-def _remove(store: MetadataStore, batch: list[str]) -> int:
-    held = [(key, found) for key, found in store.get_many(batch) if found is not None]
-    store.write([Write(key, None, found.version) for key, found in held])
-    return len(held)
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """The removal of a key, whatever stands there: all of a rehearsal goes."""
+
+    key: str
+
+    def is_made(self, stored: Versioned | None) -> bool:
+        """Whether the key is gone."""
+        return stored is None
+
+    def find_objection(self, stored: Versioned | None) -> str | None:  # noqa: ARG002 - as of every change
+        """Object to nothing."""
+        return None
+
+    def to_write(self, key: str, stored: Versioned | None) -> Write:
+        """Return the write that removes what was read."""
+        return Write(key, None, None if stored is None else stored.version)
+
+
+def _remove(store: MetadataStore, root: str, batch: list[str]) -> int:
+    """Remove keys, those below others first; return how many were there."""
+    target = RecordTarget(store, "", _Removal.to_write)
+    removals = [_Removal(key) for key in batch]
+    stored = target.read(removals)
+    outcomes = settle_changes(target, removals, stored)
+    for key, outcome in outcomes.items():
+        if outcome.conflict is not None:
+            raise PartlyAppliedError(root, f"{key} was not removed: {outcome.conflict}", "run the same command again")
+    return sum(found is not None for found in stored.values())

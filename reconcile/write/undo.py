@@ -20,26 +20,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from backends.errors import (
-    BackendError,
-    NotEmptyError,
-    OutcomeUnknownError,
-    UnavailableError,
-    VersionConflictError,
-)
+from backends.errors import BackendError
 from backends.protocols import MetadataStore, Versioned, Write
-from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
-from reconcile.write.audit_journal import JOURNAL, Journal, Torn, read_at, scan, taking
-from reconcile.write.freeze_state import is_frozen
+from reconcile.errors import JournalError, PartlyAppliedError
+from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, read_at, report_foreign, scan
+from reconcile.write.guards import demand_frozen
+from reconcile.write.journal_events import (
+    Done,
+    Event,
+    Intent,
+    OpenBatches,
+    Refusal,
+    Undid,
+    UndoBegun,
+    UndoEnded,
+    Undoing,
+    UndoneWrite,
+    append_event,
+    read_event,
+)
+from reconcile.write.plan_actions import CREATES
+from reconcile.write.writer import Outcome, RecordTarget, Step, Writer, cut_transactions, settle_changes
 
 LISTED: Final = 100
 """Keys left as they are that a result names; all are counted, and all are in the journal."""
-_CREATED: Final = frozenset({"create", "hold"})
-_UNDONE: Final = frozenset({*_CREATED, "replace", "remove"})
-_OF_AN_APPLY: Final = frozenset({"begin", "intent", "done", "verified", "stopped", "end"})
-_ROUNDS: Final = 10
+_UNDONE: Final = frozenset({*CREATES, "replace", "remove"})
+_EVENTS_OF_APPLY: Final = frozenset({"begin", "intent", "done", "verified", "stopped", "end"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +102,59 @@ class Undone:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wrote:
-    """One write of an apply that took effect."""
+class _Reversal:
+    """The taking back of one write of an apply that took effect.
+
+    Attributes:
+        place: of the write in its batch.
+        digest: SHA-256 of the value that the apply wrote.
+        former: the value that stood there before.
+        version: that the apply's write left.
+    """
 
     place: int
-    kind: str
     op: str
     key: str
     digest: str | None
-    before: bytes | None
+    former: bytes | None
     version: int
+
+    @property
+    def value(self) -> bytes | None:
+        """What the key shall have; None: it shall be absent."""
+        return None if self.op in CREATES else self.former
+
+    @property
+    def size(self) -> int:
+        """Bytes that it adds to a transaction."""
+        return len(self.value or b"") + len(self.key)
+
+    def is_made(self, stored: Versioned | None) -> bool:
+        """Whether what stands there is what stood there before the apply."""
+        return stored is None if self.value is None else stored is not None and stored.value == self.value
+
+    def find_objection(self, stored: Versioned | None) -> str | None:
+        """Return why the write cannot be taken back; None if it can."""
+        if self.op == "remove":
+            return None if stored is None else "somebody made it again"
+        if stored is None:
+            return "somebody removed it"
+        if stored.version != self.version or hashlib.sha256(stored.value).hexdigest() != self.digest:
+            return "somebody changed it since"
+        return None
 
 
 @dataclass(slots=True)
-class _Past:
+class _History:
     """What a journal says, batch by batch; the writes themselves are read again when they are taken back.
 
     Attributes:
-        spans: of each batch, where its intent and its done stand.
-        unfinished: actions that were announced, and of which nothing says what became of them.
+        spans: of each batch, the bytes at which its intent and its done begin.
+        unfinished: actions that were announced, and of which no line says what became of them.
         writes: that took effect, by kind and op.
-        head: of the last line of the apply.
-        begun: hashes of the undos that were begun.
+        binding: what the journal belongs to.
+        head: hash of the last line of the apply.
+        undos: hashes of the undos that were begun.
     """
 
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -123,41 +162,42 @@ class _Past:
     writes: Counter[tuple[str, str]] = field(default_factory=Counter)
     binding: dict[str, str] = field(default_factory=dict)
     head: str = ""
-    begun: list[str] = field(default_factory=list)
+    undos: list[str] = field(default_factory=list)
+    _open: OpenBatches = field(default_factory=OpenBatches)
+    _offsets: dict[int, int] = field(default_factory=dict)
 
-
-def _read(path: Path) -> _Past:
-    with taking(path):
-        return _taken(path)
-
-
-def _taken(path: Path) -> _Past:
-    past = _Past()
-    intents: dict[int, tuple[int, str, list[tuple[int, str]]]] = {}
-    for record in scan(path):
-        if isinstance(record, Torn):
-            break
+    def replay(self, record: Record) -> None:
+        """Take one line of the journal, in order."""
         if record.number == 0:
-            past.binding = {str(key): str(value) for key, value in (record.fields.get("binding") or {}).items()}
-        match record.event:
-            case "intent":
-                writes = [(int(row[0]), str(row[1])) for row in record.fields["writes"]]
-                intents[record.fields["batch"]] = (record.offset, record.fields["kind"], writes)
-                past.unfinished.update(seq for seq, _ in writes)
-            case "done":
-                offset, kind, writes = intents.pop(record.fields["batch"])
-                past.spans[record.fields["batch"]] = (offset, record.offset)
-                for (seq, op), version in zip(writes, record.fields["versions"], strict=True):
-                    past.unfinished.discard(seq)
-                    if version is not None and op in _UNDONE:
-                        past.writes[kind, op] += 1
-            case "undo":
-                past.begun.append(record.fields["hash"])
+            self.binding = {str(key): str(value) for key, value in (record.fields.get("binding") or {}).items()}
+        match read_event(record):
+            case Intent() as intent:
+                self._open.open(intent)
+                self._offsets[intent.batch] = record.offset
+                self.unfinished.update(write.seq for write in intent.writes)
+            case Done() as done:
+                intent = self._open.close(done)
+                self.spans[done.batch] = (self._offsets.pop(done.batch), record.offset)
+                for write, version in zip(intent.writes, done.versions, strict=True):
+                    self.unfinished.discard(write.seq)
+                    if version is not None and write.op in _UNDONE:
+                        self.writes[intent.kind, write.op] += 1
+            case UndoBegun() as begun:
+                self.undos.append(begun.hash)
             case _:
                 pass
-        if record.event in _OF_AN_APPLY:
-            past.head = record.hash
-    return past
+        if record.event in _EVENTS_OF_APPLY:
+            self.head = record.hash
+
+
+def _read_history(path: Path) -> _History:
+    history = _History()
+    with report_foreign(path):
+        for record in scan(path):
+            if isinstance(record, Torn):
+                break
+            history.replay(record)
+    return history
 
 
 def propose(folder: Path, store: MetadataStore, root: str, *, replaced_only: bool = False) -> Proposal:
@@ -174,25 +214,20 @@ def propose(folder: Path, store: MetadataStore, root: str, *, replaced_only: boo
         GuardRefusedError: records were created, and bookies can list the store.
     """
     path = folder / JOURNAL
-    past = _read(path)
-    if "plan" not in past.binding:
+    history = _read_history(path)
+    if "plan" not in history.binding:
         raise JournalError(str(path), "is not the journal of an apply", "name the folder that apply wrote it to")
-    if past.binding.get("root") != root or past.binding.get("store") != store.uri:
-        problem = f"is of {past.binding.get('root')} in {past.binding.get('store')}"
+    if history.binding.get("root") != root or history.binding.get("store") != store.uri:
+        problem = f"is of {history.binding.get('root')} in {history.binding.get('store')}"
         raise JournalError(str(path), problem, "name the store that the apply wrote to")
-    if past.unfinished:
+    if history.unfinished:
         problem = "was broken off in a batch, so it does not know all that it wrote"
         raise JournalError(str(path), problem, "let it come to its end first: bkmeta apply … --resume")
-    created = sum(count for (_, op), count in past.writes.items() if op in _CREATED)
-    ledgers = sum(count for (kind, op), count in past.writes.items() if op in _CREATED and kind == "ledger")
-    if created and not replaced_only and not is_frozen(store, root).frozen:
-        raise GuardRefusedError(
-            root,
-            f"is not frozen: bookies would delete the {ledgers} ledgers whose records the undo removes",
-            "freeze it first (bkmeta freeze; a store without rights cannot be), or put back only what was replaced: "
-            "--replaced-only",
-        )
-    return Proposal(path, past.binding, past.writes, ledgers, replaced_only, past.head)
+    created = sum(count for (_, op), count in history.writes.items() if op in CREATES)
+    ledgers = sum(count for (kind, op), count in history.writes.items() if op in CREATES and kind == "ledger")
+    if created and not replaced_only:
+        demand_frozen(store, root, ledgers)
+    return Proposal(path, history.binding, history.writes, ledgers, replaced_only, history.head)
 
 
 def undo(
@@ -219,165 +254,118 @@ def undo(
         BackendError: the store failed before anything was written.
         PartlyAppliedError: the store, or the journal, failed later.
     """
-    run = _Run(proposal, store, root.rstrip("/"), progress)
     with Journal.open(
         proposal.journal.parent, proposal.binding, resume=True, now=now, replay=lambda _record: None, reason=reason
     ) as opened:
+        run = _Run(proposal, store, root.rstrip("/"), opened)
         try:
-            return run.carry_out(opened)
+            return run.carry_out(progress)
         except (BackendError, JournalError) as error:
-            if not run.begun:
+            if not run.writer.has_begun:
                 raise
             raise PartlyAppliedError(
                 str(opened.path), f"the undo ended midway ({error})", "mend that, then run the same command again"
             ) from error
 
 
+def _make_write(reversal: _Reversal, key: str, stored: Versioned | None) -> Write:
+    return Write(key, reversal.value, None if stored is None else stored.version)
+
+
 class _Run:
-    def __init__(
-        self, proposal: Proposal, store: MetadataStore, base: str, progress: Callable[[int, int], None]
-    ) -> None:
-        self.begun = False
+    """One run of an undo."""
+
+    def __init__(self, proposal: Proposal, store: MetadataStore, base: str, journal: Journal) -> None:
+        self.writer = Writer(journal)
+        self._journal = journal
         self._proposal = proposal
-        self._store = store
-        self._base = base
-        self._progress = progress
+        self._records: RecordTarget[_Reversal] = RecordTarget(store, base, _make_write)
         self._done: Counter[str] = Counter()
         self._there: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
         self._listed: list[Left] = []
 
-    def carry_out(self, journal: Journal) -> Undone:
-        past = _read(self._proposal.journal)
-        if past.head != self._proposal.head:
-            raise JournalError(str(journal.path), "an apply went on with it meanwhile", "run it again, and look again")
-        if self._proposal.hash not in past.begun:
-            removes = not self._proposal.replaced_only
-            journal.append("undo", {"hash": self._proposal.hash, "removes": removes})
-        for number in sorted(past.spans, reverse=True):
-            wrote = [one for one in self._wrote(past.spans[number]) if self._is_wanted(one)]
-            if wrote:
-                self._take_back(number, wrote, journal)
-            self._progress(len(past.spans) - number, len(past.spans))
+    def carry_out(self, progress: Callable[[int, int], None]) -> Undone:
+        """Take back batch by batch, the last first."""
+        history = _read_history(self._proposal.journal)
+        if history.head != self._proposal.head:
+            problem = "an apply went on with it meanwhile"
+            raise JournalError(str(self._journal.path), problem, "run it again, and look again")
+        if self._proposal.hash not in history.undos:
+            append_event(self._journal, UndoBegun(self._proposal.hash, not self._proposal.replaced_only))
+        for number in sorted(history.spans, reverse=True):
+            reversals = [r for r in self._read_reversals(history.spans[number]) if self._is_wanted(r)]
+            if reversals:
+                self._take_back(number, reversals)
+            progress(len(history.spans) - number, len(history.spans))
         result = Undone(dict(self._done), dict(self._there), dict(self._left), tuple(self._listed))
-        counts = {"done": result.done, "there": result.there, "left": result.left}
-        journal.append("undone", {"counts": counts})
-        journal.sync()
+        append_event(self._journal, UndoEnded({"done": result.done, "there": result.there, "left": result.left}))
+        self._journal.sync()
         return result
 
-    def _is_wanted(self, wrote: _Wrote) -> bool:
-        return wrote.op in _UNDONE and not (self._proposal.replaced_only and wrote.op in _CREATED)
+    def _is_wanted(self, reversal: _Reversal) -> bool:
+        return reversal.op in _UNDONE and not (self._proposal.replaced_only and reversal.op in CREATES)
 
-    def _wrote(self, span: tuple[int, int]) -> Iterator[_Wrote]:
-        """Yield what a batch of the apply wrote, the last first."""
-        intent, done = (read_at(self._proposal.journal, at) for at in span)
-        versions = done.fields["versions"]
-        for place, (row, version) in reversed(list(enumerate(zip(intent.fields["writes"], versions, strict=True)))):
+    def _read_reversals(self, span: tuple[int, int]) -> Iterator[_Reversal]:
+        """Yield what a batch of the apply wrote, the last write first."""
+        path = self._proposal.journal
+        intent, done = (read_event(read_at(path, offset)) for offset in span)
+        if not (isinstance(intent, Intent) and isinstance(done, Done)):
+            raise JournalError(str(path), "was changed while it was read", "keep it as evidence")
+        for place, (write, version) in reversed(list(enumerate(zip(intent.writes, done.versions, strict=True)))):
             if version is not None:
-                _, op, _, key, _, digest, replaced = row
-                before = None if replaced is None else base64.b64decode(replaced)
-                yield _Wrote(place, intent.fields["kind"], op, key, digest, before, version)
+                former = None if write.replaced is None else base64.b64decode(write.replaced)
+                yield _Reversal(place, write.op, write.key, write.digest, former, version)
 
-    def _take_back(self, number: int, batch: Sequence[_Wrote], journal: Journal) -> None:
-        held = self._held(batch)
-        open_ones = [wrote for wrote in batch if not _is_back(wrote, held[wrote.key])]
-        for wrote in batch:
-            if wrote not in open_ones:
-                self._there[wrote.op] += 1
-        left: list[list[Any]] = []
-        writable = []
-        for wrote in open_ones:
-            reason = _objection(wrote, held[wrote.key])
-            if reason is None:
-                writable.append(wrote)
+    def _take_back(self, number: int, batch: Sequence[_Reversal]) -> None:
+        """Take back one batch of the apply."""
+        stored = self._records.read(batch)
+        left: list[Refusal] = []
+        writable: list[_Reversal] = []
+        for reversal in batch:
+            objection = reversal.find_objection(stored[reversal.key])
+            if reversal.is_made(stored[reversal.key]):
+                self._there[reversal.op] += 1
+            elif objection is not None:
+                left.append(self._leave(reversal, objection))
             else:
-                left.append([wrote.place, reason])
-                self._leave(wrote, reason)
+                writable.append(reversal)
         if writable:
-            journal.append(
-                "undoing",
-                {"batch": number, "writes": [[w.place, w.key, _version(held[w.key]), w.op] for w in writable]},
-            )
-            journal.sync()
-            self.begun = True
-            left += self._write(writable, held)
-        if open_ones:
-            journal.append("undid", {"batch": number, "left": left})
+            self.writer.carry_out([self._plan_step(number, writable, stored, left)])
+        elif left:
+            append_event(self._journal, Undid(number, left))
 
-    def _leave(self, wrote: _Wrote, reason: str) -> None:
-        self._left[wrote.op] += 1
-        if len(self._listed) < LISTED:
-            self._listed.append(Left(wrote.key, wrote.op, reason))
+    def _plan_step(
+        self,
+        number: int,
+        batch: Sequence[_Reversal],
+        stored: Mapping[str, Versioned | None],
+        left: Sequence[Refusal],
+    ) -> Step[Mapping[str, Outcome]]:
+        versions = {key: None if found is None else found.version for key, found in stored.items()}
+        announced = [UndoneWrite(r.place, r.key, versions[r.key], r.op) for r in batch]
 
-    def _held(self, batch: Sequence[_Wrote]) -> dict[str, Versioned | None]:
-        wanted = {self._base + wrote.key: wrote.key for wrote in batch}
-        return {wanted[key]: held for key, held in self._store.get_many(wanted)}
+        def make() -> dict[str, Outcome]:
+            outcomes: dict[str, Outcome] = {}
+            # Former values may be much larger than those that replaced them.
+            for transaction in cut_transactions(batch):
+                outcomes |= settle_changes(self._records, transaction, stored)
+            return outcomes
 
-    def _write(self, batch: list[_Wrote], held: Mapping[str, Versioned | None]) -> list[list[Any]]:
-        """Bring every write of a batch to its end; nothing counts as taken back before it was read."""
-        left: list[list[Any]] = []
-        lost: OutcomeUnknownError | None = None
-        for _ in range(_ROUNDS):
-            lost = None
-            changes = [
-                Write(self._base + wrote.key, _wanted(wrote), None if (now := held[wrote.key]) is None else now.version)
-                for wrote in batch
-            ]
-            try:
-                self._store.write(changes)
-            except OutcomeUnknownError as error:
-                lost = error
-            except NotEmptyError as error:
-                # Somebody put something below it: a bookie that registered.
-                full = [wrote for wrote in batch if self._base + wrote.key == error.key]
-                for wrote in full:
-                    left.append([wrote.place, "something stands below it"])
-                    self._leave(wrote, "something stands below it")
-                batch = [wrote for wrote in batch if wrote not in full]
-            except VersionConflictError:
-                pass  # which of them changed shows the reading
-            held = self._held(batch)
-            rest = []
-            for wrote in batch:
-                reason = _objection(wrote, held[wrote.key])
-                if _is_back(wrote, held[wrote.key]):
-                    self._done[wrote.op] += 1
-                elif reason is None:
-                    rest.append(wrote)
+        def report(outcomes: Mapping[str, Outcome]) -> Event:
+            refused = []
+            for reversal in batch:
+                conflict = outcomes[reversal.key].conflict
+                if conflict is None:
+                    self._done[reversal.op] += 1
                 else:
-                    left.append([wrote.place, reason])
-                    self._leave(wrote, reason)
-            batch = rest
-            if not batch:
-                return left
-        if lost is not None:
-            raise UnavailableError(lost.store, f"{_ROUNDS} writes in a row had no answer") from lost
-        for wrote in batch:
-            left.append([wrote.place, "somebody changes it all the time"])
-            self._leave(wrote, "somebody changes it all the time")
-        return left
+                    refused.append(self._leave(reversal, conflict))
+            return Undid(number, [*left, *refused])
 
+        return Step([Undoing(number, announced)], make, report)
 
-def _wanted(wrote: _Wrote) -> bytes | None:
-    return None if wrote.op in _CREATED else wrote.before
-
-
-def _version(held: Versioned | None) -> int | None:
-    return None if held is None else held.version
-
-
-def _is_back(wrote: _Wrote, held: Versioned | None) -> bool:
-    """Whether what stands there is what stood there before the apply."""
-    wanted = _wanted(wrote)
-    return held is None if wanted is None else held is not None and held.value == wanted
-
-
-def _objection(wrote: _Wrote, held: Versioned | None) -> str | None:
-    """Return why a write cannot be taken back; None if it can."""
-    if wrote.op == "remove":
-        return None if held is None else "somebody made it again"
-    if held is None:
-        return "somebody removed it"
-    if held.version != wrote.version or hashlib.sha256(held.value).hexdigest() != wrote.digest:
-        return "somebody changed it since"
-    return None
+    def _leave(self, reversal: _Reversal, reason: str) -> Refusal:
+        self._left[reversal.op] += 1
+        if len(self._listed) < LISTED:
+            self._listed.append(Left(reversal.key, reversal.op, reason))
+        return Refusal(reversal.place, reason)

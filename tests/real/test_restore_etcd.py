@@ -21,8 +21,9 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import open_store
 from reconcile.errors import GuardRefusedError
-from reconcile.write.apply import Options, apply, demand_stopped
+from reconcile.write.apply import Options, apply
 from reconcile.write.audit_journal import JOURNAL
+from reconcile.write.guards import demand_stopped
 from recovery.capture.live import capture
 from recovery.codecs import ledger_record, store
 from recovery.codecs.store import Layout

@@ -580,7 +580,7 @@ def _journal(raw: bytes) -> None:
     path.write_bytes(_bound(raw))
     for read in (
         lambda: undo.propose(folder, _store(), "/ledgers"),
-        lambda: freeze.read_past(folder, "/ledgers"),
+        lambda: freeze.read_history(folder, "/ledgers"),
         lambda: tell(path, ["00"]),
     ):
         with suppress(ReconcileError):

@@ -90,6 +90,7 @@ def apply(
     from reconcile.plan.plan_reader import open_whole
     from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
     from reconcile.write import apply as engine
+    from reconcile.write import guards
 
     output = make_output(shared)
     dataset, seen = open_whole(plan)
@@ -122,11 +123,11 @@ def apply(
             raise GuardRefusedError(opened.uri, problem, "apply it there; to try it elsewhere: bkmeta rehearse")
         demand_same_keys(opened, str(dataset.manifest["binding"].get("layout") or ""), acl)
         if opened.layout_hint == "etcd" and not accept_unfrozen:
-            engine.demand_stopped(str(bookie) for bookie, *_ in dataset.manifest["binding"].get("bookies", ()))
+            guards.demand_stopped(str(bookie) for bookie, *_ in dataset.manifest["binding"].get("bookies", ()))
         withheld = "ledgers of the plan wait for a person" if dataset.manifest["binding"]["cookies_held_back"] else None
         options = engine.Options(
             plan_hash=seen.hash,
-            acl=engine.decide_rights(opened.store, opened.root) if acl is None else _named_rights(acl),
+            acl=guards.choose_acl(opened.store, opened.root) if acl is None else _named_rights(acl),
             accept_unfrozen=accept_unfrozen,
             withhold_cookies=withheld,
             resume=resume,

@@ -90,9 +90,9 @@ def tell(path: Path, heads: Sequence[str]) -> _Told:
     Raises:
         JournalError: there is none, it was altered, or its lines do not say what ours say.
     """
-    from reconcile.write.audit_journal import taking
+    from reconcile.write.audit_journal import report_foreign
 
-    with taking(path):
+    with report_foreign(path):
         return _counted(path, heads)
 
 

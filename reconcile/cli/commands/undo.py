@@ -63,7 +63,7 @@ def undo(
     """
     from backends.registry import parse_store_uri
     from reconcile.write import undo as engine
-    from reconcile.write.apply import next_journal
+    from reconcile.write.audit_journal import find_next_journal
 
     output = make_output(shared)
     parse_store_uri(uri)
@@ -104,7 +104,7 @@ def undo(
     ]
     details += [f"left as it is: {one.key} ({one.reason})" for one in done.listed[:_SHOWN]]
     details.append("generators stay raised; empty folders stay")
-    fresh = quoted("--journal", next_journal(journal))
+    fresh = quoted("--journal", find_next_journal(journal))
     details.append(f"this journal is closed now: to apply the plan again, add {fresh} to its command, without --resume")
     result = Result(
         "undo",

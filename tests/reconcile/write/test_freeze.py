@@ -12,8 +12,9 @@ from backends.protocols import AccessControl, ControlledStore, Rights, Write
 from backends.registry import ReadOnlyControlledStore, ReadOnlyStore
 from backends.testing.faults import CrashError, Fault, FaultyStore
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
-from reconcile.write import audit_journal, freeze, freeze_state
+from reconcile.write import audit_journal, freeze, freeze_state, guards
 from reconcile.write.apply import Options, apply
+from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError
 from tests.support.plans import action, plan_of
@@ -58,22 +59,26 @@ def _cluster() -> MemoryStore:
 
 def _freeze(store: ControlledStore, folder: Path, confirmed: str | None = None) -> str:
     """Freeze as the command does: proposed under the lock, and the rest of a broken-off run gone on with."""
-    past = freeze.Past()
-    with audit_journal.Journal.open(folder, freeze.binding(ROOT), resume=True, now=_now, replay=past.replay) as journal:
+    past = FreezeHistory()
+    with audit_journal.Journal.open(
+        folder, freeze.make_binding(ROOT), resume=True, now=_now, replay=past.replay
+    ) as journal:
         proposal = freeze.propose_freeze(store, ROOT, OURS, past)
         confirmed = confirmed or proposal.hash
-        resumed = past.covers(proposal, confirmed)
+        resumed = freeze.is_rest(proposal, past, confirmed)
         assert resumed or proposal.hash == confirmed
         freeze.carry_out(proposal, store, journal, resumed=resumed)
     return confirmed
 
 
 def _thaw(store: ControlledStore, folder: Path, confirmed: str | None = None) -> str:
-    past = freeze.Past()
-    with audit_journal.Journal.open(folder, freeze.binding(ROOT), resume=True, now=_now, replay=past.replay) as journal:
+    past = FreezeHistory()
+    with audit_journal.Journal.open(
+        folder, freeze.make_binding(ROOT), resume=True, now=_now, replay=past.replay
+    ) as journal:
         proposal = freeze.propose_thaw(store, ROOT, past)
         confirmed = confirmed or proposal.hash
-        resumed = past.covers(proposal, confirmed)
+        resumed = freeze.is_rest(proposal, past, confirmed)
         assert resumed or proposal.hash == confirmed
         freeze.carry_out(proposal, store, journal, resumed=resumed)
     return confirmed
@@ -95,20 +100,20 @@ def test_the_changes_of_a_freeze(tmp_path: Path) -> None:
     closed = f"world:anyone:a,{OURS}:cdrwa"
     assert proposal.disable == OPEN
     assert proposal.changes == (
-        freeze.Change("/00", OPEN, closed),
-        freeze.Change("/000", None, closed),
-        freeze.Change("/underreplication/locks", None, f"world:anyone:dra,{OURS}:cdrwa"),
-        freeze.Change("/idgen", OPEN, closed),
-        freeze.Change("/", OPEN, f"world:anyone:ra,{OURS}:cdrwa"),
+        freeze.AclChange("/00", OPEN, closed),
+        freeze.AclChange("/000", None, closed),
+        freeze.AclChange("/underreplication/locks", None, f"world:anyone:dra,{OURS}:cdrwa"),
+        freeze.AclChange("/idgen", OPEN, closed),
+        freeze.AclChange("/", OPEN, f"world:anyone:ra,{OURS}:cdrwa"),
     )
     _freeze(store, tmp_path)
-    assert freeze_state.is_frozen(store, ROOT) == freeze_state.FreezeState(
+    assert freeze_state.read_freeze_state(store, ROOT) == freeze_state.FreezeState(
         freeze_state.State.FROZEN, identity=OURS, replication_disabled=True
     )
     rights = _rights(store)
     changed = {change.key for change in proposal.changes}
     assert {key: text for key, text in rights.items() if text != OPEN} == {
-        freeze_state.at(ROOT, key): rights[freeze_state.at(ROOT, key)] for key in changed
+        freeze_state.join_key(ROOT, key): rights[freeze_state.join_key(ROOT, key)] for key in changed
     }
     assert f"{ROOT}/idgen-long" not in rights
     assert store.dump()[f"{ROOT}/00/0000/L0007"] == b"record"
@@ -143,7 +148,7 @@ def test_thaw_gives_back_exactly_what_was_taken(tmp_path: Path) -> None:
     store.set_acl(f"{ROOT}/00", "sasl:bk:cdrwa,world:anyone:ra", expected=0)
     before = _rights(store)
     _freeze(store, tmp_path)
-    past = freeze.read_past(tmp_path, ROOT)
+    past = freeze.read_history(tmp_path, ROOT)
     assert past is not None
     assert [c.key for c in freeze.propose_thaw(store, ROOT, past).changes] == [
         "/",
@@ -155,7 +160,7 @@ def test_thaw_gives_back_exactly_what_was_taken(tmp_path: Path) -> None:
     _thaw(store, tmp_path)
     made = {f"{ROOT}/underreplication{name}": OPEN for name in ("", "/disable", "/locks")}
     assert _rights(store) == before | made
-    assert freeze_state.is_frozen(store, ROOT).replication_disabled is True
+    assert freeze_state.read_freeze_state(store, ROOT).replication_disabled is True
 
 
 def test_a_folder_that_was_filled_while_frozen_stays(tmp_path: Path) -> None:
@@ -174,8 +179,8 @@ def test_freezing_twice_changes_nothing(tmp_path: Path) -> None:
     before = _rights(store)
     _freeze(store, tmp_path)
     rights = _rights(store)
-    past = freeze.read_past(tmp_path, ROOT)
-    assert freeze.propose_freeze(store, ROOT, OURS, past).empty
+    past = freeze.read_history(tmp_path, ROOT)
+    assert freeze.propose_freeze(store, ROOT, OURS, past).is_empty
     held = store.get_acl(f"{ROOT}/00")
     assert held is not None
     store.set_acl(f"{ROOT}/00", OPEN, expected=held.version)
@@ -236,13 +241,13 @@ def test_a_lost_answer_is_read_back(tmp_path: Path) -> None:
         store = _cluster()
         lost = Fault(OutcomeUnknownError("memory:", "lost"), after=True)
         _freeze_through(FaultyControlledStore(store, {call: lost}), tmp_path / f"made-{call}")
-        assert freeze_state.is_frozen(store, ROOT).frozen
+        assert freeze_state.read_freeze_state(store, ROOT).frozen
     stopped = 0
     for call in range(40):
         store = _cluster()
         lost = Fault(OutcomeUnknownError("memory:", "lost"), after=False)
         stopped += _freeze_through(FaultyControlledStore(store, {call: lost}), tmp_path / f"not-{call}")
-        assert freeze_state.is_frozen(store, ROOT).frozen
+        assert freeze_state.read_freeze_state(store, ROOT).frozen
     assert stopped > 3
 
 
@@ -265,14 +270,14 @@ def test_rights_that_changed_meanwhile_stop_the_run(tmp_path: Path) -> None:
     store.set_acl(f"{ROOT}/idgen", "world:anyone:cr", expected=0)
     with (
         audit_journal.Journal.open(
-            tmp_path, freeze.binding(ROOT), resume=True, now=_now, replay=lambda _record: None
+            tmp_path, freeze.make_binding(ROOT), resume=True, now=_now, replay=lambda _record: None
         ) as journal,
         pytest.raises(PartlyAppliedError, match="/ledgers/idgen"),
     ):
         freeze.carry_out(proposal, store, journal)
     assert _rights(store)[f"{ROOT}/idgen"] == "world:anyone:cr"
     assert _rights(store)[ROOT] == OPEN
-    assert freeze_state.is_frozen(store, ROOT).state is freeze_state.State.PARTLY
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.PARTLY
 
 
 def test_a_frozen_root_may_be_applied_to_while_bookies_run(tmp_path: Path) -> None:
@@ -307,9 +312,9 @@ def test_a_root_that_is_gone_is_made_frozen_at_once(tmp_path: Path) -> None:
     assert "does not exist" in proposal.notes[0]
     assert store.dump() == {"/unrelated": b""}
     _freeze(store, tmp_path)
-    made = [store.get(freeze_state.at(ROOT, change.key)) for change in proposal.changes]
+    made = [store.get(freeze_state.join_key(ROOT, change.key)) for change in proposal.changes]
     assert len({held.created_txn for held in made if held is not None}) == 1
-    assert freeze_state.is_frozen(store, ROOT).frozen
+    assert freeze_state.read_freeze_state(store, ROOT).frozen
     rights = _rights(store)
     assert rights[ROOT] == f"world:anyone:ra,{OURS}:cdrwa"
     assert {rights[f"{ROOT}/available"], rights[f"{ROOT}/available/readonly"]} == {OPEN}
@@ -333,7 +338,7 @@ def test_death_while_a_root_is_made_is_gone_on_with(tmp_path: Path) -> None:
                 _freeze(FaultyControlledStore(store, {call: Fault(CrashError(), after)}), folder, confirmed)
             except CrashError:
                 died += 1
-                assert store.get(ROOT) is None or freeze_state.is_frozen(store, ROOT).frozen
+                assert store.get(ROOT) is None or freeze_state.read_freeze_state(store, ROOT).frozen
                 _freeze(store, folder, confirmed)
             assert _rights(store) == rights
             _thaw(store, folder)
@@ -347,14 +352,14 @@ def test_a_flat_root_is_closed_itself(tmp_path: Path) -> None:
     nodes = {"/LAYOUT": layout_bytes(Layout.FLAT), "/available/readonly": b"", "/idgen": b"", "/L0000000007": b"record"}
     store.write([Write(ROOT + key, value) for key, value in nodes.items()])
     before = _rights(store)
-    past = freeze.Past()
+    past = FreezeHistory()
     with audit_journal.Journal.open(
-        tmp_path, freeze.binding(ROOT), resume=True, now=_now, replay=past.replay
+        tmp_path, freeze.make_binding(ROOT), resume=True, now=_now, replay=past.replay
     ) as journal:
         proposal = freeze.propose_freeze(store, ROOT, OURS, past, layout=Layout.FLAT)
         assert [change.key for change in proposal.changes] == ["/underreplication/locks", "/idgen", "/"]
         freeze.carry_out(proposal, store, journal)
-    assert freeze_state.is_frozen(store, ROOT) == freeze_state.FreezeState(
+    assert freeze_state.read_freeze_state(store, ROOT) == freeze_state.FreezeState(
         freeze_state.State.FROZEN, identity=OURS, replication_disabled=True
     )
     assert _rights(store)[ROOT] == f"world:anyone:a,{OURS}:cdrwa"
@@ -362,9 +367,9 @@ def test_a_flat_root_is_closed_itself(tmp_path: Path) -> None:
     held = store.get_acl(ROOT)
     assert held is not None
     store.set_acl(ROOT, f"world:anyone:ra,{OURS}:cdrwa", expected=held.version)
-    assert freeze_state.is_frozen(store, ROOT).state is freeze_state.State.PARTLY
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.PARTLY
     store.set_acl(ROOT, held.acl, expected=held.version + 1)
-    again = freeze.read_past(tmp_path, ROOT)
+    again = freeze.read_history(tmp_path, ROOT)
     assert again is not None
     assert [change.key for change in freeze.propose_thaw(store, ROOT, again).changes][-1] == "/"
     _thaw(store, tmp_path)
@@ -377,7 +382,7 @@ def test_the_only_one_who_registers_bookies_is_the_bookies(tmp_path: Path) -> No
     for key in store.dump():
         store.set_acl(key, f"{OURS}:cdrwa,world:anyone:r", expected=0)
     _freeze(store, tmp_path)
-    state = freeze_state.is_frozen(store, ROOT)
+    state = freeze_state.read_freeze_state(store, ROOT)
     assert (state.state, state.open) == (freeze_state.State.UNKNOWN, ())
     assert "register a bookie" in state.unknown[0]
 
@@ -406,7 +411,7 @@ def test_the_super_user_needs_no_rights() -> None:
     for key in ("", "/00"):
         store.set_acl(ROOT + key, "sasl:bk:cdrwa", expected=0)
     changes = freeze.propose_freeze(store, ROOT, "digest:super:aGFzaA==").changes
-    assert freeze.Change("/00", "sasl:bk:cdrwa", "sasl:bk:a,digest:super:aGFzaA==:cdrwa") in changes
+    assert freeze.AclChange("/00", "sasl:bk:cdrwa", "sasl:bk:a,digest:super:aGFzaA==:cdrwa") in changes
 
 
 def test_who_loses_rights_is_named() -> None:
@@ -426,7 +431,7 @@ def test_a_thaw_never_overwrites_rights_of_others(tmp_path: Path) -> None:
     assert held is not None
     store.set_acl(f"{ROOT}/idgen", "world:anyone:r", expected=held.version)
     rights = _rights(store)
-    past = freeze.read_past(tmp_path, ROOT)
+    past = freeze.read_history(tmp_path, ROOT)
     assert past is not None
     with pytest.raises(GuardRefusedError, match="no freeze of this journal"):
         freeze.propose_thaw(store, ROOT, past)
@@ -437,7 +442,7 @@ def test_another_root_at_the_same_place_is_not_thawed(tmp_path: Path) -> None:
     """A root that was made anew has none of the freeze: it is said, not thawed."""
     store = _cluster()
     _freeze(store, tmp_path)
-    past = freeze.read_past(tmp_path, ROOT)
+    past = freeze.read_history(tmp_path, ROOT)
     assert past is not None
     other = MemoryStore()
     other.write([Write("/unrelated", b"")])
@@ -451,10 +456,10 @@ def test_another_root_at_the_same_place_is_not_thawed(tmp_path: Path) -> None:
 def test_a_journal_of_another_root_is_refused(tmp_path: Path) -> None:
     """One folder is of one root; no journal is no past."""
     store = _cluster()
-    assert freeze.read_past(tmp_path, ROOT) is None
+    assert freeze.read_history(tmp_path, ROOT) is None
     _freeze(store, tmp_path)
     with pytest.raises(JournalError, match="/elsewhere"):
-        freeze.read_past(tmp_path, "/elsewhere")
+        freeze.read_history(tmp_path, "/elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -479,25 +484,25 @@ def test_the_layout_is_known_before_anything_is_frozen(
         store.write([Write(f"{ROOT}/LAYOUT", stored)])
     if layout is None:
         with pytest.raises(InputError):
-            freeze.demand_layout(store, ROOT, named)
+            guards.demand_layout(store, ROOT, named)
     else:
-        assert freeze.demand_layout(store, ROOT, named) is layout
+        assert guards.demand_layout(store, ROOT, named) is layout
 
 
 def test_a_damaged_layout_does_not_keep_from_freezing() -> None:
     """Where LAYOUT cannot be read, or is gone, what the URI names is believed."""
     store = MemoryStore()
-    assert freeze.demand_layout(store, ROOT, Layout.HIERARCHICAL) is Layout.HIERARCHICAL
+    assert guards.demand_layout(store, ROOT, Layout.HIERARCHICAL) is Layout.HIERARCHICAL
     store.write([Write(f"{ROOT}/LAYOUT", b"nonsense")])
-    assert freeze.demand_layout(store, ROOT, Layout.LONGHIERARCHICAL) is Layout.LONGHIERARCHICAL
+    assert guards.demand_layout(store, ROOT, Layout.LONGHIERARCHICAL) is Layout.LONGHIERARCHICAL
 
 
 def test_a_store_without_rights_is_never_frozen() -> None:
     """What has no rights, or does not show them, is not counted on."""
     store = _cluster()
-    state = freeze_state.is_frozen(ReadOnlyStore(store), ROOT)
+    state = freeze_state.read_freeze_state(ReadOnlyStore(store), ROOT)
     assert (state.state, state.frozen) == (freeze_state.State.UNKNOWN, False)
-    assert freeze_state.is_frozen(MemoryStore(), ROOT).state is freeze_state.State.THAWED
+    assert freeze_state.read_freeze_state(MemoryStore(), ROOT).state is freeze_state.State.THAWED
 
 
 def test_rights_are_read_through_a_store_that_was_opened_for_reading(tmp_path: Path) -> None:
@@ -506,7 +511,7 @@ def test_rights_are_read_through_a_store_that_was_opened_for_reading(tmp_path: P
     _freeze(store, tmp_path)
     reading = ReadOnlyControlledStore(store)
     assert isinstance(reading, AccessControl)
-    assert freeze_state.is_frozen(reading, ROOT).frozen
+    assert freeze_state.read_freeze_state(reading, ROOT).frozen
     with pytest.raises(Exception, match="reading only"):
         reading.set_acl(ROOT, OPEN, expected=1)
 
@@ -517,7 +522,7 @@ def test_the_rights_of_a_secured_cluster_are_no_freeze() -> None:
     store = MemoryStore()
     for key in ("", "/00", "/000", "/idgen", "/underreplication", "/underreplication/locks", "/available/b1:3181"):
         store.write([Write(ROOT + key, b"", acl=bookies)])
-    state = freeze_state.is_frozen(store, ROOT)
+    state = freeze_state.read_freeze_state(store, ROOT)
     assert not state.frozen
     assert any("digest:bk" in what for what in state.open)
     with pytest.raises(GuardRefusedError, match="running"):
@@ -537,7 +542,7 @@ def test_a_secured_cluster_that_is_frozen_by_another_identity_is_frozen(tmp_path
     for key, rights in _rights(store).items():
         assert rights == OPEN
         store.set_acl(key, f"digest:bk:aGFzaA==:cdrwa,{OURS}:cdrwa", expected=0)
-    assert not freeze_state.is_frozen(store, ROOT).frozen
+    assert not freeze_state.read_freeze_state(store, ROOT).frozen
     _freeze(store, tmp_path)
-    state = freeze_state.is_frozen(store, ROOT)
+    state = freeze_state.read_freeze_state(store, ROOT)
     assert (state.frozen, state.identity) == (True, OURS)

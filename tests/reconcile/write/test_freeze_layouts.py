@@ -188,7 +188,7 @@ def test_nothing_is_deleted_while_frozen(there: Frozen, capsys: pytest.CaptureFi
     """
     first, second, third = there.ledgers
     assert confirmed(capsys, "freeze", "--metadata", there.uri) == 0
-    assert freeze_state.is_frozen(there.store, ROOT).frozen
+    assert freeze_state.read_freeze_state(there.store, ROOT).frozen
     with pytest.raises(ClusterError):
         there.cluster("new_ledger")
     for ledger in there.ledgers:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from backends.memory import MemoryStore
 from backends.protocols import Write, parse_rights
 from reconcile.errors import GuardRefusedError
-from reconcile.write import freeze, freeze_state
+from reconcile.write import freeze, freeze_state, guards
 from recovery.codecs.store import LOCKS, ROOT
 
 OURS = "digest:tool:aGFzaGhhc2g="
@@ -33,13 +33,13 @@ def _of(text: str) -> dict[str, set[str]]:
 @given(RIGHTS, st.sampled_from(sorted(TAKEN)))
 def test_closing_takes_and_never_gives(rights: str, key: str) -> None:
     """Only our identity may do what a freeze forbids; all others have at most what they had; again changes nothing."""
-    after = freeze_state.closed(rights, freeze_state.KEPT[key], OURS)
+    after = freeze_state.close_acl(rights, freeze_state.KEPT[key], OURS)
     had, has = _of(rights), _of(after)
     assert has.pop(OURS) == set("cdrwa")
     for principal, perms in has.items():
         assert perms <= had[principal]
         assert TAKEN[key] not in perms
-    assert freeze_state.closed(after, freeze_state.KEPT[key], OURS) == after
+    assert freeze_state.close_acl(after, freeze_state.KEPT[key], OURS) == after
 
 
 @given(st.lists(RIGHTS.map(lambda text: f"{text},world:anyone:cdrwa"), min_size=6, max_size=6), st.data())
@@ -49,15 +49,15 @@ def test_closed_everywhere_is_frozen_and_less_is_not(rights: list[str], data: st
     store.write([Write(f"/ledgers{key}", b"") for key in TAKEN if key != ROOT])
     before = dict(zip(TAKEN, rights, strict=True))
     for key, text in before.items():
-        store.set_acl(freeze_state.at("/ledgers", key), text, expected=0)
-    assert not freeze_state.is_frozen(store, "/ledgers").frozen
+        store.set_acl(freeze_state.join_key("/ledgers", key), text, expected=0)
+    assert not freeze_state.read_freeze_state(store, "/ledgers").frozen
     for change in freeze.propose_freeze(store, "/ledgers", OURS).changes:
-        store.set_acl(freeze_state.at("/ledgers", change.key), str(change.after), expected=1)
-    state = freeze_state.is_frozen(store, "/ledgers")
+        store.set_acl(freeze_state.join_key("/ledgers", change.key), str(change.after), expected=1)
+    state = freeze_state.read_freeze_state(store, "/ledgers")
     assert (state.state, state.identity, state.open) == (freeze_state.State.FROZEN, OURS, ())
     key = data.draw(st.sampled_from(sorted(TAKEN)))
-    store.set_acl(freeze_state.at("/ledgers", key), before[key], expected=2)
-    state = freeze_state.is_frozen(store, "/ledgers")
+    store.set_acl(freeze_state.join_key("/ledgers", key), before[key], expected=2)
+    state = freeze_state.read_freeze_state(store, "/ledgers")
     assert state.state is freeze_state.State.PARTLY
     assert [line.split()[0] for line in state.open] == [key]
 
@@ -68,10 +68,10 @@ def test_a_root_that_is_made_never_locks_us_out(rights: str) -> None:
     store = MemoryStore()
     store.write([Write("/cluster", b"")])
     store.set_acl("/cluster", rights, expected=0)
-    lacking = freeze_state.find_lacking_rights(rights, (OURS,))
+    lacking = guards.find_lacking_rights(rights, (OURS,))
     if lacking:
         with pytest.raises(GuardRefusedError, match=f"without {lacking}"):
             freeze.propose_freeze(store, "/cluster/ledgers", OURS)
     else:
         made = freeze.propose_freeze(store, "/cluster/ledgers", OURS)
-        assert not [one for one in made.changes if freeze_state.find_lacking_rights(str(one.after), (OURS,))]
+        assert not [one for one in made.changes if guards.find_lacking_rights(str(one.after), (OURS,))]

@@ -154,7 +154,7 @@ def test_frozen_as_others_see_it_and_thawed_as_it_was(
     store = ZooKeeperStore(zookeeper_server.hosts, auth=AUTH)
     wanted = [Write(root + ledger_key(Layout.HIERARCHICAL, LedgerId(0, n)), b"new") for n in (1, 99_999, 6_000_000_000)]
     store.write(wanted)
-    assert freeze_state.is_frozen(store, root).frozen
+    assert freeze_state.read_freeze_state(store, root).frozen
     store.raise_counter(f"{root}/idgen", 100)
     store.close()
 

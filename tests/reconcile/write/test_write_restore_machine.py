@@ -32,7 +32,7 @@ def frozen_store(folder: Path) -> MemoryStore:
     store.write([Write(f"{ROOT}/idgen", b"")])
     now = datetime(2026, 1, 1, tzinfo=UTC)
     with audit_journal.Journal.open(
-        folder, freeze.binding(ROOT), resume=True, now=lambda: now, replay=lambda _record: None
+        folder, freeze.make_binding(ROOT), resume=True, now=lambda: now, replay=lambda _record: None
     ) as journal:
         freeze.carry_out(freeze.propose_freeze(store, ROOT, "digest:tool:aGFzaGhhc2g="), store, journal)
     return store

@@ -38,7 +38,7 @@ def frozen_root(store: ZooKeeperStore, folder: Path) -> str:
     root = f"/races-{next(_ROOTS)}"
     store.write([Write(f"{root}/idgen", b"")])
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    binding = freeze.binding(root)
+    binding = freeze.make_binding(root)
     with audit_journal.Journal.open(
         folder, binding, resume=True, now=lambda: now, replay=lambda _record: None
     ) as journal:

@@ -118,12 +118,12 @@ def test_a_line_of_a_journal_that_says_nothing_is_refused(tmp_path: Path) -> Non
 def test_the_journal_of_another_command_is_refused_by_name(tmp_path: Path) -> None:
     """Lines that lack what a reader needs are one error that names the file, for each command that reads journals."""
     path = tmp_path / audit_journal.JOURNAL
-    begin = {"event": "begin", "binding": freeze.binding("/ledgers"), "by": {}}
+    begin = {"event": "begin", "binding": freeze.make_binding("/ledgers"), "by": {}}
     path.write_bytes(_bound(begin, {"event": "intent", "of": "freeze", "op": "rights", "key": "/"}))
     with pytest.raises(JournalError, match="not written by this command"):
         undo.propose(tmp_path, MemoryStore(), "/ledgers")
     with pytest.raises(JournalError, match="not written by this command"):
-        freeze.read_past(tmp_path, "/ledgers")
+        freeze.read_history(tmp_path, "/ledgers")
     path.write_bytes(_bound(begin, {"event": "done", "batch": 0, "versions": 7}))
     with pytest.raises(JournalError, match="not written by this command"):
         tell(path, ())

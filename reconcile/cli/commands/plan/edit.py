@@ -185,7 +185,7 @@ def edit(
 def _warn_of_rights(made: "Dataset") -> list[str]:
     """Say which ACLs of a plan would lock out whom the environment names now: apply refuses them."""
     from reconcile.stores import list_principals
-    from reconcile.write.freeze_state import find_lacking_rights
+    from reconcile.write.guards import find_lacking_rights
 
     if made.manifest["binding"].get("layout") == "etcd":
         return []

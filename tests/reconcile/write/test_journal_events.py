@@ -15,6 +15,7 @@ from backends.protocols import Write
 from reconcile.write import audit_journal, freeze, undo
 from reconcile.write.apply import Applied, Options, apply
 from reconcile.write.audit_journal import JOURNAL
+from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import Layout, layout_bytes
 from tests.support.plans import action, clock, plan_of, restore_of
 
@@ -60,8 +61,10 @@ def damaged_store() -> MemoryStore:
 
 def change_rights(store: MemoryStore, folder: Path, *, thaw: bool = False) -> None:
     """Freeze, or thaw, as the commands do."""
-    past = freeze.Past()
-    with audit_journal.Journal.open(folder, freeze.binding(ROOT), resume=True, now=now, replay=past.replay) as journal:
+    past = FreezeHistory()
+    with audit_journal.Journal.open(
+        folder, freeze.make_binding(ROOT), resume=True, now=now, replay=past.replay
+    ) as journal:
         if thaw:
             proposal = freeze.propose_thaw(store, ROOT, past)
         else:

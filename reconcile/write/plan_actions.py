@@ -1,0 +1,260 @@
+"""The actions of a plan as apply reads them: one reading refuses what is no plan, and counts the rest.
+
+op            is done where                                  is written where
+create, hold  the key has the value                          it is absent
+replace       the key has the value                          its version, and its bytes, are the expected ones
+remove        the key is absent                              the same
+raise         sequential children are numbered above value   they are not
+leave         always                                         never: it waits for a person's choice
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.protocols import Versioned, parse_rights
+from reconcile.errors import PlanError
+from reconcile.plan.action_rows import LEAVE, PHASES
+from reconcile.write.writer import cut_transactions
+from recovery.codecs import store as keys
+
+COUNTER_END: Final = (1 << 31) - 2
+"""The highest number that a counter can be raised past: names are numbered by a signed 32-bit integer."""
+CREATES: Final = frozenset({"create", "hold"})
+CHANGES: Final = frozenset({"replace", "remove"})
+RAISE: Final = "raise"
+_OPS: Final = (*sorted(CREATES | CHANGES), RAISE)
+_WITH_VALUE: Final = ("create", "hold", "replace", RAISE)
+_PROPER_KEY: Final = r"^(/[^/\x00-\x1f\x{7f}-\x{9f}\x{e000}-\x{f8ff}\x{fff0}-\x{10ffff}]+)+$"
+"""What ZooKeeper takes for a path, but for ``.`` and ``..``; etcd takes anything."""
+
+Actions = Callable[[], Iterable[pa.Table]]
+"""Gives all of the plan's ACTIONS in batches sorted by seq, from the start each time that it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One row of ACTIONS."""
+
+    seq: int
+    op: str
+    kind: str
+    id: bytes
+    key: str
+    value: bytes | None
+    acl: str | None
+    expects: int | None
+    before: bytes | None
+
+    def __repr__(self) -> str:
+        """Without the value: it may hold a password."""
+        return f"Action({self.seq}, {self.op} {self.kind} {self.key})"
+
+    @property
+    def size(self) -> int:
+        """Bytes that it adds to a transaction."""
+        return len(self.value or b"") + len(self.key)
+
+    def is_made(self, stored: Versioned | None) -> bool:
+        """Whether what stands at the key is what the action wants."""
+        if self.op == RAISE:
+            return stored is not None and (stored.children_created or 0) > read_counter(self)
+        if self.op == "remove":
+            return stored is None
+        return stored is not None and stored.value == self.value
+
+    def find_objection(self, stored: Versioned | None) -> str | None:
+        """Return why what stands at the key forbids the write; None if it can be made."""
+        if self.op in CREATES:
+            return None if stored is None else "other bytes are there"
+        if stored is None:
+            return "it is absent"
+        if stored.version != self.expects:
+            return f"it has version {stored.version}, not {self.expects}"
+        return None if self.before in (None, stored.value) else "its bytes are not those that were to be replaced"
+
+
+_COLUMNS: Final = ("seq", "op", "kind", "id", "key", "value", "acl", "expects", "before")
+
+
+def read_actions(table: pa.Table) -> Iterator[Action]:
+    """Yield the rows of a table."""
+    for row in zip(*(table[name].to_pylist() for name in _COLUMNS), strict=True):
+        yield Action(*row)
+
+
+def read_counter(action: Action) -> int:
+    """Return the number that a counter is to be raised past.
+
+    Raises:
+        PlanError: it is no number, or too high.
+    """
+    text = (action.value or b"").decode(errors="replace")
+    if not (text.isascii() and text.isdigit() and int(text) <= COUNTER_END):
+        raise PlanError(action.key, f"no counter can be raised past {text[:40]!r}", "make the plan again")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSurvey:
+    """What a plan has, from one reading of it.
+
+    Attributes:
+        planned: actions of the wave by kind and op.
+        fixed: LAYOUT and instance ids, of any wave.
+        acls: every ACL that the plan names.
+        before: seq of the last action of the waves before; -1 if there is none.
+        last: seq of the last action of the wave.
+        read_back: actions of the wave and of those before it, but for cookies.
+    """
+
+    planned: Mapping[tuple[str, str], int]
+    fixed: tuple[Action, ...]
+    acls: frozenset[str]
+    before: int
+    last: int
+    read_back: int
+
+    @property
+    def steps(self) -> int:
+        """Writes, and the second reading of all but cookies."""
+        return sum(self.planned.values()) + self.read_back
+
+
+def skip_left_alone(actions: Actions) -> Actions:
+    """Leave out the actions that write nothing."""
+    return lambda: (table.filter(pc.not_equal(table["op"], LEAVE)) for table in actions())
+
+
+def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
+    """Read a plan once, and refuse what is no plan.
+
+    Args:
+        actions: without those that write nothing.
+        wave: of a plan that was cut; None: all of it.
+
+    Raises:
+        PlanError: an action is out of order, or lacks what its op needs, or names no ACL that can be read.
+    """
+    planned: Counter[tuple[str, str]] = Counter()
+    fixed: list[Action] = []
+    acls: set[str] = set()
+    seq, phase, wave_number = -1, 0, 0
+    before, last, read_back = -1, -1, 0
+    for table in actions():
+        if not table.num_rows:
+            continue
+        _demand_order(table, seq, phase)
+        if wave is not None:
+            behind = pa.array(np.diff(table["wave"].to_numpy(), prepend=wave_number) < 0)
+            _refuse(table, behind, "it stands behind its wave")
+        seq, phase = table["seq"][-1].as_py(), PHASES[table["kind"][-1].as_py()]
+        wave_number = table["wave"][-1].as_py()
+        _demand_fields(table)
+        acls.update(acl for acl in pc.unique(table["acl"]).to_pylist() if acl is not None)
+        chosen, so_far = select_wave(table, wave), select_up_to_wave(table, wave)
+        for row in chosen.group_by(["kind", "op"]).aggregate([([], "count_all")]).to_pylist():
+            planned[row["kind"], row["op"]] += row["count_all"]
+        read_back += pc.sum(pc.not_equal(so_far["kind"], "cookie")).as_py() or 0
+        if so_far.num_rows > chosen.num_rows:
+            before = so_far["seq"][so_far.num_rows - chosen.num_rows - 1].as_py()
+        if chosen.num_rows:
+            last = chosen["seq"][-1].as_py()
+        fixed += read_actions(table.filter(pc.is_in(table["kind"], pa.array(["layout", "instance_id"]))))
+        for action in read_actions(table.filter(pc.equal(table["op"], RAISE))):
+            read_counter(action)
+    for acl in acls:
+        demand_acl(acl)
+    return PlanSurvey(planned, tuple(fixed), frozenset(acls), before, last, read_back)
+
+
+def demand_acl(acl: str) -> None:
+    """Refuse text that is no ACL.
+
+    Raises:
+        PlanError: it is none.
+    """
+    try:
+        parse_rights(acl)
+    except ValueError as error:
+        raise PlanError("rights", str(error), "write them as scheme:id:perms,…") from error
+
+
+def select_wave(table: pa.Table, wave: int | None) -> pa.Table:
+    """Return the actions of one wave; of all, where none is chosen."""
+    return table if wave is None else table.filter(pc.equal(table["wave"], wave))
+
+
+def select_up_to_wave(table: pa.Table, wave: int | None) -> pa.Table:
+    """Return the actions of one wave and of those before it; of all, where none is chosen."""
+    return table if wave is None else table.filter(pc.less_equal(table["wave"], wave))
+
+
+def _demand_order(table: pa.Table, seq: int, phase: int) -> None:
+    places = pc.index_in(table["kind"], pa.array(list(PHASES)))
+    if places.null_count:
+        _refuse(table, pc.is_null(places), "its kind is not known")
+    phases = np.array(list(PHASES.values()))[places.to_numpy()]
+    numbers = table["seq"].to_numpy()
+    behind = (np.diff(numbers, prepend=seq) <= 0) | (np.diff(phases, prepend=phase) < 0)
+    _refuse(table, pa.array(behind), "it stands out of order")
+
+
+def _demand_fields(table: pa.Table) -> None:
+    op, kind = table["op"], table["kind"]
+    is_raise = pc.equal(op, RAISE)
+    changes = pc.is_in(op, pa.array(sorted(CHANGES)))
+    _refuse(table, pc.invert(pc.is_in(op, pa.array(_OPS))), "its op is not known")
+    _refuse(table, pc.and_(is_raise, pc.not_equal(kind, "generator")), "only a generator can be raised")
+    _refuse(
+        table, pc.xor(changes, pc.is_valid(table["expects"])), "it must name a version if and only if it changes one"
+    )
+    _refuse(
+        table, pc.xor(pc.is_in(op, pa.array(_WITH_VALUE)), pc.is_valid(table["value"])), "it lacks a value, or has one"
+    )
+    key = table["key"]
+    proper = pc.match_substring_regex(key, _PROPER_KEY)
+    climbs = pc.match_substring_regex(key, r"/\.{1,2}(/|$)")
+    proper = pc.and_not(proper, climbs)
+    _refuse(table, pc.invert(pc.or_(proper, pc.and_(is_raise, pc.equal(key, keys.ROOT)))), "its key is none")
+
+
+def _refuse(table: pa.Table, is_bad: pa.Array, problem: str) -> None:
+    refused = table["key"].filter(is_bad)
+    if len(refused):
+        raise PlanError(str(refused[0].as_py()), problem, "make the plan again")
+
+
+def cut_batches(actions: Iterable[Action], rows: int) -> Iterator[list[Action]]:
+    """Cut actions into transactions: of one kind, each key once; a counter is raised by itself."""
+    for (_, manner), alike in itertools.groupby(actions, lambda action: (action.kind, _find_manner(action))):
+        yield from cut_transactions(alike, 1 if manner == RAISE else rows)
+
+
+def gather_windows(batches: Iterable[list[Action]], size: int) -> Iterator[list[list[Action]]]:
+    """Gather batches that may be under way at once: ledgers only, and no key twice."""
+    window: list[list[Action]] = []
+    taken: set[str] = set()
+    for batch in batches:
+        batch_keys = {action.key for action in batch}
+        is_alone = batch[0].kind != "ledger"
+        if window and (is_alone or len(window) >= size or not taken.isdisjoint(batch_keys)):
+            yield window
+            window, taken = [], set()
+        window.append(batch)
+        taken |= batch_keys
+        if is_alone:
+            yield window
+            window, taken = [], set()
+    if window:
+        yield window
+
+
+def _find_manner(action: Action) -> str:
+    return RAISE if action.op == RAISE else "create" if action.op in CREATES else "change"

@@ -1,0 +1,326 @@
+"""The one way in which a store is changed: announced, compared and set, read back.
+
+    announce     the journal says what will be written, and is on the disk before anything is sent
+    compare      a change is sent only where its key is as the change expects it, and names the version that it replaces
+    read back    nothing counts as made before it was read; reading tells, too, what became of a write without an answer
+    conflict     a key that is otherwise is left as it is, with the reason; the other changes go on
+    record       the journal says what became of each change
+
+A run that was ended anywhere is gone on with: what an earlier run announced may stand in the store, and counts as
+written by it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from backends.errors import (
+    NotEmptyError,
+    OutcomeUnknownError,
+    TooLargeError,
+    UnavailableError,
+    VersionConflictError,
+)
+from backends.protocols import MetadataStore, Versioned, Write
+from reconcile.write.audit_journal import Journal
+from reconcile.write.journal_events import Event, append_event
+from recovery.codecs.store import ROOT
+
+BATCH_ROWS: Final = 100
+"""Writes in a transaction: five times faster than single ones, and far below what a server takes."""
+BATCH_BYTES: Final = 256 << 10
+ABSENT: Final = -1
+"""The version of a key that was removed, as journals write it."""
+_ROUNDS: Final = 10
+"""Times that changes are sent: each settles at least one key unless somebody makes and removes it meanwhile."""
+
+_NOT_WHOLE: Final = "another change of its transaction could not be made"
+
+
+class Stored(Protocol):
+    """What stands at a key: its value, or its rights."""
+
+    @property
+    def version(self) -> int:
+        """The token that a change which replaces it must name."""
+        ...
+
+
+S_contra = TypeVar("S_contra", contravariant=True)
+
+
+class Change(Protocol[S_contra]):
+    """What one key shall be."""
+
+    @property
+    def key(self) -> str:
+        """The key, below the root."""
+        ...
+
+    def is_made(self, stored: S_contra | None) -> bool:
+        """Whether what stands at the key is what the change wants."""
+        ...
+
+    def find_objection(self, stored: S_contra | None) -> str | None:
+        """Return why what stands at the key forbids the change; None if it can be made."""
+        ...
+
+
+C = TypeVar("C", bound=Change[Any])
+C_contra = TypeVar("C_contra", bound=Change[Any], contravariant=True)
+T = TypeVar("T")
+ByKey = Mapping[str, Any]
+"""Key below the root → what stands there; None: nothing."""
+
+
+class Target(Protocol[C_contra]):
+    """Where changes of one sort are read and made."""
+
+    def read(self, changes: Sequence[C_contra]) -> ByKey:
+        """Return what stands at the changes' keys."""
+        ...
+
+    def send(self, changes: Sequence[C_contra], stored: ByKey) -> None:
+        """Make all changes in one transaction, each where the version is the one that was read."""
+        ...
+
+    def make_absolute(self, key: str) -> str:
+        """Return the store's key of one below the root."""
+        ...
+
+
+class RecordTarget(Generic[C]):
+    """The values below a root."""
+
+    def __init__(self, store: MetadataStore, base: str, to_write: Callable[[C, str, Versioned | None], Write]) -> None:
+        """Take a store.
+
+        Args:
+            store: writable.
+            base: key of the root; empty: all of the store.
+            to_write: gives the write of a change, from the store's key and what was read there, if it was.
+        """
+        self._store = store
+        self._base = base
+        self._to_write = to_write
+
+    def make_absolute(self, key: str) -> str:
+        """Return the store's key of one below the root."""
+        return self._base + key if key != ROOT else self._base or ROOT
+
+    def read(self, changes: Sequence[C]) -> dict[str, Versioned | None]:
+        """Return what stands at the changes' keys."""
+        by_key = {self.make_absolute(change.key): change.key for change in changes}
+        return {by_key[key]: stored for key, stored in self._store.get_many(by_key)}
+
+    def send(self, changes: Sequence[C], stored: ByKey) -> None:
+        """Make all changes in one transaction."""
+        self._store.write(
+            [self._to_write(change, self.make_absolute(change.key), stored.get(change.key)) for change in changes]
+        )
+
+
+class SizedChange(Change[S_contra], Protocol[S_contra]):
+    """A change of which it is known how many bytes it adds to a transaction."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its key and value."""
+        ...
+
+
+Z = TypeVar("Z", bound=SizedChange[Any])
+
+
+def cut_transactions(changes: Iterable[Z], rows: int = BATCH_ROWS) -> Iterator[list[Z]]:
+    """Cut changes, in their order, into transactions that any server takes: each key once, few rows, few bytes.
+
+    One that is larger by itself is alone in its transaction, and the store says whether it takes it.
+    """
+    batch: list[Z] = []
+    taken: set[str] = set()
+    size = 0
+    for change in changes:
+        if batch and (len(batch) >= rows or size + change.size > BATCH_BYTES or change.key in taken):
+            yield batch
+            batch, taken, size = [], set(), 0
+        batch.append(change)
+        taken.add(change.key)
+        size += change.size
+    if batch:
+        yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a change.
+
+    Attributes:
+        version: that the key has, where this tool wrote it; `ABSENT` where it removed it; None: it was so already.
+        conflict: why it could not be made; None: the key is as it shall be.
+    """
+
+    version: int | None = None
+    conflict: str | None = None
+
+
+def find_version(stored: Stored | None) -> int:
+    """Return the version of what stands at a key, as journals write it."""
+    return ABSENT if stored is None else stored.version
+
+
+def settle_changes(
+    target: Target[C],
+    changes: Sequence[C],
+    stored: ByKey | None = None,
+    *,
+    announced_before: Collection[str] = (),
+    is_whole: bool = False,
+) -> dict[str, Outcome]:
+    """Bring every change to its end; nothing counts as made before it was read back.
+
+    Args:
+        target: where.
+        changes: of different keys, for one transaction.
+        stored: what stands at the keys; None: it was not read, and the changes are sent first.
+        announced_before: keys that an earlier run announced: where they are as they shall be, it wrote them.
+        is_whole: make all of them or none: a conflict of one is a conflict of all that are not made yet.
+
+    Returns:
+        The outcome of each key.
+
+    Raises:
+        UnavailableError: no answer came, however often the changes were sent.
+        BackendError: the store failed otherwise than by a conflict.
+    """
+    outcomes: dict[str, Outcome] = {}
+    announced = set(announced_before)
+    remaining = list(changes)
+    lost: OutcomeUnknownError | None = None
+    for _ in range(_ROUNDS):
+        if stored is not None:
+            remaining = _sort_out(remaining, stored, announced, outcomes)
+        if is_whole and any(outcome.conflict is not None for outcome in outcomes.values()):
+            outcomes.update((change.key, Outcome(conflict=_NOT_WHOLE)) for change in remaining)
+            return outcomes
+        if not remaining:
+            return outcomes
+        lost, is_sent = None, False
+        try:
+            target.send(remaining, stored or {})
+            is_sent = True
+        except OutcomeUnknownError as error:
+            lost = error
+        except (TooLargeError, NotEmptyError) as error:
+            reason = "it is larger than what the store takes"
+            if isinstance(error, NotEmptyError):
+                reason = "something stands below it"
+            refused = [change for change in remaining if target.make_absolute(change.key) == error.key]
+            if not refused:
+                raise
+            outcomes.update((change.key, Outcome(conflict=reason)) for change in refused)
+            remaining = [change for change in remaining if change not in refused]
+            continue
+        except VersionConflictError:
+            pass  # the reading shows which of them are otherwise
+        if is_sent or lost:
+            # What is as it shall be from here on was written by this run: nobody else has this plan.
+            announced |= {change.key for change in remaining}
+        stored = target.read(remaining)
+        if is_sent:
+            for change in remaining:
+                outcomes[change.key] = _judge_sent(change, stored[change.key])
+            return outcomes
+    if stored is not None:
+        remaining = _sort_out(remaining, stored, announced, outcomes)
+    if lost is not None and remaining:
+        raise UnavailableError(lost.store, f"{_ROUNDS} writes in a row had no answer") from lost
+    for change in remaining:
+        outcomes[change.key] = Outcome(conflict="somebody changes it all the time")
+    return outcomes
+
+
+def _sort_out(changes: Sequence[C], stored: ByKey, announced: Collection[str], outcomes: dict[str, Outcome]) -> list[C]:
+    """Settle what a reading settles; return the changes that can still be made."""
+    remaining = []
+    for change in changes:
+        found = stored[change.key]
+        objection = change.find_objection(found)
+        if change.is_made(found):
+            outcomes[change.key] = Outcome(version=find_version(found) if change.key in announced else None)
+        elif objection is not None:
+            outcomes[change.key] = Outcome(conflict=objection)
+        else:
+            remaining.append(change)
+    return remaining
+
+
+def _judge_sent(change: Change[Any], stored: Stored | None) -> Outcome:
+    if change.is_made(stored):
+        return Outcome(version=find_version(stored))
+    return Outcome(conflict="somebody changed it right after it was written")
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[T]):
+    """Changes that are announced together.
+
+    Attributes:
+        announcements: lines that say what will be written.
+        make: makes the changes, and returns what became of them.
+        report: takes that up, and returns the line that says it; None: no line does.
+    """
+
+    announcements: Sequence[Event]
+    make: Callable[[], T]
+    report: Callable[[T], Event | None]
+
+
+class Writer:
+    """Changes a store step by step, each by the journal.
+
+    Attributes:
+        has_begun: whether anything may have been written.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        """Take a journal that is open for writing."""
+        self.has_begun = False
+        self._journal = journal
+
+    def carry_out(self, steps: Sequence[Step[T]], pool: ThreadPoolExecutor | None = None) -> None:
+        """Announce steps together, make them, and record what became of each.
+
+        Args:
+            steps: without a key in common if there is a pool.
+            pool: makes them at once; what ended is recorded though another fails. None: one after the other.
+
+        Raises:
+            BackendError: the store failed.
+            JournalError: the journal cannot be written.
+        """
+        for step in steps:
+            for announcement in step.announcements:
+                append_event(self._journal, announcement)
+        self._journal.sync()
+        self.has_begun = True
+        if pool is None or len(steps) == 1:
+            for step in steps:
+                self._record(step, step.make())
+            return
+        answers = [pool.submit(step.make) for step in steps]
+        wait(answers)
+        failure: BaseException | None = None
+        for step, answer in zip(steps, answers, strict=True):
+            error = answer.exception()
+            if error is None:
+                self._record(step, answer.result())
+            failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _record(self, step: Step[T], result: T) -> None:
+        line = step.report(result)
+        if line is not None:
+            append_event(self._journal, line)
