@@ -159,7 +159,7 @@ def decided(
     alone = [s.source for s in (live, *earlier) if s is not None and s.catalog is None]
     if alone:
         said += f"; of {', '.join(alone)} only this ledger was read: a capture of it may tell recover more"
-    shapes = [asdict(shape) for shape in prior.hypotheses]
+    shapes = [asdict(shape) for shape in prior.shapes]
     return Decided(found[0], said, shapes, tuple(_instead(one, found[0])))
 
 

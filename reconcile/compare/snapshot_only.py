@@ -21,7 +21,7 @@ from reconcile.rules import sides
 from reconcile.rules.sides import Relation
 from recovery.dataset import sort_by_key
 from recovery.infer.facts import MAX_ENTRY
-from recovery.infer.snapshot_records import as_recorded, held_by_members
+from recovery.infer.snapshot_records import hold_by_members, restore_as_recorded
 from recovery.model import tables
 from recovery.model.metadata import NO_ENTRY
 
@@ -49,8 +49,8 @@ def proposed(evidence: Evidence, one: Range, known: Tables, looked_at: Sequence[
     closed = pc.equal(records["state"], "CLOSED")
     if evidence.everywhere and evidence.looked_at:
         empty = pc.fill_null(pc.equal(records["last_entry"], NO_ENTRY), fill_value=False)
-        return as_recorded(records.filter(pc.and_(closed, empty)))
-    parts = [as_recorded(records.filter(closed)), held_by_members(records.filter(pc.invert(closed)), looked_at)]
+        return restore_as_recorded(records.filter(pc.and_(closed, empty)))
+    parts = [restore_as_recorded(records.filter(closed)), hold_by_members(records.filter(pc.invert(closed)), looked_at)]
     return sort_by_key(pa.concat_tables(parts))
 
 

@@ -526,7 +526,7 @@ def _finish(
             "mass_deletion": job.case.evidence.mass_deletion,
             "mass_let_go": job.case.evidence.mass_let_go,
             "settings": dict(request.settings),
-            "prior": [asdict(shape) for shape in job.prior.hypotheses] if job.prior else [],
+            "prior": [asdict(shape) for shape in job.prior.shapes] if job.prior else [],
             "histories": [
                 {
                     "uri": str(one.dataset.manifest["binding"].get("uri") or one.source),

@@ -16,7 +16,7 @@ _FEW_GAPS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class CopyColumns:
     """Rows of (ledger, bookie) that hold at least one entry, each with its groups; sorted by both.
 
     Attributes:
@@ -46,9 +46,9 @@ class Holdings:
     period: Ints
 
     @classmethod
-    def of(
+    def sum_up(
         cls, ledgers: int, row_ledger: Ints, group_row: Ints, first: Ints, last: Ints, size: Ints, period: Ints
-    ) -> "Holdings":
+    ) -> "CopyColumns":
         """Sum up rows of groups; every row has at least one."""
         head = starts(group_row)
         tail = np.append(head[1:], len(group_row))[: len(head)] - 1
@@ -63,7 +63,7 @@ class Holdings:
             group_row, first, last, size, period,
         )  # fmt: skip
 
-    def pick(self, ledgers: Ints) -> "tuple[Holdings, Ints]":
+    def pick(self, ledgers: Ints) -> "tuple[CopyColumns, Ints]":
         """Return the rows of some ledgers, ascending, renumbered; and which rows these were."""
         number = np.full(self.ledgers, -1)
         number[ledgers] = np.arange(len(ledgers))
@@ -75,19 +75,19 @@ class Holdings:
         picked["row_ledger"] = number[picked["row_ledger"]]
         grouped = {name: getattr(self, name)[groups] for name in _GROUP_FIELDS}
         grouped["group_row"] = new_row[grouped["group_row"]]
-        return Holdings(ledgers=len(ledgers), end=self.end[ledgers], **picked, **grouped), rows
+        return CopyColumns(ledgers=len(ledgers), end=self.end[ledgers], **picked, **grouped), rows
 
-    def runs(self) -> Ints:
+    def count_runs(self) -> Ints:
         """Return how many runs each ledger has."""
-        found = np.zeros(self.ledgers, np.int64)
-        np.add.at(found, self.row_ledger[self.group_row], run_counts(self.first, self.last, self.period))
-        return found
+        counts = np.zeros(self.ledgers, np.int64)
+        np.add.at(counts, self.row_ledger[self.group_row], run_counts(self.first, self.last, self.period))
+        return counts
 
-    def few_runs(self) -> Mask:
+    def has_few_runs(self) -> Mask:
         """Say which ledgers have few enough runs to be taken one by one."""
-        return self.runs() - np.bincount(self.row_ledger, minlength=self.ledgers) <= _FEW_GAPS
+        return self.count_runs() - np.bincount(self.row_ledger, minlength=self.ledgers) <= _FEW_GAPS
 
-    def stays(self) -> "tuple[Holdings, Ints]":
+    def split_stays(self) -> "tuple[CopyColumns, Ints]":
         """Return a row for each run instead of each bookie, and the row that each comes from.
 
         Where all positions hold everything, a gap is a time in which the bookie was in no ensemble.
@@ -96,11 +96,11 @@ class Holdings:
         if len(runs.key) == len(self.row_ledger):
             return self, runs.key
         single, number = np.zeros(len(runs.key), np.int64), np.arange(len(runs.key))
-        of = self.row_ledger[runs.key]
-        return Holdings.of(self.ledgers, of, number, runs.first, runs.first, runs.size, single), runs.key
+        ledger = self.row_ledger[runs.key]
+        return CopyColumns.sum_up(self.ledgers, ledger, number, runs.first, runs.first, runs.size, single), runs.key
 
 
-_NAMES = [field.name for field in fields(Holdings)]
+_NAMES = [field.name for field in fields(CopyColumns)]
 _ROW_FIELDS = _NAMES[_NAMES.index("row_ledger") : _NAMES.index("group_row")]
 _GROUP_FIELDS = _NAMES[_NAMES.index("group_row") :]
 
@@ -119,7 +119,7 @@ def starts(*keys: Ints) -> Ints:
     return np.flatnonzero(heads(*keys))
 
 
-def numbered(key: Ints) -> Ints:
+def number_within(key: Ints) -> Ints:
     """Count the values inside each stretch of equal ones, from 0."""
     head = starts(key)
     return np.arange(len(key)) - np.repeat(head, np.diff(np.append(head, len(key))))

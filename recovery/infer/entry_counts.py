@@ -12,11 +12,11 @@ _SMALL: Final = 256
 """Ensembles up to this size have their round counted once."""
 
 
-def _taken(groups: KeyedGroups, some: Ints | Mask) -> KeyedGroups:
-    return KeyedGroups(*(column[some] for column in groups))
+def _take(groups: KeyedGroups, chosen: Ints | Mask) -> KeyedGroups:
+    return KeyedGroups(*(column[chosen] for column in groups))
 
 
-def below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: int) -> tuple[Ints, Ints]:
+def count_below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: int) -> tuple[Ints, Ints]:
     """Return how many entries below a place a row has, and how many of these belong to each position.
 
     Args:
@@ -32,57 +32,59 @@ def below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: int
     striped = write < ensemble
     wanted = np.zeros(int(max(groups.key.max(initial=-1), row.max(initial=-1))) + 1, np.bool_)
     wanted[row] = True
-    groups = _taken(groups, wanted[groups.key])
+    groups = _take(groups, wanted[groups.key])
     if not len(groups.key):
         return np.zeros_like(row), np.zeros((len(row), ensemble if striped else 1, row.shape[1]), np.int64)
     if striped:
         # Where a group goes on at another distance than the positions do, each run is one of its own.
         odd = (groups.last > groups.first) & (groups.period % ensemble != 0)
         if odd.any():
-            runs = to_runs(_taken(groups, odd))
+            runs = to_runs(_take(groups, odd))
             laid = KeyedGroups(runs.key, runs.first, runs.first, runs.size, np.zeros(len(runs.key), np.int64))
-            both = KeyedGroups(*(np.append(a[~odd], b) for a, b in zip(groups, laid, strict=True)))
-            groups = _taken(both, np.lexsort((both.first, both.key)))
+            joined = KeyedGroups(*(np.append(a[~odd], b) for a, b in zip(groups, laid, strict=True)))
+            groups = _take(joined, np.lexsort((joined.first, joined.key)))
     count = run_counts(groups.first, groups.last, groups.period)
     # The last group of the row that begins below the place.
     known, code = np.unique(groups.first, return_inverse=True)
-    at = np.searchsorted(groups.key * len(known) + code, row * len(known) + np.searchsorted(known, place)) - 1
+    group = np.searchsorted(groups.key * len(known) + code, row * len(known) + np.searchsorted(known, place)) - 1
     begin = np.searchsorted(groups.key, np.arange(len(wanted)))[row]
-    there = at >= begin
-    at = np.maximum(at, 0)
-    runs_below = np.minimum((place - 1 - groups.first[at]) // np.maximum(groups.period, 1)[at] + 1, count[at])
-    reach = groups.first[at] + (runs_below - 1) * groups.period[at] + groups.size[at]
-    over = np.maximum(reach - place, 0) * there
+    has_group = group >= begin
+    group = np.maximum(group, 0)
+    runs_below = np.minimum((place - 1 - groups.first[group]) // np.maximum(groups.period, 1)[group] + 1, count[group])
+    reach = groups.first[group] + (runs_below - 1) * groups.period[group] + groups.size[group]
+    over = np.maximum(reach - place, 0) * has_group
     sums = np.append(0, np.cumsum(count * groups.size))
-    held = (sums[at] - sums[begin] + runs_below * groups.size[at]) * there - over
+    entries = (sums[group] - sums[begin] + runs_below * groups.size[group]) * has_group - over
     if not striped:
-        return held, held[:, None]
-    each = ranks(groups.first[:, None] + groups.size[:, None], ensemble, write) - ranks(
+        return entries, entries[:, None]
+    per_run = rank_positions(groups.first[:, None] + groups.size[:, None], ensemble, write) - rank_positions(
         groups.first[:, None], ensemble, write
     )
-    sums = np.append(np.zeros((1, ensemble), np.int64), np.cumsum(each * count[:, None], axis=0), axis=0)
-    fits = (sums[at] - sums[begin] + runs_below[..., None] * each[at]) * there[..., None]
+    sums = np.append(np.zeros((1, ensemble), np.int64), np.cumsum(per_run * count[:, None], axis=0), axis=0)
+    fits = (sums[group] - sums[begin] + runs_below[..., None] * per_run[group]) * has_group[..., None]
     cut = np.nonzero(over)
-    fits[cut] -= ranks(reach[cut][:, None], ensemble, write) - ranks(place[cut[1], None], ensemble, write)
-    return held, np.ascontiguousarray(np.moveaxis(fits, 2, 1))
+    fits[cut] -= rank_positions(reach[cut][:, None], ensemble, write) - rank_positions(
+        place[cut[1], None], ensemble, write
+    )
+    return entries, np.ascontiguousarray(np.moveaxis(fits, 2, 1))
 
 
-def ranks(below: Ints, ensemble: int, write: int) -> Ints:
+def rank_positions(below: Ints, ensemble: int, write: int) -> Ints:
     """Return how many entries below each of a column of them belong to each position."""
     if ensemble > _SMALL:
         return rank(below, np.arange(ensemble), np.array(ensemble), np.array(write))
     rounds, rest = np.divmod(below[:, 0], ensemble)
-    counted: Ints = (rounds * write)[:, None] + _round(ensemble, write)[rest]
+    counted: Ints = (rounds * write)[:, None] + _rank_round(ensemble, write)[rest]
     return counted
 
 
 @lru_cache(maxsize=256)
-def _round(ensemble: int, write: int) -> Ints:
+def _rank_round(ensemble: int, write: int) -> Ints:
     """Return how many entries below n belong to each position, for each n < E: (E, E)."""
     return rank(np.arange(ensemble)[:, None], np.arange(ensemble), np.array(ensemble), np.array(write))
 
 
-def laid_out(runs: KeyedRuns, rows: int, entries: int) -> Mask:
+def lay_out(runs: KeyedRuns, rows: int, entries: int) -> Mask:
     """Return which of so many entries each row holds: (rows, entries)."""
     change = np.zeros((rows, entries + 1), np.int8)
     np.add.at(change, (runs.key, runs.first), 1)

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recovery.infer.copies import Holdings, Ints, Mask, heads, starts
-from recovery.infer.group_union import united
+from recovery.infer.copies import CopyColumns, Ints, Mask, heads, starts
+from recovery.infer.group_union import unite_groups
 from recovery.model.groups import KeyedGroups, from_arrow
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
@@ -58,14 +58,14 @@ class Facts:
     Attributes:
         bucket, scope, ledger: the key.
         bookies: names, sorted; a bookie is a number of this list; unscanned: those that no inventory is of.
-        held: entries by (ledger, bookie), of strong rows.
-        row_bookie: of each row of `held`; row_copied: a header of it has a LAC that is not below its entry;
+        copies: entries by (ledger, bookie), of strong rows.
+        row_bookie: of each row of `copies`; row_copied: a header of it has a LAC that is not below its entry;
             row_lac: the largest of its headers, NO_LAC without one; row_first: the header of its first entry was read.
         idle_ledger, idle_bookie: strong rows without entries, sorted by both.
         holder_ledger, holder_bookie: who serves entries, be their groups possible or not; of a ledger that nobody
             serves, all who have any row. Sorted by both.
         broken: groups or headers are impossible.
-        fragmented: more groups or runs than the limit; such a ledger has no rows in `held`.
+        fragmented: more groups or runs than the limit; such a ledger has no rows in `copies`.
         indexed: an index or a wire answer has it.
         leftover: entries in logs or old journals of a bookie without a strong row of it; leftover_first: the lowest of
             each such bookie, the highest of these, -1 without one; leftover_copied: some header there is a copy's.
@@ -91,7 +91,7 @@ class Facts:
     ledger: Ints
     bookies: pa.Array
     unscanned: Ints
-    held: Holdings
+    copies: CopyColumns
     row_bookie: Ints
     row_copied: Mask
     row_lac: Ints
@@ -148,7 +148,7 @@ def _mask(column: Any) -> Mask:  # noqa: ANN401 - an Arrow column
     return flags
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def _combine(column: pa.ChunkedArray) -> pa.Array:
     chunk = column.combine_chunks()
     return pa.concat_arrays(chunk.chunks) if isinstance(chunk, pa.ChunkedArray) else chunk
 
@@ -160,28 +160,28 @@ def _fold(ufunc: np.ufunc, values: Ints, owner: Ints, owners: int, empty: int) -
     return folded
 
 
-def _any(owner: Ints, owners: int) -> Mask:
-    found = np.zeros(owners, np.bool_)
-    found[owner] = True
-    return found
+def _mark(owner: Ints, owners: int) -> Mask:
+    flags = np.zeros(owners, np.bool_)
+    flags[owner] = True
+    return flags
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
     """Number equal values; -1 for null."""
-    coded = _one(column.dictionary_encode()) if column.num_chunks else pa.array([], column.type).dictionary_encode()
+    coded = _combine(column.dictionary_encode()) if column.num_chunks else pa.array([], column.type).dictionary_encode()
     return _ints(coded.indices, -1), coded.dictionary
 
 
-def _bookie_codes(columns: list[pa.ChunkedArray], others: Sequence[str]) -> tuple[list[Ints], pa.Array]:
+def _bookie_codes(columns: list[pa.ChunkedArray], unscanned: Sequence[str]) -> tuple[list[Ints], pa.Array]:
     chunks = [chunk for column in columns for chunk in column.chunks]
-    names = pc.unique(pa.chunked_array([*chunks, pa.array(others, pa.string())], pa.string()))
+    names = pc.unique(pa.chunked_array([*chunks, pa.array(unscanned, pa.string())], pa.string()))
     names = names.take(pc.sort_indices(names))
     return [_ints(pc.index_in(column, value_set=names), -1) for column in columns], names
 
 
 def _flat(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
     """Return the row of each list item, and the items."""
-    lists = _one(column)
+    lists = _combine(column)
     return np.repeat(np.arange(len(lists)), _ints(pc.list_value_length(lists))), lists.flatten()
 
 
@@ -212,69 +212,69 @@ def read(
         copies = copies.take(pa.array(order))
         bucket, scope, ledger, of_bookie = bucket[order], scope[order], ledger[order], of_bookie[order]
     head = heads(bucket, scope, ledger)
-    of = np.cumsum(head) - 1
+    number = np.cumsum(head) - 1
     count = int(head.sum())
 
     source, kinds = _codes(copies["source"])
-    kind_of = {name: at for at, name in enumerate(kinds.to_pylist())}
+    kind_of = {name: place for place, name in enumerate(kinds.to_pylist())}
     in_index = np.isin(source, [kind_of.get("index", -9), kind_of.get("wire", -9)])
     strong = in_index | ((source == kind_of.get("journal", -9)) & ~clean_stop[of_bookie])
 
     # A unit is one (ledger, bookie); records are what the table has rows of.
     unit_head = head | heads(of_bookie)
     unit = np.cumsum(unit_head) - 1
-    unit_of, unit_bookie = of[unit_head], of_bookie[unit_head]
-    unit_strong = _any(unit[strong], len(unit_of))
+    unit_of, unit_bookie = number[unit_head], of_bookie[unit_head]
+    unit_strong = _mark(unit[strong], len(unit_of))
 
     record, first, last, size, period = from_arrow(copies["groups"])
     weak = ~strong[record]
     left = np.flatnonzero(weak & ~unit_strong[unit[record]])
     left_first = np.full(len(unit_of), MAX_ENTRY)
     np.minimum.at(left_first, unit[record[left]], first[left])
-    leftover_first = _fold(np.maximum, left_first[unit[record[left]]], of[record[left]], count, -1)
-    unlisted = _any(of[record[weak & unit_strong[unit[record]]]], count)
+    leftover_first = _fold(np.maximum, left_first[unit[record[left]]], number[record[left]], count, -1)
+    unlisted = _mark(number[record[weak & unit_strong[unit[record]]]], count)
     possible = (
         (first >= 0) & (first <= last) & (last <= MAX_ENTRY) & (size >= 1) & (size <= MAX_ENTRY)
         & np.where(last > first, (period > size) & ((last - first) % np.maximum(period, 1) == 0), period == 0)
     )  # fmt: skip
-    broken = _any(of[record[~possible]], count)
-    fragmented = np.bincount(of[record], minlength=count) > max_groups
-    use = np.flatnonzero(~weak & possible & ~fragmented[of[record]])
+    broken = _mark(number[record[~possible]], count)
+    fragmented = np.bincount(number[record], minlength=count) > max_groups
+    use = np.flatnonzero(~weak & possible & ~fragmented[number[record]])
     taken = KeyedGroups(unit[record[use]], first[use], last[use], size[use], period[use])
     # Groups of one record are as `regroup` leaves them, unless the inventory is broken; those of several are not.
-    several = np.bincount(unit[_any(record[use], len(unit))], minlength=len(unit_of)) > 1
-    taken, too_many = united(taken, several, unit_of, max_groups)
+    several = np.bincount(unit[_mark(record[use], len(unit))], minlength=len(unit_of)) > 1
+    taken, too_many = unite_groups(taken, several, unit_of, max_groups)
     fragmented |= too_many
     row_unit = taken.key[starts(taken.key)]
     row_of = unit_of[row_unit]
-    held = Holdings.of(count, row_of, np.cumsum(heads(taken.key)) - 1, *taken[1:])
-    serving = _any(unit[record[~weak]], len(unit_of))
-    holder = serving | ~_any(unit_of[serving], count)[unit_of]
-    idle = np.flatnonzero(unit_strong & ~_any(row_unit, len(unit_of)))
+    columns = CopyColumns.sum_up(count, row_of, np.cumsum(heads(taken.key)) - 1, *taken[1:])
+    serving = _mark(unit[record[~weak]], len(unit_of))
+    holder = serving | ~_mark(unit_of[serving], count)[unit_of]
+    idle = np.flatnonzero(unit_strong & ~_mark(row_unit, len(unit_of)))
 
     incarnation = _ints(copies["incarnation"])
-    moved = np.zeros(len(of), np.bool_)
+    moved = np.zeros(len(number), np.bool_)
     moved[1:] = ~unit_head[1:] & (incarnation[1:] != incarnation[:-1])
 
     key, key_values = _codes(copies["key"])
     if same_keys:
         renamed = pc.index_in(key_values, value_set=pa.array(list(same_keys), pa.binary()))
-        others = pa.array(list(same_keys.values()), pa.binary())
-        key_values = pc.coalesce(others.take(renamed), key_values)
+        canonical = pa.array(list(same_keys.values()), pa.binary())
+        key_values = pc.coalesce(canonical.take(renamed), key_values)
         first_of = _ints(pc.index_in(key_values, value_set=pc.unique(key_values)))
         key, key_values = np.where(key < 0, -1, first_of[key]) if len(key_values) else key, pc.unique(key_values)
     key = np.where(_ints(pc.index_in(copies["key_kind"], value_set=pa.array(["set"])), -1) == 0, key, -1)
-    explicit = _fold(np.maximum, _ints(copies["explicit_lac"], NO_LAC), of, count, NO_LAC)
-    headers = _headers(copies, of, strong, held.end, count)
+    explicit = _fold(np.maximum, _ints(copies["explicit_lac"], NO_LAC), number, count, NO_LAC)
+    headers = _fold_headers(copies, number, strong, columns.end, count)
     gone = headers.pop("copied_weak")
-    row_copied = _any(unit[headers.pop("copied_record")], len(unit_of))[row_unit]
+    row_copied = _mark(unit[headers.pop("copied_record")], len(unit_of))[row_unit]
     first_of = np.full(len(unit_of), -1)
-    first_of[row_unit] = held.lo
+    first_of[row_unit] = columns.lo
     read_unit = unit[headers["records"]]
-    row_first = _any(read_unit[headers.pop("entries") == first_of[read_unit]], len(unit_of))[row_unit]
+    row_first = _mark(read_unit[headers.pop("entries") == first_of[read_unit]], len(unit_of))[row_unit]
     weak_end = np.full(count, -1)
-    past = np.flatnonzero(weak & possible)
-    np.maximum.at(weak_end, of[record[past]], last[past] + size[past] - 1)
+    weak_groups = np.flatnonzero(weak & possible)
+    np.maximum.at(weak_end, number[record[weak_groups]], last[weak_groups] + size[weak_groups] - 1)
     broken |= headers.pop("beyond")
     header_lac = headers.pop("header_lac")
     lac = np.maximum(explicit, header_lac)
@@ -287,7 +287,7 @@ def read(
         ledger=ledger[head],
         bookies=names,
         unscanned=np.flatnonzero(~np.isin(np.arange(len(names)), np.append(of_bookie, listed))),
-        held=held,
+        copies=columns,
         row_bookie=unit_bookie[row_unit],
         row_copied=row_copied,
         row_lac=_fold(np.maximum, headers.pop("lacs"), unit[headers.pop("records")], len(unit_of), NO_LAC)[row_unit],
@@ -298,36 +298,36 @@ def read(
         holder_bookie=unit_bookie[holder],
         broken=broken,
         fragmented=fragmented,
-        indexed=_any(of[in_index], count),
-        leftover=_any(of[record[left]], count),
+        indexed=_mark(number[in_index], count),
+        leftover=_mark(number[record[left]], count),
         leftover_first=leftover_first,
-        leftover_copied=_any(of[gone[~unit_strong[unit[gone]]]], count),
+        leftover_copied=_mark(number[gone[~unit_strong[unit[gone]]]], count),
         unlisted=unlisted,
         weak_end=weak_end,
-        limbo=_any(of[_mask(copies["limbo"])], count),
-        incomplete=_any(of[~_mask(copies["complete"])], count),
-        reincarnated=_any(of[moved], count),
-        keys=_distinct(key, of, count),
-        key=_fold(np.maximum, key, of, count, -1),
+        limbo=_mark(number[_mask(copies["limbo"])], count),
+        incomplete=_mark(number[~_mask(copies["complete"])], count),
+        reincarnated=_mark(number[moved], count),
+        keys=_count_distinct(key, number, count),
+        key=_fold(np.maximum, key, number, count, -1),
         key_values=key_values,
         lac=lac,
-        lac_record=_fold(np.maximum, np.arange(len(recorded)), of[recorded], count, -1),
-        lac_records=_one(copies["lac_record"]).take(pa.array(recorded)),
+        lac_record=_fold(np.maximum, np.arange(len(recorded)), number[recorded], count, -1),
+        lac_records=_combine(copies["lac_record"]).take(pa.array(recorded)),
         explicit=explicit,
         digest=digest,
         **headers,
     )
 
 
-def _distinct(code: Ints, owner: Ints, owners: int) -> Ints:
+def _count_distinct(code: Ints, owner: Ints, owners: int) -> Ints:
     """Return 0, 1, or 2 for more: how many distinct codes each owner has; -1 is none."""
     known = np.flatnonzero(code >= 0)
-    least = _fold(np.minimum, code[known], owner[known], owners, 1 << 62)
-    most = _fold(np.maximum, code[known], owner[known], owners, -1)
-    return np.where(most < 0, 0, np.where(least == most, 1, 2))
+    lowest = _fold(np.minimum, code[known], owner[known], owners, 1 << 62)
+    highest = _fold(np.maximum, code[known], owner[known], owners, -1)
+    return np.where(highest < 0, 0, np.where(lowest == highest, 1, 2))
 
 
-def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) -> dict[str, Any]:
+def _fold_headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) -> dict[str, Any]:
     """Fold the entry headers of each ledger's strong rows into fields of `Facts`.
 
     And `header_lac`, `beyond`; `records`, `entries`, `lacs`: of each header the table's row, the entry and the LAC;
@@ -351,9 +351,9 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
     distinct = heads(mine, one)
 
     named = _ints(pc.index_in(items.field(4), value_set=pa.array(DIGESTS, pa.string())), -1)
-    kinds = _distinct(named, owner, count)
+    kinds = _count_distinct(named, owner, count)
     digest = np.where(kinds == 1, _fold(np.maximum, named, owner, count, -1), -1)
-    every = ~_any(owner[named < 0], count)
+    every = ~_mark(owner[named < 0], count)
     header_lac = _fold(np.maximum, lac, owner, count, NO_LAC)
     newest = np.flatnonzero((lac >= entry) & (lac == header_lac[owner]))
     payload = np.where(named < 0, -1, size - _ENTRY_HEADER - np.append(_WIDTHS, 0)[named])[order]
@@ -362,11 +362,11 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
     # Only where nothing verified: the types differ in the bytes that they take.
     wanted = kinds == 0
     order = order[wanted[mine]]
-    by_width = _width_digest(copies, of, wanted, owner[order], entry[order], length[order], size[order])
+    by_width = _tell_digest(copies, of, wanted, owner[order], entry[order], length[order], size[order])
     return {
         "header_lac": header_lac,
         "closed_copy": _fold(np.maximum, entry[newest], owner[newest], count, -1),
-        "copied": _any(owner[lac >= entry], count),
+        "copied": _mark(owner[lac >= entry], count),
         "copied_weak": copied_weak,
         "copied_record": record[(lac >= entry) & (entry <= end[owner])],
         "records": record,
@@ -374,12 +374,12 @@ def _headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) ->
         "lacs": lac,
         "headers": all_headers,
         "last_length": _fold(np.maximum, length[at_end], owner[at_end], count, -1),
-        "lengths_differ": _any(mine[differ], count),
-        "crossed": _any(mine[crosses], count),
+        "lengths_differ": _mark(mine[differ], count),
+        "crossed": _mark(mine[crosses], count),
         "digest": np.where(kinds == 0, by_width, digest),
         "verified": (kinds == 1) & every,
         "digests_differ": kinds > 1,
-        "beyond": _any(owner[(entry > end[owner]) | (entry < 0) | (length < 0)], count),
+        "beyond": _mark(owner[(entry > end[owner]) | (entry < 0) | (length < 0)], count),
     }
 
 
@@ -393,7 +393,9 @@ def _order(owner: Ints, value: Ints) -> Ints:
     return np.argsort(owner * span + (value - low))
 
 
-def _width_digest(copies: pa.Table, of: Ints, wanted: Mask, owner: Ints, entry: Ints, length: Ints, size: Ints) -> Ints:
+def _tell_digest(
+    copies: pa.Table, number: Ints, wanted: Mask, owner: Ints, entry: Ints, length: Ints, size: Ints
+) -> Ints:
     """Tell the digest type of each wanted ledger by the bytes that it takes, where all places agree; else -1.
 
     Only HMAC and DUMMY: a CRC needs no password, so one that did not verify is not believed. Headers are those of
@@ -405,12 +407,12 @@ def _width_digest(copies: pa.Table, of: Ints, wanted: Mask, owner: Ints, entry: 
     shown = np.flatnonzero(payload >= 0)
     records = _ints(pc.binary_length(copies["lac_record"]), -1)
     records = records - _SCOPED_MORE * ((records >= 0) & (_ints(copies["scope"]) != 0))
-    stored = np.flatnonzero((records >= 0) & wanted[of])
+    stored = np.flatnonzero((records >= 0) & wanted[number])
     widths = np.append(size[shown] - _ENTRY_HEADER - payload[shown], records[stored] - _LAC_RECORD)
-    owners = np.append(owner[shown], of[stored])
+    owners = np.append(owner[shown], number[stored])
     code = np.full(len(widths), len(DIGESTS))
     for digest in (Digest.HMAC, Digest.DUMMY):
         code[widths == DIGEST_SIZES[digest]] = DIGESTS.index(digest)
-    kinds = _distinct(code, owners, len(wanted))
-    found = np.where(kinds == 1, _fold(np.maximum, code, owners, len(wanted), -1), -1)
-    return np.where(found < len(DIGESTS), found, -1)
+    kinds = _count_distinct(code, owners, len(wanted))
+    digests = np.where(kinds == 1, _fold(np.maximum, code, owners, len(wanted), -1), -1)
+    return np.where(digests < len(DIGESTS), digests, -1)

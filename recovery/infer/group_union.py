@@ -14,7 +14,7 @@ _AT_ONCE: Final = 1 << 21
 """Runs that are laid out at a time: some hundred megabytes."""
 
 
-def united(groups: KeyedGroups, several: Mask, ledger: Ints, limit: int) -> tuple[KeyedGroups, Mask]:
+def unite_groups(groups: KeyedGroups, several: Mask, ledger: Ints, limit: int) -> tuple[KeyedGroups, Mask]:
     """Sort the groups of each key, and unite those of keys with several rows, and those that overlap or touch.
 
     Args:
@@ -27,43 +27,43 @@ def united(groups: KeyedGroups, several: Mask, ledger: Ints, limit: int) -> tupl
         The groups, ascending and disjoint by key; and which ledgers had too many runs, whose groups are left out.
     """
     too_many = np.zeros(int(ledger.max(initial=-1)) + 1, np.bool_)
-    if not several.any() and _apart(groups).all():
+    if not several.any() and _mark_apart(groups).all():
         return groups, too_many
     touched = several.copy()
-    touched[groups.key[~_apart(groups)]] = True
+    touched[groups.key[~_mark_apart(groups)]] = True
     touched = touched[groups.key]
-    some = _sorted(_take(groups, touched))
+    overlapping = _sort_groups(_take(groups, touched))
     mixed = several.copy()
-    mixed[some.key[~_apart(some)]] = True
-    mixed = mixed[some.key]
-    laid, kept = _split(_take(some, mixed))
+    mixed[overlapping.key[~_mark_apart(overlapping)]] = True
+    mixed = mixed[overlapping.key]
+    laid, kept = _split(_take(overlapping, mixed))
     runs = run_counts(laid.first, laid.last, laid.period)
-    of = ledger[laid.key]
-    too_many = np.bincount(of, weights=np.minimum(runs, limit + 1), minlength=len(too_many)) > limit
-    laid = _take(laid, ~too_many[of])
+    ledger_of = ledger[laid.key]
+    too_many = np.bincount(ledger_of, weights=np.minimum(runs, limit + 1), minlength=len(too_many)) > limit
+    laid = _take(laid, ~too_many[ledger_of])
     parts = [
-        _regrouped(laid, kept),
-        *(_take(part, ~too_many[ledger[part.key]]) for part in (_take(some, ~mixed), kept)),
+        _regroup(laid, kept),
+        *(_take(part, ~too_many[ledger[part.key]]) for part in (_take(overlapping, ~mixed), kept)),
     ]
     whole = _take(groups, ~touched)
-    both = _joined([_take(whole, ~too_many[ledger[whole.key]]), _sorted(_joined(parts))])
+    joined = _concatenate([_take(whole, ~too_many[ledger[whole.key]]), _sort_groups(_concatenate(parts))])
     # Groups of a key stand together on one side: two stretches that are sorted are merged.
-    return _take(both, np.argsort(both.key, kind="stable")), too_many
+    return _take(joined, np.argsort(joined.key, kind="stable")), too_many
 
 
-def _joined(parts: Sequence[KeyedGroups]) -> KeyedGroups:
+def _concatenate(parts: Sequence[KeyedGroups]) -> KeyedGroups:
     return KeyedGroups(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _sorted(groups: KeyedGroups) -> KeyedGroups:
+def _sort_groups(groups: KeyedGroups) -> KeyedGroups:
     return _take(groups, np.lexsort((groups.first, groups.key)))
 
 
-def _take(groups: KeyedGroups, which: Ints | Mask) -> KeyedGroups:
-    return KeyedGroups(*(column[which] for column in groups))
+def _take(groups: KeyedGroups, chosen: Ints | Mask) -> KeyedGroups:
+    return KeyedGroups(*(column[chosen] for column in groups))
 
 
-def _apart(groups: KeyedGroups) -> Mask:
+def _mark_apart(groups: KeyedGroups) -> Mask:
     """Say which groups begin after the one before them has ended, with at least one entry between."""
     apart = heads(groups.key)
     apart[1:] |= groups.first[1:] > groups.last[:-1] + groups.size[:-1]
@@ -91,23 +91,23 @@ def _split(groups: KeyedGroups) -> tuple[KeyedGroups, KeyedGroups]:
     tail = large._replace(first=large.last, period=single)
     inner = large._replace(first=large.first + large.period, last=large.last - large.period)
     laid = [_take(groups, ~whole), head, tail]
-    return _joined(laid), inner
+    return _concatenate(laid), inner
 
 
-def _regrouped(laid: KeyedGroups, kept: KeyedGroups) -> KeyedGroups:
+def _regroup(laid: KeyedGroups, kept: KeyedGroups) -> KeyedGroups:
     """Unite groups run by run; what comes of it does not reach across a group that is kept."""
     key = np.append(laid.key, kept.key)
     is_kept = np.append(np.zeros(len(laid.key), np.bool_), np.ones(len(kept.key), np.bool_))
     order = np.lexsort((np.append(laid.first, kept.first), key))
     stretch = np.cumsum(heads(key[order]) | is_kept[order])
-    mine = order[~is_kept[order]]
-    key, stretch = key[mine], stretch[~is_kept[order]]
-    laid = _take(laid, mine)._replace(key=stretch)
+    places = order[~is_kept[order]]
+    key, stretch = key[places], stretch[~is_kept[order]]
+    laid = _take(laid, places)._replace(key=stretch)
     amount = np.cumsum(run_counts(laid.first, laid.last, laid.period)) // _AT_ONCE
     # Cut where a stretch begins.
     begin = np.flatnonzero(heads(stretch))
     cuts = begin[heads(amount[begin])] if len(begin) else begin
     parts = [union(_take(laid, part)) for part in np.split(np.arange(len(key)), cuts[1:])]
-    found = _joined(parts)
-    first_of = np.append(0, np.cumsum(np.bincount(stretch)))[found.key] if len(stretch) else found.key
-    return found._replace(key=key[first_of])
+    merged = _concatenate(parts)
+    first_of = np.append(0, np.cumsum(np.bincount(stretch)))[merged.key] if len(stretch) else merged.key
+    return merged._replace(key=key[first_of])

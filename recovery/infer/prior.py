@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from recovery.infer import facts
 from recovery.infer.clean import decide
-from recovery.infer.copies import Holdings, Ints, Mask
-from recovery.infer.wiped_bookies import Kept, Sample, kept_since
+from recovery.infer.copies import CopyColumns, Ints, Mask
+from recovery.infer.wiped_bookies import Kept, Sample, find_kept
 from recovery.model.groups import run_counts
 
 FEWEST: Final = 2
@@ -106,7 +106,7 @@ class ShapeCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Hypothesis:
+class PriorShape:
     """One shape that a ledger may have.
 
     Attributes:
@@ -124,14 +124,14 @@ class Prior:
     """What may be assumed of ledgers that do not show it.
 
     Attributes:
-        hypotheses: in the order in which they are tried.
+        shapes: in the order in which they are tried.
         acks: (E, W) to the A that a snapshot has most often.
         least_acks: (E, W) to the smallest A that a snapshot has.
         default: (E, W, A) as the operator says.
         kept: from which id on bookies are seen to have kept their ledgers.
     """
 
-    hypotheses: tuple[Hypothesis, ...]
+    shapes: tuple[PriorShape, ...]
     acks: Mapping[tuple[int, int], int] = field(default_factory=dict)
     least_acks: Mapping[tuple[int, int], int] = field(default_factory=dict)
     default: tuple[int, int, int] | None = None
@@ -161,18 +161,18 @@ class Prior:
             if 1 <= ack <= write <= ensemble:
                 stored[ensemble, write] += count
                 acks.setdefault((ensemble, write), Counter())[ack] += count
-        seen = Counter(shapes.striped) + Counter({(n, n): shapes.full[n] for n in supported(shapes)})
-        found = [*_weighed(seen, Source.CLUSTER), *_weighed(stored, Source.SNAPSHOT)]
+        seen = Counter(shapes.striped) + Counter({(n, n): shapes.full[n] for n in list_supported(shapes)})
+        known_shapes = [*_weigh_shapes(seen, Source.CLUSTER), *_weigh_shapes(stored, Source.SNAPSHOT)]
         if default_quorum is not None:
-            found.append(Hypothesis(default_quorum[0], default_quorum[1], 0.0, Source.DEFAULT_QUORUM))
-        if not found:
-            found.append(Hypothesis(*BOOKKEEPER_DEFAULT[:2], 0.0, Source.BOOKKEEPER_DEFAULT))
-        first: dict[tuple[int, int], Hypothesis] = {}
-        for hypothesis in found:
-            first.setdefault((hypothesis.ensemble, hypothesis.write), hypothesis)
-        most = {shape: max(sorted(counts), key=counts.__getitem__) for shape, counts in acks.items()}
+            known_shapes.append(PriorShape(default_quorum[0], default_quorum[1], 0.0, Source.DEFAULT_QUORUM))
+        if not known_shapes:
+            known_shapes.append(PriorShape(*BOOKKEEPER_DEFAULT[:2], 0.0, Source.BOOKKEEPER_DEFAULT))
+        first: dict[tuple[int, int], PriorShape] = {}
+        for prior_shape in known_shapes:
+            first.setdefault((prior_shape.ensemble, prior_shape.write), prior_shape)
+        usual = {shape: max(sorted(counts), key=counts.__getitem__) for shape, counts in acks.items()}
         least = {shape: min(counts) for shape, counts in acks.items()}
-        return cls(tuple(first.values()), most, least, default_quorum, kept_since(shapes.sample))
+        return cls(tuple(first.values()), usual, least, default_quorum, find_kept(shapes.sample))
 
     def ack_quorum(self, ensemble: int, write: int) -> tuple[int, Source]:
         """Return the A of a shape, and where it is from."""
@@ -184,7 +184,7 @@ class Prior:
             return BOOKKEEPER_DEFAULT[2], Source.BOOKKEEPER_DEFAULT
         return write, Source.WRITE_QUORUM
 
-    def bears(self, ensemble: int, write: int) -> int:
+    def count_tolerated(self, ensemble: int, write: int) -> int:
         """Return how many unseen bookies a shape that is not seen stands: with more it may be a wider one.
 
         All entries on n bookies, and m more that nobody looked at, are W = n to n + m. What this cluster shows does not
@@ -209,65 +209,65 @@ class Prior:
         return self.default[2] if self.default is not None and self.default[:2] == (ensemble, write) else 1
 
 
-def _weighed(counts: Mapping[tuple[int, int], int], source: Source) -> Iterable[Hypothesis]:
+def _weigh_shapes(counts: Mapping[tuple[int, int], int], source: Source) -> Iterable[PriorShape]:
     total = sum(counts.values())
     for shape, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        yield Hypothesis(*shape, count / total, source)
+        yield PriorShape(*shape, count / total, source)
 
 
-def supported(shapes: ShapeCounts) -> list[int]:
+def list_supported(shapes: ShapeCounts) -> list[int]:
     """Return the numbers of full copies that are believed to be ensembles, not losses or leftovers of others."""
     total = sum(shapes.full.values())
     return sorted(
         copies
         for copies, count in shapes.full.items()
-        if count >= FEWEST and count >= SHARE * total and not _one_bookie_explains(shapes, copies)
+        if count >= FEWEST and count >= SHARE * total and not _is_one_bookie(shapes, copies)
     )
 
 
-def _one_bookie_explains(shapes: ShapeCounts, copies: int) -> bool:
+def _is_one_bookie(shapes: ShapeCounts, copies: int) -> bool:
     """Whether ledgers with so many copies look like those with one more, or one less, and one odd bookie.
 
     A wiped bookie takes part in none of them, one with leftovers in all of them. Of ledgers of m copies on b bookies, a
     share of m / b is on each.
     """
     count, members = shapes.full[copies], shapes.members.get(copies, {})
-    more, fewer = shapes.full.get(copies + 1, 0), shapes.full.get(copies - 1, 0)
+    larger, smaller = shapes.full.get(copies + 1, 0), shapes.full.get(copies - 1, 0)
     bookies = len(shapes.bookies)
-    if more and any(bookie not in members for bookie in shapes.bookies):
+    if larger and any(bookie not in members for bookie in shapes.bookies):
         by_chance = bookies * (1 - copies / bookies) ** count
         large = sum(shapes.full.values()) >= LARGE
-        if (large or by_chance < CHANCE) and count * (bookies - copies - 1) <= SLACK * more * (copies + 1):
+        if (large or by_chance < CHANCE) and count * (bookies - copies - 1) <= SLACK * larger * (copies + 1):
             return True
     active = len({bookie for taking_part in shapes.members.values() for bookie in taking_part})
-    if fewer and count in members.values():
+    if smaller and count in members.values():
         by_chance = active * (copies / active) ** count
-        return by_chance < CHANCE and count * (active - copies + 1) <= SLACK * fewer * (copies - 1)
+        return by_chance < CHANCE and count * (active - copies + 1) <= SLACK * smaller * (copies - 1)
     return False
 
 
-def observed_shapes(held: Holdings) -> tuple[Ints, Ints]:
+def read_shapes(copies: CopyColumns) -> tuple[Ints, Ints]:
     """Return E and W of each ledger that shows them: all groups of three runs or more agree; else 0 and 0."""
-    periodic = _periodic(held)
-    shape = held.period[periodic] * LARGEST + held.size[periodic]
-    of = held.row_ledger[held.group_row[periodic]]
-    least, most = np.full(held.ledgers, 1 << 62), np.full(held.ledgers, -1)
-    np.minimum.at(least, of, shape)
-    np.maximum.at(most, of, shape)
-    agreed = least == most
-    return np.where(agreed, most // LARGEST, 0), np.where(agreed, most % LARGEST, 0)
+    periodic = _find_periodic(copies)
+    shape = copies.period[periodic] * LARGEST + copies.size[periodic]
+    ledger = copies.row_ledger[copies.group_row[periodic]]
+    lowest, highest = np.full(copies.ledgers, 1 << 62), np.full(copies.ledgers, -1)
+    np.minimum.at(lowest, ledger, shape)
+    np.maximum.at(highest, ledger, shape)
+    agreed = lowest == highest
+    return np.where(agreed, highest // LARGEST, 0), np.where(agreed, highest % LARGEST, 0)
 
 
-def striped_somewhere(held: Holdings) -> Mask:
+def find_striped(copies: CopyColumns) -> Mask:
     """Say which ledgers have a group that shows stripes, maybe not those of all."""
-    found = np.zeros(held.ledgers, np.bool_)
-    found[held.row_ledger[held.group_row[_periodic(held)]]] = True
-    return found
+    striped = np.zeros(copies.ledgers, np.bool_)
+    striped[copies.row_ledger[copies.group_row[_find_periodic(copies)]]] = True
+    return striped
 
 
-def _periodic(held: Holdings) -> Mask:
-    runs = run_counts(held.first, held.last, held.period)
-    periodic: Mask = (runs >= _PERIODIC) & (held.size < held.period) & (held.period < LARGEST)
+def _find_periodic(copies: CopyColumns) -> Mask:
+    runs = run_counts(copies.first, copies.last, copies.period)
+    periodic: Mask = (runs >= _PERIODIC) & (copies.size < copies.period) & (copies.period < LARGEST)
     return periodic
 
 
@@ -283,18 +283,20 @@ def count_shapes(copies: pa.Table, bookies: pa.Table) -> ShapeCounts:
         bookies: BOOKIES.
     """
     known = facts.read(copies, bookies)
-    held = known.held
+    columns = known.copies
     sound = ~(known.broken | known.fragmented | known.limbo | known.copied | known.leftover | known.unlisted)
     sound &= ~known.reincarnated & (known.keys == 1)
-    holders = np.bincount(held.row_ledger, minlength=known.count)
-    ensemble, write = observed_shapes(held)
+    holders = np.bincount(columns.row_ledger, minlength=known.count)
+    ensemble, write = read_shapes(columns)
     striped = sound & (ensemble > 0) & (ensemble <= holders)
     shapes, counts = np.unique(ensemble[striped] * LARGEST + write[striped], return_counts=True)
-    size = _full_copies(held, sound & (ensemble == 0))
+    size = _count_full_copies(columns, sound & (ensemble == 0))
     sizes, ledgers = np.unique(size[size > 0], return_counts=True)
-    member = size[held.row_ledger] > 0
+    member = size[columns.row_ledger] > 0
     names = known.bookies.to_pylist()
-    pairs, taken = np.unique(size[held.row_ledger[member]] * len(names) + known.row_bookie[member], return_counts=True)
+    pairs, taken = np.unique(
+        size[columns.row_ledger[member]] * len(names) + known.row_bookie[member], return_counts=True
+    )
     members: dict[int, dict[str, int]] = {}
     for pair, count in zip(pairs.tolist(), taken.tolist(), strict=True):
         members.setdefault(pair // len(names), {})[names[pair % len(names)]] = count
@@ -303,22 +305,22 @@ def count_shapes(copies: pa.Table, bookies: pa.Table) -> ShapeCounts:
         dict(zip(sizes.tolist(), ledgers.tolist(), strict=True)),
         members,
         frozenset(names),
-        Sample.of(known),
+        Sample.draw(known),
     )
 
 
-def _full_copies(held: Holdings, candidates: Mask) -> Ints:
+def _count_full_copies(copies: CopyColumns, tried: Mask) -> Ints:
     """Return how many copies each entry of a ledger has, where all have as many and no striping could hide; else 0."""
-    of = held.row_ledger
-    first = np.bincount(of[held.lo == 0], minlength=held.ledgers)
-    parts = np.bincount(of[(held.lo > 0) | (held.hi < held.end[of])], minlength=held.ledgers)
-    possible = candidates & (first > 0) & (held.end >= first) & held.few_runs()
-    gaps = np.bincount(of[held.hi - held.lo + 1 != held.count], minlength=held.ledgers)
+    ledger = copies.row_ledger
+    first = np.bincount(ledger[copies.lo == 0], minlength=copies.ledgers)
+    parts = np.bincount(ledger[(copies.lo > 0) | (copies.hi < copies.end[ledger])], minlength=copies.ledgers)
+    possible = tried & (first > 0) & (copies.end >= first) & copies.has_few_runs()
+    gaps = np.bincount(ledger[copies.hi - copies.lo + 1 != copies.count], minlength=copies.ledgers)
     whole = possible & (parts == 0) & (gaps == 0)
     changed = np.flatnonzero(possible & ~whole)
-    stays = held.pick(changed)[0].stays()[0]
+    stays = copies.pick(changed)[0].split_stays()[0]
     decision = decide(stays, first[changed], first[changed])
     exact = decision.accepted & (decision.extra == 0) & ~decision.hasty(stays.end)
-    found = np.where(whole, first, 0)
-    found[changed[exact]] = first[changed[exact]]
-    return found
+    counts = np.where(whole, first, 0)
+    counts[changed[exact]] = first[changed[exact]]
+    return counts

@@ -15,31 +15,31 @@ from recovery.infer.shape_fit import UNDECIDED, Explained
 from recovery.infer.snapshot_contradictions import UNPROVED
 
 
-def proved_ends(known: Facts, explained: Explained, sees_all: Mask) -> Ints:
+def prove_ends(known: Facts, explained: Explained, is_all_seen: Mask) -> Ints:
     """Return the end that copies prove of each ledger, else `UNPROVED`.
 
     Args:
         known: what bookies show.
         explained: with the segments of each ledger.
-        sees_all: nothing of a ledger is hidden, and nobody can have lost any.
+        is_all_seen: nothing of a ledger is hidden, and nobody can have lost any.
     """
     last = np.full(known.count, -1)
     np.maximum.at(last, explained.segments.ledger, explained.segments.first)
-    proved = sees_all & (explained.path != UNDECIDED) & (known.closed_copy >= np.maximum(last, 0))
+    proved = is_all_seen & (explained.path != UNDECIDED) & (known.closed_copy >= np.maximum(last, 0))
     return np.where(proved, known.lac, UNPROVED)
 
 
-def without_dropped(known: Facts, explained: Explained, sees_all: Mask) -> Explained:
+def undecide_dropped(known: Facts, explained: Explained, is_all_seen: Mask) -> Explained:
     """Leave ledgers to the search that were explained up to entries which their close dropped."""
-    ends = proved_ends(known, explained, sees_all)
+    ends = prove_ends(known, explained, is_all_seen)
     longer = (ends != UNPROVED) & (explained.end > ends)
     if not longer.any():
         return explained
-    others = ~longer[explained.other_ledger]
+    is_kept = ~longer[explained.other_ledger]
     return replace(
         explained,
         path=np.where(longer, UNDECIDED, explained.path),
-        segments=explained.segments.where(~longer[explained.segments.ledger]),
-        other_ledger=explained.other_ledger[others],
-        other_shape=explained.other_shape[others],
+        segments=explained.segments.select(~longer[explained.segments.ledger]),
+        other_ledger=explained.other_ledger[is_kept],
+        other_shape=explained.other_shape[is_kept],
     )

@@ -18,18 +18,18 @@ from recovery.codecs.entry import lac_record_agrees, master_key
 from recovery.infer import facts, rows
 from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import DIGESTS, MAX_ENTRY, MAX_GROUPS, Facts
-from recovery.infer.prior import Hypothesis, Prior, Source, striped_somewhere
-from recovery.infer.proven_ends import proved_ends, without_dropped
-from recovery.infer.references import with_references
+from recovery.infer.prior import Prior, PriorShape, Source, find_striped
+from recovery.infer.proven_ends import prove_ends, undecide_dropped
+from recovery.infer.references import apply_references
 from recovery.infer.refusal import CODES, NEEDS_MORE, Refusal
-from recovery.infer.replicas import fit
-from recovery.infer.search import Doubt, Tail, search
+from recovery.infer.replicas import fit_ensembles
+from recovery.infer.search import Doubt, Tail, search_histories
 from recovery.infer.shape_fit import CLEAN, RE_REPLICATED, SOLVED, UNDECIDED, Explained, Segments, explain
-from recovery.infer.snapshot_contradictions import Unseen
-from recovery.infer.snapshot_records import with_earlier
-from recovery.infer.unobserved_members import fill
-from recovery.infer.unseen_bookies import Blind
-from recovery.infer.wiped_bookies import may_have_lost
+from recovery.infer.snapshot_contradictions import SnapshotDoubts
+from recovery.infer.snapshot_records import apply_snapshot
+from recovery.infer.unobserved_members import name_members
+from recovery.infer.unseen_bookies import UnseenBookies
+from recovery.infer.wiped_bookies import count_losers
 from recovery.model.metadata import Digest
 
 _HMAC: Final = DIGESTS.index(Digest.HMAC)
@@ -63,7 +63,7 @@ def reconstruct(
     damage: pa.Table,
     prior: Prior,
     options: Options,
-    earlier: pa.Table | None = None,
+    snapshot: pa.Table | None = None,
     references: pa.Table | None = None,
 ) -> pa.Table:
     """Propose metadata for every ledger that the copies are of.
@@ -74,7 +74,7 @@ def reconstruct(
         damage: DAMAGE of all inventories.
         prior: what may be assumed where copies are silent.
         options: what the operator knows.
-        earlier: CATALOG_LEDGERS of an earlier store, each ledger at most once; no holds.
+        snapshot: CATALOG_LEDGERS of an earlier store, each ledger at most once; no holds.
         references: what an upper layer knows of its ledgers, of `references.SCHEMA`.
 
     Returns:
@@ -85,48 +85,48 @@ def reconstruct(
     raw = {hashlib.sha256(password).digest(): key for key, password in keys.items()}
     names = () if isinstance(options.unscanned_bookies, int) else options.unscanned_bookies
     known = facts.read(copies, bookies, max_groups=options.max_groups, same_keys=raw, unscanned=names)
-    blind = Blind.of(known, bookies, damage, options.unscanned)
-    refusal = _refused_by_facts(known, blind)
-    bears = [prior.bears(shape.ensemble, shape.write) for shape in prior.hypotheses]
-    explained = explain(known, prior.hypotheses, refusal == 0, bears, blind.elsewhere)
+    unseen = UnseenBookies.gather(known, bookies, damage, options.unscanned)
+    refusal = _refuse_by_facts(known, unseen)
+    tolerances = [prior.count_tolerated(shape.ensemble, shape.write) for shape in prior.shapes]
+    explained = explain(known, prior.shapes, refusal == 0, tolerances, unseen.elsewhere)
     # Nothing will settle these: they are not searched one by one.
-    if blind.elsewhere > max(bears, default=0):
-        _refuse(refusal, ~striped_somewhere(known.held), Refusal.SOURCE_INCOMPLETE)
-    doubt = _Doubts(known, blind, prior, options.tail)
-    explained = _fitted(known, explained, prior, blind, bears, refusal)
-    sees_all = doubt.sees_all()
-    explained = without_dropped(known, explained, sees_all)
+    if unseen.elsewhere > max(tolerances, default=0):
+        _refuse(refusal, ~find_striped(known.copies), Refusal.SOURCE_INCOMPLETE)
+    doubt = _Doubts(known, unseen, prior, options.tail)
+    explained = _fit_copied(known, explained, prior, unseen, tolerances, refusal)
+    is_all_seen = doubt.mark_all_seen()
+    explained = undecide_dropped(known, explained, is_all_seen)
     _refuse(refusal, (explained.path == UNDECIDED) & known.leftover, Refusal.DELETED_SOMEWHERE)
-    explained = _searched(known, explained, prior, doubt, refusal)
+    explained = _search_rest(known, explained, prior, doubt, refusal)
     _refuse_leftovers(known, explained, refusal)
-    segments, assumed = fill(known, explained.segments)
-    ack, source = _ack_quorums(explained, prior)
-    enough = _enough_to_hide(explained, prior)
-    _refuse(refusal, (blind.holders > 0) & (blind.holders >= enough), Refusal.DAMAGE)
-    explained = _with_prior_shapes(known, explained, refusal)
-    more = np.isin(refusal, [CODES[reason] for reason in NEEDS_MORE]) & (blind.bookies > 0)
-    refusal[more] = CODES[Refusal.SOURCE_INCOMPLETE]
-    opened = _opened(known, keys)
-    found = rows.rows(
+    segments, assumed = name_members(known, explained.segments)
+    ack, source = _choose_ack_quorums(explained, prior)
+    enough = _count_enough_to_hide(explained, prior)
+    _refuse(refusal, (unseen.holders > 0) & (unseen.holders >= enough), Refusal.DAMAGE)
+    explained = _add_prior_shapes(known, explained, refusal)
+    may_change = np.isin(refusal, [CODES[reason] for reason in NEEDS_MORE]) & (unseen.bookies > 0)
+    refusal[may_change] = CODES[Refusal.SOURCE_INCOMPLETE]
+    opened = _find_opened(known, keys)
+    table = rows.build_table(
         known,
         explained,
         rows.Proposals(
             refusal=refusal,
-            state=_states(known, explained, segments, assumed, source, blind, doubt),
+            state=_choose_states(known, explained, segments, assumed, source, unseen, doubt),
             segments=segments,
             assumed=assumed,
             ack=ack,
             ack_source=source,
             # Where the shape is not seen, newcomers may have lost all, and a LAC is a lower bound only.
-            certain_end=(blind.outsiders(known) < enough) & explained.seen,
+            certain_end=(unseen.count_outsiders(known) < enough) & explained.seen,
             opened=opened,
-            verified=known.verified | _verified_by_lac(known, keys, opened & (refusal == 0)),
+            verified=known.verified | _verify_by_lac(known, keys, opened & (refusal == 0)),
         ),
     )
-    if earlier is not None:
-        unseen = Unseen(blind.bookies, prior.kept, proved_ends(known, explained, sees_all))
-        found = with_earlier(found, known, earlier, unseen)
-    return found if references is None else with_references(found, known, references)
+    if snapshot is not None:
+        snapshot_doubts = SnapshotDoubts(unseen.bookies, prior.kept, prove_ends(known, explained, is_all_seen))
+        table = apply_snapshot(table, known, snapshot, snapshot_doubts)
+    return table if references is None else apply_references(table, known, references)
 
 
 def _refuse(refusal: Ints, ledgers: Ints | Mask, reason: Refusal) -> None:
@@ -134,10 +134,10 @@ def _refuse(refusal: Ints, ledgers: Ints | Mask, reason: Refusal) -> None:
     refusal[ledgers] = np.where(refusal[ledgers] == 0, CODES[reason], refusal[ledgers])
 
 
-def _refused_by_facts(known: Facts, blind: Blind) -> Ints:
+def _refuse_by_facts(known: Facts, unseen: UnseenBookies) -> Ints:
     """Refuse what no ensemble could make good."""
-    held = known.held
-    empty = held.end < 0
+    copies = known.copies
+    empty = copies.end < 0
     refusal = np.zeros(known.count, np.int64)
     for mask, reason in (
         ((known.scope == 0) & (known.ledger < 0), Refusal.ID_OUT_OF_RANGE),
@@ -147,13 +147,13 @@ def _refused_by_facts(known: Facts, blind: Blind) -> Ints:
         (known.reincarnated, Refusal.TWO_INCARNATIONS),
         (known.keys > 1, Refusal.TWO_KEYS),
         (known.limbo, Refusal.LIMBO),
-        (blind.named, Refusal.DAMAGE),
+        (unseen.named, Refusal.DAMAGE),
         (empty, Refusal.NO_ENTRIES),
         (known.keys == 0, Refusal.NO_KEY),
         (known.lengths_differ, Refusal.LENGTHS_DIFFER),
         (known.crossed, Refusal.TWO_HISTORIES),
         (known.digests_differ, Refusal.DIGESTS_DIFFER),
-        (known.lac > held.end, Refusal.LAC_BEYOND_END),
+        (known.lac > copies.end, Refusal.LAC_BEYOND_END),
         (known.last_length < 0, Refusal.NO_LAST_HEADER),
     ):
         _refuse(refusal, mask, reason)
@@ -165,113 +165,116 @@ class _Doubts:
     """What may be hidden or lost, and how ledgers are closed."""
 
     known: Facts
-    blind: Blind
+    unseen: UnseenBookies
     prior: Prior
     tail: Tail
 
     @property
-    def unseen(self) -> bool:
+    def has_unseen(self) -> bool:
         """Whether some bookie was not scanned, or not completely."""
-        return self.blind.elsewhere > 0 or bool(self.blind.unsound.any())
+        return self.unseen.elsewhere > 0 or bool(self.unseen.unsound.any())
 
-    def of(self, ledgers: Sequence[int]) -> list[Doubt]:
+    def list_doubts(self, ledgers: Sequence[int]) -> list[Doubt]:
         """Return what may be hidden of each of some ledgers, which ascend."""
-        wiped = self.wiped(np.array(ledgers, np.int64)).tolist()
-        blind = self.blind.bookies[ledgers].tolist()
-        each = zip(blind, wiped, strict=True)
-        return [Doubt(hidden, self.blind.elsewhere, many, self.unseen, self.tail) for hidden, many in each]
+        wiped = self.count_wiped(np.array(ledgers, np.int64)).tolist()
+        hiding = self.unseen.bookies[ledgers].tolist()
+        pairs = zip(hiding, wiped, strict=True)
+        return [
+            Doubt(hidden, self.unseen.elsewhere, wiped_count, self.has_unseen, self.tail)
+            for hidden, wiped_count in pairs
+        ]
 
-    def sees_all(self) -> Mask:
+    def mark_all_seen(self) -> Mask:
         """Say of which ledgers with copies of their end nothing is hidden, and nobody can have lost any."""
-        ledgers = np.flatnonzero((self.known.closed_copy >= 0) & (self.blind.bookies == 0) & ~self.blind.named)
-        found = np.zeros(self.known.count, np.bool_)
-        found[ledgers[self.wiped(ledgers) == 0]] = not self.unseen
-        return found
+        ledgers = np.flatnonzero((self.known.closed_copy >= 0) & (self.unseen.bookies == 0) & ~self.unseen.named)
+        is_all_seen = np.zeros(self.known.count, np.bool_)
+        is_all_seen[ledgers[self.count_wiped(ledgers) == 0]] = not self.has_unseen
+        return is_all_seen
 
-    def wiped(self, ledgers: Ints) -> Ints:
+    def count_wiped(self, ledgers: Ints) -> Ints:
         """Return how many bookies may have lost each of some ledgers, which ascend."""
-        return may_have_lost(self.known, ledgers, self.prior.kept, self.blind.unsound)
+        return count_losers(self.known, ledgers, self.prior.kept, self.unseen.unsound)
 
 
-def _fitted(
-    known: Facts, explained: Explained, prior: Prior, blind: Blind, bears: Sequence[int], refusal: Ints
+def _fit_copied(
+    known: Facts, explained: Explained, prior: Prior, unseen: UnseenBookies, tolerances: Sequence[int], refusal: Ints
 ) -> Explained:
     """Explain re-replicated ledgers of one ensemble."""
     path = np.where((explained.path == CLEAN) & known.copied, RE_REPLICATED, explained.path)
     todo = np.flatnonzero((path == UNDECIDED) & (refusal == 0) & known.copied)
-    found = fit(known, todo, prior.hypotheses, explained.observed, bears, blind.elsewhere)
-    fits = found.shape >= 0
+    fitting = fit_ensembles(known, todo, prior.shapes, explained.observed, tolerances, unseen.elsewhere)
+    fits = fitting.shape >= 0
     return replace(
         explained,
         path=np.where(fits, RE_REPLICATED, path),
-        shape=np.where(fits, found.shape, explained.shape),
-        extra=np.where(fits, found.extra, explained.extra),
-        sure=explained.sure | (fits & found.sure),
-        segments=Segments.joined([explained.segments, found.segments]),
-        other_ledger=np.append(explained.other_ledger, found.others[:, 0]),
-        other_shape=np.append(explained.other_shape, found.others[:, 1]),
+        shape=np.where(fits, fitting.shape, explained.shape),
+        extra=np.where(fits, fitting.extra, explained.extra),
+        sure=explained.sure | (fits & fitting.sure),
+        segments=Segments.join([explained.segments, fitting.segments]),
+        other_ledger=np.append(explained.other_ledger, fitting.alternatives[:, 0]),
+        other_shape=np.append(explained.other_shape, fitting.alternatives[:, 1]),
     )
 
 
-def _searched(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts, refusal: Ints) -> Explained:
+def _search_rest(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts, refusal: Ints) -> Explained:
     """Search the history of each ledger that nothing explains and nothing refuses."""
     todo = np.flatnonzero((explained.path == UNDECIDED) & (refusal == 0)).tolist()
     if not todo:
         return explained
     shapes = list(explained.shapes)
-    numbers = {(s.ensemble, s.write): at for at, s in enumerate(shapes) if at >= explained.observed}
+    numbers = {(s.ensemble, s.write): number for number, s in enumerate(shapes) if number >= explained.observed}
 
-    def numbered(shape: tuple[int, int]) -> int:
+    def number_shape(shape: tuple[int, int]) -> int:
         if shape not in numbers:
             numbers[shape] = len(shapes)
-            shapes.append(Hypothesis(*shape, 0.0, Source.COPIES))
+            shapes.append(PriorShape(*shape, 0.0, Source.COPIES))
         return numbers[shape]
 
     columns = {
         name: getattr(explained, name).copy()
         for name in ("path", "shape", "end", "length", "least", "missing", "extra")
     }
-    parts, others = [explained.segments], []
-    for ledger, found in zip(todo, search(known, todo, prior, doubts.of(todo)), strict=True):
-        if found.refusal is not None:
-            refusal[ledger] = CODES[found.refusal]
-        solution = found.solution
+    parts, alternatives = [explained.segments], []
+    for ledger, result in zip(todo, search_histories(known, todo, prior, doubts.list_doubts(todo)), strict=True):
+        if result.refusal is not None:
+            refusal[ledger] = CODES[result.refusal]
+        solution = result.solution
         if solution is None:
             continue
         values = (
-            SOLVED, numbered((solution.ensemble, solution.write)), found.end, found.length, found.least,
+            SOLVED, number_shape((solution.ensemble, solution.write)), result.end, result.length, result.least,
             solution.missing, solution.extra,
         )  # fmt: skip
         for column, value in zip(columns.values(), values, strict=True):
             column[ledger] = value
-        first = int(np.searchsorted(known.held.row_ledger, ledger))
+        first = int(np.searchsorted(known.copies.row_ledger, ledger))
         count = len(solution.first)
         members = np.where(solution.members < 0, -1, known.row_bookie[first + np.maximum(solution.members, 0)]).ravel()
         parts.append(
             Segments(np.full(count, ledger), solution.first, solution.low, np.full(count, solution.ensemble), members)
         )
-        others += [(ledger, numbered(shape)) for shape in found.others]
-    other = np.array(others, np.int64).reshape(-1, 2)
+        alternatives += [(ledger, number_shape(shape)) for shape in result.alternatives]
+    other = np.array(alternatives, np.int64).reshape(-1, 2)
     return replace(
         explained,
         shapes=shapes,
-        segments=Segments.joined(parts),
+        segments=Segments.join(parts),
         other_ledger=np.append(explained.other_ledger, other[:, 0]),
         other_shape=np.append(explained.other_shape, other[:, 1]),
         **columns,
     )
 
 
-def _with_prior_shapes(known: Facts, explained: Explained, refusal: Ints) -> Explained:
+def _add_prior_shapes(known: Facts, explained: Explained, refusal: Ints) -> Explained:
     """List the shapes of the prior beside one that the copies do not show: a bookie may have lost all without a trace.
 
     But for shapes that a clean ledger cannot be what is left of: full copies of more entries than any E are of W = E,
     and no entry has more copies than W.
     """
-    of = explained.shape
-    unsure = (refusal == 0) & (of >= 0) & ~explained.seen & ~explained.sure
+    shape_of = explained.shape
+    unsure = (refusal == 0) & (shape_of >= 0) & ~explained.seen & ~explained.sure
     ensemble, write = (
-        np.array([*(getattr(shape, name) for shape in explained.shapes), 0])[of] for name in ("ensemble", "write")
+        np.array([*(getattr(shape, name) for shape in explained.shapes), 0])[shape_of] for name in ("ensemble", "write")
     )
     clean = (explained.path == CLEAN) & (explained.extra == 0)
     base = len(explained.shapes)
@@ -284,10 +287,10 @@ def _with_prior_shapes(known: Facts, explained: Explained, refusal: Ints) -> Exp
         left_over &= (ensemble > write) | (shape.ensemble == shape.write)
         other = np.not_equal(ensemble, shape.ensemble) | np.not_equal(write, shape.write)
         may_be = unsure & other & (~clean | left_over | (explained.end < shape.ensemble))
-        more = np.flatnonzero(may_be)
-        more = more[~np.isin(more * base + number, listed)]
-        ledgers.append(more)
-        shapes.append(np.full(len(more), number))
+        added = np.flatnonzero(may_be)
+        added = added[~np.isin(added * base + number, listed)]
+        ledgers.append(added)
+        shapes.append(np.full(len(added), number))
     return replace(explained, other_ledger=np.concatenate(ledgers), other_shape=np.concatenate(shapes))
 
 
@@ -299,15 +302,15 @@ def _refuse_leftovers(known: Facts, explained: Explained, refusal: Ints) -> None
     it; or one that it had replaced, which heard of nothing after that. A copy in logs is a member that came back.
     """
     whole = (explained.path != UNDECIDED) & (explained.missing == 0)
-    of, own = known.held.row_ledger, ~known.row_copied
+    ledger, own = known.copies.row_ledger, ~known.row_copied
     heard = np.full(known.count, MAX_ENTRY)
-    np.minimum.at(heard, of[own], known.row_lac[own])
+    np.minimum.at(heard, ledger[own], known.row_lac[own])
     replaced = whole & explained.sure & ~known.leftover_copied & (heard >= known.leftover_first)
     _refuse(refusal, known.leftover & ~replaced, Refusal.DELETED_SOMEWHERE)
     _refuse(refusal, known.unlisted & ~(whole & (known.weak_end <= explained.end)), Refusal.LOG_ONLY_COPIES)
 
 
-def _ack_quorums(explained: Explained, prior: Prior) -> tuple[Ints, Ints]:
+def _choose_ack_quorums(explained: Explained, prior: Prior) -> tuple[Ints, Ints]:
     """Return A of each explained ledger, else 0, and the place of its source in `Source`, else -1."""
     sources = list(Source)
     answers = [prior.ack_quorum(shape.ensemble, shape.write) for shape in explained.shapes]
@@ -316,22 +319,28 @@ def _ack_quorums(explained: Explained, prior: Prior) -> tuple[Ints, Ints]:
     return ack[explained.shape], source[explained.shape]
 
 
-def _enough_to_hide(explained: Explained, prior: Prior) -> Ints:
+def _count_enough_to_hide(explained: Explained, prior: Prior) -> Ints:
     """Return how many blind bookies can hide an acknowledged entry of each ledger."""
     seen = [prior.surely_acked(shape.ensemble, shape.write) for shape in explained.shapes[: explained.observed]]
     not_seen = len(explained.shapes) - explained.observed + 1
     return np.array(seen + [1] * not_seen)[explained.shape]
 
 
-def _opened(known: Facts, keys: dict[bytes, bytes]) -> Mask:
+def _find_opened(known: Facts, keys: dict[bytes, bytes]) -> Mask:
     """Say which ledgers have the key of a candidate password."""
     match = pc.is_in(known.key_values, value_set=pa.array(list(keys), pa.binary())).to_numpy(zero_copy_only=False)
-    found: Mask = np.append(match, False)[known.key] & (known.keys == 1)
-    return found
+    opened: Mask = np.append(match, False)[known.key] & (known.keys == 1)
+    return opened
 
 
-def _states(
-    known: Facts, explained: Explained, segments: Segments, assumed: Mask, source: Ints, blind: Blind, doubts: _Doubts
+def _choose_states(
+    known: Facts,
+    explained: Explained,
+    segments: Segments,
+    assumed: Mask,
+    source: Ints,
+    unseen: UnseenBookies,
+    doubts: _Doubts,
 ) -> Ints:
     """Leave ledgers open where that was asked for and their recovery loses nothing; all others are closed.
 
@@ -339,11 +348,11 @@ def _states(
     seen to hold their share, and somebody must stand for A. Copies were made of what was closed.
     """
     state = np.full(known.count, rows.CLOSED)
-    if doubts.tail is not Tail.OPEN or doubts.unseen:
+    if doubts.tail is not Tail.OPEN or doubts.has_unseen:
         return state
-    stated = [at for at, name in enumerate(Source) if name in (Source.SNAPSHOT, Source.DEFAULT_QUORUM)]
-    safe = np.isin(source, stated) & (explained.missing == 0) & (blind.bookies == 0) & ~known.copied & ~blind.named
-    safe &= (explained.end == known.held.end) & (doubts.wiped(np.arange(known.count)) == 0)
+    stated = [place for place, name in enumerate(Source) if name in (Source.SNAPSHOT, Source.DEFAULT_QUORUM)]
+    safe = np.isin(source, stated) & (explained.missing == 0) & (unseen.bookies == 0) & ~known.copied & ~unseen.named
+    safe &= (explained.end == known.copies.end) & (doubts.count_wiped(np.arange(known.count)) == 0)
     last = np.append(segments.ledger[1:] != segments.ledger[:-1], True)[: len(segments.ledger)]
     guessed = np.add.reduceat(assumed, np.cumsum(segments.size) - segments.size) > 0 if len(last) else last
     safe[segments.ledger[last & guessed]] = False
@@ -351,7 +360,7 @@ def _states(
     return state
 
 
-def _verified_by_lac(known: Facts, keys: dict[bytes, bytes], wanted: Mask) -> Mask:
+def _verify_by_lac(known: Facts, keys: dict[bytes, bytes], wanted: Mask) -> Mask:
     """Say where a stored explicit LAC's HMAC agrees; only for ledgers whose type is known by its width alone."""
     verified = np.zeros(known.count, np.bool_)
     ledgers = np.flatnonzero(wanted & (known.digest == _HMAC) & ~known.verified & (known.lac_record >= 0))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from recovery.infer.facts import Facts
 from recovery.infer.refusal import Refusal
-from recovery.infer.search import length_at
+from recovery.infer.search import read_length
 from recovery.model import tables
 
 SCHEMA: Final = pa.schema(
@@ -39,7 +39,7 @@ _ABOVE: Final = "all that bookies hold: entries that the upper layer does not kn
 Row = dict[str, Any]
 
 
-def with_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.Table:
+def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.Table:
     """Let references supply and check what was reconstructed.
 
     Args:
@@ -50,32 +50,32 @@ def with_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.Ta
     Returns:
         RECONSTRUCTION.
     """
-    said = {(r["scope"], r["ledger"]): r for r in references.to_pylist()}
+    reference_of = {(r["scope"], r["ledger"]): r for r in references.to_pylist()}
     scope, ledger = known.scope.tolist(), known.ledger.tolist()
-    at = [n for n, key in enumerate(zip(scope, ledger, strict=True)) if _says(said.get(key))]
-    if not at:
+    numbers = [n for n, key in enumerate(zip(scope, ledger, strict=True)) if _is_informative(reference_of.get(key))]
+    if not numbers:
         return rows
     changed = [
-        _checked(known, n, row, said[scope[n], ledger[n]])
-        for n, row in zip(at, rows.take(pa.array(at)).to_pylist(), strict=True)
+        _check_row(known, n, row, reference_of[scope[n], ledger[n]])
+        for n, row in zip(numbers, rows.take(pa.array(numbers)).to_pylist(), strict=True)
     ]
-    others = np.setdiff1d(np.arange(rows.num_rows), at)
-    both = pa.concat_tables([rows.take(pa.array(others)), pa.Table.from_pylist(changed, schema=rows.schema)])
-    return both.take(pa.array(np.argsort(np.append(others, at))))
+    untouched = np.setdiff1d(np.arange(rows.num_rows), numbers)
+    joined = pa.concat_tables([rows.take(pa.array(untouched)), pa.Table.from_pylist(changed, schema=rows.schema)])
+    return joined.take(pa.array(np.argsort(np.append(untouched, numbers))))
 
 
-def _says(reference: Mapping[str, Any] | None) -> bool:
+def _is_informative(reference: Mapping[str, Any] | None) -> bool:
     return reference is not None and (bool(reference["deleted"]) or reference["last_entry"] is not None)
 
 
-def _checked(known: Facts, number: int, row: Row, reference: Mapping[str, Any]) -> Row:
+def _check_row(known: Facts, number: int, row: Row, reference: Mapping[str, Any]) -> Row:
     if reference["deleted"]:
         return row | {"outcome": "deleted", "reason": str(Refusal.DELETED_BY_REFERENCE)}
     # An earlier record is as sure as a reference, and a hold has no end.
     if row["outcome"] != "restored" or row["last_entry"] is None or row["raw"] is not None:
         return row
-    last, end, told = reference["last_entry"], row["last_entry"], int(known.lac[number])
-    if last > int(known.held.end[number]):
+    last, end, lac = reference["last_entry"], row["last_entry"], int(known.lac[number])
+    if last > int(known.copies.end[number]):
         nothing = {field.name: None for field in tables.METADATA_FIELDS}
         unknown = dict.fromkeys(tables.GRADED, "unknown")
         return row | nothing | {
@@ -83,27 +83,27 @@ def _checked(known: Facts, number: int, row: Row, reference: Mapping[str, Any]) 
             "custom": None, "grades": unknown, "acked_high": None, "missing": 0, "extra": 0, "alternatives": [],
             "raw": None,
         }  # fmt: skip
-    if last < told or last > end or last < 0:
-        return _beside(row, "last_entry", last, _READS_AS)
-    length = row["length"] if last == end else length_at(known, number, last)
+    if last < lac or last > end or last < 0:
+        return _add_alternative(row, "last_entry", last, _READS_AS)
+    length = row["length"] if last == end else read_length(known, number, last)
     stated = reference["length"]
     if length < 0 and stated is None:
         return row
     if stated is not None and length >= 0 and length != stated:
-        row = _beside(row, "length", stated, _LENGTH)
-    others = [a for a in row["alternatives"] if a["field"] != "last_entry"]
+        row = _add_alternative(row, "length", stated, _LENGTH)
+    alternatives = [a for a in row["alternatives"] if a["field"] != "last_entry"]
     if last < end:
-        others.append({"field": "last_entry", "value": str(end), "reads_as": _ABOVE, "weight": 0.0})
+        alternatives.append({"field": "last_entry", "value": str(end), "reads_as": _ABOVE, "weight": 0.0})
     return row | {
         "last_entry": last,
         "length": stated if length < 0 else length,
         "segments": [segment for segment in row["segments"] if segment["first"] <= max(last, 0)],
         "grades": row["grades"] | {"last_entry": "reference", "length": "reference"},
-        "alternatives": others,
+        "alternatives": alternatives,
         "acked_high": last,
     }
 
 
-def _beside(row: Row, field: str, value: int, reads_as: str) -> Row:
+def _add_alternative(row: Row, field: str, value: int, reads_as: str) -> Row:
     other = {"field": field, "value": str(value), "reads_as": reads_as, "weight": 0.0}
     return row | {"alternatives": [*row["alternatives"], other]}

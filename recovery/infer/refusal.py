@@ -66,7 +66,7 @@ class Refusal(StrEnum):
 
 
 REFUSALS: Final = tuple(Refusal)
-CODES: Final = {refusal: at + 1 for at, refusal in enumerate(REFUSALS)}
+CODES: Final = {refusal: number + 1 for number, refusal in enumerate(REFUSALS)}
 """Small numbers for columns, 0: not refused."""
 
 NEEDS_MORE: Final = frozenset({Refusal.RAGGED_TAIL, Refusal.NOT_FROM_ZERO})

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from recovery.infer.assignment import linear_sum_assignment
-from recovery.infer.copies import Holdings, Ints, starts
+from recovery.infer.copies import CopyColumns, Ints, starts
 from recovery.infer.facts import Facts
-from recovery.infer.prior import LARGEST, Hypothesis
+from recovery.infer.prior import LARGEST, PriorShape
 from recovery.infer.shape_fit import Segments
 from recovery.model.groups import KeyedGroups, rank, run_counts, to_runs
 
@@ -60,42 +60,42 @@ class Fitting:
         return Segments(np.array(ledgers, np.int64), zero, zero, size, np.concatenate([zero[:0], *parts]))
 
     @property
-    def others(self) -> Ints:
+    def alternatives(self) -> Ints:
         """Ledgers and shapes of what else explains them."""
         beside = [fit for fit in self._fits if self.shape[fit[0]] != fit[1]]
         return np.array(beside, np.int64).reshape(-1, 2)
 
 
-def fit(
+def fit_ensembles(
     known: Facts,
-    some: Ints,
-    hypotheses: Sequence[Hypothesis],
+    ledgers: Ints,
+    shapes: Sequence[PriorShape],
     first_number: int,
-    bears: Sequence[int],
+    tolerances: Sequence[int],
     elsewhere: int,
 ) -> Fitting:
     """Try one ensemble of each shape on some ledgers.
 
     Args:
         known: the batch.
-        some: ledgers, ascending.
-        hypotheses: in the order of the prior.
+        ledgers: ledgers, ascending.
+        shapes: in the order of the prior.
         first_number: the number of the first hypothesis.
-        bears: of each hypothesis, as `trial.explain` takes it.
+        tolerances: of each hypothesis, as `shape_fit.explain` takes it.
         elsewhere: the same.
     """
-    found = Fitting(known.count)
-    held, rows = known.held.pick(some)
-    if not len(some):
-        return found
-    shown = _shown(known, some)
-    for number, hypothesis in enumerate(hypotheses, first_number):
-        pair = hypothesis.ensemble * LARGEST + hypothesis.write
-        tried = np.flatnonzero(((shown == 0) & (elsewhere <= bears[number - first_number])) | (shown == pair))
-        part, of_part = held.pick(tried)
-        if not len(of_part) or hypothesis.ensemble > len(known.bookies):
+    fitting = Fitting(known.count)
+    columns, rows = known.copies.pick(ledgers)
+    if not len(ledgers):
+        return fitting
+    shown = _read_shown_shapes(known, ledgers)
+    for number, shape in enumerate(shapes, first_number):
+        pair = shape.ensemble * LARGEST + shape.write
+        tried = np.flatnonzero(((shown == 0) & (elsewhere <= tolerances[number - first_number])) | (shown == pair))
+        part, of_part = columns.pick(tried)
+        if not len(of_part) or shape.ensemble > len(known.bookies):
             continue
-        matches, due = _matches(part, hypothesis.ensemble, hypothesis.write)
+        matches, due = _count_matches(part, shape.ensemble, shape.write)
         full = (matches == due[part.row_ledger]) & (due[part.row_ledger] > 0)
         copied = known.row_copied[rows[of_part]]
         worth = full * (1 + _COPIED * copied[:, None] + _EXACT * (part.count[:, None] == matches))
@@ -113,33 +113,33 @@ def fit(
             # Each row that is left over is a copy, or was replaced by one.
             if filled.sum() != wanted[ledger] or high - low - filled.sum() > copied[low:high].sum():
                 continue
-            members = np.full(hypothesis.ensemble, -1)
+            members = np.full(shape.ensemble, -1)
             members[position[filled]] = known.row_bookie[rows[of_part[low + row[filled]]]]
             extra = copies - int(due[ledger].sum())
             copies_of = copied[low + row[filled]]
             sure = shown[tried[ledger]] == pair and (full[low + row[filled]].sum(axis=1)[copies_of] == 1).all()
-            found.add(int(some[tried[ledger]]), number, extra, members, sure=bool(sure))
-    return found
+            fitting.add(int(ledgers[tried[ledger]]), number, extra, members, sure=bool(sure))
+    return fitting
 
 
-def _shown(known: Facts, some: Ints) -> Ints:
+def _read_shown_shapes(known: Facts, ledgers: Ints) -> Ints:
     """Return the shape that the rows of each ledger show that are no copies, as one number; 0 where they do not."""
-    held = known.held
-    runs = run_counts(held.first, held.last, held.period)
-    periodic = (runs >= _PERIODIC) & (held.size < held.period) & (held.period < LARGEST)
-    periodic &= ~known.row_copied[held.group_row]
-    shape = held.period[periodic] * LARGEST + held.size[periodic]
-    of = held.row_ledger[held.group_row[periodic]]
-    least, most = np.full(held.ledgers, 1 << 62), np.full(held.ledgers, -1)
-    np.minimum.at(least, of, shape)
-    np.maximum.at(most, of, shape)
-    return np.where(least == most, most, 0)[some]
+    copies = known.copies
+    runs = run_counts(copies.first, copies.last, copies.period)
+    periodic = (runs >= _PERIODIC) & (copies.size < copies.period) & (copies.period < LARGEST)
+    periodic &= ~known.row_copied[copies.group_row]
+    shape = copies.period[periodic] * LARGEST + copies.size[periodic]
+    ledger = copies.row_ledger[copies.group_row[periodic]]
+    lowest, highest = np.full(copies.ledgers, 1 << 62), np.full(copies.ledgers, -1)
+    np.minimum.at(lowest, ledger, shape)
+    np.maximum.at(highest, ledger, shape)
+    return np.where(lowest == highest, highest, 0)[ledgers]
 
 
-def _matches(held: Holdings, ensemble: int, write: int) -> tuple[Ints, Ints]:
+def _count_matches(copies: CopyColumns, ensemble: int, write: int) -> tuple[Ints, Ints]:
     """Return how much of each position's share each row holds, and how much there is: (rows, E), (ledgers, E)."""
     position, size, quorum = np.arange(ensemble), np.array(ensemble), np.array(write)
-    groups = KeyedGroups(held.group_row, held.first, held.last, held.size, held.period)
+    groups = KeyedGroups(copies.group_row, copies.first, copies.last, copies.size, copies.period)
     odd = (groups.period % ensemble != 0) & (write < ensemble)
     laid = to_runs(KeyedGroups(*(column[odd] for column in groups)))
     row = np.append(groups.key[~odd], laid.key)
@@ -148,7 +148,7 @@ def _matches(held: Holdings, ensemble: int, write: int) -> tuple[Ints, Ints]:
     times = np.append(
         run_counts(*(column[~odd] for column in (groups.first, groups.last, groups.period))), laid.size**0
     )
-    each = rank(first + count, position, size, quorum) - rank(first, position, size, quorum)
-    matches = np.zeros((len(held.row_ledger), ensemble), np.int64)
-    np.add.at(matches, row, each * times[:, None])
-    return matches, rank(held.end[:, None] + 1, position, size, quorum)
+    per_run = rank(first + count, position, size, quorum) - rank(first, position, size, quorum)
+    matches = np.zeros((len(copies.row_ledger), ensemble), np.int64)
+    np.add.at(matches, row, per_run * times[:, None])
+    return matches, rank(copies.end[:, None] + 1, position, size, quorum)

@@ -51,10 +51,10 @@ class Proposals:
     verified: Mask
 
 
-def rows(known: Facts, explained: Explained, proposals: Proposals) -> pa.Table:
+def build_table(known: Facts, explained: Explained, proposals: Proposals) -> pa.Table:
     """Return one row of RECONSTRUCTION a ledger, in the order of `known`."""
     restored = proposals.refusal == 0
-    held, nothing, zero = ~restored, np.ones(known.count, np.bool_), np.zeros(known.count, np.int64)
+    is_held, is_null, zero = ~restored, np.ones(known.count, np.bool_), np.zeros(known.count, np.int64)
     size = np.array([*(shape.ensemble for shape in explained.shapes), 0])[explained.shape]
     write = np.array([*(shape.write for shape in explained.shapes), 0])[explained.shape]
     closed = restored & (proposals.state == CLOSED)
@@ -64,42 +64,44 @@ def rows(known: Facts, explained: Explained, proposals: Proposals) -> pa.Table:
         "bucket": pa.array(known.bucket),
         "scope": pa.array(known.scope),
         "ledger": pa.array(known.ledger),
-        "class": _text(PATHS, np.where(restored, explained.path, UNDECIDED)),
-        "outcome": _text(["held", "restored"], restored.astype(np.int64)),
-        "reason": _text(["", *REFUSALS], proposals.refusal, restored),
-        "format": pa.array(np.where(with_password, _FORMAT, _FORMAT_WITHOUT_PASSWORD), pa.int8(), mask=held),
-        "state": _text(STATES, proposals.state, held),
-        "ensemble_size": pa.array(size, pa.int32(), mask=held),
-        "write_quorum": pa.array(write, pa.int32(), mask=held),
-        "ack_quorum": pa.array(proposals.ack, pa.int32(), mask=held),
+        "class": _take_text(PATHS, np.where(restored, explained.path, UNDECIDED)),
+        "outcome": _take_text(["held", "restored"], restored.astype(np.int64)),
+        "reason": _take_text(["", *REFUSALS], proposals.refusal, restored),
+        "format": pa.array(np.where(with_password, _FORMAT, _FORMAT_WITHOUT_PASSWORD), pa.int8(), mask=is_held),
+        "state": _take_text(STATES, proposals.state, is_held),
+        "ensemble_size": pa.array(size, pa.int32(), mask=is_held),
+        "write_quorum": pa.array(write, pa.int32(), mask=is_held),
+        "ack_quorum": pa.array(proposals.ack, pa.int32(), mask=is_held),
         "last_entry": pa.array(explained.end, mask=~closed),
         "length": pa.array(explained.length, mask=~closed),
-        "digest": _text(DIGESTS, np.maximum(known.digest, 0), held | ~digest_known),
-        "ctime": pa.array(zero, mask=nothing),
+        "digest": _take_text(DIGESTS, np.maximum(known.digest, 0), is_held | ~digest_known),
+        "ctime": pa.array(zero, mask=is_null),
         "key": known.key_values.take(pa.array(known.key, mask=known.keys != 1)),
-        "segments": _segment_lists(known, proposals, restored),
+        "segments": _list_segments(known, proposals, restored),
         "custom": pa.nulls(known.count, tables.CUSTOM),
-        "grades": _grades(known, explained, proposals, restored),
+        "grades": _grade_fields(known, explained, proposals, restored),
         "lac_low": pa.array(known.lac, mask=known.lac == NO_LAC),
-        "acked_high": pa.array(explained.end, mask=held | ~proposals.certain_end),
+        "acked_high": pa.array(explained.end, mask=is_held | ~proposals.certain_end),
         "missing": pa.array(np.where(restored, explained.missing, 0)),
         "extra": pa.array(np.where(restored, explained.extra, 0)),
-        "holders": _holders(known),
-        "alternatives": _alternatives(known, explained, restored),
+        "holders": _list_holders(known),
+        "alternatives": _list_alternatives(known, explained, restored),
         "raw": pa.nulls(known.count, pa.binary()),
         "contradictions": pa.nulls(known.count, tables.RECONSTRUCTION.field("contradictions").type),
     }
     return pa.table([columns[name] for name in tables.RECONSTRUCTION.names], schema=tables.RECONSTRUCTION)
 
 
-def _text(values: "list[str] | tuple[str, ...]", which: Ints, missing: Mask | None = None) -> pa.Array:
+def _take_text(values: "list[str] | tuple[str, ...]", places: Ints, missing: Mask | None = None) -> pa.Array:
     """Return a text a row, by its place in `values`."""
-    return pa.array(values, pa.string()).take(pa.array(which, mask=missing))
+    return pa.array(values, pa.string()).take(pa.array(places, mask=missing))
 
 
-def _grades(known: Facts, explained: Explained, proposals: Proposals, restored: Mask) -> pa.Array:
-    shape = np.array([*(_shape_grade(one.source) for one in explained.shapes), _UNKNOWN])[explained.shape]
-    quorum = np.array([*(_quorum_grade(source) for source in Source), _UNKNOWN])[proposals.ack_source]
+def _grade_fields(known: Facts, explained: Explained, proposals: Proposals, restored: Mask) -> pa.Array:
+    shape = np.array([*(_grade_shape(prior_shape.source) for prior_shape in explained.shapes), _UNKNOWN])[
+        explained.shape
+    ]
+    quorum = np.array([*(_grade_quorum(source) for source in Source), _UNKNOWN])[proposals.ack_source]
     # The last add confirmed is a lower bound, what all bookies hold an upper one: where they meet, the end is seen.
     end = np.where((known.explicit == explained.end) & proposals.certain_end, _OBSERVED, _INFERRED)
     shape = np.where(explained.seen, _OBSERVED, shape)
@@ -118,28 +120,28 @@ def _grades(known: Facts, explained: Explained, proposals: Proposals, restored: 
         "password": np.where(proposals.opened, _VERIFIED, _UNKNOWN),
     }
     unknown = np.full(known.count, _UNKNOWN)
-    fields = [_text(_GRADES, np.where(restored, by_field.get(name, unknown), _UNKNOWN)) for name in tables.GRADED]
+    fields = [_take_text(_GRADES, np.where(restored, by_field.get(name, unknown), _UNKNOWN)) for name in tables.GRADED]
     return pa.StructArray.from_arrays(fields, fields=list(tables.RECONSTRUCTION.field("grades").type))
 
 
-def _shape_grade(source: Source) -> int:
+def _grade_shape(source: Source) -> int:
     return _ASSUMED if source in (Source.DEFAULT_QUORUM, Source.BOOKKEEPER_DEFAULT) else _INFERRED
 
 
-def _quorum_grade(source: Source) -> int:
+def _grade_quorum(source: Source) -> int:
     return _INFERRED if source is Source.SNAPSHOT else _ASSUMED
 
 
-def _offsets(counts: "npt.NDArray[Any]") -> pa.Array:
+def _count_offsets(counts: "npt.NDArray[Any]") -> pa.Array:
     return pa.array(np.append(0, np.cumsum(counts)).astype(np.int32))
 
 
-def _segment_lists(known: Facts, proposals: Proposals, restored: Mask) -> pa.Array:
+def _list_segments(known: Facts, proposals: Proposals, restored: Mask) -> pa.Array:
     kept = restored[proposals.segments.ledger]
-    segments = proposals.segments.where(kept)
+    segments = proposals.segments.select(kept)
     assumed = proposals.assumed[np.repeat(kept, proposals.segments.size)]
     kind = tables.RECONSTRUCTION.field("segments").type
-    item, sizes = kind.value_type, _offsets(segments.size)
+    item, sizes = kind.value_type, _count_offsets(segments.size)
     names = known.bookies.take(pa.array(segments.members))
     struct = pa.StructArray.from_arrays(
         [
@@ -150,12 +152,12 @@ def _segment_lists(known: Facts, proposals: Proposals, restored: Mask) -> pa.Arr
         ],
         fields=list(item),
     )
-    offsets = _offsets(np.bincount(segments.ledger, minlength=known.count))
+    offsets = _count_offsets(np.bincount(segments.ledger, minlength=known.count))
     return pa.ListArray.from_arrays(offsets, struct, type=kind, mask=pa.array(~restored))
 
 
-def _holders(known: Facts) -> pa.Array:
-    offsets = _offsets(np.bincount(known.holder_ledger, minlength=known.count))
+def _list_holders(known: Facts) -> pa.Array:
+    offsets = _count_offsets(np.bincount(known.holder_ledger, minlength=known.count))
     names = known.bookies.take(pa.array(known.holder_bookie))
     return pa.ListArray.from_arrays(offsets, names, type=tables.RECONSTRUCTION.field("holders").type)
 
@@ -168,29 +170,29 @@ _READS_AS: Final = (
 _SHAPE, _END = range(len(_FIELDS))
 
 
-def _alternatives(known: Facts, explained: Explained, restored: Mask) -> pa.Array:
+def _list_alternatives(known: Facts, explained: Explained, restored: Mask) -> pa.Array:
     """Return other shapes that explain a ledger, and the other ends that a reader could be given."""
     kept = restored[explained.other_ledger]
     ledger, shape = explained.other_ledger[kept], explained.other_shape[kept]
-    at_end = explained.end == known.held.end
+    at_end = explained.end == known.copies.end
     # Where entries above the end are held, the end may have been any of them, too.
-    most = np.where(at_end, explained.end - 1, known.held.end)
-    shorter = np.flatnonzero(restored & (explained.least <= most))
+    highest = np.where(at_end, explained.end - 1, known.copies.end)
+    shorter = np.flatnonzero(restored & (explained.least <= highest))
     texts = pa.array([f"{shape.ensemble}/{shape.write}" for shape in explained.shapes], pa.string())
     weights = np.array([*(shape.weight for shape in explained.shapes), 0.0])
-    least, most = (pc.cast(pa.array(ends[shorter]), pa.string()) for ends in (explained.least, most))
-    ends = pc.if_else(pc.equal(least, most), least, pc.binary_join_element_wise(least, most, ".."))
+    lowest, highest = (pc.cast(pa.array(ends[shorter]), pa.string()) for ends in (explained.least, highest))
+    ends = pc.if_else(pc.equal(lowest, highest), lowest, pc.binary_join_element_wise(lowest, highest, ".."))
     values = [texts.take(pa.array(shape)), ends]
-    which = np.repeat([_SHAPE, _END], [len(part) for part in values])
+    kinds = np.repeat([_SHAPE, _END], [len(part) for part in values])
     ledgers = np.concatenate([ledger, shorter])
     kind = tables.RECONSTRUCTION.field("alternatives").type
     item = pa.StructArray.from_arrays(
         [
-            _text(_FIELDS, which),
+            _take_text(_FIELDS, kinds),
             pa.concat_arrays(values),
-            _text(_READS_AS, which),
+            _take_text(_READS_AS, kinds),
             pa.array(np.append(weights[shape], np.zeros(len(shorter)))),
         ],
         fields=list(kind.value_type),
     ).take(pa.array(np.argsort(ledgers, kind="stable")))
-    return pa.ListArray.from_arrays(_offsets(np.bincount(ledgers, minlength=known.count)), item, type=kind)
+    return pa.ListArray.from_arrays(_count_offsets(np.bincount(ledgers, minlength=known.count)), item, type=kind)

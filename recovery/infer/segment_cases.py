@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from recovery.infer.copies import Holdings, Ints, Mask, heads, numbered
+from recovery.infer.copies import CopyColumns, Ints, Mask, heads, number_within
 from recovery.model.groups import KeyedGroups, count, group_runs, run_counts, to_runs, within
 
 Floats = npt.NDArray[np.float64]
@@ -33,29 +33,29 @@ class Copies(NamedTuple):
     groups: KeyedGroups
 
     @classmethod
-    def of(cls, held: Holdings, rows: slice, row_bookie: Ints, row_copied: Mask) -> "Copies":
+    def from_columns(cls, columns: CopyColumns, rows: slice, row_bookie: Ints, row_copied: Mask) -> "Copies":
         """Return one ledger's rows of a batch."""
-        low, high = np.searchsorted(held.group_row, [rows.start, rows.stop])
+        low, high = np.searchsorted(columns.group_row, [rows.start, rows.stop])
         groups = KeyedGroups(
-            held.group_row[low:high] - rows.start,
-            *(column[low:high] for column in (held.first, held.last, held.size, held.period)),
+            columns.group_row[low:high] - rows.start,
+            *(column[low:high] for column in (columns.first, columns.last, columns.size, columns.period)),
         )
         return cls(row_bookie[rows], row_copied[rows], groups)
 
     @classmethod
-    def each(cls, held: Holdings, bookie: Ints, copied: Mask) -> "list[Copies]":
-        """Return each ledger of a batch, grouped as `until` does; bookie and copied are of its rows."""
-        groups = KeyedGroups(held.group_row, held.first, held.last, held.size, held.period)
+    def split(cls, columns: CopyColumns, bookie: Ints, copied: Mask) -> "list[Copies]":
+        """Return each ledger of a batch, grouped as `cut_at` does; bookie and copied are of its rows."""
+        groups = KeyedGroups(columns.group_row, columns.first, columns.last, columns.size, columns.period)
         # A group goes on with a run of its size where it has one only, or it keeps its distance.
         joins = (groups.key[1:] == groups.key[:-1]) & (groups.size[1:] == groups.size[:-1])
         joins &= (groups.period[:-1] == 0) | (groups.first[1:] - groups.last[:-1] == groups.period[:-1])
-        anew = np.zeros(len(held.row_ledger), np.bool_)
+        anew = np.zeros(len(columns.row_ledger), np.bool_)
         anew[groups.key[1:][joins]] = True
         anew = anew[groups.key]
         parts = KeyedGroups(*(c[~anew] for c in groups)), group_runs(to_runs(KeyedGroups(*(c[anew] for c in groups))))
         groups = KeyedGroups(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         groups = KeyedGroups(*(column[np.argsort(groups.key, kind="stable")] for column in groups))
-        row = np.searchsorted(held.row_ledger, np.arange(held.ledgers + 1))
+        row = np.searchsorted(columns.row_ledger, np.arange(columns.ledgers + 1))
         ends = zip(
             itertools.pairwise(row.tolist()), itertools.pairwise(np.searchsorted(groups.key, row).tolist()), strict=True
         )
@@ -74,12 +74,12 @@ class Copies(NamedTuple):
         """How many copies there are."""
         return int(count(*self.groups[1:]).sum())
 
-    def until(self, end: int) -> "Copies":
+    def cut_at(self, end: int) -> "Copies":
         """Return what there is up to an entry, grouped anew; rows that have nothing stay."""
         return self._replace(groups=group_runs(within(self.groups, 0, end)))
 
 
-class Candidate(NamedTuple):
+class TriedShape(NamedTuple):
     """A shape that a ledger may have; `penalty` says how much speaks against it, `shown` that copies are striped so."""
 
     ensemble: int
@@ -106,7 +106,7 @@ class Problem(NamedTuple):
         number: of the ledger in `Cases`.
         copies: what bookies hold, none above the end.
         end: the last entry.
-        candidate: the shape.
+        shape: that it may have.
         limit: what is of no use if it costs more, the shape's penalty included.
         lost: why a bookie may be missing.
     """
@@ -114,7 +114,7 @@ class Problem(NamedTuple):
     number: int
     copies: Copies
     end: int
-    candidate: Candidate
+    shape: TriedShape
     limit: float = np.inf
     lost: Lost = Lost.UNSEEN
 
@@ -143,50 +143,48 @@ class Cases(NamedTuple):
     main: Mask
 
     @classmethod
-    def of(cls, copies: Sequence[Copies], end: Sequence[int]) -> "Cases":
+    def build(cls, copies: Sequence[Copies], end: Sequence[int]) -> "Cases":
         """Take some ledgers and their last entries: a segment may begin where some bookie comes or goes."""
-        row = np.append(0, np.cumsum([len(some.bookie) for some in copies]))
-        groups = KeyedGroups(
-            *(np.concatenate(column) for column in zip(*(some.groups for some in copies), strict=True))
-        )
-        groups = groups._replace(key=groups.key + np.repeat(row[:-1], [len(some.groups.key) for some in copies]))
+        row = np.append(0, np.cumsum([len(own.bookie) for own in copies]))
+        groups = KeyedGroups(*(np.concatenate(column) for column in zip(*(own.groups for own in copies), strict=True)))
+        groups = groups._replace(key=groups.key + np.repeat(row[:-1], [len(own.groups.key) for own in copies]))
         longest = np.zeros(row[-1], np.int64)
         np.maximum.at(longest, groups.key, groups.size)
-        copied = np.concatenate([some.copied for some in copies])
-        beside = np.repeat([bool(some.copied.any()) for some in copies], np.diff(row))
+        copied = np.concatenate([own.copied for own in copies])
+        beside = np.repeat([bool(own.copied.any()) for own in copies], np.diff(row))
         ledger = np.repeat(np.arange(len(copies)), np.diff(row))[groups.key]
-        return cls(row, copied, beside, longest, groups, *_cuts(groups, ledger, np.array(end)))
+        return cls(row, copied, beside, longest, groups, *_find_cuts(groups, ledger, np.array(end)))
 
-    def rows_of(self, ledgers: Ints, most: int) -> tuple[Ints, Mask]:
+    def select_rows(self, ledgers: Ints, width: int) -> tuple[Ints, Mask]:
         """Return the rows of some ledgers, and where there are fewer, which are none: (ledgers, most)."""
         begin, behind = self.row[ledgers, None], self.row[ledgers + 1, None]
-        row = begin + np.arange(most)
+        row = begin + np.arange(width)
         return np.minimum(row, behind - 1), row < behind
 
 
-def _cuts(groups: KeyedGroups, ledger: Ints, end: Ints) -> tuple[Ints, Ints, Mask]:
+def _find_cuts(groups: KeyedGroups, ledger: Ints, end: Ints) -> tuple[Ints, Ints, Mask]:
     """Return where segments may begin, as `Cases` has it: where some bookie comes or goes, the longest away first."""
     # Inside a group of equal distances nobody comes or goes; two runs are at equal distances by chance.
-    few = run_counts(groups.first, groups.last, groups.period) == 2
-    begin = np.concatenate([groups.first, groups.last[few]])
-    behind = np.concatenate([groups.last + groups.size, (groups.first + groups.size)[few]])
+    is_pair = run_counts(groups.first, groups.last, groups.period) == 2
+    begin = np.concatenate([groups.first, groups.last[is_pair]])
+    behind = np.concatenate([groups.last + groups.size, (groups.first + groups.size)[is_pair]])
     head = heads(groups.key)
     tail = np.append(head[1:], True)[: len(head)]
     gap = np.where(head, end[ledger] + 1, groups.first - np.append(0, behind[: len(head)][:-1])[: len(head)])
-    after = np.where(tail, end[ledger] + 1, np.append(gap[1:], 0)[: len(gap)])
+    gap_after = np.where(tail, end[ledger] + 1, np.append(gap[1:], 0)[: len(gap)])
     places = np.concatenate([begin, behind])
-    weight = np.concatenate([gap, gap[few], after, gap[few]])
-    of = np.concatenate([ledger, ledger[few], ledger, ledger[few]])
-    inside = np.flatnonzero((places > 0) & (places <= end[of]))
-    inside = inside[np.lexsort((-weight[inside], of[inside]))]
-    nth = numbered(of[inside])
+    weight = np.concatenate([gap, gap[is_pair], gap_after, gap[is_pair]])
+    owner = np.concatenate([ledger, ledger[is_pair], ledger, ledger[is_pair]])
+    inside = np.flatnonzero((places > 0) & (places <= end[owner]))
+    inside = inside[np.lexsort((-weight[inside], owner[inside]))]
+    nth = number_within(owner[inside])
     inside, nth = inside[nth < _CUTS], nth[nth < _CUTS]
-    every = np.arange(len(end))
-    of = np.concatenate([every, every, of[inside]])
+    ledgers = np.arange(len(end))
+    owner = np.concatenate([ledgers, ledgers, owner[inside]])
     places = np.concatenate([np.zeros(len(end), np.int64), end + 1, places[inside]])
     likely = np.append(np.ones(2 * len(end), np.bool_), nth < _MAIN)
-    order = np.lexsort((places, of))
-    first = np.flatnonzero(heads(of[order], places[order]))
+    order = np.lexsort((places, owner))
+    first = np.flatnonzero(heads(owner[order], places[order]))
     main = np.logical_or.reduceat(likely[order], first)
     chosen = order[first]
-    return np.searchsorted(of[chosen], np.arange(len(end) + 1)), places[chosen], main
+    return np.searchsorted(owner[chosen], np.arange(len(end) + 1)), places[chosen], main

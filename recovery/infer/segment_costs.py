@@ -19,7 +19,7 @@ import numpy as np
 
 from recovery.infer.assignment import linear_sum_assignment
 from recovery.infer.copies import Ints, Mask, heads, starts
-from recovery.infer.entry_counts import below, laid_out, ranks
+from recovery.infer.entry_counts import count_below, lay_out, rank_positions
 from recovery.infer.segment_cases import NOBODY, Cases, Floats, Lost, Problem
 from recovery.model.groups import within
 
@@ -72,40 +72,40 @@ class Path(NamedTuple):
     shares: Ints
 
 
-def cheapest(cases: Cases, problems: Sequence[Problem]) -> list[Path | None]:
+def find_cheapest(cases: Cases, problems: Sequence[Problem]) -> list[Path | None]:
     """Find the cheapest segments of each problem; None where they cost, or would take, too much."""
-    found: list[Path | None] = [None] * len(problems)
+    results: list[Path | None] = [None] * len(problems)
     alike: dict[tuple[int, int, int], list[int]] = {}
-    for at in np.flatnonzero(_hopeful(cases, problems)).tolist():
-        number, (ensemble, write) = problems[at].number, problems[at].candidate[:2]
-        rows, cuts = len(problems[at].copies.bookie), int(cases.begin[number + 1] - cases.begin[number])
+    for place in np.flatnonzero(_mark_hopeful(cases, problems)).tolist():
+        number, (ensemble, write) = problems[place].number, problems[place].shape[:2]
+        rows, cuts = len(problems[place].copies.bookie), int(cases.begin[number + 1] - cases.begin[number])
         if cuts * rows * (ensemble if write < ensemble else 1) <= _WEIGHED:
             # So many rows are added up in one order, so that empty ones beside them change nothing.
-            few = next((n for n in _PADDED if rows <= n), rows)
-            alike.setdefault((ensemble, write, few), []).append(at)
-    for (ensemble, write, rows), some in alike.items():
-        for low in range(0, len(some), _TOGETHER):
-            part = some[low : low + _TOGETHER]
-            limit = np.array([allowance(problems[at]) for at in part])
-            ledgers = np.array([problems[at].number for at in part])
-            paths = _Weighed.of(cases, ledgers, limit, ensemble, write, rows).cheapest()
-            for at, path in zip(part, paths, strict=True):
-                found[at] = path
-    return found
+            padded = next((n for n in _PADDED if rows <= n), rows)
+            alike.setdefault((ensemble, write, padded), []).append(place)
+    for (ensemble, write, rows), places in alike.items():
+        for low in range(0, len(places), _TOGETHER):
+            part = places[low : low + _TOGETHER]
+            limit = np.array([allowance(problems[place]) for place in part])
+            ledgers = np.array([problems[place].number for place in part])
+            paths = _CostTable.build(cases, ledgers, limit, ensemble, write, rows).find_cheapest()
+            for place, path in zip(part, paths, strict=True):
+                results[place] = path
+    return results
 
 
 def allowance(problem: Problem) -> float:
     """Return what the segments of a problem may cost."""
-    return problem.limit - problem.candidate.penalty + WIPED * (problem.lost is Lost.WIPED)
+    return problem.limit - problem.shape.penalty + WIPED * (problem.lost is Lost.WIPED)
 
 
-def _hopeful(cases: Cases, problems: Sequence[Problem]) -> Mask:
+def _mark_hopeful(cases: Cases, problems: Sequence[Problem]) -> Mask:
     """Say which problems may cost so little, as far as one stretch of entries shows, in which no segment begins.
 
     It lies in some segment, which holds no fewer entries and costs no less.
     """
     limit = np.array([allowance(problem) for problem in problems])
-    size = np.array([problem.candidate.ensemble for problem in problems])
+    size = np.array([problem.shape.ensemble for problem in problems])
     hopeful: Mask = np.isinf(limit) | (size > _STRETCH)
     tried = np.flatnonzero(~hopeful)
     if not len(tried):
@@ -114,33 +114,33 @@ def _hopeful(cases: Cases, problems: Sequence[Problem]) -> Mask:
     length = np.append(np.diff(cases.cuts), 0)
     length[cases.begin[1:] - 1] = -1
     widest = np.maximum.reduceat(length, cases.begin[:-1])
-    at = np.flatnonzero(length == np.repeat(widest, np.diff(cases.begin)))
-    at = at[heads(np.searchsorted(cases.begin, at, "right"))]
-    low, width = cases.cuts[at], np.minimum(widest, _STRETCH)
+    widest_cut = np.flatnonzero(length == np.repeat(widest, np.diff(cases.begin)))
+    widest_cut = widest_cut[heads(np.searchsorted(cases.begin, widest_cut, "right"))]
+    low, width = cases.cuts[widest_cut], np.minimum(widest, _STRETCH)
     of_row = np.repeat(np.arange(len(low)), np.diff(cases.row))
     groups = cases.groups
     shift = low[of_row[groups.key]]
     moved = groups._replace(first=groups.first - shift, last=groups.last - shift)
-    holds = laid_out(within(moved, 0, _STRETCH - 1), len(of_row), _STRETCH)
+    holds = lay_out(within(moved, 0, _STRETCH - 1), len(of_row), _STRETCH)
     entry = np.arange(_STRETCH)
     holds &= entry < width[of_row, None]
     step = max(1, 8 * _AT_ONCE // (_STRETCH * max(int(np.diff(cases.row).max(initial=1)), _STRETCH)))
     for part in np.split(tried, range(step, len(tried), step)):
-        ledger = np.array([problems[at].number for at in part.tolist()], np.int64)
-        shape = np.array([problems[at].candidate[:2] for at in part.tolist()], np.int64).reshape(-1, 2)
+        ledger = np.array([problems[place].number for place in part.tolist()], np.int64)
+        shape = np.array([problems[place].shape[:2] for place in part.tolist()], np.int64).reshape(-1, 2)
         ensemble, write = shape[:, 0], shape[:, 1]
         position = np.arange(ensemble.max(initial=1))
-        row, own = cases.rows_of(ledger, int(np.diff(cases.row)[ledger].max(initial=1)))
+        row, own = cases.select_rows(ledger, int(np.diff(cases.row)[ledger].max(initial=1)))
         residue = (low[ledger, None] + entry) % ensemble[:, None]
         due = (position - residue[:, :, None]) % ensemble[:, None, None] < write[:, None, None]
         due &= (position < ensemble[:, None])[:, None] & (entry < width[ledger, None])[:, :, None]
-        held = holds[row] & own[:, :, None]
-        fits = held.astype(np.float32) @ due.astype(np.float32)
-        count, absent = held.sum(axis=2), np.minimum(ABSENCE * due.sum(axis=1), ABSENCES)
-        each, most = _extra_costs(cases, row, write[:, None], ensemble[:, None])
-        alone = np.minimum(each * count, most)
+        present = holds[row] & own[:, :, None]
+        fits = present.astype(np.float32) @ due.astype(np.float32)
+        count, absent = present.sum(axis=2), np.minimum(ABSENCE * due.sum(axis=1), ABSENCES)
+        unit, cap = _extra_costs(cases, row, write[:, None], ensemble[:, None])
+        alone = np.minimum(unit * count, cap)
         gain = absent[:, None] - np.minimum(ABSENCE * (due.sum(axis=1)[:, None] - fits), ABSENCES) + alone[:, :, None]
-        gain -= np.minimum(each[:, :, None] * (count[:, :, None] - fits), most[:, :, None])
+        gain -= np.minimum(unit[:, :, None] * (count[:, :, None] - fits), cap[:, :, None])
         gain[fits <= 0] = 0.0
         saved = np.minimum(gain.max(axis=1).sum(axis=1), gain.max(axis=2).sum(axis=1))
         cost = SEGMENT + alone.sum(axis=1) + absent.sum(axis=1) - saved
@@ -156,7 +156,7 @@ def _extra_costs(cases: Cases, row: Ints, write: Ints | int, ensemble: Ints | in
     return np.where(marked, COPIED_EXTRA, EXTRA), np.where(marked, COPIED_EXTRAS, EXTRAS)
 
 
-class _Known(NamedTuple):
+class _Reached(NamedTuple):
     """What is known of the cells of `_Weighed` so far.
 
     Attributes:
@@ -172,7 +172,7 @@ class _Known(NamedTuple):
     assigned: dict[int, Ints]
 
     @classmethod
-    def of(cls, begin: Ints) -> "_Known":
+    def start(cls, begin: Ints) -> "_Reached":
         """Begin with nothing but the first cell of each problem."""
         best = np.full(begin[-1], np.inf)
         best[begin[:-1]] = 0.0
@@ -180,7 +180,7 @@ class _Known(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Weighed:
+class _CostTable:
     """Counts of copies below each cut, from which intervals between two cuts are weighed; of problems of one shape.
 
     All have as many rows; what a problem has fewer are rows without entries. A cell is a cut of a problem; those of one
@@ -192,11 +192,11 @@ class _Weighed:
         rows: of each problem.
         limit: of each problem, what is of no use if it costs more.
         cuts, main: of each cell.
-        held: (rows, cells): entries of each row.
+        entries: (rows, cells): entries of each row.
         fits: (rows, E, cells): entries of each row that belong to each position; (rows, 1, cells) where W = E.
         due: (positions as in fits, cells): entries that belong to each position.
-        taste: (rows, positions, problems): how well a row fits a position in the whole ledger, far below any cost.
-        each, most: (rows, problems): what a copy that is not explained costs, and at most.
+        preference: (rows, positions, problems): how well a row fits a position in the whole ledger, far below any cost.
+        unit_cost, cost_cap: (rows, problems): what a copy that is not explained costs, and at most.
     """
 
     ensemble: int
@@ -206,168 +206,172 @@ class _Weighed:
     limit: Floats
     cuts: Ints
     main: Mask
-    held: Ints
+    entries: Ints
     fits: Ints
     due: Ints
-    taste: Floats
-    each: Floats
-    most: Floats
+    preference: Floats
+    unit_cost: Floats
+    cost_cap: Floats
 
     @classmethod
-    def of(cls, cases: Cases, ledgers: Ints, limit: Floats, ensemble: int, write: int, rows: int) -> "_Weighed":
+    def build(cls, cases: Cases, ledgers: Ints, limit: Floats, ensemble: int, write: int, rows: int) -> "_CostTable":
         """Count the copies of some ledgers below each cut; none of them has more than so many rows."""
         striped = write < ensemble
         count = np.diff(cases.begin)[ledgers]
         begin = np.append(0, np.cumsum(count))
         cells = np.repeat(cases.begin[ledgers] - begin[:-1], count) + np.arange(begin[-1])
         cuts = cases.cuts[cells]
-        row, own = cases.rows_of(ledgers, rows)
-        held, fits = below(cases.groups, np.repeat(row.T, count, axis=1), cuts, ensemble, write)
-        there = np.repeat(own.T, count, axis=1)
-        held *= there
-        fits *= there[:, None]
-        due = np.ascontiguousarray(ranks(cuts[:, None], ensemble, write).T) if striped else cuts[None]
+        row, own = cases.select_rows(ledgers, rows)
+        entries, fits = count_below(cases.groups, np.repeat(row.T, count, axis=1), cuts, ensemble, write)
+        has_row = np.repeat(own.T, count, axis=1)
+        entries *= has_row
+        fits *= has_row[:, None]
+        due = np.ascontiguousarray(rank_positions(cuts[:, None], ensemble, write).T) if striped else cuts[None]
         last = begin[1:] - 1
-        taste = _TINY * fits[:, :, last] / np.maximum(held[:, last], 1)[:, None]
-        each, most = _extra_costs(cases, row.T, write, ensemble)
+        preference = _TINY * fits[:, :, last] / np.maximum(entries[:, last], 1)[:, None]
+        unit_cost, cost_cap = _extra_costs(cases, row.T, write, ensemble)
         return cls(
-            ensemble, write, begin, np.diff(cases.row)[ledgers], limit, cuts, cases.main[cells], held, fits, due,
-            taste, each, most,
+            ensemble, write, begin, np.diff(cases.row)[ledgers], limit, cuts, cases.main[cells], entries, fits, due,
+            preference, unit_cost, cost_cap,
         )  # fmt: skip
 
-    def cheapest(self) -> list[Path | None]:
+    def find_cheapest(self) -> list[Path | None]:
         """Return the cheapest segments of each problem, None where they cost or take too much."""
-        of = np.repeat(np.arange(len(self.limit)), np.diff(self.begin))
-        ends = self._ends(of)
+        problem = np.repeat(np.arange(len(self.limit)), np.diff(self.begin))
+        ends = self._bound_ends(problem)
         free = np.isinf(self.limit)
         # One segment, or two, are no cheaper than the cheapest: they say which cuts need not be looked at.
         ceiling = np.where(free, np.minimum.reduceat(ends[2] + ends[3], self.begin[:-1]), self.limit)
-        near = ends[0] + ends[1] <= self._highest(ceiling)[of]
-        large = free & (np.bincount(of[near], minlength=len(free)) > _FEW)
+        near = ends[0] + ends[1] <= self._highest(ceiling)[problem]
+        large = free & (np.bincount(problem[near], minlength=len(free)) > _FEW)
         if large.any():
             # Neither are segments at the likeliest cuts.
-            cells = np.flatnonzero(near & self.main & large[of])
-            main = self._only(cells)
-            known = main.paths(ceiling[large], ends[:, cells])
+            cells = np.flatnonzero(near & self.main & large[problem])
+            main = self._select(cells)
+            known = main.find_paths(ceiling[large], ends[:, cells])
             cost = np.where(known.left < 0, np.inf, known.best[main.begin[1:] - 1])
             ceiling[large] = np.minimum(ceiling[large], cost)
-            near &= ends[0] + ends[1] <= self._highest(ceiling)[of]
-        cells = np.flatnonzero(near | np.isin(np.arange(len(of)), [self.begin[:-1], self.begin[1:] - 1]))
-        few = self._only(cells)
-        known = few.paths(ceiling, ends[:, cells])
-        solved = np.flatnonzero((known.best[few.begin[1:] - 1] <= self.limit) & (known.left >= 0))
-        found: list[Path | None] = [None] * len(ceiling)
-        for at, path in zip(solved.tolist(), few.followed(solved, known), strict=True):
-            found[at] = path
-        return found
+            near &= ends[0] + ends[1] <= self._highest(ceiling)[problem]
+        cells = np.flatnonzero(near | np.isin(np.arange(len(problem)), [self.begin[:-1], self.begin[1:] - 1]))
+        narrow = self._select(cells)
+        known = narrow.find_paths(ceiling, ends[:, cells])
+        solved = np.flatnonzero((known.best[narrow.begin[1:] - 1] <= self.limit) & (known.left >= 0))
+        paths: list[Path | None] = [None] * len(ceiling)
+        for place, path in zip(solved.tolist(), narrow.follow(solved, known), strict=True):
+            paths[place] = path
+        return paths
 
     def _highest(self, ceiling: Floats) -> Floats:
         """Return what costs too much; more entries never cost less, but for the taste."""
         highest: Floats = ceiling + 3 * _TINY * self.ensemble + _EXACT
         return highest
 
-    def _ends(self, of: Ints) -> Floats:
-        """Weigh the intervals up to each cell, and from it to the end; of: the problem that it is of.
+    def _bound_ends(self, problem: Ints) -> Floats:
+        """Weigh the intervals up to each cell, and from it to the end; problem: the problem that it is of.
 
         Returns:
             What comes before it, and what follows it, costs at least: one segment, or two or more; and what one segment
             up to it, and one from it, costs: inf where that is not known. (4, cells).
         """
-        cells, last = np.arange(len(of)), self.begin[1:] - 1
-        bound, sure = np.zeros((2, len(of))), np.ones((2, len(of)), np.bool_)
-        for low in range(0, len(of), step := max(1, _AT_ONCE // self.fits[:, :, 0].size)):
+        cells, last = np.arange(len(problem)), self.begin[1:] - 1
+        bound, sure = np.zeros((2, len(problem))), np.ones((2, len(problem)), np.bool_)
+        for low in range(0, len(problem), step := max(1, _AT_ONCE // self.fits[:, :, 0].size)):
             part = slice(low, low + step)
-            mine = of[part]
-            for side, (begins, ends) in enumerate(((self.begin[mine], cells[part]), (cells[part], last[mine]))):
-                base, gain = self._weigh(mine, begins, ends)
+            owners = problem[part]
+            for side, (begins, ends) in enumerate(((self.begin[owners], cells[part]), (cells[part], last[owners]))):
+                base, gain = self._cost_intervals(owners, begins, ends)
                 saved, sure[side, part] = self._bound(gain)
                 bound[side, part] = base - saved
         bound[0, self.begin[:-1]] = bound[1, last] = 0.0
         two = 2 * (SEGMENT - _TINY * self.ensemble)
         return np.concatenate([np.minimum(bound, two), np.where(sure, bound, np.inf)])
 
-    def _only(self, cells: Ints) -> "_Weighed":
+    def _select(self, cells: Ints) -> "_CostTable":
         """Return the problems that some cells are of, with these alone."""
-        of = np.searchsorted(self.begin, cells, "right") - 1
-        begin = np.append(np.flatnonzero(heads(of)), len(cells))
-        some = of[begin[:-1]]
+        problem = np.searchsorted(self.begin, cells, "right") - 1
+        begin = np.append(np.flatnonzero(heads(problem)), len(cells))
+        problems = problem[begin[:-1]]
         return replace(
             self,
             begin=begin,
-            rows=self.rows[some],
-            limit=self.limit[some],
+            rows=self.rows[problems],
+            limit=self.limit[problems],
             cuts=self.cuts[cells],
             main=self.main[cells],
-            held=self.held[:, cells],
+            entries=self.entries[:, cells],
             fits=self.fits[:, :, cells],
             due=self.due[:, cells],
-            taste=self.taste[:, :, some],
-            each=self.each[:, some],
-            most=self.most[:, some],
+            preference=self.preference[:, :, problems],
+            unit_cost=self.unit_cost[:, problems],
+            cost_cap=self.cost_cap[:, problems],
         )
 
-    def paths(self, ceiling: Floats, bounds: Floats) -> "_Known":
+    def find_paths(self, ceiling: Floats, bounds: Floats) -> "_Reached":
         """Weigh the intervals that may be part of what costs no more than a ceiling.
 
         More entries never cost less, but for the taste: an interval that costs too much is not made longer.
 
         Args:
             ceiling: of each problem.
-            bounds: as `_ends` gives them.
+            bounds: as `_bound_ends` gives them.
         """
         count = np.diff(self.begin)
-        known = _Known.of(self.begin)
+        known = _Reached.start(self.begin)
         best, highest = known.best, self._highest(ceiling)
-        one = SEGMENT - _TINY * self.ensemble
-        before, after, first, final = bounds
+        least_segment = SEGMENT - _TINY * self.ensemble
+        bound_before, bound_behind, first, final = bounds
         alive = np.arange(len(count))
-        of, start = alive[:0], alive[:0]
+        problem, start = alive[:0], alive[:0]
         behind = 1
         while len(alive):
-            room = _AT_ONCE // (self.fits[:, :, 0].size * (len(of) + len(alive)))
+            room = _AT_ONCE // (self.fits[:, :, 0].size * (len(problem) + len(alive)))
             steps = max(1, min(_FIRST, room))
             # Cells that the intervals of this turn may begin at, beside those that may be made longer.
             fresh = self.begin[alive][:, None] + np.arange(behind - 1, behind - 1 + steps)
             useful = fresh < self.begin[alive + 1][:, None] - 1
             fresh[~useful] = 0
-            reach = before[fresh]
+            reach = bound_before[fresh]
             reach[:, 0] = best[fresh[:, 0]]
-            useful &= reach + after[fresh] <= highest[alive][:, None]
-            of = np.append(of, np.repeat(alive, useful.sum(axis=1)))
+            useful &= reach + bound_behind[fresh] <= highest[alive][:, None]
+            problem = np.append(problem, np.repeat(alive, useful.sum(axis=1)))
             start = np.append(start, fresh[useful])
-            order = np.argsort(of, kind="stable")
-            of, start = of[order], start[order]
-            ends = self.begin[of][:, None] + np.arange(behind, behind + steps)
-            valid = (ends > start[:, None]) & (ends < self.begin[of + 1][:, None])
+            order = np.argsort(problem, kind="stable")
+            problem, start = problem[order], start[order]
+            ends = self.begin[problem][:, None] + np.arange(behind, behind + steps)
+            valid = (ends > start[:, None]) & (ends < self.begin[problem + 1][:, None])
             ends = np.where(valid, ends, start[:, None])
-            reach = np.where(best[start] < np.inf, best[start], before[start])
-            valid &= (reach + one)[:, None] + after[ends] <= highest[of][:, None]
+            reach = np.where(best[start] < np.inf, best[start], bound_before[start])
+            valid &= (reach + least_segment)[:, None] + bound_behind[ends] <= highest[problem][:, None]
             # Where one segment from the very first entry costs no more, or one up to the end, two need not be weighed.
-            valid &= ((reach + one)[:, None] < first[ends]) | (start == self.begin[of])[:, None]
-            valid &= (one + after[ends] < final[start, None]) | (ends == self.begin[of + 1][:, None] - 1)
-            now = np.flatnonzero(valid.any(axis=1))
-            lowest = np.full(len(of), -np.inf)
-            head = np.append(starts(of[now]), len(now))
-            base, gain = self._weigh(of[now, None], start[now, None], ends[now])
+            valid &= ((reach + least_segment)[:, None] < first[ends]) | (start == self.begin[problem])[:, None]
+            valid &= (least_segment + bound_behind[ends] < final[start, None]) | (
+                ends == self.begin[problem + 1][:, None] - 1
+            )
+            valid_rows = np.flatnonzero(valid.any(axis=1))
+            lowest = np.full(len(problem), -np.inf)
+            head = np.append(starts(problem[valid_rows]), len(valid_rows))
+            base, gain = self._cost_intervals(problem[valid_rows, None], start[valid_rows, None], ends[valid_rows])
             bound, sure = self._bound(gain)
-            for step in range(steps if len(now) else 0):
-                end, cost = ends[now, step], best[start[now]] + base[:, step]
-                least = np.where(valid[now, step], cost - bound[:, step], -np.inf)
-                cheap = np.where(valid[now, step] & (least + after[end] <= highest[of[now]]), least, np.inf)
-                self._settle(known, head, start[now], end, base[:, step], cheap, sure[:, step], gain[..., step])
-                lowest[now] = np.maximum(lowest[now], least)
+            for step in range(steps if len(valid_rows) else 0):
+                end, cost = ends[valid_rows, step], best[start[valid_rows]] + base[:, step]
+                least = np.where(valid[valid_rows, step], cost - bound[:, step], -np.inf)
+                cheap = np.where(
+                    valid[valid_rows, step] & (least + bound_behind[end] <= highest[problem[valid_rows]]), least, np.inf
+                )
+                self._settle(known, head, start[valid_rows], end, base[:, step], cheap, sure[:, step], gain[..., step])
+                lowest[valid_rows] = np.maximum(lowest[valid_rows], least)
             behind += steps
-            kept = (lowest <= highest[of]) & (count[of] > behind) & (known.left[of] >= 0)
-            kept &= best[start] + after[start] <= highest[of]
-            of, start = of[kept], start[kept]
+            kept = (lowest <= highest[problem]) & (count[problem] > behind) & (known.left[problem] >= 0)
+            kept &= best[start] + bound_behind[start] <= highest[problem]
+            problem, start = problem[kept], start[kept]
             alive = alive[(count[alive] > behind) & (known.left[alive] >= 0)]
-            more = best[self.begin[alive] + behind - 1] + one <= highest[alive]
-            alive = alive[more | np.isin(alive, of)]
+            is_open = best[self.begin[alive] + behind - 1] + least_segment <= highest[alive]
+            alive = alive[is_open | np.isin(alive, problem)]
         return known
 
     def _settle(
         self,
-        known: "_Known",
+        known: "_Reached",
         head: Ints,
         start: Ints,
         ends: Ints,
@@ -387,70 +391,70 @@ class _Weighed:
         known.best[ends[hit[clear]]], known.came[ends[hit[clear]]] = lowest[hit[clear]], start[hit[clear]]
         for low, high in zip(head[owner[~clear]].tolist(), head[owner[~clear] + 1].tolist(), strict=True):
             problem = int(np.searchsorted(self.begin, start[low], "right")) - 1
-            for one in (low + np.argsort(lowest[low:high], kind="stable")).tolist():
-                cell = int(ends[one])
-                if not lowest[one] < known.best[cell]:
+            for interval in (low + np.argsort(lowest[low:high], kind="stable")).tolist():
+                cell = int(ends[interval])
+                if not lowest[interval] < known.best[cell]:
                     break
-                cost, who = float(lowest[one]), None
-                if not sure[one]:
+                cost, members = float(lowest[interval]), None
+                if not sure[interval]:
                     known.left[problem] -= 1
                     if known.left[problem] < 0:
                         break
-                    value, who = self._assign(gain[: self.rows[problem], :, one])
-                    cost = float(known.best[start[one]] + base[one] - value)
+                    value, members = self._assign(gain[: self.rows[problem], :, interval])
+                    cost = float(known.best[start[interval]] + base[interval] - value)
                 if cost < known.best[cell]:
-                    known.best[cell], known.came[cell] = cost, start[one]
+                    known.best[cell], known.came[cell] = cost, start[interval]
                     known.assigned.pop(cell, None)
-                    if who is not None:
-                        known.assigned[cell] = who
+                    if members is not None:
+                        known.assigned[cell] = members
 
-    def followed(self, some: Ints, known: "_Known") -> list[Path]:
+    def follow(self, problems: Ints, known: "_Reached") -> list[Path]:
         """Name the members of the cheapest segments of some problems."""
         parts: list[list[int]] = []
-        for begin, end in zip(self.begin[some].tolist(), (self.begin[some + 1] - 1).tolist(), strict=True):
+        for begin, end in zip(self.begin[problems].tolist(), (self.begin[problems + 1] - 1).tolist(), strict=True):
             cells = [end]
             while cells[-1] > begin:
                 cells.append(int(known.came[cells[-1]]))
             parts.append(cells[::-1])
-        of = np.repeat(some, [len(cells) - 1 for cells in parts])
+        problem = np.repeat(problems, [len(cells) - 1 for cells in parts])
         start, end = (
             np.array([cell for cells in parts for cell in cells[low:high]], np.int64)
             for low, high in ((0, -1), (1, None))
         )
-        members = self._best(self._weigh(of, start, end)[1])
-        for at, cell in enumerate(end.tolist()):
+        members = self._choose_best(self._cost_intervals(problem, start, end)[1])
+        for place, cell in enumerate(end.tolist()):
             if cell in known.assigned:
-                members[at] = known.assigned[cell]
+                members[place] = known.assigned[cell]
         shares = np.moveaxis(self.fits[:, :, end] - self.fits[:, :, start], 2, 0)
-        found, at = [], 0
+        paths, place = [], 0
         for own in parts:
-            mine = slice(at, at + len(own) - 1)
-            at = mine.stop
-            found.append(Path(float(known.best[own[-1]]), self.cuts[own[:-1]], members[mine], shares[mine]))
-        return found
+            part = slice(place, place + len(own) - 1)
+            place = part.stop
+            paths.append(Path(float(known.best[own[-1]]), self.cuts[own[:-1]], members[part], shares[part]))
+        return paths
 
-    def _weigh(self, of: Ints, begins: Ints, ends: Ints) -> tuple[Floats, Floats]:
+    def _cost_intervals(self, problem: Ints, begins: Ints, ends: Ints) -> tuple[Floats, Floats]:
         """Return, of intervals between two cells, the cost with nobody, and what each row saves at each position.
 
         Returns:
             As the intervals; (rows, positions, and as these). An interval without entries says nothing.
         """
-        held = self.held.take(ends, axis=1)
-        held -= self.held.take(begins, axis=1)
+        entries = self.entries.take(ends, axis=1)
+        entries -= self.entries.take(begins, axis=1)
         fits = self.fits.take(ends, axis=2)
         fits -= self.fits.take(begins, axis=2)
         due = self.due.take(ends, axis=1)
         due -= self.due.take(begins, axis=1)
-        each, most = self.each.take(of, axis=1), self.most.take(of, axis=1)
-        alone = np.minimum(each * held, most)
+        unit, cap = self.unit_cost.take(problem, axis=1), self.cost_cap.take(problem, axis=1)
+        alone = np.minimum(unit * entries, cap)
         absent = np.minimum(ABSENCE * due, ABSENCES)
         none = fits <= 0
         gain = np.minimum(ABSENCE * (due - fits), ABSENCES)
         np.subtract(absent, gain, out=gain)
         gain += alone[:, None]
-        over = np.subtract(held[:, None], fits, out=fits) * each[:, None]
-        gain -= np.minimum(over, most[:, None], out=over)
-        gain += self.taste.take(of, axis=2)
+        over = np.subtract(entries[:, None], fits, out=fits) * unit[:, None]
+        gain -= np.minimum(over, cap[:, None], out=over)
+        gain += self.preference.take(problem, axis=2)
         np.copyto(gain, 0.0, where=none)
         positions = self.ensemble if len(self.due) == 1 else 1
         return SEGMENT + _sum(alone) + positions * _sum(absent), gain
@@ -471,7 +475,7 @@ class _Weighed:
         apart = np.sort(np.where(value > 0, top, nobody), axis=0)
         return _sum(value), (apart[1:] != apart[:-1]).all(axis=0)
 
-    def _best(self, gain: Floats) -> Ints:
+    def _choose_best(self, gain: Floats) -> Ints:
         """Return the best row of each position, or NOBODY: (rows, positions, intervals) → (intervals, E)."""
         if gain.shape[1] == 1:
             order = np.argsort(-gain[:, 0], axis=0, kind="stable")[: self.ensemble]
@@ -492,6 +496,6 @@ class _Weighed:
 
 def _sum(columns: Floats) -> Floats:
     """Add up along the first axis, many in pairs: what comes to the same stays equal, whatever it is beside."""
-    few = len(columns) < _IN_PAIRS
-    added: Floats = columns.sum(axis=0) if few else np.moveaxis(columns, 0, -1).copy().sum(axis=-1)
+    is_small = len(columns) < _IN_PAIRS
+    added: Floats = columns.sum(axis=0) if is_small else np.moveaxis(columns, 0, -1).copy().sum(axis=-1)
     return added

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from recovery.infer.clean import decide
-from recovery.infer.copies import Holdings, Ints, Mask, numbered
+from recovery.infer.copies import CopyColumns, Ints, Mask, number_within
 from recovery.infer.facts import Facts
-from recovery.infer.prior import LARGEST, Hypothesis, Source, observed_shapes
+from recovery.infer.prior import LARGEST, PriorShape, Source, read_shapes
 
 NO_SHAPE: Final = -1
 UNDECIDED, CLEAN, RE_REPLICATED, SOLVED = range(4)
@@ -35,18 +35,18 @@ class Segments:
     members: Ints
 
     @classmethod
-    def joined(cls, parts: "Sequence[Segments]") -> "Segments":
+    def join(cls, parts: "Sequence[Segments]") -> "Segments":
         """Return the segments of several parts, each sorted and of other ledgers."""
-        whole = cls(*(_joined([getattr(part, name) for part in parts]) for name in cls.__slots__))
+        whole = cls(*(_concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
         order = np.argsort(whole.ledger, kind="stable")
         if np.array_equal(order, np.arange(len(order))):
             return whole
         begin = np.cumsum(whole.size) - whole.size
         size = whole.size[order]
-        cell = np.repeat(begin[order], size) + numbered(np.repeat(np.arange(len(order)), size))
+        cell = np.repeat(begin[order], size) + number_within(np.repeat(np.arange(len(order)), size))
         return cls(whole.ledger[order], whole.first[order], whole.low[order], size, whole.members[cell])
 
-    def where(self, kept: Mask) -> "Segments":
+    def select(self, kept: Mask) -> "Segments":
         """Return some segments."""
         members = self.members[np.repeat(kept, self.size)]
         return Segments(self.ledger[kept], self.first[kept], self.low[kept], self.size[kept], members)
@@ -69,7 +69,7 @@ class Explained:
         other_ledger, other_shape: shapes that explain a ledger as well, in no order.
     """
 
-    shapes: Sequence[Hypothesis]
+    shapes: Sequence[PriorShape]
     observed: int
     shape: Ints
     path: Ints
@@ -91,12 +91,12 @@ class Explained:
         that fail in turn leave 2/1.
         """
         several = np.array([*(shape.write > 1 for shape in self.shapes), False])
-        found: Mask = (self.path == CLEAN) & (self.shape >= 0) & (self.shape < self.observed) & several[self.shape]
-        return found
+        shown: Mask = (self.path == CLEAN) & (self.shape >= 0) & (self.shape < self.observed) & several[self.shape]
+        return shown
 
 
 def explain(
-    known: Facts, hypotheses: Sequence[Hypothesis], tried: Mask, bears: Sequence[int], elsewhere: int
+    known: Facts, shapes: Sequence[PriorShape], tried: Mask, tolerances: Sequence[int], elsewhere: int
 ) -> Explained:
     """Find for each ledger the shape that explains it with the fewest extra copies, then segments, then by the prior.
 
@@ -104,52 +104,55 @@ def explain(
 
     Args:
         known: what bookies hold.
-        hypotheses: in the order of the prior.
+        shapes: in the order of the prior.
         tried: which ledgers to try.
-        bears: of each hypothesis, with how many unseen bookies it still is what it seems to be.
+        tolerances: of each hypothesis, with how many unseen bookies it still is what it seems to be.
         elsewhere: bookies that may have a copy of all of a ledger unseen.
     """
-    held, bookies = known.held, len(known.bookies)
-    ensemble, write = observed_shapes(held)
+    copies, bookies = known.copies, len(known.bookies)
+    ensemble, write = read_shapes(copies)
     seen = np.flatnonzero(tried & (ensemble > 0))
-    pairs, which = np.unique(ensemble[seen] * LARGEST + write[seen], return_inverse=True)
-    shapes = [Hypothesis(pair // LARGEST, pair % LARGEST, 1.0, Source.CLUSTER) for pair in pairs.tolist()]
-    trials = _Trials(held, known.row_bookie)
+    pairs, pair_of = np.unique(ensemble[seen] * LARGEST + write[seen], return_inverse=True)
+    shown_shapes = [PriorShape(pair // LARGEST, pair % LARGEST, 1.0, Source.CLUSTER) for pair in pairs.tolist()]
+    tries = _ShapeFits(copies, known.row_bookie)
     fits = ensemble[seen] <= bookies
-    trials.attempt(seen[fits], ensemble[seen][fits], write[seen][fits], which[fits], seen=True)
+    tries.try_shape(seen[fits], ensemble[seen][fits], write[seen][fits], pair_of[fits], seen=True)
     silent = tried & (ensemble == 0)
-    forms = _Forms.of(held)
-    for number, hypothesis in enumerate(hypotheses, len(shapes)):
-        some = np.flatnonzero(silent & forms.allow(hypothesis))
-        if hypothesis.ensemble > bookies or elsewhere > bears[number - len(shapes)]:
+    limits = _ShapeLimits.read(copies)
+    for number, prior_shape in enumerate(shapes, len(shown_shapes)):
+        ledgers = np.flatnonzero(silent & limits.allow(prior_shape))
+        if prior_shape.ensemble > bookies or elsewhere > tolerances[number - len(shown_shapes)]:
             continue
-        each = np.ones(len(some), np.int64)
-        trials.attempt(some, each * hypothesis.ensemble, each * hypothesis.write, each * number)
-    tried_shapes, others = [*shapes, *hypotheses], trials.others()
+        unit = np.ones(len(ledgers), np.int64)
+        tries.try_shape(ledgers, unit * prior_shape.ensemble, unit * prior_shape.write, unit * number)
+    tried_shapes, alternatives = [*shown_shapes, *shapes], tries.list_alternatives()
     single = np.flatnonzero(
-        np.array([*(shape.write == 1 for shape in shapes), *[False] * (len(hypotheses) + 1)])[trials.shape]
+        np.array([*(shape.write == 1 for shape in shown_shapes), *[False] * (len(shapes) + 1)])[tries.shape]
     )
     if len(single):
-        tried_shapes.append(Hypothesis(1, 1, 0.0, Source.COPIES))
-        others = np.append(others[0], single), np.append(others[1], np.full(len(single), len(tried_shapes) - 1))
+        tried_shapes.append(PriorShape(1, 1, 0.0, Source.COPIES))
+        alternatives = (
+            np.append(alternatives[0], single),
+            np.append(alternatives[1], np.full(len(single), len(tried_shapes) - 1)),
+        )
     return Explained(
         tried_shapes,
-        len(shapes),
-        trials.shape,
-        np.where(trials.shape == NO_SHAPE, UNDECIDED, CLEAN),
-        held.end,
+        len(shown_shapes),
+        tries.shape,
+        np.where(tries.shape == NO_SHAPE, UNDECIDED, CLEAN),
+        copies.end,
         known.last_length,
-        np.minimum(np.maximum(known.lac, -1), held.end),
-        np.zeros(held.ledgers, np.int64),
-        trials.extra,
-        (trials.shape >= 0) & (trials.shape < len(shapes)) & ~np.isin(np.arange(held.ledgers), single),
-        trials.segments(),
-        *others,
+        np.minimum(np.maximum(known.lac, -1), copies.end),
+        np.zeros(copies.ledgers, np.int64),
+        tries.extra,
+        (tries.shape >= 0) & (tries.shape < len(shown_shapes)) & ~np.isin(np.arange(copies.ledgers), single),
+        tries.collect_segments(),
+        *alternatives,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Forms:
+class _ShapeLimits:
     """What tells cheaply that a shape cannot fit, by ledger.
 
     Attributes:
@@ -167,69 +170,69 @@ class _Forms:
     few_runs: Mask
 
     @classmethod
-    def of(cls, held: Holdings) -> "_Forms":
-        of, count = held.row_ledger, held.ledgers
-        holders = np.bincount(of, minlength=count)
+    def read(cls, copies: CopyColumns) -> "_ShapeLimits":
+        ledger, count = copies.row_ledger, copies.ledgers
+        holders = np.bincount(ledger, minlength=count)
         largest = np.zeros(count, np.int64)
-        np.maximum.at(largest, of[held.group_row], held.size)
-        zeros = np.bincount(of[held.lo == 0], minlength=count)
-        return cls(held.end, holders, zeros, largest, held.few_runs())
+        np.maximum.at(largest, ledger[copies.group_row], copies.size)
+        zeros = np.bincount(ledger[copies.lo == 0], minlength=count)
+        return cls(copies.end, holders, zeros, largest, copies.has_few_runs())
 
-    def allow(self, hypothesis: Hypothesis) -> Mask:
+    def allow(self, shape: PriorShape) -> Mask:
         """Say which ledgers may have a shape at all."""
-        ensemble, write = hypothesis.ensemble, hypothesis.write
+        ensemble, write = shape.ensemble, shape.write
         if write < ensemble:
             return (self.holders >= np.minimum(ensemble, self.end + write)) & (self.largest <= write)
         return self.few_runs & np.equal(self.zeros, ensemble)
 
 
-class _Trials:
+class _ShapeFits:
     """The best explanation of each ledger so far, and all others."""
 
-    def __init__(self, held: Holdings, row_bookie: Ints) -> None:
-        self._held = held
+    def __init__(self, copies: CopyColumns, row_bookie: Ints) -> None:
+        self._copies = copies
         self._row_bookie = row_bookie
-        self._length = np.zeros(held.ledgers, np.int64)
+        self._length = np.zeros(copies.ledgers, np.int64)
         self._accepted: list[tuple[Ints, Ints]] = []
         self._parts: list[tuple[Segments, Ints]] = []
-        self.shape = np.full(held.ledgers, NO_SHAPE)
-        self.extra = np.zeros(held.ledgers, np.int64)
+        self.shape = np.full(copies.ledgers, NO_SHAPE)
+        self.extra = np.zeros(copies.ledgers, np.int64)
 
-    def attempt(self, some: Ints, ensemble: Ints, write: Ints, shape: Ints, *, seen: bool = False) -> None:
+    def try_shape(self, ledgers: Ints, ensemble: Ints, write: Ints, shape: Ints, *, seen: bool = False) -> None:
         """Try one shape, with its number, on each of some ledgers, which ascend; `seen`: they show it themselves."""
-        if not len(some):
+        if not len(ledgers):
             return
-        held, rows = self._held.pick(some)
+        copies, rows = self._copies.pick(ledgers)
         if (ensemble == write).all():
-            held, stay_of = held.stays()
+            copies, stay_of = copies.split_stays()
             rows = rows[stay_of]
-        decision = decide(held, ensemble, write)
-        extra, length = decision.extra, np.bincount(decision.segment_ledger, minlength=len(some))
-        accepted = decision.accepted if seen else decision.accepted & ~decision.hasty(held.end)
-        self._accepted.append((some[accepted], shape[accepted]))
-        known, known_length = self.extra[some], self._length[some]
+        decision = decide(copies, ensemble, write)
+        extra, length = decision.extra, np.bincount(decision.segment_ledger, minlength=len(ledgers))
+        accepted = decision.accepted if seen else decision.accepted & ~decision.hasty(copies.end)
+        self._accepted.append((ledgers[accepted], shape[accepted]))
+        known, known_length = self.extra[ledgers], self._length[ledgers]
         better = (extra < known) | ((extra == known) & (length < known_length))
-        taken = accepted & (better | (self.shape[some] == NO_SHAPE))
-        self.shape[some[taken]] = shape[taken]
-        self.extra[some[taken]] = extra[taken]
-        self._length[some[taken]] = length[taken]
+        taken = accepted & (better | (self.shape[ledgers] == NO_SHAPE))
+        self.shape[ledgers[taken]] = shape[taken]
+        self.extra[ledgers[taken]] = extra[taken]
+        self._length[ledgers[taken]] = length[taken]
         bookie = np.append(self._row_bookie[rows], -1)[decision.members]
-        of = decision.segment_ledger
-        part = Segments(some[of], decision.first, decision.low, ensemble[of], bookie)
-        self._parts.append((part, shape[of]))
+        ledger = decision.segment_ledger
+        part = Segments(ledgers[ledger], decision.first, decision.low, ensemble[ledger], bookie)
+        self._parts.append((part, shape[ledger]))
 
-    def segments(self) -> Segments:
+    def collect_segments(self) -> Segments:
         """Return the segments of the best explanations."""
-        chosen = [part.where(shape == self.shape[part.ledger]) for part, shape in self._parts]
-        return Segments.joined(chosen)
+        chosen = [part.select(shape == self.shape[part.ledger]) for part, shape in self._parts]
+        return Segments.join(chosen)
 
-    def others(self) -> tuple[Ints, Ints]:
+    def list_alternatives(self) -> tuple[Ints, Ints]:
         """Return ledgers and shapes of the explanations that are not the best."""
-        ledger = _joined([ledger for ledger, _ in self._accepted])
-        shape = _joined([shape for _, shape in self._accepted])
+        ledger = _concatenate([ledger for ledger, _ in self._accepted])
+        shape = _concatenate([shape for _, shape in self._accepted])
         beside = shape != self.shape[ledger]
         return ledger[beside], shape[beside]
 
 
-def _joined(parts: Sequence[Ints]) -> Ints:
+def _concatenate(parts: Sequence[Ints]) -> Ints:
     return np.concatenate([np.zeros(0, np.int64), *parts])

@@ -25,9 +25,9 @@ import numpy as np
 from recovery.infer.copies import Ints
 from recovery.infer.facts import DIGESTS, Facts
 from recovery.infer.refusal import Refusal
-from recovery.infer.search import length_at
+from recovery.infer.search import read_length
 from recovery.infer.segment_cases import NOBODY
-from recovery.infer.solve import Laid
+from recovery.infer.solve import LaidCopies
 from recovery.infer.wiped_bookies import Kept, has_kept
 from recovery.model.groups import run_counts
 from recovery.model.metadata import NO_ENTRY, LedgerMetadata, State
@@ -39,7 +39,7 @@ _REPEATS: Final = 3
 """Runs of one group that make a pattern."""
 
 
-class Unseen(NamedTuple):
+class SnapshotDoubts(NamedTuple):
     """What an inventory may lack.
 
     Attributes:
@@ -61,17 +61,17 @@ class Contradiction(NamedTuple):
     """
 
     field: str
-    earlier: str
+    snapshot: str
     bookies: str
     refusal: Refusal | None
 
     def row(self) -> dict[str, str]:
         """Return it as RECONSTRUCTION has it."""
-        return {"field": self.field, "earlier": self.earlier, "bookies": self.bookies}
+        return {"field": self.field, "earlier": self.snapshot, "bookies": self.bookies}
 
 
-def contradictions(
-    known: Facts, ledger: int, row: Mapping[str, Any], stored: LedgerMetadata, key: bytes | None, unseen: Unseen
+def find_contradictions(
+    known: Facts, ledger: int, row: Mapping[str, Any], stored: LedgerMetadata, key: bytes | None, doubts: SnapshotDoubts
 ) -> list[Contradiction]:
     """Return what bookies' bytes contradict, whoever the members are.
 
@@ -81,25 +81,35 @@ def contradictions(
         row: of RECONSTRUCTION, as bookies alone have it.
         stored: the earlier record.
         key: SHA-256 of the master key of its password; None: it has none.
-        unseen: what may be hidden, and which ends are proved.
+        doubts: what may be hidden, and which ends are proved.
     """
-    found = list(_identity(known, ledger, row, stored, key))
+    results = list(_check_identity(known, ledger, row, stored, key))
     if stored.state is State.CLOSED:
-        return [*found, *_end(known, ledger, end_of(stored), int(unseen.ends[ledger])), *_length(known, ledger, stored)]
-    told = stored.segments[-1].first - 1
-    if row["last_entry"] is not None and row["last_entry"] < told:
-        earlier = f"above {told}: a segment begins there, so what is before it was acknowledged"
-        found.append(Contradiction("last_entry", earlier, str(row["last_entry"]), Refusal.LAC_BEYOND_END))
-    return found
+        return [
+            *results,
+            *_check_end(known, ledger, read_end(stored), int(doubts.ends[ledger])),
+            *_check_length(known, ledger, stored),
+        ]
+    implied = stored.segments[-1].first - 1
+    if row["last_entry"] is not None and row["last_entry"] < implied:
+        earlier = f"above {implied}: a segment begins there, so what is before it was acknowledged"
+        results.append(Contradiction("last_entry", earlier, str(row["last_entry"]), Refusal.LAC_BEYOND_END))
+    return results
 
 
-def end_of(stored: LedgerMetadata) -> int:
+def read_end(stored: LedgerMetadata) -> int:
     """Return the last entry of a closed record."""
     return NO_ENTRY if stored.last_entry is None else stored.last_entry
 
 
-def above_all(
-    known: Facts, ledger: int, stored: LedgerMetadata, first: Sequence[int], laid: Laid, members: Ints, unseen: Unseen
+def find_end_above_all(
+    known: Facts,
+    ledger: int,
+    stored: LedgerMetadata,
+    first: Sequence[int],
+    laid: LaidCopies,
+    members: Ints,
+    doubts: SnapshotDoubts,
 ) -> Contradiction | None:
     """Return the contradiction of a closed record that ends above all entries; None where it does not.
 
@@ -114,18 +124,21 @@ def above_all(
         first: of the record's segments.
         laid: entries up to the highest one, on those of its segments that begin no later.
         members: rows of the ledger, or NOBODY: (segments, E).
-        unseen: what may be hidden or lost.
+        doubts: what may be hidden or lost.
     """
-    highest, end = int(known.held.end[ledger]), end_of(stored)
+    highest, end = int(known.copies.end[ledger]), read_end(stored)
     if end <= highest:
         return None
     lacks = laid.due != laid.in_place
     scope, number = int(known.scope[ledger]), int(known.ledger[ledger])
     names = [segment.members for segment in stored.segments]
     lossy = (members == NOBODY) | np.isin(members, members[: len(lacks)][lacks])
-    lossy[lossy] = [not has_kept(unseen.kept, scope, number, names[at][i]) for at, i in np.argwhere(lossy).tolist()]
+    lossy[lossy] = [
+        not has_kept(doubts.kept, scope, number, names[segment][position])
+        for segment, position in np.argwhere(lossy).tolist()
+    ]
     bounds = [*first[1:], end + 1]
-    explained = unseen.hidden[ledger] > 0 or all(
+    explained = doubts.hidden[ledger] > 0 or all(
         all(may_lack[(entry + i) % stored.ensemble_size] for i in range(stored.write_quorum))
         for may_lack, begin, behind in zip(lossy.tolist(), first, bounds, strict=True)
         for entry in range(max(begin, highest + 1), min(behind, max(begin, highest + 1) + stored.ensemble_size))
@@ -134,7 +147,7 @@ def above_all(
     return Contradiction("last_entry", str(end), shown, None if explained else Refusal.LAC_BEYOND_END)
 
 
-def _identity(
+def _check_identity(
     known: Facts, ledger: int, row: Mapping[str, Any], stored: LedgerMetadata, key: bytes | None
 ) -> Iterator[Contradiction]:
     if row["key"] is not None and key is not None and row["key"] != key:
@@ -143,25 +156,25 @@ def _identity(
     digest = DIGESTS[known.digest[ledger]] if known.digest[ledger] >= 0 else None
     if digest is not None and stored.digest is not None and digest is not stored.digest:
         yield Contradiction("digest", str(stored.digest), str(digest), Refusal.DIGESTS_DIFFER)
-    shape, shown_shape = (stored.ensemble_size, stored.write_quorum), _repeated(known, ledger)
+    shape, shown_shape = (stored.ensemble_size, stored.write_quorum), _read_repeated_shape(known, ledger)
     if shown_shape not in (None, shape) and not (shown_shape[1] == 1 and shape == (1, 1)):
         earlier, shown = ("/".join(map(str, one)) for one in (shape, shown_shape))
         yield Contradiction("ensemble_size/write_quorum", earlier, shown, Refusal.TWO_HISTORIES)
 
 
-def _repeated(known: Facts, ledger: int) -> tuple[int, int] | None:
+def _read_repeated_shape(known: Facts, ledger: int) -> tuple[int, int] | None:
     """Return the (E, W) whose pattern two bookies or more repeat, and no bookie another; copies repeat others."""
-    held = known.held
-    low, high = np.searchsorted(held.row_ledger, [ledger, ledger + 1])
-    groups = slice(*np.searchsorted(held.group_row, [low, high]))
-    row, size, period = held.group_row[groups], held.size[groups], held.period[groups]
-    runs = run_counts(held.first[groups], held.last[groups], period)
+    copies = known.copies
+    low, high = np.searchsorted(copies.row_ledger, [ledger, ledger + 1])
+    groups = slice(*np.searchsorted(copies.group_row, [low, high]))
+    row, size, period = copies.group_row[groups], copies.size[groups], copies.period[groups]
+    runs = run_counts(copies.first[groups], copies.last[groups], period)
     repeats = (runs >= _REPEATS) & (size < period) & ~known.row_copied[row]
     shapes = set(zip(period[repeats].tolist(), size[repeats].tolist(), strict=True))
     return shapes.pop() if len(shapes) == 1 and len(np.unique(row[repeats])) > 1 else None
 
 
-def _end(known: Facts, ledger: int, end: int, proved_end: int) -> Iterator[Contradiction]:
+def _check_end(known: Facts, ledger: int, end: int, proved_end: int) -> Iterator[Contradiction]:
     lac = int(known.lac[ledger])
     if lac > end:
         yield Contradiction("last_entry", str(end), f"at least {lac}: a LAC has it", Refusal.TWO_HISTORIES)
@@ -170,20 +183,22 @@ def _end(known: Facts, ledger: int, end: int, proved_end: int) -> Iterator[Contr
         yield Contradiction("last_entry", str(end), shown, Refusal.TWO_HISTORIES)
 
 
-def _length(known: Facts, ledger: int, stored: LedgerMetadata) -> Iterator[Contradiction]:
-    end, length = end_of(stored), stored.length or 0
+def _check_length(known: Facts, ledger: int, stored: LedgerMetadata) -> Iterator[Contradiction]:
+    end, length = read_end(stored), stored.length or 0
     low, high = np.searchsorted(known.headers.ledger, [ledger, ledger + 1])
     entries, lengths = known.headers.entry[low:high], known.headers.length[low:high]
-    before = entries <= end
+    is_before = entries <= end
     # What was answered and never forced counts; where no member of an empty segment answered a recovery, nothing does.
-    if length in lengths[~before] or (length == 0 and stored.segments[-1].first == end + 1):
+    if length in lengths[~is_before] or (length == 0 and stored.segments[-1].first == end + 1):
         return
-    shown = length_at(known, ledger, end) if end >= 0 else 0
+    shown = read_length(known, ledger, end) if end >= 0 else 0
     # Running lengths never fall: not before the end, and not behind it.
-    falls = (before & (lengths > length)) | (~before & (lengths < length))
+    falls = (is_before & (lengths > length)) | (~is_before & (lengths < length))
     if shown not in (-1, length):
         text = f"{shown}, as a header of entry {end} or of the one behind it has it" if end >= 0 else "0: no entry"
         yield Contradiction("length", str(length), text, Refusal.LENGTHS_DIFFER)
     elif falls.any():
-        at = int(falls.argmax())
-        yield Contradiction("length", str(length), f"{lengths[at]} at entry {entries[at]}", Refusal.LENGTHS_DIFFER)
+        place = int(falls.argmax())
+        yield Contradiction(
+            "length", str(length), f"{lengths[place]} at entry {entries[place]}", Refusal.LENGTHS_DIFFER
+        )

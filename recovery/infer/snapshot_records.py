@@ -24,10 +24,16 @@ from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import Facts
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import MAX_RUNS
-from recovery.infer.segment_cases import NOBODY, Candidate, Cases, Copies, Problem
-from recovery.infer.segment_costs import cheapest
-from recovery.infer.snapshot_contradictions import Contradiction, Unseen, above_all, contradictions, end_of
-from recovery.infer.solve import Laid, Solution, solve
+from recovery.infer.segment_cases import NOBODY, Cases, Copies, Problem, TriedShape
+from recovery.infer.segment_costs import find_cheapest
+from recovery.infer.snapshot_contradictions import (
+    Contradiction,
+    SnapshotDoubts,
+    find_contradictions,
+    find_end_above_all,
+    read_end,
+)
+from recovery.infer.solve import LaidCopies, Solution, solve_problems
 from recovery.model import tables
 from recovery.model.metadata import NO_ENTRY, LedgerMetadata, Segment, State
 
@@ -52,7 +58,7 @@ _READS_AS: Final = "as the earlier record had it: entries that moved since could
 Row = dict[str, Any]
 
 
-def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table, unseen: Unseen) -> pa.Table:
+def apply_snapshot(rows: pa.Table, known: Facts, earlier: pa.Table, unseen: SnapshotDoubts) -> pa.Table:
     """Let earlier records supply what bookies do not show, and bookies' bytes check what the records say.
 
     Args:
@@ -92,7 +98,7 @@ def with_earlier(rows: pa.Table, known: Facts, earlier: pa.Table, unseen: Unseen
     return both.take(pa.array(order))
 
 
-def as_recorded(records: pa.Table) -> pa.Table:
+def restore_as_recorded(records: pa.Table) -> pa.Table:
     """Return RECONSTRUCTION of ledgers that are as their records say, of whom no bookie that was looked at has any.
 
     Args:
@@ -106,7 +112,7 @@ def as_recorded(records: pa.Table) -> pa.Table:
     return _as_it_was(blank, records) if count else blank
 
 
-def held_by_members(records: pa.Table, looked_at: Sequence[str]) -> pa.Table:
+def hold_by_members(records: pa.Table, looked_at: Sequence[str]) -> pa.Table:
     """Return RECONSTRUCTION of ledgers that are not closed, and that bookies may have which were not looked at.
 
     Where they end nobody knows, and whoever opens one closes it where an answer is missing: each is held by those of
@@ -232,10 +238,10 @@ def _as_it_was(ours: pa.Table, before: pa.Table) -> pa.Table:
     return pa.table([columns.get(name, ours[name]) for name in names], schema=tables.RECONSTRUCTION)
 
 
-def _decided(known: Facts, ledger: int, row: Row, record: Mapping[str, Any], unseen: Unseen) -> Row:
+def _decided(known: Facts, ledger: int, row: Row, record: Mapping[str, Any], unseen: SnapshotDoubts) -> Row:
     """Return the row of a ledger whose earlier record is not what bookies show now."""
     stored = ledger_metadata.decode(record["raw"])
-    against = contradictions(known, ledger, row, stored, record["password_hash"], unseen)
+    against = find_contradictions(known, ledger, row, stored, record["password_hash"], unseen)
     if row["reason"] in KEPT:
         return _against(row, against)
     if against:
@@ -264,9 +270,9 @@ def _refused(row: Row, against: Sequence[Contradiction]) -> Row:
 
 
 def _closed(
-    known: Facts, ledger: int, row: Row, stored: LedgerMetadata, record: Mapping[str, Any], unseen: Unseen
+    known: Facts, ledger: int, row: Row, stored: LedgerMetadata, record: Mapping[str, Any], unseen: SnapshotDoubts
 ) -> Row:
-    end = end_of(stored)
+    end = read_end(stored)
     copies = _copies(known, ledger)
     if copies is None:
         return row
@@ -275,10 +281,10 @@ def _closed(
     place = {name: at for at, name in enumerate(names)}
     members = np.array([[place.get(name, NOBODY) for name in s.members] for s in stored.segments])
     # Of what is above all entries nothing is there to be laid.
-    until = min(end, int(known.held.end[ledger]))
+    until = min(end, int(known.copies.end[ledger]))
     kept = first <= max(until, 0)
-    laid = Laid.of(copies.until(until), until, stored.write_quorum, first[kept], members[kept])
-    lost = above_all(known, ledger, stored, first.tolist(), laid, members, unseen)
+    laid = LaidCopies.lay(copies.cut_at(until), until, stored.write_quorum, first[kept], members[kept])
+    lost = find_end_above_all(known, ledger, stored, first.tolist(), laid, members, unseen)
     if lost is not None and lost.refusal is not None:
         return _refused(row, [lost])
     against = [] if lost is None else [lost]
@@ -305,7 +311,7 @@ def _closed(
             against.append(shown)
         others = [*row["alternatives"], _earlier_segments(stored)]
         return _against(_based_on(row, made, graded) | {"alternatives": others}, against)
-    held = copies.until(until).entries
+    held = copies.cut_at(until).entries
     counts = {"missing": stored.write_quorum * (end + 1) - in_place, "extra": held - in_place}
     row = row | {"segments": _listed(stored.segments, place), "alternatives": []} | counts
     return _against(_based_on(row, stored, _GRADED) | {"raw": record["raw"]}, against)
@@ -325,8 +331,8 @@ def _listed(segments: Sequence[Segment], shown: Mapping[str, int]) -> list[Row]:
 
 
 def _copies(known: Facts, ledger: int) -> Copies | None:
-    low, high = np.searchsorted(known.held.row_ledger, [ledger, ledger + 1])
-    copies = Copies.of(known.held, slice(int(low), int(high)), known.row_bookie, known.row_copied)
+    low, high = np.searchsorted(known.copies.row_ledger, [ledger, ledger + 1])
+    copies = Copies.from_columns(known.copies, slice(int(low), int(high)), known.row_bookie, known.row_copied)
     return copies if copies.runs <= MAX_RUNS else None
 
 
@@ -335,15 +341,15 @@ def _solved(known: Facts, ledger: int, stored: LedgerMetadata, end: int) -> Solu
     copies = _copies(known, ledger)
     if copies is None or not len(copies.bookie):
         return None
-    laid = copies.until(end)
-    shape = Candidate(stored.ensemble_size, stored.write_quorum, 0.0)
-    cases, problems = Cases.of([laid], [end]), [Problem(0, laid, end, shape)]
-    return solve(cases, problems, cheapest(cases, problems))[0]
+    laid = copies.cut_at(end)
+    shape = TriedShape(stored.ensemble_size, stored.write_quorum, 0.0)
+    cases, problems = Cases.build([laid], [end]), [Problem(0, laid, end, shape)]
+    return solve_problems(cases, problems, find_cheapest(cases, problems))[0]
 
 
 def _with_segments(known: Facts, ledger: int, row: Row, found: Solution, stored: LedgerMetadata) -> Row:
     """Give a row the segments of a solution; what nobody shows is as the earlier record has it."""
-    low = int(np.searchsorted(known.held.row_ledger, ledger))
+    low = int(np.searchsorted(known.copies.row_ledger, ledger))
     names = known.bookies.to_pylist()
     segments = []
     for first, earliest, rows in zip(found.first.tolist(), found.low.tolist(), found.members.tolist(), strict=True):

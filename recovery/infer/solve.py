@@ -12,7 +12,7 @@ import numpy as np
 
 from recovery.infer.clean import ENTRIES_A_SEGMENT
 from recovery.infer.copies import Ints, Mask, heads
-from recovery.infer.entry_counts import below, laid_out, ranks
+from recovery.infer.entry_counts import count_below, lay_out, rank_positions
 from recovery.infer.segment_cases import NOBODY, Cases, Copies, Lost, Problem
 from recovery.infer.segment_costs import ABSENCE, SEGMENT, WIPED, Path, allowance
 from recovery.model.groups import within
@@ -60,7 +60,7 @@ class Solution:
     lacking: Ints
 
 
-def solve(cases: Cases, problems: Sequence[Problem], paths: Sequence[Path | None]) -> list[Solution | None]:
+def solve_problems(cases: Cases, problems: Sequence[Problem], paths: Sequence[Path | None]) -> list[Solution | None]:
     """Make histories of the cheapest segments: such as leave nothing unreadable.
 
     Args:
@@ -71,22 +71,22 @@ def solve(cases: Cases, problems: Sequence[Problem], paths: Sequence[Path | None
     Returns:
         The histories; None where there are no segments, or it would take more time than one ledger may take.
     """
-    found: list[Solution | None] = [None] * len(problems)
+    solutions: list[Solution | None] = [None] * len(problems)
     alike: dict[tuple[int, int], list[int]] = {}
-    for at, (problem, path) in enumerate(zip(problems, paths, strict=True)):
+    for place, (problem, path) in enumerate(zip(problems, paths, strict=True)):
         if path is not None:
-            alike.setdefault(problem.candidate[:2], []).append(at)
-    for (_, write), some in alike.items():
-        tried = [(problems[at], path) for at in some if (path := paths[at]) is not None]
+            alike.setdefault(problem.shape[:2], []).append(place)
+    for (_, write), places in alike.items():
+        tried = [(problems[place], path) for place in places if (path := paths[place]) is not None]
         settled = [
-            (at, problems[at], path)
-            for at, path in zip(some, _settled(cases, tried, write), strict=True)
+            (place, problems[place], path)
+            for place, path in zip(places, _settle_paths(cases, tried, write), strict=True)
             if path is not None
         ]
         histories = [(problem, path) for _, problem, path in settled]
-        for (at, _, _), solution in zip(settled, _solutions(cases, histories, write), strict=True):
-            found[at] = solution
-    return found
+        for (place, _, _), solution in zip(settled, _build_solutions(cases, histories, write), strict=True):
+            solutions[place] = solution
+    return solutions
 
 
 _Histories = Sequence[tuple[Problem, Path]]
@@ -96,88 +96,95 @@ class _Segments(NamedTuple):
     """Segments of several histories of one shape.
 
     Attributes:
-        of: of each, the history; ascending.
+        history: of each; its place; ascending.
         first, behind: its first entry, and the one behind its last.
         members: (segments, E).
     """
 
-    of: Ints
+    history: Ints
     first: Ints
     behind: Ints
     members: Ints
 
     @classmethod
-    def joined(cls, histories: _Histories) -> "_Segments":
-        of = np.repeat(np.arange(len(histories)), [len(path.first) for _, path in histories])
-        first, members = (np.concatenate([path[at] for _, path in histories]) for at in (1, 2))
-        return cls(of, first, _behind(of, first, np.array([problem.end for problem, _ in histories])), members)
+    def join(cls, histories: _Histories) -> "_Segments":
+        history = np.repeat(np.arange(len(histories)), [len(path.first) for _, path in histories])
+        first, members = (np.concatenate([path[column] for _, path in histories]) for column in (1, 2))
+        return cls(
+            history, first, _find_behind(history, first, np.array([problem.end for problem, _ in histories])), members
+        )
 
     def counts(self, cases: Cases, histories: _Histories, write: int) -> tuple[Ints, Ints]:
         """Return how many entries belong to each position, and how many of them its member holds: (segments, E)."""
         shape, ensemble = self.members.shape, self.members.shape[1]
         number = np.array([problem.number for problem, _ in histories])
-        row = cases.row[number][self.of, None] + np.maximum(self.members, 0)
+        row = cases.row[number][self.history, None] + np.maximum(self.members, 0)
         place = np.repeat([self.first, self.behind], ensemble)
-        fits = below(cases.groups, np.append(row, row)[None], place, ensemble, write)[1][0]
+        fits = count_below(cases.groups, np.append(row, row)[None], place, ensemble, write)[1][0]
         position = np.tile(np.arange(ensemble) % len(fits), 2 * shape[0])
-        before, after = fits[position, np.arange(len(place))].reshape(2, *shape)
-        due = ranks(self.behind[:, None], ensemble, write) - ranks(self.first[:, None], ensemble, write)
-        return due, np.where(self.members == NOBODY, 0, after - before)
+        fits_before, fits_behind = fits[position, np.arange(len(place))].reshape(2, *shape)
+        due = rank_positions(self.behind[:, None], ensemble, write) - rank_positions(
+            self.first[:, None], ensemble, write
+        )
+        return due, np.where(self.members == NOBODY, 0, fits_behind - fits_before)
 
 
-def _behind(of: Ints, first: Ints, end: Ints) -> Ints:
+def _find_behind(history: Ints, first: Ints, end: Ints) -> Ints:
     """Return the entry behind each segment's last one; end: the last entry of each history."""
-    return np.where(np.append(heads(of)[1:], True), end[of] + 1, np.append(first[1:], 0))
+    return np.where(np.append(heads(history)[1:], True), end[history] + 1, np.append(first[1:], 0))
 
 
-def _settled(cases: Cases, histories: _Histories, write: int) -> Iterator[Path | None]:
+def _settle_paths(cases: Cases, histories: _Histories, write: int) -> Iterator[Path | None]:
     """Make sure that nothing is unreadable, and choose among equal members; None where that would take too long."""
-    segments = _Segments.joined(histories)
+    segments = _Segments.join(histories)
     due, in_place = segments.counts(cases, histories, write)
-    lacking = np.bincount(segments.of, weights=_uncovered(due != in_place, write)) > 0
-    for at, ((_, copies, end, candidate, *_), path) in enumerate(histories):
+    lacking = np.bincount(segments.history, weights=_mark_uncovered(due != in_place, write)) > 0
+    for place, ((_, copies, end, shape, *_), path) in enumerate(histories):
         cost, first, members, shares = path
-        if lacking[at]:
+        if lacking[place]:
             # With more segments it costs too much.
-            allowed = int(min(_PATCHES, (allowance(histories[at][0]) - cost) // SEGMENT + 1))
-            readable = _readable(copies, end, write, first, members, in_place[segments.of == at], allowed)
+            allowed = int(min(_PATCHES, (allowance(histories[place][0]) - cost) // SEGMENT + 1))
+            readable = _make_readable(copies, end, write, first, members, in_place[segments.history == place], allowed)
             if readable is None:
                 yield None
                 continue
             first, members, patches = readable
-            cost, shares = cost + SEGMENT * patches, _shares(copies, first, end, candidate.ensemble, write)
-        yield Path(cost, first, _aligned(_with_newest(copies, first, members, end, write, shares), write), shares)
+            cost, shares = cost + SEGMENT * patches, _count_shares(copies, first, end, shape.ensemble, write)
+        yield Path(cost, first, _align(_prefer_newest(copies, first, members, end, write, shares), write), shares)
 
 
-def _solutions(cases: Cases, histories: _Histories, write: int) -> Iterator[Solution]:
+def _build_solutions(cases: Cases, histories: _Histories, write: int) -> Iterator[Solution]:
     """Join segments of one ensemble, and count what they leave open."""
     if not histories:
         return
-    segments, low = _joined(_Segments.joined(histories), np.array([problem.end for problem, _ in histories]), write)
+    segments, low = _join(_Segments.join(histories), np.array([problem.end for problem, _ in histories]), write)
     due, in_place = segments.counts(cases, histories, write)
     # A member that shows nothing of its share is as good as nobody, and says less.
     members = np.where((in_place == 0) & (due > 0), NOBODY, segments.members)
     nobody = (members == NOBODY) & (due > 0)
-    begin = np.searchsorted(segments.of, np.arange(len(histories) + 1))
+    begin = np.searchsorted(segments.history, np.arange(len(histories) + 1))
     thin = np.logical_or.reduceat(nobody, begin[:-1]).sum(axis=1).tolist()
-    held = np.add.reduceat(in_place.sum(axis=1), begin[:-1]).tolist()
+    in_place_counts = np.add.reduceat(in_place.sum(axis=1), begin[:-1]).tolist()
     unnamed = np.add.reduceat((due * nobody).sum(axis=1), begin[:-1]).tolist()
     lacking = nobody.sum(axis=1)
-    for at, (problem, path) in enumerate(histories):
-        (ensemble, _, penalty, shown), own = problem.candidate, slice(begin[at], begin[at + 1])
-        many = int(begin[at + 1] - begin[at])
-        hasty = write == ensemble and many > 1 and problem.end + 1 < ENTRIES_A_SEGMENT * many
+    for place, (problem, path) in enumerate(histories):
+        (ensemble, _, penalty, shown), own = problem.shape, slice(begin[place], begin[place + 1])
+        count = int(begin[place + 1] - begin[place])
+        hasty = write == ensemble and count > 1 and problem.end + 1 < ENTRIES_A_SEGMENT * count
         cost = path.cost + penalty + HASTE * hasty
         if not shown:
-            cost += _absent(problem.lost, thin[at], unnamed[at])
-        missing, extra = write * (problem.end + 1) - held[at], problem.copies.entries - held[at]
+            cost += _cost_absent(problem.lost, thin[place], unnamed[place])
+        missing, extra = (
+            write * (problem.end + 1) - in_place_counts[place],
+            problem.copies.entries - in_place_counts[place],
+        )
         yield Solution(
-            ensemble, write, cost, segments.first[own], low[own], members[own], missing, extra, thin[at], unnamed[at],
-            lacking[own],
+            ensemble, write, cost, segments.first[own], low[own], members[own], missing, extra, thin[place],
+            unnamed[place], lacking[own],
         )  # fmt: skip
 
 
-def _absent(lost: Lost, positions: int, copies: int) -> float:
+def _cost_absent(lost: Lost, positions: int, copies: int) -> float:
     """Return what it costs, beside their copies, that no bookie shows so many positions."""
     if lost is Lost.NOTHING:
         return LOST_MEMBER * positions
@@ -185,28 +192,28 @@ def _absent(lost: Lost, positions: int, copies: int) -> float:
     return -min(WIPED, max(copies - ABSENCE, 0.0)) if lost is Lost.WIPED else 0.0
 
 
-def _due(first: Ints, end: int, ensemble: int, write: int) -> Ints:
+def _count_due(first: Ints, end: int, ensemble: int, write: int) -> Ints:
     """Return how many entries belong to each position: (segments, E)."""
-    below = ranks(np.append(first, end + 1)[:, None], ensemble, write)
+    below = rank_positions(np.append(first, end + 1)[:, None], ensemble, write)
     return below[1:] - below[:-1]
 
 
-def _shares(copies: Copies, first: Ints, end: int, ensemble: int, write: int) -> Ints:
+def _count_shares(copies: Copies, first: Ints, end: int, ensemble: int, write: int) -> Ints:
     """Return how many entries each row holds of each position: (segments, rows, E); of one where W = E."""
     bounds, rows = np.append(first, end + 1), np.arange(len(copies.bookie))
     row = np.broadcast_to(rows[:, None], (len(rows), len(bounds)))
-    fits = below(copies.groups, row, bounds, ensemble, write)[1]
+    fits = count_below(copies.groups, row, bounds, ensemble, write)[1]
     return np.moveaxis(np.diff(fits), 2, 0)
 
 
-def _in_place(shares: Ints, members: Ints) -> Ints:
+def _count_in_place(shares: Ints, members: Ints) -> Ints:
     """Return how many entries each member holds of those that belong to it: (segments, E)."""
     position = np.arange(members.shape[1]) if shares.shape[2] > 1 else np.zeros(members.shape[1], np.int64)
-    of = np.arange(len(members))[:, None]
-    return np.where(members == NOBODY, 0, shares[of, np.maximum(members, 0), position])
+    segment = np.arange(len(members))[:, None]
+    return np.where(members == NOBODY, 0, shares[segment, np.maximum(members, 0), position])
 
 
-class Laid(NamedTuple):
+class LaidCopies(NamedTuple):
     """Copies laid on given segments, both up to the same end: (segments, E).
 
     Attributes:
@@ -220,18 +227,18 @@ class Laid(NamedTuple):
     readable: bool
 
     @classmethod
-    def of(cls, copies: Copies, end: int, write: int, first: Ints, members: Ints) -> "Laid":
+    def lay(cls, copies: Copies, end: int, write: int, first: Ints, members: Ints) -> "LaidCopies":
         """Lay copies on segments that begin no later than the end; copies as for `solve`."""
         if not len(copies.bookie):
-            due = _due(first, end, members.shape[1], write)
+            due = _count_due(first, end, members.shape[1], write)
             return cls(due, np.zeros_like(due), readable=True)
-        in_place = _in_place(_shares(copies, first, end, members.shape[1], write), members)
-        found = _readable(copies, end, write, first, members, in_place)
-        due = _due(first, end, members.shape[1], write)
-        return cls(due, in_place, found is not None and np.array_equal(found[1], members))
+        in_place = _count_in_place(_count_shares(copies, first, end, members.shape[1], write), members)
+        readable = _make_readable(copies, end, write, first, members, in_place)
+        due = _count_due(first, end, members.shape[1], write)
+        return cls(due, in_place, readable is not None and np.array_equal(readable[1], members))
 
 
-def _readable(
+def _make_readable(
     copies: Copies, end: int, write: int, first: Ints, members: Ints, in_place: Ints, patches: int = _PATCHES
 ) -> tuple[Ints, Ints, int] | None:
     """Give segments of their own to entries that somebody holds and no member of their write set.
@@ -239,7 +246,7 @@ def _readable(
     Returns:
         first entries, members, and how many segments were added; None where these are too many.
     """
-    lacking = _uncovered(_due(first, end, members.shape[1], write) != in_place, write)
+    lacking = _mark_uncovered(_count_due(first, end, members.shape[1], write) != in_place, write)
     if not lacking.any():
         return first, members, 0
     bounds = np.append(first, end + 1)
@@ -247,84 +254,84 @@ def _readable(
         return None
     found_first: list[int] = []
     found_members: list[Ints] = []
-    for at in range(len(first)):
-        own = [(int(first[at]), members[at])]
-        if lacking[at]:
-            allowed = patches - len(found_first) + at
-            own = _patched(copies, (int(bounds[at]), int(bounds[at + 1])), members[at], write, allowed)
+    for place in range(len(first)):
+        own = [(int(first[place]), members[place])]
+        if lacking[place]:
+            allowed = patches - len(found_first) + place
+            own = _patch(copies, (int(bounds[place]), int(bounds[place + 1])), members[place], write, allowed)
             if len(own) > allowed:
                 return None
         found_first += [start for start, _ in own]
-        found_members += [who for _, who in own]
+        found_members += [ensemble for _, ensemble in own]
     return np.array(found_first), np.stack(found_members), len(found_first) - len(first)
 
 
-def _uncovered(short: Mask, write: int) -> Mask:
+def _mark_uncovered(short: Mask, write: int) -> Mask:
     """Say which segments have a write set whose members all lack some of their share: (segments, E)."""
     none: Mask = np.logical_and.reduce([np.roll(short, -i, axis=1) for i in range(write)])
     return np.asarray(none.any(axis=1))
 
 
-def _patched(
-    copies: Copies, within: tuple[int, int], members: Ints, write: int, allowed: int
-) -> list[tuple[int, Ints]]:
+def _patch(copies: Copies, within: tuple[int, int], members: Ints, write: int, allowed: int) -> list[tuple[int, Ints]]:
     """Return the segments that one segment needs so that all that somebody holds is readable."""
     low, high = within
-    found = [(low, members)]
+    segments = [(low, members)]
     current = members
     step = max(_BLOCK, _CELLS // max(len(copies.bookie), 1))
     for begin in range(low, high, step):
-        holds = laid_on(copies, begin, min(high, begin + step))
-        at, count = 0, holds.shape[1]
-        while at < count:
-            stop = min(count, at + _BLOCK)
-            short = _unreadable(holds[:, at:stop], current, begin + at, write)
+        holds = lay_on(copies, begin, min(high, begin + step))
+        place, count = 0, holds.shape[1]
+        while place < count:
+            stop = min(count, place + _BLOCK)
+            short = _find_unreadable(holds[:, place:stop], current, begin + place, write)
             if not len(short):
-                at = stop
+                place = stop
                 continue
-            at += int(short[0])
-            entry = begin + at
-            back = current is not members and not len(_unreadable(holds[:, at : at + 1], members, entry, write))
-            current = members if back else _with_holder(holds[:, at : at + _BLOCK], members, entry, write)
-            if found[-1][0] == entry:
-                found.pop()
-            found.append((entry, current))
-            if len(found) > allowed:
-                return found
-    return found
+            place += int(short[0])
+            entry = begin + place
+            back = current is not members and not len(
+                _find_unreadable(holds[:, place : place + 1], members, entry, write)
+            )
+            current = members if back else _add_holder(holds[:, place : place + _BLOCK], members, entry, write)
+            if segments[-1][0] == entry:
+                segments.pop()
+            segments.append((entry, current))
+            if len(segments) > allowed:
+                return segments
+    return segments
 
 
-def laid_on(copies: Copies, low: int, high: int) -> Mask:
+def lay_on(copies: Copies, low: int, high: int) -> Mask:
     """Return who holds which entry of [low, high): (rows, entries)."""
     runs = within(copies.groups, low, high - 1)
-    return laid_out(runs._replace(first=runs.first - low), len(copies.bookie), high - low)
+    return lay_out(runs._replace(first=runs.first - low), len(copies.bookie), high - low)
 
 
-def _unreadable(holds: Mask, members: Ints, begin: int, write: int) -> Ints:
+def _find_unreadable(holds: Mask, members: Ints, begin: int, write: int) -> Ints:
     """Return the places, of columns from entry `begin`, that somebody holds and no member of their write set."""
     places = np.arange(holds.shape[1])
     covered = np.zeros(len(places), np.bool_)
     for i in range(write):
-        who = members[(begin + places + i) % len(members)]
-        covered |= (who != NOBODY) & holds[who, places]
+        member = members[(begin + places + i) % len(members)]
+        covered |= (member != NOBODY) & holds[member, places]
     return np.flatnonzero(holds.any(axis=0) & ~covered)
 
 
-def _with_holder(holds: Mask, members: Ints, entry: int, write: int) -> Ints:
+def _add_holder(holds: Mask, members: Ints, entry: int, write: int) -> Ints:
     """Return members with the bookie that holds an entry, and most entries after it, in its write set."""
     able = np.flatnonzero(holds[:, 0])
     until = np.append(holds[able], np.zeros((len(able), 1), np.bool_), axis=1).argmin(axis=1)
-    who = int(able[until.argmax()])
+    holder = int(able[until.argmax()])
     write_set = (entry + np.arange(write)) % len(members)
     empty = write_set[members[write_set] == NOBODY]
     place = int(empty[0]) if len(empty) else int(write_set[0])
     changed = members.copy()
-    changed[members == who] = members[place]
-    changed[place] = who
+    changed[members == holder] = members[place]
+    changed[place] = holder
     return changed
 
 
-def _with_newest(copies: Copies, first: Ints, members: Ints, end: int, write: int, shares: Ints) -> Ints:
+def _prefer_newest(copies: Copies, first: Ints, members: Ints, end: int, write: int, shares: Ints) -> Ints:
     """Prefer a complete copy that re-replication made to the bookie that it replaced and that came back.
 
     Only where a single position fits it: which of several it was made for cannot be told.
@@ -332,40 +339,40 @@ def _with_newest(copies: Copies, first: Ints, members: Ints, end: int, write: in
     spare = np.flatnonzero(copies.copied)
     if not len(spare):
         return members
-    due = _due(first, end, members.shape[1], write)
+    due = _count_due(first, end, members.shape[1], write)
     members = members.copy()
     whole = ((shares[:, spare] == due[:, None]) & (due[:, None] > 0)).any(axis=2)
-    for at in range(len(first)):
-        for row in spare[whole[at]].tolist():
-            replaced = members[at] != NOBODY
-            replaced &= ~copies.copied[members[at]] & (shares[at, row] == due[at]) & (due[at] > 0)
-            if replaced.sum() == 1 and row not in members[at]:
-                members[at, replaced] = row
+    for segment in range(len(first)):
+        for row in spare[whole[segment]].tolist():
+            replaced = members[segment] != NOBODY
+            replaced &= ~copies.copied[members[segment]] & (shares[segment, row] == due[segment]) & (due[segment] > 0)
+            if replaced.sum() == 1 and row not in members[segment]:
+                members[segment, replaced] = row
     return members
 
 
-def _aligned(members: Ints, write: int) -> Ints:
+def _align(members: Ints, write: int) -> Ints:
     """Where all positions hold the same, let whoever stays keep its place."""
     if write < members.shape[1]:
         return members
     aligned = members.copy()
-    for at in range(1, len(members)):
-        before, now = aligned[at - 1], members[at]
-        stays = np.isin(before, now) & (before != NOBODY)
-        newcomers = [who for who in now.tolist() if who not in before[stays]]
-        aligned[at] = np.where(stays, before, NOBODY)
-        aligned[at, ~stays] = newcomers
+    for segment in range(1, len(members)):
+        previous, current = aligned[segment - 1], members[segment]
+        stays = np.isin(previous, current) & (previous != NOBODY)
+        newcomers = [row for row in current.tolist() if row not in previous[stays]]
+        aligned[segment] = np.where(stays, previous, NOBODY)
+        aligned[segment, ~stays] = newcomers
     return aligned
 
 
-def _joined(segments: _Segments, end: Ints, write: int) -> tuple[_Segments, Ints]:
+def _join(segments: _Segments, end: Ints, write: int) -> tuple[_Segments, Ints]:
     """Join segments of one ensemble, and date each takeover as far as the striping shows it: it is in [low, first]."""
-    of, first, _, members = segments
+    history, first, _, members = segments
     ensemble = members.shape[1]
-    keep = heads(of)
+    keep = heads(history)
     keep[1:] |= (members[1:] != members[:-1]).any(axis=1)
-    of, first, members = of[keep], first[keep], members[keep]
-    head = heads(of)
+    history, first, members = history[keep], first[keep], members[keep]
+    head = heads(history)
     low, late = first.copy(), first.copy()
     later = np.flatnonzero(~head)
     if write < ensemble:
@@ -377,9 +384,9 @@ def _joined(segments: _Segments, end: Ints, write: int) -> tuple[_Segments, Ints
         into = (first[later, None] - 1 - begin) % ensemble
         late[later] += np.where(changed, ahead, ensemble).min(axis=1)
         low[later] -= np.where(changed, np.maximum(into - write + 1, 0), ensemble).min(axis=1)
-    disordered = late > end[of]
+    disordered = late > end[history]
     disordered[later] |= late[later] <= late[later - 1]
-    first = np.where(np.bincount(of, weights=disordered)[of] > 0, first, late)
+    first = np.where(np.bincount(history, weights=disordered)[history] > 0, first, late)
     low[later] = np.minimum(np.maximum(low[later], first[later - 1] + 1), first[later])
     low[head] = 0
-    return _Segments(of, first, _behind(of, first, end), members), low
+    return _Segments(history, first, _find_behind(history, first, end), members), low

@@ -13,7 +13,7 @@ _PAIRS: Final = 1 << 24
 """Pairs of bookies that are compared at a time: some tens of megabytes."""
 
 
-def fill(known: Facts, segments: Segments) -> tuple[Segments, Mask]:
+def name_members(known: Facts, segments: Segments) -> tuple[Segments, Mask]:
     """Name a bookie for each position that nothing shows one for.
 
     First those that know the ledger and hold nothing of it, then those that nobody looked at, then others in an order
@@ -30,14 +30,14 @@ def fill(known: Facts, segments: Segments) -> tuple[Segments, Mask]:
     for size in np.unique(segments.size[lacking]).tolist():
         of_size = lacking[segments.size[lacking] == size]
         step = max(1, _PAIRS // (size * size))
-        for at in range(0, len(of_size), step):
-            some = of_size[at : at + step]
-            cells = begin[some][:, None] + np.arange(size)
-            members[cells] = _completed(known, segments.ledger[some], members[cells])
+        for low in range(0, len(of_size), step):
+            chosen = of_size[low : low + step]
+            cells = begin[chosen][:, None] + np.arange(size)
+            members[cells] = _complete(known, segments.ledger[chosen], members[cells])
     return Segments(segments.ledger, segments.first, segments.low, segments.size, members), blank
 
 
-def _completed(known: Facts, ledger: Ints, members: Ints) -> Ints:
+def _complete(known: Facts, ledger: Ints, members: Ints) -> Ints:
     """Complete ensembles of one size.
 
     Args:
@@ -49,26 +49,26 @@ def _completed(known: Facts, ledger: Ints, members: Ints) -> Ints:
     first = np.searchsorted(known.idle_ledger, ledger)
     idle_count = np.searchsorted(known.idle_ledger, ledger, "right") - first
     nth = np.arange(min(size, int(idle_count.max(initial=0))))
-    there = nth < idle_count[:, None]
-    idle = np.where(there, np.append(known.idle_bookie, -1)[np.where(there, first[:, None] + nth, -1)], -1)
+    is_idle = nth < idle_count[:, None]
+    idle = np.where(is_idle, np.append(known.idle_bookie, -1)[np.where(is_idle, first[:, None] + nth, -1)], -1)
     # Of E others in a row, at least as many are not members yet as there are blanks left.
     start = buckets(known.scope[ledger], known.ledger[ledger]).astype(np.int64)
-    others = (start[:, None] + np.arange(min(bookies, size + len(known.unscanned[:size])))) % max(bookies, 1)
-    others = np.where(_among(others, idle), -1, others)
+    rest = (start[:, None] + np.arange(min(bookies, size + len(known.unscanned[:size])))) % max(bookies, 1)
+    rest = np.where(_mark_among(rest, idle), -1, rest)
     unseen = np.repeat(known.unscanned[:size][None, :], len(ledger), axis=0)
-    unseen = np.where(_among(unseen, idle), -1, unseen)
-    others = np.where(_among(others, unseen), -1, others)
-    candidates = np.concatenate([idle, unseen, others, np.full((len(ledger), 1), -1)], axis=1)
-    candidates = np.where(_among(candidates, members), -1, candidates)
+    unseen = np.where(_mark_among(unseen, idle), -1, unseen)
+    rest = np.where(_mark_among(rest, unseen), -1, rest)
+    spare = np.concatenate([idle, unseen, rest, np.full((len(ledger), 1), -1)], axis=1)
+    spare = np.where(_mark_among(spare, members), -1, spare)
     # Usable ones to the front, in their order; the n-th blank takes the n-th, or the -1 behind them.
-    candidates = np.take_along_axis(candidates, np.argsort(candidates < 0, axis=1, kind="stable"), axis=1)
+    spare = np.take_along_axis(spare, np.argsort(spare < 0, axis=1, kind="stable"), axis=1)
     blank = members < 0
-    place = np.clip(np.cumsum(blank, axis=1) - 1, 0, candidates.shape[1] - 1)
-    completed: Ints = np.where(blank, np.take_along_axis(candidates, place, axis=1), members)
+    place = np.clip(np.cumsum(blank, axis=1) - 1, 0, spare.shape[1] - 1)
+    completed: Ints = np.where(blank, np.take_along_axis(spare, place, axis=1), members)
     return completed
 
 
-def _among(values: Ints, others: Ints) -> Mask:
+def _mark_among(values: Ints, group: Ints) -> Mask:
     """Say which values stand in the same row of `others`."""
-    found: Mask = (values[:, :, None] == others[:, None, :]).any(axis=2)
-    return found
+    among: Mask = (values[:, :, None] == group[:, None, :]).any(axis=2)
+    return among

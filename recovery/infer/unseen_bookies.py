@@ -17,7 +17,7 @@ from recovery.infer.facts import Facts
 
 
 @dataclass(frozen=True, slots=True)
-class Blind:
+class UnseenBookies:
     """How much of a ledger may be hidden.
 
     Attributes:
@@ -35,7 +35,7 @@ class Blind:
     unsound: Mask
 
     @classmethod
-    def of(cls, known: Facts, bookies: pa.Table, damage: pa.Table, unscanned: int) -> "Blind":
+    def gather(cls, known: Facts, bookies: pa.Table, damage: pa.Table, unscanned: int) -> "UnseenBookies":
         """Find out, of all ledgers.
 
         Args:
@@ -45,38 +45,38 @@ class Blind:
             unscanned: members of the cluster that no inventory is of.
         """
         hiding = damage.filter(damage["hides_entries"])
-        damaged = _among(known.bookies, hiding.filter(pc.is_null(hiding["ledger"]))["bookie"])
-        partly = _among(known.bookies, bookies.filter(pc.invert(bookies["complete"]))["bookie"])
+        damaged = _mark_among(known.bookies, hiding.filter(pc.is_null(hiding["ledger"]))["bookie"])
+        partly = _mark_among(known.bookies, bookies.filter(pc.invert(bookies["complete"]))["bookie"])
         anywhere = int((damaged | partly).sum()) + unscanned
-        of = known.held.row_ledger
+        ledger = known.copies.row_ledger
         unsound = damaged | partly
         unsound[known.unscanned] = True
         return cls(
-            _named(known, hiding.filter(pc.is_valid(hiding["ledger"]))),
-            np.bincount(of[damaged[known.row_bookie]], minlength=known.count),
+            _find_named(known, hiding.filter(pc.is_valid(hiding["ledger"]))),
+            np.bincount(ledger[damaged[known.row_bookie]], minlength=known.count),
             np.maximum(anywhere, known.incomplete.astype(np.int64)),
             unscanned,
             unsound,
         )
 
-    def outsiders(self, known: Facts) -> Ints:
+    def count_outsiders(self, known: Facts) -> Ints:
         """Return how many bookies may have had an entry of each ledger that nothing shows.
 
         All but those that are seen whole and have entries of it. One that has none may have been a newcomer that was
         wiped: no LAC heard of what only newcomers had, and a bookie that is in use again shows no loss.
         """
-        of, bookie = known.held.row_ledger, known.row_bookie
-        seen = np.bincount(of[~self.unsound[bookie]] if self.unsound.any() else of, minlength=known.count)
+        ledger, bookie = known.copies.row_ledger, known.row_bookie
+        seen = np.bincount(ledger[~self.unsound[bookie]] if self.unsound.any() else ledger, minlength=known.count)
         outsiders: Ints = len(known.bookies) + max(self.elsewhere - len(known.unscanned), 0) - seen
         return np.maximum(outsiders, self.bookies)
 
 
-def _among(names: pa.Array, others: pa.ChunkedArray) -> Mask:
-    found: Mask = pc.is_in(names, value_set=others.combine_chunks()).to_numpy(zero_copy_only=False)
-    return found
+def _mark_among(names: pa.Array, group: pa.ChunkedArray) -> Mask:
+    among: Mask = pc.is_in(names, value_set=group.combine_chunks()).to_numpy(zero_copy_only=False)
+    return among
 
 
-def _named(known: Facts, damage: pa.Table) -> Mask:
+def _find_named(known: Facts, damage: pa.Table) -> Mask:
     """Say which ledgers the rows of damage name."""
     if not damage.num_rows:
         return np.zeros(known.count, np.bool_)
@@ -84,7 +84,7 @@ def _named(known: Facts, damage: pa.Table) -> Mask:
     ledger = damage["ledger"].to_numpy().astype(np.int64)
     near = np.flatnonzero(pc.is_in(pa.array(known.ledger), value_set=pa.array(ledger)))
     pairs = np.stack([np.append(scope, known.scope[near]), np.append(ledger, known.ledger[near])], axis=1)
-    same = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
-    found = np.zeros(known.count, np.bool_)
-    found[near[np.isin(same[len(ledger) :], same[: len(ledger)])]] = True
-    return found
+    code = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+    named = np.zeros(known.count, np.bool_)
+    named[near[np.isin(code[len(ledger) :], code[: len(ledger)])]] = True
+    return named

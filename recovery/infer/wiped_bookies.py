@@ -6,9 +6,9 @@ first entries of ledgers below some id, as many as bookies have there, was not w
 bookie that shows no such thing it is open: it may be new, or wiped.
 
     Sample         some ledgers of the cluster, chosen by a hash of their ids, and who has their first entry
-    kept_since     from which id on each bookie is seen to have kept its ledgers
+    find_kept      from which id on each bookie is seen to have kept its ledgers
     has_kept       whether a bookie is seen to have kept what it got of a ledger
-    may_have_lost  how many bookies may have lost what they had of each ledger
+    count_losers   how many bookies may have lost what they had of each ledger
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,41 +43,42 @@ class Sample:
     holders: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, known: Facts) -> "Sample":
+    def draw(cls, known: Facts) -> "Sample":
         """Choose among the ledgers of a batch."""
-        rows = np.flatnonzero((known.held.lo == 0) & ~known.row_copied)
-        ledgers = np.unique(known.held.row_ledger[rows])
-        ledgers = ledgers[_least(known.scope[ledgers], known.ledger[ledgers])]
-        rows = rows[np.isin(known.held.row_ledger[rows], ledgers)]
+        rows = np.flatnonzero((known.copies.lo == 0) & ~known.row_copied)
+        ledgers = np.unique(known.copies.row_ledger[rows])
+        ledgers = ledgers[_choose_least(known.scope[ledgers], known.ledger[ledgers])]
+        rows = rows[np.isin(known.copies.row_ledger[rows], ledgers)]
         names = known.bookies.to_pylist()
         holders: dict[tuple[int, int], tuple[str, ...]] = {}
-        of = known.held.row_ledger[rows]
+        number = known.copies.row_ledger[rows]
         for scope, ledger, bookie in zip(
-            *(column.tolist() for column in (known.scope[of], known.ledger[of], known.row_bookie[rows])), strict=True
+            *(column.tolist() for column in (known.scope[number], known.ledger[number], known.row_bookie[rows])),
+            strict=True,
         ):
             holders[scope, ledger] = (*holders.get((scope, ledger), ()), names[bookie])
         return cls(holders)
 
     def __add__(self, other: "Sample") -> "Sample":
-        both = {**self.holders, **other.holders}
-        if len(both) <= SAMPLED:
-            return Sample(both)
-        keys = list(both)
+        joined = {**self.holders, **other.holders}
+        if len(joined) <= SAMPLED:
+            return Sample(joined)
+        keys = list(joined)
         scope, ledger = np.array(keys, np.int64).T.copy()
-        return Sample({keys[at]: both[keys[at]] for at in _least(scope, ledger).tolist()})
+        return Sample({keys[place]: joined[keys[place]] for place in _choose_least(scope, ledger).tolist()})
 
     def to_json(self, bookies: Sequence[str]) -> list[Any]:
         """Return the same as JSON values; `bookies` has all names."""
-        place = {name: at for at, name in enumerate(bookies)}
+        place = {name: number for number, name in enumerate(bookies)}
         return [[*key, *(place[name] for name in names)] for key, names in sorted(self.holders.items())]
 
     @classmethod
     def from_json(cls, rows: Iterable[Sequence[int]], bookies: Sequence[str]) -> "Sample":
         """Return what `to_json` was made from."""
-        return cls({(scope, ledger): tuple(bookies[at] for at in places) for scope, ledger, *places in rows})
+        return cls({(scope, ledger): tuple(bookies[place] for place in places) for scope, ledger, *places in rows})
 
 
-def _least(scope: Ints, ledger: Ints) -> Ints:
+def _choose_least(scope: Ints, ledger: Ints) -> Ints:
     """Return the places of the ids with the least hashes, in order of the ids' places."""
     hashes = mixed(scope, ledger)
     if len(hashes) <= SAMPLED:
@@ -85,7 +86,7 @@ def _least(scope: Ints, ledger: Ints) -> Ints:
     return np.sort(np.argpartition(hashes, SAMPLED)[:SAMPLED])
 
 
-def kept_since(sample: Sample) -> Kept:
+def find_kept(sample: Sample) -> Kept:
     """Return from which id on bookies are seen to have kept their ledgers, by scope; others show nothing.
 
     What shows it are so many first entries in a row, of ledgers among which other bookies have not many times more.
@@ -95,14 +96,14 @@ def kept_since(sample: Sample) -> Kept:
     for scope in sorted({scope for scope, _ in sample.holders}):
         ledgers = sorted(ledger for other, ledger in sample.holders if other == scope)
         holders = [sample.holders[scope, ledger] for ledger in ledgers]
-        before = np.append(0, np.cumsum([len(names) for names in holders]))
+        holders_before = np.append(0, np.cumsum([len(names) for names in holders]))
         places: dict[str, list[int]] = {}
-        for at, names in enumerate(holders):
+        for place, names in enumerate(holders):
             for name in names:
-                places.setdefault(name, []).append(at)
+                places.setdefault(name, []).append(place)
         for name, own in places.items():
             begin, end = np.array(own[: 1 - IN_A_ROW], np.int64), np.array(own[IN_A_ROW - 1 :], np.int64)
-            usual = (before[end + 1] - before[begin]) / len(places)
+            usual = (holders_before[end + 1] - holders_before[begin]) / len(places)
             shown = np.flatnonzero(usual <= THINNEST * IN_A_ROW)
             if len(shown):
                 kept.setdefault(scope, {})[name] = ledgers[int(end[shown[0]])]
@@ -114,13 +115,13 @@ def has_kept(kept: Kept, scope: int, ledger: int, bookie: str) -> bool:
     return kept.get(scope, {}).get(bookie, _NEVER) < ledger
 
 
-def may_have_lost(known: Facts, ledgers: Ints, kept: Kept, besides: Mask) -> Ints:
+def count_losers(known: Facts, ledgers: Ints, kept: Kept, besides: Mask) -> Ints:
     """Return how many bookies may have lost what they had of each of some ledgers: nothing shows that they kept it.
 
     Args:
         known: the batch. Who has entries of a ledger, other than copies of re-replication, was not wiped after them.
         ledgers: their numbers there, ascending.
-        kept: as `kept_since` gives it.
+        kept: as `find_kept` gives it.
         besides: bookies that are not counted.
     """
     names = known.bookies.to_pylist()
@@ -129,18 +130,20 @@ def may_have_lost(known: Facts, ledgers: Ints, kept: Kept, besides: Mask) -> Int
     since = np.full((len(scopes) + 1, len(names)), _NEVER)
     for scope, row in zip(scopes, since, strict=False):
         row[:] = [kept[scope].get(name, _NEVER) for name in names]
-    row_of = {scope: at for at, scope in enumerate(scopes)}
-    values, which = np.unique(known.scope[ledgers], return_inverse=True)
-    of_scope = np.array([row_of.get(scope, len(scopes)) for scope in values.tolist()], np.int64)[which]
+    row_of = {scope: row_number for row_number, scope in enumerate(scopes)}
+    values, inverse = np.unique(known.scope[ledgers], return_inverse=True)
+    of_scope = np.array([row_of.get(scope, len(scopes)) for scope in values.tolist()], np.int64)[inverse]
     lost = np.zeros(len(ledgers), np.int64)
-    for at in np.unique(of_scope).tolist():
-        mine = np.flatnonzero(of_scope == at)
-        ids = np.sort(since[at, ~besides])
-        lost[mine] = len(ids) - np.searchsorted(ids, known.ledger[ledgers[mine]])
-    held, rows = known.held.pick(ledgers)
-    bookie, of = known.row_bookie[rows], held.row_ledger
-    counted = ~known.row_copied[rows] & ~besides[bookie] & (since[of_scope[of], bookie] >= known.ledger[ledgers[of]])
-    return lost - np.bincount(of[counted], minlength=len(ledgers))
+    for row_number in np.unique(of_scope).tolist():
+        own = np.flatnonzero(of_scope == row_number)
+        ids = np.sort(since[row_number, ~besides])
+        lost[own] = len(ids) - np.searchsorted(ids, known.ledger[ledgers[own]])
+    copies, rows = known.copies.pick(ledgers)
+    bookie, ledger = known.row_bookie[rows], copies.row_ledger
+    counted = (
+        ~known.row_copied[rows] & ~besides[bookie] & (since[of_scope[ledger], bookie] >= known.ledger[ledgers[ledger]])
+    )
+    return lost - np.bincount(ledger[counted], minlength=len(ledgers))
 
 
 _NEVER: Final = (1 << 63) - 1

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.infer.group_union import united
+from recovery.infer.group_union import unite_groups
 from recovery.model.groups import KeyedGroups, expand, group_entries
 from recovery.testing.simulator import holds
 
@@ -47,13 +47,13 @@ def test_divided_entries_come_together(sets: list[tuple[list[int], str, int]]) -
     joined = KeyedGroups(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     joined = KeyedGroups(*(column[np.argsort(joined.key, kind="stable")] for column in joined))
     keys = np.arange(len(sets))
-    found, too_many = united(joined, np.ones(len(sets), np.bool_), keys, 1 << 20)
+    found, too_many = unite_groups(joined, np.ones(len(sets), np.bool_), keys, 1 << 20)
     assert not too_many.any()
     of, entry = expand(found)
     assert {key: entry[of == key].tolist() for key in want} == want
     ends = found.last + found.size
     same = found.key[1:] == found.key[:-1]
     assert (found.first[1:][same] > ends[:-1][same]).all()
-    none, refused = united(joined, np.ones(len(sets), np.bool_), keys, 0)
+    none, refused = unite_groups(joined, np.ones(len(sets), np.bool_), keys, 0)
     assert refused.all()
     assert not len(none.key)

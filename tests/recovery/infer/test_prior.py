@@ -5,7 +5,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from recovery.infer.prior import Prior, ShapeCounts, Source, count_shapes, supported
+from recovery.infer.prior import Prior, ShapeCounts, Source, count_shapes, list_supported
 from recovery.model import tables
 from recovery.testing import simulator
 from recovery.testing.simulator import copy_row
@@ -21,7 +21,7 @@ def shapes(full: dict[int, int], members: dict[int, dict[str, int]] | None = Non
 
 def of_prior(prior: Prior) -> list[tuple[int, int, Source]]:
     """Return the order in which shapes are tried."""
-    return [(h.ensemble, h.write, h.source) for h in prior.hypotheses]
+    return [(h.ensemble, h.write, h.source) for h in prior.shapes]
 
 
 def test_the_cluster_goes_before_a_snapshot_before_the_operators_word() -> None:
@@ -36,7 +36,7 @@ def test_the_cluster_goes_before_a_snapshot_before_the_operators_word() -> None:
     ]
     assert of_prior(Prior.build(ShapeCounts())) == [(3, 2, Source.BOOKKEEPER_DEFAULT)]
     assert of_prior(Prior.build(ShapeCounts(), {}, (2, 2, 1))) == [(2, 2, Source.DEFAULT_QUORUM)]
-    assert [round(h.weight, 2) for h in prior.hypotheses] == [0.64, 0.36, 0.31, 0.0]
+    assert [round(h.weight, 2) for h in prior.shapes] == [0.64, 0.36, 0.31, 0.0]
 
 
 def test_impossible_quorums_of_a_catalog_are_passed_over() -> None:
@@ -58,10 +58,10 @@ def test_the_ack_quorum_is_the_most_frequent_stored_one() -> None:
 
 def test_one_leftover_or_a_few_are_no_shape() -> None:
     """One ledger is never enough; nor is a share that one bookie's misfortune gives in a large cluster."""
-    assert supported(shapes({3: 9, 4: 1})) == [3]
-    assert supported(shapes({3: 10_000, 2: 150, 4: 3})) == [3]
-    assert supported(shapes({3: 10_000, 2: 500})) == [2, 3]
-    assert supported(shapes({1: 4, 2: 2, 3: 3})) == [1, 2, 3]
+    assert list_supported(shapes({3: 9, 4: 1})) == [3]
+    assert list_supported(shapes({3: 10_000, 2: 150, 4: 3})) == [3]
+    assert list_supported(shapes({3: 10_000, 2: 500})) == [2, 3]
+    assert list_supported(shapes({1: 4, 2: 2, 3: 3})) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("bookies", [4, 10, 100])
@@ -73,7 +73,7 @@ def test_one_wiped_bookie_does_not_make_smaller_ensembles(bookies: int) -> None:
         rows += [copy_row(ledger, f"b{m}:3181", range(5)) for m in members if m != 0]
     counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(["b0:3181"]))
     assert counts.full[2] > 0
-    assert supported(counts) == [3]
+    assert list_supported(counts) == [3]
 
 
 def test_leftovers_of_one_bookie_do_not_make_larger_ensembles() -> None:
@@ -86,7 +86,7 @@ def test_leftovers_of_one_bookie_do_not_make_larger_ensembles() -> None:
         rows += [copy_row(ledger, f"b{m}:3181", range(5)) for m in members]
     counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
     assert counts.full[4] > 50
-    assert supported(counts) == [3]
+    assert list_supported(counts) == [3]
 
 
 def test_an_even_mixture_of_a_small_cluster_is_believed() -> None:
@@ -97,7 +97,7 @@ def test_an_even_mixture_of_a_small_cluster_is_believed() -> None:
         rows += [copy_row(ledger, f"b{(ledger // 3 + i) % 4}:3181", range(9)) for i in range(size)]
     counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
     assert counts.full == {1: 100, 2: 100, 3: 100}
-    assert supported(counts) == [1, 2, 3]
+    assert list_supported(counts) == [1, 2, 3]
 
 
 def test_only_what_no_striping_could_hide_counts() -> None:
@@ -141,8 +141,8 @@ def test_a_bookie_that_was_not_scanned_is_like_a_wiped_one() -> None:
         members = rng.sample(range(10), 3)
         rows += [copy_row(ledger, f"b{m}:3181", range(5)) for m in members if m != 0]
     counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
-    assert [h.ensemble for h in Prior.build(counts, unscanned=["b0:3181"]).hypotheses] == [3]
-    assert [h.ensemble for h in Prior.build(counts).hypotheses] == [3, 2]
+    assert [h.ensemble for h in Prior.build(counts, unscanned=["b0:3181"]).shapes] == [3]
+    assert [h.ensemble for h in Prior.build(counts).shapes] == [3, 2]
 
 
 def test_changes_with_as_many_copies_throughout_are_evidence() -> None:

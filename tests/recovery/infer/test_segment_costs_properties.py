@@ -68,14 +68,14 @@ def test_the_cheapest_segments_are_found(rows: list[list[int]], copied: list[boo
     keys = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     groups = group_entries(np.concatenate([np.array(row, np.int64) for row in rows]), keys)
     held = segment_cases.Copies(np.arange(len(rows)), np.array(copied[: len(rows)]), groups)
-    cases = segment_cases.Cases.of([held], [ENTRIES - 1])
-    [path] = segment_costs.cheapest(
-        cases, [segment_cases.Problem(0, held, ENTRIES - 1, segment_cases.Candidate(*shape, 0.0))]
+    cases = segment_cases.Cases.build([held], [ENTRIES - 1])
+    [path] = segment_costs.find_cheapest(
+        cases, [segment_cases.Problem(0, held, ENTRIES - 1, segment_cases.TriedShape(*shape, 0.0))]
     )
     assert path is not None
     least = cheapest(rows, copied[: len(rows)], cases.cuts, *shape)
     # A bookie that fits a position better in the whole ledger is preferred by up to a thousandth.
     assert least - 0.001 * shape[0] * len(path.first) - 1e-6 <= path.cost <= least + 1e-6
     assert len(path.first) == len(path.members) == len(path.shares)
-    limited = segment_cases.Problem(0, held, ENTRIES - 1, segment_cases.Candidate(*shape, 0.0), limit=path.cost + 1e-6)
-    assert segment_costs.cheapest(cases, [limited])[0] is not None
+    limited = segment_cases.Problem(0, held, ENTRIES - 1, segment_cases.TriedShape(*shape, 0.0), limit=path.cost + 1e-6)
+    assert segment_costs.find_cheapest(cases, [limited])[0] is not None

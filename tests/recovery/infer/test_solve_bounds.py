@@ -11,14 +11,14 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from recovery.infer import search, segment_cases, segment_costs, solve
-from recovery.infer.prior import Hypothesis, Prior, Source
+from recovery.infer.prior import Prior, PriorShape, Source
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups
 from recovery.testing import simulator
 
 SHAPES: Final = ((3, 2), (5, 3), (3, 3))
-PRIOR: Final = Prior(tuple(Hypothesis(*shape, 1 / len(SHAPES), Source.CLUSTER) for shape in SHAPES))
+PRIOR: Final = Prior(tuple(PriorShape(*shape, 1 / len(SHAPES), Source.CLUSTER) for shape in SHAPES))
 OTHERS: Final = 7
 """Shapes that a search tries beside those of the prior: three that stripes show, four by the number of copies."""
 NAMES: Final = tuple(f"10.0.0.{number}:3181" for number in range(1, 13))
@@ -70,10 +70,11 @@ def row_of(held: Mapping[str, list[int]]) -> dict[str, Any]:
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count what the solver does: shapes, costs of intervals, assignments, entries that are laid out."""
     done: Counter[str] = Counter()
-    one, assign, lay, some = segment_costs._Weighed._weigh, linear_sum_assignment, solve.laid_on, solve.solve
+    cost, assign = segment_costs._CostTable._cost_intervals, linear_sum_assignment
+    lay, solve_problems = solve.lay_on, solve.solve_problems
 
     def weighed(self: Any, *intervals: Any) -> Any:
-        found = one(self, *intervals)
+        found = cost(self, *intervals)
         done["costs"] += found[1].size
         return found
 
@@ -87,12 +88,12 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     def solved(cases: Any, problems: Any, *others: Any) -> Any:
         done["shapes"] += len(problems)
-        return some(cases, problems, *others)
+        return solve_problems(cases, problems, *others)
 
-    monkeypatch.setattr(segment_costs._Weighed, "_weigh", weighed)
+    monkeypatch.setattr(segment_costs._CostTable, "_cost_intervals", weighed)
     monkeypatch.setattr("recovery.infer.segment_costs.linear_sum_assignment", assigned)
-    monkeypatch.setattr(solve, "laid_on", laid)
-    monkeypatch.setattr("recovery.infer.search.solve", solved)
+    monkeypatch.setattr(solve, "lay_on", laid)
+    monkeypatch.setattr("recovery.infer.search.solve_problems", solved)
     return done
 
 
@@ -120,8 +121,8 @@ def test_costs_are_not_weighed_where_they_would_be_too_many(work: Counter[str]) 
     cases = segment_cases.Cases(
         np.array([0, 900]), plain, plain, none, copies.groups, np.array([0, 162]), cuts, np.ones(162, np.bool_)
     )
-    problem = segment_cases.Problem(0, copies, int(cuts[-1]) - 1, segment_cases.Candidate(12, 3, 0.0))
-    assert segment_costs.cheapest(cases, [problem]) == [None]
+    problem = segment_cases.Problem(0, copies, int(cuts[-1]) - 1, segment_cases.TriedShape(12, 3, 0.0))
+    assert segment_costs.find_cheapest(cases, [problem]) == [None]
     assert not work
 
 
@@ -140,7 +141,7 @@ def test_what_would_take_too_much_is_held(
 ) -> None:
     """At each bound the ledger is held as fragmented, with all who hold it: nothing is guessed to save time."""
     monkeypatch.setattr(module, bound, value)
-    monkeypatch.setattr(search._Seen, "candidates", lambda *_: [segment_cases.Candidate(5, 3, 0.0)])
+    monkeypatch.setattr(search._CopyPattern, "list_shapes", lambda *_: [segment_cases.TriedShape(5, 3, 0.0)])
     held = kind(Random(2), 400)
     row = row_of(held)
     assert (row["outcome"], row["reason"], row["class"]) == ("held", "fragmented", "undecided")

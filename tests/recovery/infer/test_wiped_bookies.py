@@ -15,7 +15,7 @@ from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import Tail
-from recovery.infer.wiped_bookies import SAMPLED, Sample, kept_since, may_have_lost
+from recovery.infer.wiped_bookies import SAMPLED, Sample, count_losers, find_kept
 from recovery.model import tables
 from recovery.testing import judge, simulator
 from recovery.testing.inventories import inventory
@@ -157,13 +157,13 @@ def sample(members: Mapping[int, tuple[int, ...]], **others: object) -> Sample:
 def test_a_bookie_is_seen_to_have_kept_what_stands_on_it() -> None:
     """What came, or was wiped, after half of the ledgers is sure only of later ones; what left is sure of all."""
     members = {ledger: ((0, 1, 2) if ledger < 50 else (1, 2, 3))[:3] for ledger in range(100)}
-    kept = kept_since(sample(members))[0]
+    kept = find_kept(sample(members))[0]
     assert kept == {"b0:3181": 5, "b1:3181": 5, "b2:3181": 5, "b3:3181": 55}
-    assert kept_since(Sample()) == {}
+    assert find_kept(Sample()) == {}
     # Ledgers that began late, a few of many, show nothing.
     few = {ledger: (0, 1, 2, *([4] if ledger % 20 == 0 else [])) for ledger in range(200)}
-    assert "b4:3181" not in kept_since(sample(few))[0]
-    assert kept_since(sample(dict.fromkeys(range(5), (0, 1)))) == {}
+    assert "b4:3181" not in find_kept(sample(few))[0]
+    assert find_kept(sample(dict.fromkeys(range(5), (0, 1)))) == {}
 
 
 def test_copies_of_re_replication_show_nothing() -> None:
@@ -172,10 +172,10 @@ def test_copies_of_re_replication_show_nothing() -> None:
     both = pa.concat_tables(
         [rows_of(dict.fromkeys(range(50), (0, 1))), pa.Table.from_pylist(copied, schema=tables.COPIES)]
     )
-    kept = kept_since(count_shapes(both, tables.BOOKIES.empty_table()).sample)
+    kept = find_kept(count_shapes(both, tables.BOOKIES.empty_table()).sample)
     assert sorted(kept[0]) == ["b0:3181", "b1:3181"]
     known = facts.read(both, tables.BOOKIES.empty_table())
-    lost = may_have_lost(known, np.arange(50), kept, np.zeros(len(known.bookies), np.bool_))
+    lost = count_losers(known, np.arange(50), kept, np.zeros(len(known.bookies), np.bool_))
     # The copier's own ledgers may have been lost there; who has entries of a ledger has not lost it.
     assert lost.tolist() == [1] * 50
 
@@ -185,14 +185,14 @@ def test_who_may_have_lost_a_ledger_is_counted_by_scope() -> None:
     members = {ledger: ((0, 1) if ledger < 50 else (1, 2)) for ledger in range(100)}
     table = pa.concat_tables([rows_of(members), rows_of({60: (1, 2)}, scope=9)])
     known = facts.read(table, tables.BOOKIES.empty_table())
-    kept = kept_since(count_shapes(rows_of(members), tables.BOOKIES.empty_table()).sample)
+    kept = find_kept(count_shapes(rows_of(members), tables.BOOKIES.empty_table()).sample)
     nobody = np.zeros(len(known.bookies), np.bool_)
-    lost = may_have_lost(known, np.arange(known.count), kept, nobody).tolist()
+    lost = count_losers(known, np.arange(known.count), kept, nobody).tolist()
     by_id = {(s, n): many for s, n, many in zip(known.scope.tolist(), known.ledger.tolist(), lost, strict=True)}
     assert [by_id[0, 3], by_id[0, 20], by_id[0, 52], by_id[0, 70], by_id[9, 60]] == [1, 1, 0, 0, 1]
     besides = np.array([name == "b2:3181" for name in known.bookies.to_pylist()])
     some = np.flatnonzero((known.scope == 0) & (known.ledger == 20))
-    assert may_have_lost(known, some, kept, besides).tolist() == [0]
+    assert count_losers(known, some, kept, besides).tolist() == [0]
 
 
 def test_samples_of_parts_are_the_sample_of_the_whole() -> None:
