@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from benchmarks.data.inventories import bookie_row, copies
 from benchmarks.data.ledgers import BOOKIES, CHUNK, PASSWORD, chunk
-from reconcile.plan import action_rows
-from reconcile.plan.action_rows import Passwords
+from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, ledger_actions
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
 from recovery.codecs.store import Layout
 from recovery.dataset import sort_by_key, write_manifest, write_part
@@ -38,8 +37,8 @@ def write(folder: Path, ledgers: int) -> None:
         options = Options(passwords=passwords.values)
         found.append(reconstruct(rows, bookies, tables.DAMAGE.empty_table(), prior, options))
     every = sort_by_key(pa.concat_tables(found))
-    secrets = bytes(action_rows.HOLD_PASSWORD_SIZE * every.num_rows)
-    actions = action_rows.ledger_actions(every, LAYOUT, passwords, secrets)
+    secrets = bytes(HOLD_PASSWORD_SIZE * every.num_rows)
+    actions = ledger_actions(every, LAYOUT, passwords, secrets)
     parts: dict[str, list[Part]] = {"actions": [write_part(folder, "actions", "buckets", [actions], secret=True)]}
     for name in ("findings", "reconstruction"):
         parts[name] = [write_part(folder, name, "buckets", [tables.PLAN[name].empty_table()], secret=True)]

@@ -282,7 +282,7 @@ def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """Make a plan of inventories, for a store that is empty."""
     from reconcile.jobs.recover import Request, open_inventories
     from reconcile.jobs.recover import recover as run
-    from reconcile.plan.action_rows import Passwords
+    from reconcile.plan.actions import Passwords
     from recovery.dataset import prepare
     from recovery.spark import session
     from recovery.testing import histories
@@ -369,7 +369,7 @@ def diff(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """Compare a store's catalog with an earlier one."""
     from reconcile.jobs.recover import Request
     from reconcile.jobs.recover import recover as run
-    from reconcile.plan.action_rows import Passwords
+    from reconcile.plan.actions import Passwords
     from recovery.dataset import prepare
     from recovery.spark import session
 

@@ -13,19 +13,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare import snapshot_only, three_way
-from reconcile.compare.three_way import Evidence, Range, Tables
-from reconcile.plan import action_rows
+from reconcile.compare import outcomes, snapshot_only, three_way
+from reconcile.compare.evidence import Evidence, Tables
+from reconcile.compare.outcomes import without_members
+from reconcile.compare.three_way import Range
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset
 from recovery.infer.facts import COLUMNS
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
-from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.metadata import State
 from recovery.spark import bucket_ranges
@@ -138,31 +137,11 @@ def decided(case: Case, prior: Prior, copies: pa.Table, sides: Tables, issued: i
     """
     rows = reconstruct(copies, case.bookies, case.damage(), prior, case.options, sides.records(), sides.references)
     if case.layout is not None:
-        rows = action_rows.wait_without_place(rows, case.layout)
-    claimed = rows if case.members_known else _without_members(rows)
+        rows = outcomes.wait_without_place(rows, case.layout)
+    claimed = rows if case.members_known else without_members(rows)
     one = three_way.settled(case.evidence, three_way.compared(claimed, sides), sides, copies, issued)
     complete = case.bookies.filter(case.bookies["complete"])["bookie"].to_pylist()
     alone = snapshot_only.proposed(case.evidence, one, sides, complete)
     if case.layout is not None:
-        alone = action_rows.wait_without_place(alone, case.layout)
+        alone = outcomes.wait_without_place(alone, case.layout)
     return replace(one, shown=rows, alone=alone)
-
-
-def _without_members(rows: pa.Table) -> pa.Table:
-    """Claim less where nothing says which bookies the cluster has.
-
-    Copies that are missing may stand on one that nobody named: such ledgers are held, unless an earlier record or an
-    upper layer vouches for their end. No end is observed, for entries above it may stand there, too.
-    """
-    grades = rows["grades"].combine_chunks()
-    vouched = pc.is_in(grades.field("last_entry"), value_set=pa.array(["snapshot", "reference"]))
-    gap = pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))
-    hidden = np.flatnonzero(pc.and_not(gap, vouched).to_numpy())
-    rows = three_way.ended(rows, hidden, "held", Refusal.SOURCE_INCOMPLETE)
-    columns = [
-        pc.if_else(pc.equal(column, "observed"), "inferred", column) if name in ("last_entry", "length") else column
-        for name, column in zip(tables.GRADED, grades.flatten(), strict=True)
-    ]
-    at = rows.schema.get_field_index("grades")
-    lowered = pa.StructArray.from_arrays(columns, fields=list(grades.type))
-    return rows.set_column(at, rows.schema.field(at), lowered)

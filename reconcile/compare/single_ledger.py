@@ -6,7 +6,7 @@ a live store           the ledger's record, its history, who has a cookie: said,
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.protocols import Versioned
-from reconcile.compare import decide, three_way
+from reconcile.compare import decide
 from reconcile.compare.decide import Case
+from reconcile.compare.evidence import Earlier, Evidence, Tables, collisions, has_scopes, newest_first
 from reconcile.compare.knowledge import Knowledge, Shapes
-from reconcile.compare.three_way import Range
-from reconcile.plan.action_rows import FROM_BOOKIES
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.infer.reconstruct import Options
@@ -53,7 +52,7 @@ class Stored:
     @property
     def at(self) -> float:
         """When it was read, in seconds since 1970; what is read now is newer than any capture."""
-        return math.inf if self.catalog is None else three_way.Earlier.of(self.catalog).at
+        return math.inf if self.catalog is None else Earlier.of(self.catalog).at
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +63,13 @@ class Decided:
         row: of RECONSTRUCTION; None: nothing shows it.
         origin: what that is from.
         shapes: the prior that was used.
-        instead: what bookies show, in words, where something else speaks against it.
+        shown: rows of RECONSTRUCTION: what bookies show, where something else speaks against it.
     """
 
     row: Mapping[str, Any] | None = None
     origin: str = ""
     shapes: Shapes = ()
-    instead: tuple[str, ...] = ()
+    shown: tuple[Mapping[str, Any], ...] = ()
 
 
 def only(dataset: Dataset, table: str, ledger: LedgerId) -> pa.Table:
@@ -116,9 +115,9 @@ def decided(
         # Whether a store has other ledgers its capture tells.
         return Decided()
     whole = [one for one in (live, *earlier) if one is not None and one.catalog is not None]
-    evidence = three_way.Evidence(
-        live=three_way.Earlier.of(live.catalog) if live is not None and live.catalog is not None else None,
-        earlier=three_way.newest_first([one.catalog for one in earlier if one.catalog is not None]),
+    evidence = Evidence(
+        live=Earlier.of(live.catalog) if live is not None and live.catalog is not None else None,
+        earlier=newest_first([one.catalog for one in earlier if one.catalog is not None]),
         everywhere=bool(
             coverage["members_known_from"] and not coverage["not_scanned"] and not coverage["not_complete"]
         ),
@@ -140,7 +139,7 @@ def decided(
     sampled = decide.sampled(ranges, case.rows())
     counted = [decide.counted(case, part, _of_range(knowledge.references, part)) for part in sampled]
     case, prior = decide.prepared(case, counted)
-    known = three_way.Tables(
+    known = Tables(
         live.row if live is not None else tables.CATALOG_LEDGERS.empty_table(),
         tuple((one.row, one.txn) for one in earlier),
         pa.concat_tables(
@@ -160,23 +159,16 @@ def decided(
     if alone:
         said += f"; of {', '.join(alone)} only this ledger was read: a capture of it may tell recover more"
     shapes = [asdict(shape) for shape in prior.shapes]
-    return Decided(found[0], said, shapes, tuple(_instead(one, found[0])))
-
-
-def _instead(one: Range, row: Mapping[str, Any]) -> Iterator[str]:
-    """Say what bookies show of a ledger that something else speaks against."""
-    for shown in one.shown.to_pylist():
-        if row["outcome"] != "restored" and shown["state"] is not None:
-            end = "left open" if shown["last_entry"] is None else f"{shown['last_entry'] + 1} entries"
-            yield f"{FROM_BOOKIES}: reads as {shown['state']}, {end}; chosen by plan edit --choose"
+    shown = [row for row in one.shown.to_pylist() if found[0]["outcome"] != "restored" and row["state"] is not None]
+    return Decided(found[0], said, shapes, tuple(shown))
 
 
 def _collided(ledger: LedgerId, datasets: Sequence[Dataset]) -> pa.Table:
     """Return the key of the ledger if one of another scope has the same lower half; reads nothing where none has."""
     found = tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS))
-    if three_way.has_scopes(datasets):
+    if has_scopes(datasets):
         half = LedgerId(0, ledger.ledger).bucket
-        found = three_way.collisions(datasets, range(half, half + 1))
+        found = collisions(datasets, range(half, half + 1))
     return found.filter(is_of(found, ledger))
 
 

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare.three_way import Evidence, Range, Tables
+from reconcile.compare.evidence import Evidence, Tables
+from reconcile.compare.three_way import Range
 from reconcile.rules import sides
 from reconcile.rules.sides import Relation
 from recovery.dataset import sort_by_key

@@ -16,8 +16,9 @@ from reconcile.explain.grid import Segment, grid
 from reconcile.findings.categories import Category
 from reconcile.findings.refusal_texts import REASONS
 from reconcile.findings.table import Run
-from reconcile.plan.action_rows import LEAVE, reads_as
-from reconcile.rules import clusters, contradicted, diff, entries_beyond_end, id_reuse, reference_checks, sides
+from reconcile.plan.actions import LEAVE
+from reconcile.plan.alternatives import FROM_BOOKIES, reads_as
+from reconcile.rules import clusters, contradicted, diff, entries_beyond_end, holds, id_reuse, reference_checks, sides
 from reconcile.topics import topic_of
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
@@ -162,7 +163,7 @@ def explain(
         sides=tuple(_sides(ledger, copies, live, earlier, plan, row)),
         timeline=tuple(_timeline(row, stored)),
         references=tuple(_references(named, ledger, plan)),
-        alternatives=(*alternatives(row), *known.instead),
+        alternatives=(*alternatives(row), *_shown_instead(known.shown)),
         grid=tuple(grid(copies, segments)),
         stored=_shown(live, record),
         disagreements=(*disagreements, *_against(named, row, copies, live, coverage), *findings),
@@ -469,6 +470,13 @@ def _proposed(row: Mapping[str, Any] | None, record: LedgerMetadata | None) -> l
     return []
 
 
+def _shown_instead(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Say what bookies show of a ledger that something else speaks against."""
+    for row in rows:
+        end = "left open" if row["last_entry"] is None else f"{row['last_entry'] + 1} entries"
+        yield f"{FROM_BOOKIES}: reads as {row['state']}, {end}; chosen by plan edit --choose"
+
+
 # The verdict
 
 
@@ -497,7 +505,7 @@ def _verdict(
         parts.append(f"{deleted[0]}; not restored unless you choose it")
         standing = Standing.OPEN
     if in_store:
-        hold = record is not None and any(key == diff.HOLD_MARK for key, _ in record.custom)
+        hold = record is not None and any(key == holds.HOLD_MARK for key, _ in record.custom)
         if record is None:
             parts.append("in the store, in a form that cannot be read")
         elif hold:

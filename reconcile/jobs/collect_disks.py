@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from reconcile.plan.action_rows import Passwords
+from reconcile.plan.actions import Passwords
 from recovery.collect.disk.folders import survey
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect

@@ -23,15 +23,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reconcile.compare import decide, three_way
+from reconcile.compare import decide, evidence, range_findings
 from reconcile.compare.decide import Case
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, of_subjects
-from reconcile.plan import action_rows
-from reconcile.plan.action_rows import Passwords, Phase, SystemWrite
+from reconcile.plan import alternatives
+from reconcile.plan.actions import (
+    HOLD_PASSWORD_SIZE,
+    LEAVE,
+    Passwords,
+    Phase,
+    SystemWrite,
+    findings,
+    ledger_actions,
+    phase_of,
+    select_released,
+    system_actions,
+)
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, settled_hashes
 from reconcile.references import References, beside_them
-from reconcile.rules import clusters, diff, reference_checks, used_ids
+from reconcile.rules import clusters, diff, holds, reference_checks, used_ids
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import store
 from recovery.dataset import SPILL, Dataset, only, open_dataset, sort_by_key, write_manifest, write_part
@@ -125,7 +136,7 @@ class _Job:
 
     def collide(self, part: range) -> dict[str, Any]:
         """Write the ledgers of a range of lower halves that stand in several scopes."""
-        found = three_way.collisions([*self.request.inventories, *self.case.evidence.datasets], part)
+        found = evidence.collisions([*self.request.inventories, *self.case.evidence.datasets], part)
         name = f"collisions-{part.start:04d}"
         return _part_json(write_part(Path(self.out), SPILL, name, [found], secret=True))
 
@@ -139,12 +150,12 @@ class _Job:
         matched = diff.match(rows, stored)
         missing = rows.take(pa.array(matched.missing))
         held = missing.filter(pc.equal(missing["outcome"], "held"))
-        secrets = os.urandom(action_rows.HOLD_PASSWORD_SIZE * held.num_rows)
+        secrets = os.urandom(HOLD_PASSWORD_SIZE * held.num_rows)
         wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "held"])))
-        released, of_store = action_rows.released(rows, stored, matched)
+        released, of_store = select_released(rows, stored, matched)
         wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
-        actions = action_rows.ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
-        kept = diff.still_held(only(stored, pa.array(~of_store)))
+        actions = ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
+        kept = holds.still_held(only(stored, pa.array(~of_store)))
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
         run = Run(self.run, self.at)
@@ -153,12 +164,12 @@ class _Job:
             disagreements = disagreements.filter(pc.not_equal(disagreements["category"], Category.NOT_ON_BOOKIES))
         found = pa.concat_tables(
             [
-                action_rows.findings(disagreements, unsolved, run=self.run, at=self.at),
-                three_way.found(evidence, sides, copies, buckets, run, references),
+                findings(disagreements, unsolved, run=self.run, at=self.at),
+                range_findings.found(evidence, sides, copies, buckets, run, references),
             ]
         )
-        compared, looked_at = three_way.verdicts(evidence, sides, found, references)
-        actions, left = three_way.offered(sides, self.request.layout, self.request.passwords, actions)
+        compared, looked_at = range_findings.verdicts(evidence, sides, found, references)
+        actions, left = alternatives.offered(sides, self.request.layout, self.request.passwords, actions)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         written = {
             table: _part_json(write_part(Path(self.out), table, name, [content], secret=True))
@@ -327,9 +338,9 @@ def recover(
     coverage = _coverage(request, bookies)
     # One alone has nothing to be compared with.
     coverage["cluster_not_named"] = clusters.nameless(sources) if len(sources) > 1 else []
-    evidence = three_way.Evidence(
-        live=three_way.Earlier.of(request.live) if request.live else None,
-        earlier=three_way.newest_first(request.snapshots),
+    evidence = evidence.Evidence(
+        live=evidence.Earlier.of(request.live) if request.live else None,
+        earlier=evidence.newest_first(request.snapshots),
         everywhere=bool(
             coverage["members_known_from"] and not coverage["not_scanned"] and not coverage["not_complete"]
         ),
@@ -367,10 +378,10 @@ def recover(
 
 def _with_collisions(
     job: _Job, spark: "SparkSession", ranges: Sequence[range], done: Callable[[int, int], None]
-) -> three_way.Evidence:
+) -> evidence.Evidence:
     """Find ledgers of several scopes with the same lower half; costs nothing where all are of scope 0."""
     datasets = [*job.request.inventories, *job.case.evidence.datasets]
-    if not three_way.has_scopes(datasets):
+    if not evidence.has_scopes(datasets):
         return job.case.evidence
     files = [answer["file"] for answer in over_buckets(spark, job.collide, ranges, done=done) if answer["rows"]]
     return replace(job.case.evidence, collisions=tuple(f"{job.out}/{file}" for file in files))
@@ -443,15 +454,15 @@ def _finish(
     unsettled = sums["ledgers"] - sums["present"] - settled
     writes = _system_writes(request, job.case.bookies, taken, with_cookies=unsettled == 0)
     proposes = bool(request.inventories or sums["ledgers"])
-    actions = action_rows.system_actions(writes if proposes else ())
+    actions = system_actions(writes if proposes else ())
     hashes.actions.update(bucket_hashes(actions))
-    split = sum(action_rows.phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
+    split = sum(phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
     first, last = actions.slice(0, split), actions.slice(split)
     parts: dict[str, list[Part]] = {
         name: [Part(**answer["parts"][name]) for answer in answers]
         for name in ("actions", "findings", "reconstruction", "sides")
     }
-    beside = three_way.beside(
+    beside = range_findings.beside(
         job.case.evidence,
         job.case.bookies,
         Run(job.run, job.at),
@@ -504,7 +515,7 @@ def _finish(
         **{name: sums[f"verdict {name}"] for name in ("clean", "skipped", "undecided")},
         "with_findings": sum(v for k, v in _named(sums, "verdict").items() if k in set(Category)),
         "findings": sum(_named(sums, "finding").values()),
-        "left_alone": sums["left"] + actions["op"].to_pylist().count(action_rows.LEAVE),
+        "left_alone": sums["left"] + actions["op"].to_pylist().count(LEAVE),
         "actions": sum(p.rows for p in parts["actions"]),
         "ids_above_short_generator": sums["above_short"],
         "ids_not_raised_past": sums["above_raise"] - sums["above_short"],
@@ -563,7 +574,7 @@ def _named(sums: Mapping[str, int], kind: str) -> dict[str, int]:
 
 def _earlier_instances(request: Request) -> list[str]:
     """Return the instance id of the newest earlier catalog that has one."""
-    for catalog in three_way.newest_first(request.snapshots):
+    for catalog in evidence.newest_first(request.snapshots):
         nodes = catalog.dataset.read("nodes", columns=["kind", "raw"])
         raws = nodes.filter(pc.equal(nodes["kind"], "instance_id"))["raw"].to_pylist()
         if raws:
@@ -602,7 +613,7 @@ def _system_writes(
     writes += [write for write in wanted if write.kind in bound or write.key not in nodes]
     # Another cookie in the store is replaced only where a person names it.
     return writes + [
-        replace(write, op=action_rows.LEAVE)
+        replace(write, op=LEAVE)
         for write in wanted
         if write.kind == "cookie" and nodes.get(write.key, {}).get("raw", write.value) != write.value
     ]

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.errors import PlanError
-from reconcile.plan import action_rows
-from reconcile.plan.action_rows import Phase
+from reconcile.plan.actions import LEAVE, PHASES, Phase
 from reconcile.plan.plan_hash import (
     SYSTEM_BUCKET,
     VERSION,
@@ -221,7 +220,7 @@ class _Actions:
                 problem = f"has actions of a phase {row['phase']}"
                 raise PlanError(self._path, problem, "use the version that wrote it")
             self.phases.setdefault(Phase(row["phase"]), Counter())[row["op"]] += row["count_all"]
-        written = actions.filter(pc.not_equal(actions["op"], action_rows.LEAVE))
+        written = actions.filter(pc.not_equal(actions["op"], LEAVE))
         self.waves.update({row["values"]: row["counts"] for row in pc.value_counts(written["wave"]).to_pylist()})
         self.first = _first([*self.first, *_lines(written, self._shown)], self._shown)
         return fresh
@@ -229,8 +228,8 @@ class _Actions:
 
 def _misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
     """Count the actions whose bucket, phase or key is not that of what they are of."""
-    phases = pc.index_in(actions["kind"], pa.array(list(action_rows.PHASES)))
-    phase = np.array([*action_rows.PHASES.values(), 0])[pc.fill_null(phases, len(action_rows.PHASES)).to_numpy()]
+    phases = pc.index_in(actions["kind"], pa.array(list(PHASES)))
+    phase = np.array([*PHASES.values(), 0])[pc.fill_null(phases, len(PHASES)).to_numpy()]
     bad = phase != actions["seq"].to_numpy() >> 48
     is_ledger = pc.equal(actions["kind"], "ledger").to_numpy(zero_copy_only=False)
     bad |= is_ledger != pc.is_valid(actions["ledger"]).to_numpy(zero_copy_only=False)

@@ -15,9 +15,6 @@ import pyarrow.compute as pc
 from reconcile.findings.categories import Category
 from recovery.model.tables import KEY_COLUMNS
 
-HOLD_MARK: Final = "bkmeta.hold"
-"""Key of the custom metadata that says why a record is a hold."""
-
 _OBSERVED: Final = pa.array(["observed", "verified"])
 
 
@@ -60,21 +57,6 @@ def match(reconstruction: pa.Table, catalog: pa.Table) -> Matched:
     order = np.argsort(held, kind="stable")
     return Matched(
         np.sort(rows(left, pc.is_null(right))), held[order], stored[order], np.sort(rows(right, pc.is_null(left)))
-    )
-
-
-def still_held(catalog: pa.Table) -> pa.Table:
-    """Return the holds that a store has: the columns of a key, reason and holders, as RECONSTRUCTION has them."""
-    lists = catalog["custom"].combine_chunks()
-    marked = pc.equal(pc.struct_field(lists.flatten(), 0), HOLD_MARK)
-    found = catalog.take(pc.unique(pc.list_parent_indices(lists).filter(marked)))
-    customs = [{one["key"]: one["value"] for one in custom} for custom in found["custom"].to_pylist()]
-    reasons = [custom[HOLD_MARK].decode(errors="replace") for custom in customs]
-    holders = [sorted({m for s in segments or () for m in s["members"]}) for segments in found["segments"].to_pylist()]
-    return (
-        found.select(list(KEY_COLUMNS))
-        .append_column("reason", pa.array(reasons, pa.string()))
-        .append_column("holders", pa.array(holders, pa.list_(pa.string())))
     )
 
 

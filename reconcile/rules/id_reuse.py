@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from reconcile.findings import table
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, Said
-from reconcile.rules.diff import HOLD_MARK
+from reconcile.rules.holds import HOLD_MARK
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import ledger_metadata
 from recovery.infer.refusal import Refusal

@@ -333,3 +333,8 @@ def last_records(compared: Compared, earlier: pa.Table, history: pa.Table, rows:
     raw = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw
     parsed = decode_columns(raw)
     return pa.table({"raw": raw, **{name: parsed[name] for name in parsed.column_names}})
+
+
+def _take(rows: pa.Table, at: npt.NDArray[np.int64]) -> pa.Table:
+    # Of none, Arrow would still lay out all columns.
+    return rows.take(pa.array(at)) if len(at) else rows.slice(0, 0)

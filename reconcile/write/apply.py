@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from backends.errors import BackendError, OutcomeUnknownError, VersionConflictError
 from backends.protocols import AccessControl, MetadataStore, Versioned, Write
 from reconcile.errors import JournalError, PartlyAppliedError
-from reconcile.plan.action_rows import PHASES
+from reconcile.plan.actions import PHASES
 from reconcile.write import guards
 from reconcile.write.audit_journal import JOURNAL, Journal
 from reconcile.write.freeze_state import KEPT, close_acl, read_freeze_state

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from backends.protocols import Versioned, parse_rights
 from reconcile.errors import PlanError
-from reconcile.plan.action_rows import LEAVE, PHASES
+from reconcile.plan.actions import LEAVE, PHASES
 from reconcile.write.writer import cut_transactions
 from recovery.codecs import store as keys
 

@@ -10,7 +10,7 @@ import pytest
 
 from backends.protocols import Write
 from backends.zookeeper.store import ZooKeeperStore
-from reconcile.plan import action_rows
+from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, ledger_actions
 from recovery.codecs.store import Layout
 from recovery.model import tables
 from tests.support import jars
@@ -113,8 +113,8 @@ class Held:
             members = [member for _, all_of in self.rows[ledger]["segments"] for member in all_of]
             rows.append(Ledger(ledger, [(0, sorted(set(members)))], reason="ragged_tail").row())
         table = pa.Table.from_pylist(rows, schema=tables.RECONSTRUCTION)
-        secrets = bytes(range(256))[: action_rows.HOLD_PASSWORD_SIZE * len(rows)]
-        actions = action_rows.ledger_actions(table, Layout.HIERARCHICAL, action_rows.Passwords.of(()), secrets)
+        secrets = bytes(range(256))[: HOLD_PASSWORD_SIZE * len(rows)]
+        actions = ledger_actions(table, Layout.HIERARCHICAL, Passwords.of(()), secrets)
         for row in actions.to_pylist():
             assert row["op"] == "hold"
             self.replace(row["ledger"], row["value"])

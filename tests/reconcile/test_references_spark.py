@@ -16,8 +16,9 @@ from backends.memory import MemoryStore
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
 from reconcile.jobs import recover
-from reconcile.plan import plan_reader, views
-from reconcile.plan.action_rows import LEAVE, Passwords
+from reconcile.plan import plan_reader
+from reconcile.plan.actions import LEAVE, Passwords
+from reconcile.plan.edits import Edits, edit_plan
 from reconcile.references import References, of_store, read
 from reconcile.stores import open_store
 from reconcile.write import apply as engine
@@ -148,7 +149,7 @@ def test_what_topics_let_go_of_stays_deleted_unless_somebody_chooses_it(recovere
     rows = {row["ledger"]: row for row in plan.read("actions").to_pylist() if row["kind"] == "ledger"}
     assert {ledger for ledger, row in rows.items() if row["op"] == LEAVE} == let_go()
     chosen = min(let_go())
-    views.edit(plan, views.Edits(choose={LedgerId(0, chosen): "from bookies"}), tmp_path / "chosen")
+    edit_plan(plan, Edits(choose={LedgerId(0, chosen): "from bookies"}), tmp_path / "chosen")
     edited = open_dataset(tmp_path / "chosen", "plan")
     assert plan_reader.overview(edited, shown=0).problems == ()
     target = MemoryStore()

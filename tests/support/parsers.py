@@ -41,7 +41,8 @@ from reconcile.cli.commands.audit import tell
 from reconcile.cli.options import read_names, read_passwords
 from reconcile.cli.wire import read_aliases
 from reconcile.errors import ReconcileError
-from reconcile.plan import plan_reader, views
+from reconcile.plan import plan_reader
+from reconcile.plan.waves import parse_waves
 from reconcile.write import audit_journal, freeze, rehearse, undo
 from recovery.codecs import (
     cookie,
@@ -660,7 +661,7 @@ PARSERS: Final = {
     "point in time": Parser(
         _as_text(parse_at), _texts("0x1f", "77", "2026-01-01T00:00:00+02:00", "2026-01-01"), refuses=(ValueError,)
     ),
-    "waves": Parser(_as_text(views.parse_waves), _texts("canary,1%,rest", "50%,50%"), refuses=(ValueError,)),
+    "waves": Parser(_as_text(parse_waves), _texts("canary,1%,rest", "50%,50%"), refuses=(ValueError,)),
     "passwords": Parser(_as_file(read_passwords), _texts("hunter2\nbase64:aGVsbG8=\n\n"), 4),
     "names": Parser(_as_file(read_names), _texts("# bookies\nb1:3181\nb2:3181\n"), 4),
     "aliases": Parser(_as_file(read_aliases), _texts("# aliases\na b1:3181\nb b2:3181\n"), 4),

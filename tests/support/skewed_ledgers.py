@@ -23,7 +23,7 @@ from backends.protocols import Write
 from reconcile.check import listing
 from reconcile.compare import decide
 from reconcile.jobs import recover
-from reconcile.plan.action_rows import Passwords
+from reconcile.plan.actions import Passwords
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.model import tables

@@ -108,7 +108,7 @@ def explain(
     from reconcile.compare.knowledge import Knowledge
     from reconcile.explain.ledger import explain as run
     from reconcile.jobs.recover import open_inventories
-    from reconcile.plan.action_rows import Passwords
+    from reconcile.plan.actions import Passwords
     from recovery.codecs.store import Layout
     from recovery.dataset import open_dataset
     from recovery.infer.search import Tail

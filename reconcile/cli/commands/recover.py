@@ -139,7 +139,7 @@ def recover(
     with output.progress("before Spark starts: looking at what was given", "inventories"):
         from reconcile.jobs import recover as job
         from reconcile.jobs.collect_disks import collect_all, see
-        from reconcile.plan.action_rows import Passwords
+        from reconcile.plan.actions import Passwords
         from reconcile.report.pages import plan_page, write_page
         from reconcile.stores import demand_store_uri
         from recovery.codecs.store import Layout
@@ -234,7 +234,7 @@ def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
 
 def _recovered(made: "Dataset", *, no_root: str) -> Result:
     from reconcile.cli.wording.deletions import deletion_lines
-    from reconcile.compare.deletions import by_session
+    from reconcile.plan.deletions import by_session
     from reconcile.rules.sides import SHORT, Relation
     from reconcile.rules.used_ids import RAISE_LIMIT
     from recovery.dataset import REPORT

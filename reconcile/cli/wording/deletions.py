@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from reconcile.cli.options import quoted
-from reconcile.compare.deletions import LISTED, SessionDeletions, before
+from reconcile.plan.deletions import LISTED, SessionDeletions, before
 from recovery.dataset import Dataset
 
 _OUT: Final = "plan-2"

@@ -8,8 +8,8 @@ import pytest
 
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
-from reconcile.compare.three_way import Evidence as Known
-from reconcile.compare.three_way import Tables
+from reconcile.compare.evidence import Evidence as Known
+from reconcile.compare.evidence import Tables
 from recovery.codecs.store import Layout
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options

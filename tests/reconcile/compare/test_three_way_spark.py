@@ -23,13 +23,13 @@ from reconcile.cli.commands.explain import _kept
 from reconcile.cli.commands.recover import _recovered
 from reconcile.cli.options import quoted
 from reconcile.cli.wording.deletions import deletion_lines
-from reconcile.compare import deletions
 from reconcile.compare.knowledge import Knowledge
 from reconcile.errors import PlanError
 from reconcile.explain.ledger import explain
 from reconcile.jobs import recover
-from reconcile.plan import plan_reader, views
-from reconcile.plan.action_rows import LEAVE, Passwords
+from reconcile.plan import deletions, plan_reader
+from reconcile.plan.actions import LEAVE, Passwords
+from reconcile.plan.edits import Edits, edit_plan
 from reconcile.references import References, read
 from reconcile.report import pages
 from reconcile.stores import open_store
@@ -193,7 +193,7 @@ def test_deleted_ledgers_stay_deleted_and_a_choice_brings_one_back_byte_for_byte
         last = before.store.get(key)
         assert last is not None
         assert after.store.get(key) is None
-    chosen = views.edit(plan, views.Edits(choose={LedgerId(0, ledger): "restore"}), tmp_path / "chosen")
+    chosen = edit_plan(plan, Edits(choose={LedgerId(0, ledger): "restore"}), tmp_path / "chosen")
     assert chosen["counts"]["deleted"] == len(DELETED) - 1
     edited = open_dataset(tmp_path / "chosen", "plan")
     assert plan_reader.overview(edited, shown=0).problems == ()
@@ -428,7 +428,7 @@ def test_three_records_that_nobody_can_read_are_three_findings_and_the_rest_is_l
     offered = {row["ledger"]: row for row in plan.read("actions").to_pylist() if row["op"] == LEAVE}
     assert offered.keys() == bad.keys()
     choice = {LedgerId(0, ledger): "from bookies" for ledger in bad}
-    views.edit(plan, views.Edits(choose=choice), tmp_path / "edited")
+    edit_plan(plan, Edits(choose=choice), tmp_path / "edited")
     made = open_dataset(tmp_path / "edited", "plan")
     assert plan_reader.overview(made, shown=0).problems == ()
     applied(made, live, tmp_path / "journal")

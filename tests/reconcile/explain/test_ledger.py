@@ -17,7 +17,7 @@ from reconcile.compare.single_ledger import Stored, stored_row
 from reconcile.explain.grid import Segment, grid
 from reconcile.explain.ledger import Explanation, Standing, explain
 from reconcile.findings.refusal_texts import REASONS
-from reconcile.rules.diff import HOLD_MARK
+from reconcile.rules.holds import HOLD_MARK
 from recovery.capture.live import capture
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout

@@ -16,8 +16,9 @@ import pytest
 from reconcile import references
 from reconcile.compare import decide
 from reconcile.jobs import recover
-from reconcile.plan import plan_reader, views
-from reconcile.plan.action_rows import LEAVE, Passwords
+from reconcile.plan import plan_reader
+from reconcile.plan.actions import LEAVE, Passwords
+from reconcile.plan.differences import compare_plans
 from reconcile.report import pages
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
@@ -147,7 +148,7 @@ def test_how_the_work_is_cut_changes_nothing_but_holds_random_passwords(
     other = make(request_of(inventories), tmp_path / "p", spark)
     assert len(other.parts("reconstruction")) == 7
     assert other.read("reconstruction").equals(plan.read("reconstruction"))
-    assert [d for d in views.differences(plan, other) if d.fields or d.one != d.other] == []
+    assert [d for d in compare_plans(plan, other) if d.fields or d.one != d.other] == []
 
 
 def test_what_the_store_has_is_not_proposed_again(

@@ -17,8 +17,9 @@ from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import Stored, only
 from reconcile.explain.ledger import explain
 from reconcile.jobs import recover
-from reconcile.plan import plan_reader, views
-from reconcile.plan.action_rows import LEAVE, Passwords
+from reconcile.plan import plan_reader
+from reconcile.plan.actions import LEAVE, Passwords
+from reconcile.plan.edits import Edits, edit_plan
 from reconcile.write import apply as engine
 from recovery.capture.live import capture
 from recovery.codecs import ledger_metadata, store
@@ -224,8 +225,8 @@ def test_a_store_that_was_initialised_again_is_shown_with_all_that_it_reused(
     actions = {row["ledger"]: row["op"] for row in plan.read("actions").to_pylist() if row["kind"] == "ledger"}
     assert not actions.keys() & set(reused)
     assert {ledger for ledger, op in actions.items() if op in ("create", "hold")} == rows_of(plan).keys() - set(reused)
-    edits = views.Edits(replace_instance_id=True, replace_cookies=frozenset({NAMES[0]}))
-    views.edit(plan, edits, tmp_path / "edited")
+    edits = Edits(replace_instance_id=True, replace_cookies=frozenset({NAMES[0]}))
+    edit_plan(plan, edits, tmp_path / "edited")
     edited = open_dataset(tmp_path / "edited", "plan")
     assert plan_reader.overview(edited, shown=0).problems == ()
     typed = {row["kind"]: row for row in edited.read("actions").to_pylist() if row["op"] == "replace"}

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 from reconcile.jobs import recover
-from reconcile.plan import views
-from reconcile.plan.action_rows import Passwords
+from reconcile.plan.actions import Passwords
+from reconcile.plan.edits import Edits, edit_plan
 from reconcile.stores import open_store
 from reconcile.write import apply as engine
 from recovery.capture.live import capture
@@ -149,7 +149,7 @@ def test_ledgers_that_share_the_lower_half_are_held_and_named(spark: "SparkSessi
     assert sum(counts[name] for name in ("clean", "skipped", "undecided", "with_findings")) == counts["looked_at"]
     assert not (Path(plan.path) / ".spill").exists()
     # A person who knows the bookies can have either; its record is in the plan.
-    views.edit(plan, views.Edits(choose={twins[1]: "from bookies"}), tmp_path / "chosen")
+    edit_plan(plan, Edits(choose={twins[1]: "from bookies"}), tmp_path / "chosen")
     ops = {row["ledger"]: row["op"] for row in plan.read("actions").to_pylist() if row["kind"] == "ledger"}
     chosen = open_dataset(tmp_path / "chosen", "plan").read("actions").to_pylist()
     (row,) = [row for row in chosen if (row["scope"], row["ledger"]) == (7, 5) and row["kind"] == "ledger"]

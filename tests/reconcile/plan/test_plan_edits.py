@@ -10,8 +10,9 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError, PlanError
-from reconcile.plan import action_rows, plan_reader, views
-from reconcile.plan.views import Edits
+from reconcile.plan import plan_reader
+from reconcile.plan.actions import Passwords, ledger_actions, select_released
+from reconcile.plan.edits import Edits, edit_plan
 from reconcile.rules import diff
 from reconcile.write.apply import Options, apply
 from recovery.codecs import ledger_metadata
@@ -36,7 +37,7 @@ def made(tmp_path: Path) -> Dataset:
 
 def edited(made: Dataset, out: Path, **edits: Any) -> Dataset:
     """Edit, and open what came of it."""
-    views.edit(made, Edits(**edits), out)
+    edit_plan(made, Edits(**edits), out)
     found = open_dataset(out, "plan")
     found.verify()
     assert plan_reader.overview(found, shown=0).problems == ()
@@ -109,7 +110,7 @@ def test_dropped_and_accepted_ledgers_are_not_written(made: Dataset, tmp_path: P
 def test_edits_of_what_is_not_there_are_refused(made: Dataset, tmp_path: Path, edits: dict[str, Any]) -> None:
     """A ledger, an alternative or a node that the plan does not have: named, and no plan is left behind."""
     with pytest.raises(PlanError):
-        views.edit(made, Edits(**edits), tmp_path / "new")
+        edit_plan(made, Edits(**edits), tmp_path / "new")
     assert not (tmp_path / "new" / "manifest.json").exists()
 
 
@@ -197,9 +198,9 @@ def test_a_hold_is_released_and_its_loss_can_be_accepted(made: Dataset, tmp_path
     captured(made, store, **{f"L{n}": value for n, value in holds.items()})
     stored = open_dataset(Path(made.path) / "store", "catalog").read("ledgers")
     restored = pa.Table.from_pylist([Ledger(7, SEGMENTS).row()], schema=tables.RECONSTRUCTION)
-    released, of_store = action_rows.released(restored, stored, diff.match(restored, stored))
+    released, of_store = select_released(restored, stored, diff.match(restored, stored))
     assert stored.filter(pa.array(of_store))["ledger"].to_pylist() == [7]
-    actions = action_rows.ledger_actions(released, Layout.HIERARCHICAL, action_rows.Passwords.of([]), b"")
+    actions = ledger_actions(released, Layout.HIERARCHICAL, Passwords.of([]), b"")
     [row] = actions.to_pylist()
     assert (row["op"], row["expects"], row["before"]) == ("replace", 0, holds[7])
     assert ledger_metadata.decode(row["value"]).state == "CLOSED"

@@ -12,11 +12,12 @@ import pytest
 from backends.memory import MemoryStore
 from reconcile.compare import three_way
 from reconcile.errors import PlanError
-from reconcile.plan import action_rows, plan_reader, views
-from reconcile.plan.action_rows import Passwords
+from reconcile.plan import alternatives, plan_reader
+from reconcile.plan.actions import LEAVE, Passwords
+from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, settled_hashes
 from reconcile.rules import sides
-from reconcile.rules.diff import HOLD_MARK
+from reconcile.rules.holds import HOLD_MARK
 from reconcile.write.apply import Options, apply
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key
@@ -86,7 +87,7 @@ def made(tmp_path: Path) -> Dataset:
     one = three_way.Range(rows, shown, stored, past, history, joined, np.zeros(joined.sides.num_rows, np.bool_))
     actions = dataset.read("actions")
     planned = pa.array([n is not None and n not in STORED for n in actions["ledger"].to_pylist()])
-    offered, left = three_way.offered(one, Layout.HIERARCHICAL, Passwords.of(()), actions.filter(planned))
+    offered, left = alternatives.offered(one, Layout.HIERARCHICAL, Passwords.of(()), actions.filter(planned))
     assert left == 1
     parts = {name: dataset.parts(name) for name in dataset.manifest["tables"]}
     system = [part for part in parts["actions"] if "system" in part.file]
@@ -107,7 +108,7 @@ def test_a_hold_offers_every_whole_record_that_is_known(made: Dataset) -> None:
     """The last one of any catalog, and the bookies' own; never a hold, nor what cannot be read."""
     offered = {row["ledger"]: row["alternatives"] for row in made.read("actions").to_pylist() if row["ledger"]}
     assert {n: [one["label"] for one in others] for n, others in offered.items()} == {
-        1: [three_way.RESTORE], 2: [action_rows.FROM_BOOKIES], 3: [], 4: [], 5: [], 6: [three_way.RESTORE]
+        1: [alternatives.RESTORE], 2: [alternatives.FROM_BOOKIES], 3: [], 4: [], 5: [], 6: [alternatives.RESTORE]
     }  # fmt: skip
     assert offered[1][0]["value"] == EARLIER[1]
     assert offered[1][0]["reads_as"] == "CLOSED, 10 entries, 3/2/2"
@@ -117,7 +118,7 @@ def test_a_hold_offers_every_whole_record_that_is_known(made: Dataset) -> None:
 def test_a_chosen_record_takes_the_place_of_its_hold(made: Dataset, tmp_path: Path) -> None:
     """It is created, byte for byte; the others stay held; a hold without another record says that it has none."""
     choice = {LedgerId(0, 1): "restore", LedgerId(0, 2): "from bookies"}
-    views.edit(made, views.Edits(choose=choice), tmp_path / "chosen")
+    edit_plan(made, Edits(choose=choice), tmp_path / "chosen")
     chosen = open_dataset(tmp_path / "chosen", "plan")
     assert plan_reader.overview(chosen, shown=0).problems == ()
     assert (chosen.manifest["counts"]["held"], chosen.manifest["counts"]["restored"]) == (3, 2)
@@ -130,7 +131,7 @@ def test_a_chosen_record_takes_the_place_of_its_hold(made: Dataset, tmp_path: Pa
     assert records[1] == ledger_metadata.decode(EARLIER[1])
     assert {n: str(one.state) for n, one in records.items() if n > 2} == dict.fromkeys((3, 4, 5), "IN_RECOVERY")
     with pytest.raises(PlanError, match="it has: none"):
-        views.edit(made, views.Edits(choose={LedgerId(0, 4): "restore"}), tmp_path / "none")
+        edit_plan(made, Edits(choose={LedgerId(0, 4): "restore"}), tmp_path / "none")
 
 
 def test_a_hold_in_the_store_is_replaced_by_what_was_chosen_or_removed_with_its_ledger(
@@ -138,13 +139,13 @@ def test_a_hold_in_the_store_is_replaced_by_what_was_chosen_or_removed_with_its_
 ) -> None:
     """Either by its version and its bytes; nothing is written while nobody chooses."""
     (row,) = [row for row in made.read("actions").to_pylist() if row["ledger"] == 6]
-    assert (row["op"], row["expects"], row["before"]) == (action_rows.LEAVE, 4, ledger_metadata.encode(HOLD))
+    assert (row["op"], row["expects"], row["before"]) == (LEAVE, 4, ledger_metadata.encode(HOLD))
     ledger = LedgerId(0, 6)
     for name, edits, op in (
-        ("chosen", views.Edits(choose={ledger: "restore"}), ("replace", EARLIER[6])),
-        ("lost", views.Edits(accept_loss=frozenset({ledger})), ("remove", None)),
+        ("chosen", Edits(choose={ledger: "restore"}), ("replace", EARLIER[6])),
+        ("lost", Edits(accept_loss=frozenset({ledger})), ("remove", None)),
     ):
-        views.edit(made, edits, tmp_path / name)
+        edit_plan(made, edits, tmp_path / name)
         edited = open_dataset(tmp_path / name, "plan")
         assert plan_reader.overview(edited, shown=0).problems == ()
         counts = edited.manifest["counts"]

@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.errors import PlanError
-from reconcile.plan import action_rows, plan_reader, views
-from reconcile.plan.action_rows import Phase
+from reconcile.plan import plan_reader
+from reconcile.plan.actions import Phase, phase_of
+from reconcile.plan.differences import compare_plans
+from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.plan_hash import with_ids
+from reconcile.plan.waves import parse_waves, split_plan
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
 from recovery.errors import DatasetError
 from recovery.model import tables
@@ -198,8 +201,8 @@ def test_files_that_are_swapped_after_a_plan_was_looked_at_are_not_read(made: Da
 
 def test_other_rights_are_a_difference(made: Dataset, tmp_path: Path) -> None:
     """Two plans that write the same under other rights do not write the same."""
-    views.edit(made, views.Edits(acl="world:anyone:r"), tmp_path / "closed")
-    found = list(views.differences(made, open_dataset(tmp_path / "closed", "plan")))
+    edit_plan(made, Edits(acl="world:anyone:r"), tmp_path / "closed")
+    found = list(compare_plans(made, open_dataset(tmp_path / "closed", "plan")))
     assert len(found) == made.rows("actions")
     assert all("acl absent → world:anyone:r" in str(difference) for difference in found)
 
@@ -208,7 +211,7 @@ def test_plans_of_the_same_ledgers_do_not_differ(made: Dataset, tmp_path: Path) 
     """Random passwords of holds make another hash, and no difference."""
     again = write_plan(tmp_path / "again", LEDGERS, secrets=9)
     assert again.manifest["hash"] != made.manifest["hash"]
-    assert list(views.differences(made, again)) == []
+    assert list(compare_plans(made, again)) == []
 
 
 def test_every_difference_is_named(made: Dataset, tmp_path: Path) -> None:
@@ -221,7 +224,7 @@ def test_every_difference_is_named(made: Dataset, tmp_path: Path) -> None:
     changed[60] = dataclasses.replace(changed[60], reason=None)
     changed[4] = dataclasses.replace(changed[4], segments=[(0, NAMES), (2, ("b1", "b2", "b4"))])
     other = write_plan(tmp_path / "other", changed.values())
-    found = {difference.key: difference for difference in views.differences(made, other)}
+    found = {difference.key: difference for difference in compare_plans(made, other)}
     said = {key.removeprefix("/00/0000/L"): str(difference) for key, difference in found.items()}
     assert set(said) == {"0001", "0099", "0002", "0003", "0060", "0004"}
     assert "only the first" in said["0001"]
@@ -235,7 +238,7 @@ def test_every_difference_is_named(made: Dataset, tmp_path: Path) -> None:
 def test_no_password_is_ever_shown(made: Dataset, tmp_path: Path) -> None:
     """Neither the overview nor a difference has the bytes of a password in it."""
     other = write_plan(tmp_path / "other", [dataclasses.replace(LEDGERS[0], password=b"")])
-    shown = repr(plan_reader.overview(made, shown=100)) + repr([*views.differences(made, other)])
+    shown = repr(plan_reader.overview(made, shown=100)) + repr([*compare_plans(made, other)])
     assert SECRET.decode() not in shown
 
 
@@ -251,7 +254,7 @@ def test_no_password_is_ever_shown(made: Dataset, tmp_path: Path) -> None:
 )
 def test_waves_are_shares_of_the_buckets(spec: str, edges: list[int]) -> None:
     """Shares follow each other and cover every bucket once; the smallest is one bucket."""
-    found = views.parse_waves(spec)
+    found = parse_waves(spec)
     assert [r.start for r in found] == edges
     assert [r.stop for r in found] == [*edges[1:], BUCKETS]
 
@@ -260,14 +263,14 @@ def test_waves_are_shares_of_the_buckets(spec: str, edges: list[int]) -> None:
 def test_shares_that_are_none_are_refused(spec: str) -> None:
     """What leaves ledgers out, or counts them twice, is no cut."""
     with pytest.raises(ValueError, match=r"share"):
-        views.parse_waves(spec)
+        parse_waves(spec)
 
 
 @given(st.text(alphabet="0123456789.%,rest ", max_size=30))
 def test_any_text_is_a_cut_of_all_buckets_or_refused(spec: str) -> None:
     """Whatever is typed: either every bucket is in exactly one wave, or a ValueError."""
     try:
-        found = views.parse_waves(spec)
+        found = parse_waves(spec)
     except ValueError:
         return
     assert [bucket for r in found for bucket in r] == list(range(BUCKETS))
@@ -276,15 +279,15 @@ def test_any_text_is_a_cut_of_all_buckets_or_refused(spec: str) -> None:
 def test_a_plan_in_waves_writes_the_same(made: Dataset, tmp_path: Path) -> None:
     """Cutting changes no action but its wave, keeps the other tables, and gives another hash."""
     before = {path: path.read_bytes() for path in Path(made.path).rglob("*") if path.is_file()}
-    manifest, waves = views.split(made, views.parse_waves("10%,20%,rest"), tmp_path / "cut")
+    manifest, cuts = split_plan(made, parse_waves("10%,20%,rest"), tmp_path / "cut")
     cut = open_dataset(tmp_path / "cut", "plan")
     assert cut.manifest == json.loads(json.dumps(manifest))
     for table in ("findings", "reconstruction"):
         assert cut.read(table) == made.read(table)
     old, new = made.read("actions"), cut.read("actions")
     assert new.drop_columns(["wave"]) == old.drop_columns(["wave"])
-    assert Counter(new["wave"].to_pylist()) == {wave.number: wave.actions for wave in waves if wave.actions}
-    assert sum(wave.ledgers for wave in waves) == len(LEDGERS)
+    assert Counter(new["wave"].to_pylist()) == {wave.number: wave.actions for wave in cuts if wave.actions}
+    assert sum(wave.ledgers for wave in cuts) == len(LEDGERS)
     assert manifest["hash"] not in (made.manifest["hash"], None)
     assert manifest["binding"]["split_from"] == made.manifest["hash"]
     assert plan_reader.overview(cut, shown=0).problems == ()
@@ -293,13 +296,13 @@ def test_a_plan_in_waves_writes_the_same(made: Dataset, tmp_path: Path) -> None:
 
 def test_waves_keep_the_order_of_a_restore(made: Dataset, tmp_path: Path) -> None:
     """Counters are raised in the first wave, LAYOUT and what is after it comes in the last."""
-    views.split(made, views.parse_waves("10%,rest"), tmp_path / "cut")
-    waves: dict[Phase, set[int]] = {}
+    split_plan(made, parse_waves("10%,rest"), tmp_path / "cut")
+    seen: dict[Phase, set[int]] = {}
     for row in open_dataset(tmp_path / "cut", "plan").read("actions").to_pylist():
-        waves.setdefault(action_rows.phase_of(row["seq"]), set()).add(row["wave"])
-    assert waves[Phase.GENERATORS] == {1}
-    assert waves[Phase.LEDGERS] == {1, 2}
-    assert waves[Phase.LAYOUT] == waves[Phase.INSTANCE_ID] == {2}
+        seen.setdefault(phase_of(row["seq"]), set()).add(row["wave"])
+    assert seen[Phase.GENERATORS] == {1}
+    assert seen[Phase.LEDGERS] == {1, 2}
+    assert seen[Phase.LAYOUT] == seen[Phase.INSTANCE_ID] == {2}
 
 
 def _write_store(folder: Path, **coverage: object) -> str:
@@ -320,13 +323,13 @@ def test_another_store_than_the_one_that_a_plan_was_made_of_is_refused(made: Dat
     write_manifest(folder, "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept, sign=hashes.sign)
     bound, _ = plan_reader.open_whole(made.path)
     assert bound.manifest["hash"] != made.manifest["hash"]
-    edits = views.Edits(drop=frozenset({LedgerId(0, 1)}))
-    views.edit(bound, edits, tmp_path / "edited")
+    edits = Edits(drop=frozenset({LedgerId(0, 1)}))
+    edit_plan(bound, edits, tmp_path / "edited")
     shutil.rmtree(folder / "store")
     _write_store(folder / "store", complete=True)
     for name, use in (
-        ("edit", lambda out: views.edit(bound, edits, out)),
-        ("split", lambda out: views.split(bound, views.parse_waves("rest"), out)),
+        ("edit", lambda out: edit_plan(bound, edits, out)),
+        ("split", lambda out: split_plan(bound, parse_waves("rest"), out)),
     ):
         with pytest.raises(PlanError, match="not the catalog that the plan was made of"):
             use(tmp_path / name)
@@ -335,7 +338,7 @@ def test_another_store_than_the_one_that_a_plan_was_made_of_is_refused(made: Dat
 def test_what_a_plan_was_compared_with_goes_along(made: Dataset, tmp_path: Path) -> None:
     """The catalog of the store that belongs to a plan belongs to its waves too, and stays as private as it was."""
     _write_store(Path(made.path) / "store")
-    views.split(made, views.parse_waves("rest"), tmp_path / "cut")
+    split_plan(made, parse_waves("rest"), tmp_path / "cut")
     files = [path for path in (tmp_path / "cut").rglob("*") if path.is_file()]
     assert tmp_path / "cut" / "store" / "manifest.json" in files
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
@@ -345,5 +348,5 @@ def test_an_altered_plan_is_not_cut(made: Dataset, tmp_path: Path) -> None:
     """A plan that is not what its hash says gets no new hash by being cut, and no folder that looks like a plan."""
     edited = _with_actions(Path(made.path), made, made.read("actions").slice(0, 60))
     with pytest.raises(PlanError, match="hash"):
-        views.split(edited, views.parse_waves("rest"), tmp_path / "cut")
+        split_plan(edited, parse_waves("rest"), tmp_path / "cut")
     assert not (tmp_path / "cut" / "manifest.json").exists()

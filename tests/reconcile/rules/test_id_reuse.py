@@ -13,7 +13,7 @@ from backends.protocols import Versioned
 from reconcile.compare.single_ledger import stored_row
 from reconcile.findings.table import Run
 from reconcile.rules import entries_beyond_end, id_reuse
-from reconcile.rules.diff import HOLD_MARK
+from reconcile.rules.holds import HOLD_MARK
 from recovery.codecs import ledger_metadata
 from recovery.codecs.entry import master_key
 from recovery.model import metadata as md

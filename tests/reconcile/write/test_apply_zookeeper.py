@@ -19,7 +19,7 @@ from backends.protocols import Write
 from backends.registry import open_store
 from backends.testing.faults import Fault, FaultyStore
 from backends.zookeeper.store import ZooKeeperStore
-from reconcile.plan.views import Edits, edit
+from reconcile.plan.edits import Edits, edit
 from reconcile.write.apply import Applied, Options, apply
 from reconcile.write.audit_journal import JOURNAL, Record, scan
 from tests.support.command import run as command

@@ -39,12 +39,12 @@ _HASH: Final = 12
 def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what plans A and B would write differently, key by key; passwords are compared and never shown."""
     from reconcile.cli.wording.plan_store import writes_of
+    from reconcile.plan.differences import compare_plans
     from reconcile.plan.plan_reader import open_whole
-    from reconcile.plan.views import differences
 
     output = make_output(shared)
     left, right = open_whole(one)[0], open_whole(other)[0]
-    found = differences(left, right)
+    found = compare_plans(left, right)
     listed = list(itertools.islice(found, shown))
     counts = {"only_in_a": 0, "only_in_b": 0, "differing": 0}
     for difference in itertools.chain(listed, found):

@@ -36,7 +36,7 @@ _CATALOG: Final = "catalog://"
 
 def _sessions(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[int | None, ...]:
     """Read sessions as plans show them."""
-    from reconcile.compare.deletions import parse_session
+    from reconcile.plan.deletions import parse_session
 
     try:
         return tuple(parse_session(value) for value in values)
@@ -108,9 +108,9 @@ def edit(
     those of the store as it was captured when the plan was made.
     """
     from backends.protocols import parse_rights
-    from reconcile.compare.deletions import deleted_by
-    from reconcile.compare.three_way import RESTORE
-    from reconcile.plan import views
+    from reconcile.plan.alternatives import RESTORE
+    from reconcile.plan.deletions import deleted_by
+    from reconcile.plan.edits import Edits, edit_plan
     from recovery.dataset import open_dataset
 
     def named(text: str, hint: str) -> "LedgerId":
@@ -141,7 +141,7 @@ def edit(
         choices = dict.fromkeys(deleted_by(before, restored_of, restorable=True), RESTORE) | choices
     if accepted_of:
         accepted |= deleted_by(before, accepted_of, restorable=False)
-    edits = views.Edits(
+    edits = Edits(
         drop=frozenset(named(text, "--drop") for text in dropped),
         accept_loss=accepted,
         choose=choices,
@@ -153,7 +153,7 @@ def edit(
     if not edits.texts:
         raise click.UsageError("nothing to change: name at least one edit")
     before.verify()
-    manifest = views.edit(before, edits, out)
+    manifest = edit_plan(before, edits, out)
     counts = manifest["counts"]
     details = list(edits.texts[:_SHOWN])
     if len(edits.texts) > _SHOWN:

@@ -42,8 +42,8 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
     from reconcile.cli.wording.deletions import deletion_lines
     from reconcile.cli.wording.plan_store import rehearsal_root
-    from reconcile.compare.deletions import by_session
-    from reconcile.plan.action_rows import LEAVE
+    from reconcile.plan.actions import LEAVE
+    from reconcile.plan.deletions import by_session
     from reconcile.plan.plan_reader import overview
     from recovery.dataset import open_dataset
 

@@ -42,17 +42,17 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
     Keep the cluster frozen until the last wave is applied: bookies delete what a partial root does not name.
     """
     from reconcile.cli.wording.plan_store import store_of
-    from reconcile.plan import views
+    from reconcile.plan.waves import parse_waves, split_plan
     from recovery.dataset import open_dataset
 
     output = make_output(shared)
     try:
-        waves = views.parse_waves(spec)
+        waves = parse_waves(spec)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--waves") from error
     whole = open_dataset(path, "plan")
     whole.verify()
-    manifest, found = views.split(whole, waves, out)
+    manifest, found = split_plan(whole, waves, out)
     details = [
         f"wave {wave.number}: {counted(wave.ledgers, 'ledger')}, {counted(wave.actions, 'write')}, "
         f"buckets {wave.first_bucket} to {wave.last_bucket}"

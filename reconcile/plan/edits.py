@@ -1,27 +1,18 @@
-"""Plans as people handle them: compare two, cut one into waves, change one. No store is touched.
+"""A plan changed by a person: a new plan with a new hash. No store is touched.
 
-    wave   writes
-    1      the id generators, and the ledgers of the first buckets
-    2 …    the ledgers of the next buckets
-    last   the ledgers of the rest, then LAYOUT, instance id, cookies
-
-Buckets are a hash of the ledger id, so a share of the buckets is about the same share of the ledgers. A plan that was
-not cut has wave 0 everywhere.
-
-    edit                    the new plan
-    drop LEDGER             writes nothing for it; it waits for a person, so no cookies
-    accept the loss         the same, or removes its hold; settled, so cookies
-    choose LEDGER=LABEL     writes the alternative of that name
-    rights                  names the rights of every key that is created
-    replace an instance id, a cookie     replaces what the captured store has, by its version, with the bookies' own
+edit                    the new plan
+drop LEDGER             writes nothing for it; it waits for a person, so no cookies
+accept the loss         the same, or removes its hold; settled, so cookies
+choose LEDGER=LABEL     writes the alternative of that name
+rights                  names the rights of every key that is created
+replace an instance id, a cookie     replaces what the captured store has, by its version, with the bookies' own
 """
 
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,24 +21,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.errors import PlanError
-from reconcile.plan import action_rows
-from reconcile.plan.action_rows import Phase
+from reconcile.plan import alternatives
+from reconcile.plan.actions import LEAVE, Phase
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
 from reconcile.plan.plan_reader import STORE, SYSTEM, captured_store, demand_whole, ranges_of
-from reconcile.rules import clusters
+from reconcile.rules import clusters, holds
 from recovery.codecs import ledger_metadata, store
 from recovery.dataset import Dataset, prepare, write_manifest, write_part
-from recovery.errors import FormatError
 from recovery.manifest import Part
 from recovery.model import tables
-from recovery.model.ids import BUCKETS, LedgerId
-from recovery.model.metadata import LedgerMetadata
-from recovery.spark import bucket_ranges
+from recovery.model.ids import LedgerId
 
-_SHARE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
-_REST: Final = "rest"
 _NUMBER: Final = re.compile(r"-?[0-9]+")
-_CANARY: Final = "canary"
 _NUMBERS: Final = frozenset({"length", "last_entry"})
 _MANIFEST_KEYS: Final = frozenset(
     {
@@ -56,226 +41,6 @@ _MANIFEST_KEYS: Final = frozenset(
     }
 )
 """Keys that a new manifest gets of its own; the others go over as they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One key that two plans treat differently.
-
-    Attributes:
-        key: below the ledgers root.
-        one, other: the op of each plan, with the kind; None: it has no action there.
-        fields: what differs, with both sides; a password is named, never shown.
-    """
-
-    key: str
-    one: str | None
-    other: str | None
-    fields: tuple[tuple[str, str, str], ...]
-
-    def __str__(self) -> str:
-        if self.one is None:
-            return f"{self.key}: only the second has it ({self.other})"
-        if self.other is None:
-            return f"{self.key}: only the first has it ({self.one})"
-        return f"{self.key}: " + "; ".join(f"{name} {a} → {b}" if a != b else name for name, a, b in self.fields)
-
-
-def differences(one: Dataset, other: Dataset) -> Iterator[Difference]:
-    """Compare two plans key by key, in bucket order; yields nothing where they would write the same.
-
-    Holds get a random password each time, so two holds that differ in nothing else are the same.
-
-    Raises:
-        DatasetError: a file is gone or damaged.
-    """
-    names = ["key", "id", "op", "kind", "value", "expects", "acl"]
-    rows = max(one.rows("actions"), other.rows("actions"))
-    for buckets in [SYSTEM, *bucket_ranges(rows)]:
-        sides = [d.read("actions", buckets=buckets, columns=names) for d in (one, other)]
-        numbered = [
-            side.select(["key", "id"]).append_column("at", pa.array(np.arange(side.num_rows))) for side in sides
-        ]
-        both = numbered[0].join(numbered[1], "key", join_type="full outer", right_suffix="_2")
-        same = pc.fill_null(pc.equal(both["id"], both["id_2"]), fill_value=False)
-        for row in both.filter(pc.invert(same)).sort_by("key").to_pylist():
-            left, right = (
-                None if at is None else side.slice(at, 1).to_pylist()[0]
-                for side, at in zip(sides, (row["at"], row["at_2"]), strict=True)
-            )
-            found = _difference(row["key"], left, right)
-            if found is not None:
-                yield found
-
-
-def _difference(key: str, one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> Difference | None:
-    what = [None if side is None else f"{side['op']} {side['kind']}" for side in (one, other)]
-    if one is None or other is None:
-        return Difference(key, what[0], what[1], ())
-    fields = [
-        (name, _said(one[name]), _said(other[name]))
-        for name in ("op", "kind", "expects", "acl")
-        if one[name] != other[name]
-    ]
-    held = one["op"] == other["op"] == "hold"
-    if one["value"] != other["value"]:
-        fields += _value_fields(one, other, held=held)
-    return Difference(key, what[0], what[1], tuple(fields)) if fields else None
-
-
-def _said(value: object) -> str:
-    return "absent" if value is None else str(value)
-
-
-def _value_fields(one: Mapping[str, Any], other: Mapping[str, Any], *, held: bool) -> Iterator[tuple[str, str, str]]:
-    """Name the fields in which two values differ; two holds' passwords do not count."""
-    left, right = (_record(side) for side in (one, other))
-    if left is None or right is None:
-        yield "value", f"{len(one['value'] or b'')} bytes", f"{len(other['value'] or b'')} other bytes"
-        return
-    for name in type(left).__slots__:
-        a, b = getattr(left, name), getattr(right, name)
-        if a == b:
-            continue
-        if name == "password":
-            if not held:
-                yield "another password", "", ""
-        elif name in ("custom", "unknown"):
-            yield f"other {name}", "", ""
-        elif name == "segments":
-            yield name, _segments(a), _segments(b)
-        else:
-            yield name, _said(a), _said(b)
-
-
-def _record(action: Mapping[str, Any]) -> LedgerMetadata | None:
-    """Return the record that an action writes; None if it writes something else."""
-    if action["kind"] != "ledger":
-        return None
-    try:
-        return ledger_metadata.decode(action["value"] or b"")
-    except FormatError:
-        return None
-
-
-def _segments(segments: Sequence[Any]) -> str:
-    return " ".join(f"{segment.first}:[{','.join(segment.members)}]" for segment in segments)
-
-
-def parse_waves(text: str) -> list[range]:
-    """Read shares of the ledgers, as in ``canary,1%,rest``, into one bucket range a wave; a canary is one bucket.
-
-    Raises:
-        ValueError: not shares above 0 that come to 100 % at most, or they leave something over without ``rest``.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    rest = parts[-1] == _REST
-    shares = []
-    for place, part in enumerate(parts[: len(parts) - rest]):
-        if part == _CANARY and place == 0:
-            shares.append(100 / BUCKETS)
-            continue
-        found = _SHARE.fullmatch(part)
-        if found is None or float(found[1]) <= 0:
-            raise ValueError(f"not a share: {part!r}; write for example canary,1%,rest")
-        shares.append(float(found[1]))
-    total = sum(shares)
-    if total > 100 or (rest and total >= 100):
-        raise ValueError(f"the shares come to {total:g} %" + (", which leaves no rest" if rest else ""))
-    if not rest and total < 100:
-        raise ValueError(f"the shares come to {total:g} % only; end with rest")
-    edges = [0]
-    for share in np.cumsum(shares):
-        edges.append(min(BUCKETS, max(edges[-1] + 1, round(BUCKETS * share / 100))))
-    if rest:
-        edges.append(BUCKETS)
-    if edges[-1] != BUCKETS or any(low >= high for low, high in pairwise(edges)):
-        raise ValueError(f"more waves than {BUCKETS} buckets can be cut into")
-    return [range(low, high) for low, high in pairwise(edges)]
-
-
-@dataclass(frozen=True, slots=True)
-class Wave:
-    """One stretch of a plan that is applied by itself; `actions` are those that write."""
-
-    number: int
-    first_bucket: int
-    last_bucket: int
-    actions: int
-    ledgers: int
-
-
-def split(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str, Any], list[Wave]]:
-    """Write a plan again, with a wave for every action; return its manifest and what is in each wave.
-
-    The waves are part of the binding, so the new plan has a hash of its own.
-
-    Args:
-        dataset: the plan, which stays as it is.
-        waves: bucket ranges, together all buckets.
-        out: a new folder; it will hold passwords.
-
-    Raises:
-        PlanError: the plan's actions are not those that its hash was made of.
-        DatasetError: a file of the plan is damaged, or `out` cannot be written.
-    """
-    seen = demand_whole(dataset)
-    captured_store(dataset)
-    prepare(out, "plan", secret=True)
-    binding = {
-        **dataset.manifest["binding"],
-        "split_from": dataset.manifest["hash"],
-        "waves": [[n, r.start, r.stop - 1] for n, r in enumerate(waves, 1)],
-    }
-    last = len(waves)
-    hashes = Hashes(settled=dict(seen.hashes.settled))
-    actions: Counter[int] = Counter()
-    ledgers: Counter[int] = Counter()
-
-    def in_wave(rows: pa.Table, wave: Any) -> pa.Table:  # noqa: ANN401 - a NumPy array
-        at = tables.ACTIONS.get_field_index("wave")
-        actions.update(wave[pc.not_equal(rows["op"], action_rows.LEAVE).to_numpy()].tolist())
-        return rows.set_column(at, tables.ACTIONS.field(at), pa.array(wave, pa.int32()))
-
-    def written(name: str, rows: pa.Table) -> Part:
-        return write_part(out, "actions", name, [rows], secret=True)
-
-    system = dataset.read("actions", buckets=SYSTEM)
-    early = system["seq"].to_numpy() >> 48 < Phase.LEDGERS
-    system = in_wave(system, np.where(early, 1, last))
-    hashes.actions.update(bucket_hashes(system))
-    parts = [written("system-first", system.filter(pa.array(early)))]
-    starts = np.array([r.start for r in waves])
-    for buckets in ranges_of(dataset)[1:]:
-        rows = dataset.read("actions", buckets=buckets)
-        wave = np.searchsorted(starts, rows["bucket"].to_numpy(), side="right")
-        ledgers.update(wave.tolist())
-        rows = in_wave(rows, wave)
-        hashes.actions.update(bucket_hashes(rows))
-        parts.append(written(f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}", rows))
-    parts.append(written("system-last", system.filter(pa.array(~early))))
-    others = {
-        name: [
-            write_part(out, name, "part-00000", [tables.PLAN[name].empty_table(), *dataset.batches(name)], secret=True)
-        ]
-        for name in tables.PLAN
-        if name != "actions"
-    }
-    captured = Path(dataset.path) / STORE
-    if captured.is_dir():
-        shutil.copytree(captured, out / STORE)
-    manifest = write_manifest(
-        out,
-        "plan",
-        {"actions": parts, **others},
-        binding=binding,
-        coverage=dataset.manifest["coverage"],
-        secret=True,
-        extra={key: value for key, value in dataset.manifest.items() if key not in _MANIFEST_KEYS},
-        sign=hashes.sign,
-    )
-    found = [Wave(n, r.start, r.stop - 1, actions[n], ledgers[n]) for n, r in enumerate(waves, 1)]
-    return manifest, found
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +79,7 @@ class Edits:
         ]
 
 
-def edit(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
+def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
     """Write a plan again with some of its actions changed; return the manifest of the new one, which has its own hash.
 
     Args:
@@ -478,7 +243,7 @@ class _Editing:
     def _edited(
         self, ledger: LedgerId, row: dict[str, Any], others: Mapping[str, tuple[str, int]]
     ) -> dict[str, Any] | None:
-        if row["op"] == action_rows.LEAVE:
+        if row["op"] == LEAVE:
             return self._edited_leave(ledger, row, others)
         was = {"create": "restored", "hold": "held", "replace": "released"}[row["op"]]
         if ledger in self._edits.choose:
@@ -537,11 +302,9 @@ class _Editing:
         if not open_ones or self._captured is None:
             return []
         stored = self._captured.read("ledgers", buckets=buckets)
-        holds = stored.filter(pa.array(action_rows.is_hold(stored))).select(
-            ["bucket", "scope", "ledger", "raw", "version"]
-        )
+        held = stored.filter(pa.array(holds.is_hold(stored))).select(["bucket", "scope", "ledger", "raw", "version"])
         found: list[dict[str, Any]] = []
-        for row in holds.to_pylist():
+        for row in held.to_pylist():
             ledger = LedgerId(row["scope"], row["ledger"])
             if ledger in open_ones:
                 self._found.add(ledger)
@@ -616,9 +379,7 @@ def _common_rights(catalog: Dataset) -> dict[str, str]:
 
 def _is_hold(raw: bytes | None) -> bool:
     """Say whether bytes of the store are a hold of ours."""
-    return raw is not None and bool(
-        action_rows.is_hold(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0]
-    )
+    return raw is not None and bool(holds.is_hold(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0])
 
 
 def _of_outcome(reconstruction: pa.Table, outcome: str) -> set[LedgerId]:
@@ -653,7 +414,7 @@ def _chosen(ledger: LedgerId, label: str, values: Mapping[str, bytes]) -> tuple[
 def _alternatives(row: Mapping[str, Any], others: Mapping[str, tuple[str, int]]) -> dict[str, bytes]:
     """Return what an action could write instead, by label."""
     found = {other["label"]: other["value"] for other in row["alternatives"]}
-    base = found.get(action_rows.FROM_BOOKIES) if row["op"] == "hold" else row["value"]
+    base = found.get(alternatives.FROM_BOOKIES) if row["op"] == "hold" else row["value"]
     if base is not None:
         record = ledger_metadata.decode(base)
         for label, (name, number) in others.items():

@@ -8,10 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconcile.plan import action_rows
-from reconcile.plan.action_rows import HOLD_PASSWORD_SIZE, Passwords, Phase, SystemWrite
+from reconcile.compare import outcomes
+from reconcile.plan.actions import (
+    HOLD_PASSWORD_SIZE,
+    Passwords,
+    Phase,
+    SystemWrite,
+    findings,
+    ledger_actions,
+    phase_of,
+    system_actions,
+)
 from reconcile.plan.plan_hash import Hashes, action_ids, bucket_hashes, plan_hash
-from reconcile.rules import diff
+from reconcile.rules import diff, holds
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
 from recovery.codecs.store import Layout
@@ -77,7 +86,7 @@ def actions_of(*rows: dict[str, object]) -> pa.Table:
     """The ledger actions for such rows, with secrets that can be told apart."""
     table = reconstruction(*rows)
     secrets = bytes(range(256)) * (1 + len(rows) * HOLD_PASSWORD_SIZE // 256)
-    return action_rows.ledger_actions(table, Layout.HIERARCHICAL, PASSWORDS, secrets)
+    return ledger_actions(table, Layout.HIERARCHICAL, PASSWORDS, secrets)
 
 
 def test_a_restored_ledger_becomes_the_record_that_its_row_says() -> None:
@@ -113,7 +122,7 @@ def test_a_hold_is_exactly_the_form_that_was_seen_to_lose_nothing() -> None:
     passwords = [records[ledger][1].password for ledger in (1, 3)]
     assert passwords[0] != passwords[1]
     assert all(p and len(p) == HOLD_PASSWORD_SIZE and p not in PASSWORDS.values for p in passwords)
-    assert dict(records[3][1].custom) == {diff.HOLD_MARK: b"two_keys"}
+    assert dict(records[3][1].custom) == {holds.HOLD_MARK: b"two_keys"}
 
 
 @settings(max_examples=40, deadline=None)
@@ -130,7 +139,7 @@ def test_every_ledger_gets_one_action_at_its_key_in_a_unique_order(ids: list[int
         assert action["op"] == expected
     seqs = table["seq"].to_pylist()
     assert seqs == sorted(set(seqs))
-    assert {action_rows.phase_of(seq) for seq in seqs} == {Phase.LEDGERS}
+    assert {phase_of(seq) for seq in seqs} == {Phase.LEDGERS}
     assert len(set(table["id"].to_pylist())) == len(ids)
 
 
@@ -142,7 +151,7 @@ def test_the_order_of_a_restore_is_law_6s() -> None:
         SystemWrite(Phase.LAYOUT, "create", "layout", "/LAYOUT", b"l"),
         SystemWrite(Phase.GENERATORS, "raise", "generator", "/idgen", b"9"),
     ]
-    system = action_rows.system_actions(writes)
+    system = system_actions(writes)
     both = pa.concat_tables([system, actions_of(row(1))]).sort_by("seq")
     assert both["kind"].to_pylist() == ["generator", "ledger", "layout", "instance_id", "cookie"]
 
@@ -240,8 +249,8 @@ def test_a_disagreement_is_named_and_a_legitimate_difference_is_not(
 def test_an_id_that_the_layout_cannot_name_waits_and_stops_nothing() -> None:
     """A stray file's name may say any id: that ledger waits for a person, all others get their records."""
     rows = reconstruction(row(1), held(10**10, ["b0:1"]), row(10**18))
-    assert action_rows.wait_without_place(rows, Layout.HIERARCHICAL).equals(rows)
-    found = action_rows.wait_without_place(rows, Layout.LEGACY)
+    assert outcomes.wait_without_place(rows, Layout.HIERARCHICAL).equals(rows)
+    found = outcomes.wait_without_place(rows, Layout.LEGACY)
     said = {r["ledger"]: (r["outcome"], r["reason"]) for r in found.to_pylist()}
     waiting = ("waiting", "id_out_of_range")
     assert (said[10**10], said[10**18], said[1][0]) == (waiting, waiting, "restored")
@@ -252,18 +261,18 @@ def test_a_hold_in_the_store_is_found_until_it_is_resolved() -> None:
     """Holds of an earlier plan are named with their reason and holders, whether bookies show the ledger or not."""
     rows = stored(row(1), row(2, state="IN_RECOVERY", last_entry=None), row(3), row(4, error="empty")).to_pylist()
     for found in rows:
-        mark = {"key": diff.HOLD_MARK, "value": b"hole"}
+        mark = {"key": holds.HOLD_MARK, "value": b"hole"}
         found["custom"] = {1: [{"key": "x", "value": b""}], 2: [{"key": "a", "value": b""}, mark], 3: []}.get(
             found["ledger"]
         )
         found["segments"] = [{"first": 0, "members": ["b1:1", "b0:1"]}] if found["ledger"] == 2 else None
-    kept = diff.still_held(pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS))
+    kept = holds.still_held(pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS))
     (found,) = kept.to_pylist()
     assert (found["ledger"], found["reason"], found["holders"]) == (2, "hole", ["b0:1", "b1:1"])
-    assert diff.still_held(tables.CATALOG_LEDGERS.empty_table()).num_rows == 0
+    assert holds.still_held(tables.CATALOG_LEDGERS.empty_table()).num_rows == 0
     ours, theirs = reconstruction(row(1)), stored(row(1))
     none = diff.disagreements(ours, theirs, diff.match(ours, theirs))
-    (finding,) = action_rows.findings(none, kept, run="a", at=datetime.now(UTC)).to_pylist()
+    (finding,) = findings(none, kept, run="a", at=datetime.now(UTC)).to_pylist()
     assert (finding["category"], finding["ledger"], finding["bookies"]) == ("HELD", 2, ["b0:1", "b1:1"])
 
 
@@ -273,7 +282,7 @@ def test_findings_have_ids_that_outlive_a_run_and_hold_no_secrets() -> None:
     matched = diff.match(ours, theirs)
     missing = ours.take(pa.array(matched.missing))
     found, now = diff.disagreements(ours, theirs, matched), datetime.now(UTC)
-    tables_of = [action_rows.findings(found, missing, run=run, at=now) for run in ("a", "b")]
+    tables_of = [findings(found, missing, run=run, at=now) for run in ("a", "b")]
     first, second = (t.to_pylist() for t in tables_of)
     assert [f["id"] for f in first] == [f["id"] for f in second]
     assert {f["category"] for f in first} == {"ENTRIES_MISSING", "HELD"}

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare.three_way import RESTORE
 from reconcile.errors import PlanError
-from reconcile.plan import action_rows as planned
+from reconcile.plan import actions as planned
+from reconcile.plan.alternatives import RESTORE
 from reconcile.plan.plan_reader import ranges_of
 from reconcile.rules.sides import ABSENT, Relation, unite
 from recovery.dataset import Dataset

@@ -1,6 +1,6 @@
-"""Plans: the exact writes that bring a store to what bookies show, and the hash that binds a confirmation to them.
+"""The exact writes that bring a store to what bookies show, as rows of the table ACTIONS.
 
-Order of a restore (law 6), as phases of `seq`:
+The order of a restore, as phases of `seq`:
 
     phase  what
     1      id generators raised
@@ -28,17 +28,14 @@ import pyarrow.compute as pc
 from reconcile.findings.categories import SEVERITIES, Category
 from reconcile.plan.plan_hash import SYSTEM_BUCKET, with_ids
 from reconcile.rules import diff
-from reconcile.rules.diff import HOLD_MARK
+from reconcile.rules.holds import HOLD_MARK, is_hold
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
 from recovery.codecs.keys import ledger_keys
-from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.metadata import Digest, State
 
 HOLD_PASSWORD_SIZE: Final = 20
-FROM_BOOKIES: Final = "from bookies"
-"""Label of the alternative that is the record that bookies show, where something else speaks against it."""
 LEAVE: Final = "leave"
 """Op of an action that writes nothing: a chosen alternative of it creates, or replaces where a version is named."""
 
@@ -181,27 +178,7 @@ def _hold_records(rows: pa.Table, secrets: bytes) -> pa.Array:
     return ledger_metadata.encode_columns(_record_columns(columns, password, pa.ListArray.from_arrays(one, segment)))
 
 
-def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
-    """Let ledgers wait for a person that the store's layout cannot name; RECONSTRUCTION in and out."""
-    bad = store.placeless(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy())
-    if not bad.any():
-        return rows
-    for name, said in (("outcome", "waiting"), ("reason", str(Refusal.ID_OUT_OF_RANGE))):
-        at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(pa.array(bad), said, rows[name]))
-    return rows
-
-
-def is_hold(stored: pa.Table) -> npt.NDArray[np.bool_]:
-    """Say which records of a store are holds of ours; CATALOG_LEDGERS in."""
-    found = np.zeros(stored.num_rows, np.bool_)
-    lists = stored["custom"].combine_chunks()
-    marked = pc.equal(pc.struct_field(lists.flatten(), 0), HOLD_MARK)
-    found[pc.list_parent_indices(lists).filter(marked).to_numpy()] = True
-    return found
-
-
-def released(rows: pa.Table, stored: pa.Table, matched: diff.Matched) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+def select_released(rows: pa.Table, stored: pa.Table, matched: diff.Matched) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
     """Return the ledgers whose hold can be replaced by their record, and which records of the store those holds are.
 
     Args:
@@ -224,8 +201,8 @@ def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, s
     """Propose a record for every ledger that the store lacks, or has only a hold of.
 
     Args:
-        rows: RECONSTRUCTION, sorted by key; outcome restored or held. Where it has the columns of `released`, rows with
-            `expects` replace a hold.
+        rows: RECONSTRUCTION, sorted by key; outcome restored or held. Where it has the columns of
+            `select_released`, rows with `expects` replace a hold.
         layout: of the target.
         passwords: a restored row of format 3 has the key of one of them.
         secrets: `HOLD_PASSWORD_SIZE` random bytes for each held row.
@@ -290,51 +267,6 @@ def left_alone(keys: pa.Table, layout: store.Layout, alternatives: pa.Array, *, 
         },
         named.num_rows,
     )
-
-
-def alternatives(rows: int, readings: Sequence[tuple[str, pa.Array, pa.Array]]) -> pa.Array:
-    """Return a list of alternatives for each row.
-
-    Args:
-        rows: how many.
-        readings: label, bytes (null: this row has no such alternative) and in words, of each.
-    """
-    kind = tables.ACTIONS.field("alternatives").type
-    item = kind.value_type
-    if not readings or not rows:
-        return pa.array([[]] * rows, kind)
-    order = pa.array((np.arange(rows)[:, None] + np.arange(len(readings))[None, :] * rows).ravel())
-    value = pa.concat_arrays([one.cast(pa.binary()) for _, one, _ in readings]).take(order)
-    reads_as = pa.concat_arrays([one.cast(pa.string()) for _, _, one in readings]).take(order)
-    label = pa.concat_arrays([pa.array([name] * rows, pa.string()) for name, _, _ in readings]).take(order)
-    there = pc.is_valid(value)
-    columns = {"label": label, "value": value, "reads_as": pc.fill_null(reads_as, "")}
-    structs = pa.StructArray.from_arrays([columns[one.name].filter(there) for one in item], fields=list(item))
-    counts = there.to_numpy(zero_copy_only=False).reshape(rows, len(readings)).sum(axis=1)
-    return pa.ListArray.from_arrays(pa.array(np.r_[0, np.cumsum(counts)], pa.int32()), structs, type=kind)
-
-
-def with_alternatives(actions: pa.Table, rows: npt.NDArray[np.int64], alternatives: pa.Array) -> pa.Table:
-    """Return actions, some of which get the given alternatives, a list for each of these rows."""
-    if not len(rows):
-        return actions
-    at = tables.ACTIONS.get_field_index("alternatives")
-    place = np.arange(actions.num_rows)
-    place[rows] = actions.num_rows + np.arange(len(rows))
-    both = pa.concat_arrays([actions["alternatives"].combine_chunks(), alternatives])
-    return with_ids(actions.set_column(at, tables.ACTIONS.field(at), both.take(pa.array(place))))
-
-
-def reads_as(parsed: pa.Table) -> pa.Array:
-    """Say in words what readers would see of records; columns as `ledger_metadata.decode_columns` gives them."""
-    entries = pc.cast(pc.add(parsed["last_entry"], 1), pa.string())
-    shape = pc.binary_join_element_wise(
-        *(pc.cast(parsed[name], pa.string()) for name in ("ensemble_size", "write_quorum", "ack_quorum")), "/"
-    )
-    entries = pc.coalesce(pc.binary_join_element_wise(entries, " entries", ""), pa.scalar("open"))
-    said = pc.binary_join_element_wise(parsed["state"], entries, shape, ", ")
-    filled = pc.fill_null(said, "cannot be read")
-    return filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
 
 
 def in_order(actions: Sequence[pa.Table]) -> pa.Table:

@@ -1,0 +1,54 @@
+"""Other outcomes for ledgers that something speaks against. Tables of RECONSTRUCTION in and out."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.codecs import store
+from recovery.infer.refusal import Refusal
+from recovery.model import tables
+
+
+def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
+    """Let ledgers wait for a person that the store's layout cannot name; RECONSTRUCTION in and out."""
+    bad = store.placeless(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy())
+    if not bad.any():
+        return rows
+    for name, said in (("outcome", "waiting"), ("reason", str(Refusal.ID_OUT_OF_RANGE))):
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(pa.array(bad), said, rows[name]))
+    return rows
+
+
+def ended(rows: pa.Table, which: npt.NDArray[np.int64], outcome: str, reason: Refusal) -> pa.Table:
+    """Let rows end otherwise; what waits for a person goes on waiting."""
+    if not len(which):
+        return rows
+    chosen = np.zeros(rows.num_rows, np.bool_)
+    chosen[which] = True
+    chosen &= pc.not_equal(rows["outcome"], "waiting").to_numpy()
+    for name, said in (("outcome", outcome), ("reason", str(reason))):
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(pa.array(chosen), said, rows[name]))
+    return rows
+
+
+def without_members(rows: pa.Table) -> pa.Table:
+    """Claim less where nothing says which bookies the cluster has.
+
+    Copies that are missing may stand on one that nobody named: such ledgers are held, unless an earlier record or an
+    upper layer vouches for their end. No end is observed, for entries above it may stand there, too.
+    """
+    grades = rows["grades"].combine_chunks()
+    vouched = pc.is_in(grades.field("last_entry"), value_set=pa.array(["snapshot", "reference"]))
+    gap = pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))
+    hidden = np.flatnonzero(pc.and_not(gap, vouched).to_numpy())
+    rows = ended(rows, hidden, "held", Refusal.SOURCE_INCOMPLETE)
+    columns = [
+        pc.if_else(pc.equal(column, "observed"), "inferred", column) if name in ("last_entry", "length") else column
+        for name, column in zip(tables.GRADED, grades.flatten(), strict=True)
+    ]
+    at = rows.schema.get_field_index("grades")
+    lowered = pa.StructArray.from_arrays(columns, fields=list(grades.type))
+    return rows.set_column(at, rows.schema.field(at), lowered)

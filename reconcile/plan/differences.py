@@ -1,0 +1,120 @@
+"""Two plans compared key by key: what they would write differently."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.plan.plan_reader import SYSTEM
+from recovery.codecs import ledger_metadata
+from recovery.dataset import Dataset
+from recovery.errors import FormatError
+from recovery.model.metadata import LedgerMetadata
+from recovery.spark import bucket_ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key that two plans treat differently.
+
+    Attributes:
+        key: below the ledgers root.
+        one, other: the op of each plan, with the kind; None: it has no action there.
+        fields: what differs, with both sides; a password is named, never shown.
+    """
+
+    key: str
+    one: str | None
+    other: str | None
+    fields: tuple[tuple[str, str, str], ...]
+
+    def __str__(self) -> str:
+        if self.one is None:
+            return f"{self.key}: only the second has it ({self.other})"
+        if self.other is None:
+            return f"{self.key}: only the first has it ({self.one})"
+        return f"{self.key}: " + "; ".join(f"{name} {a} → {b}" if a != b else name for name, a, b in self.fields)
+
+
+def compare_plans(one: Dataset, other: Dataset) -> Iterator[Difference]:
+    """Compare two plans key by key, in bucket order; yields nothing where they would write the same.
+
+    Holds get a random password each time, so two holds that differ in nothing else are the same.
+
+    Raises:
+        DatasetError: a file is gone or damaged.
+    """
+    names = ["key", "id", "op", "kind", "value", "expects", "acl"]
+    rows = max(one.rows("actions"), other.rows("actions"))
+    for buckets in [SYSTEM, *bucket_ranges(rows)]:
+        sides = [d.read("actions", buckets=buckets, columns=names) for d in (one, other)]
+        numbered = [
+            side.select(["key", "id"]).append_column("at", pa.array(np.arange(side.num_rows))) for side in sides
+        ]
+        both = numbered[0].join(numbered[1], "key", join_type="full outer", right_suffix="_2")
+        same = pc.fill_null(pc.equal(both["id"], both["id_2"]), fill_value=False)
+        for row in both.filter(pc.invert(same)).sort_by("key").to_pylist():
+            left, right = (
+                None if at is None else side.slice(at, 1).to_pylist()[0]
+                for side, at in zip(sides, (row["at"], row["at_2"]), strict=True)
+            )
+            found = _difference(row["key"], left, right)
+            if found is not None:
+                yield found
+
+
+def _difference(key: str, one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> Difference | None:
+    what = [None if side is None else f"{side['op']} {side['kind']}" for side in (one, other)]
+    if one is None or other is None:
+        return Difference(key, what[0], what[1], ())
+    fields = [
+        (name, _said(one[name]), _said(other[name]))
+        for name in ("op", "kind", "expects", "acl")
+        if one[name] != other[name]
+    ]
+    held = one["op"] == other["op"] == "hold"
+    if one["value"] != other["value"]:
+        fields += _value_fields(one, other, held=held)
+    return Difference(key, what[0], what[1], tuple(fields)) if fields else None
+
+
+def _said(value: object) -> str:
+    return "absent" if value is None else str(value)
+
+
+def _value_fields(one: Mapping[str, Any], other: Mapping[str, Any], *, held: bool) -> Iterator[tuple[str, str, str]]:
+    """Name the fields in which two values differ; two holds' passwords do not count."""
+    left, right = (_record(side) for side in (one, other))
+    if left is None or right is None:
+        yield "value", f"{len(one['value'] or b'')} bytes", f"{len(other['value'] or b'')} other bytes"
+        return
+    for name in type(left).__slots__:
+        a, b = getattr(left, name), getattr(right, name)
+        if a == b:
+            continue
+        if name == "password":
+            if not held:
+                yield "another password", "", ""
+        elif name in ("custom", "unknown"):
+            yield f"other {name}", "", ""
+        elif name == "segments":
+            yield name, _segments(a), _segments(b)
+        else:
+            yield name, _said(a), _said(b)
+
+
+def _record(action: Mapping[str, Any]) -> LedgerMetadata | None:
+    """Return the record that an action writes; None if it writes something else."""
+    if action["kind"] != "ledger":
+        return None
+    try:
+        return ledger_metadata.decode(action["value"] or b"")
+    except FormatError:
+        return None
+
+
+def _segments(segments: Sequence[Any]) -> str:
+    return " ".join(f"{segment.first}:[{','.join(segment.members)}]" for segment in segments)
