@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reconcile.compare import decide, evidence, range_findings
+from reconcile.compare import decide, range_findings
 from reconcile.compare.decide import Case
+from reconcile.compare.evidence import Earlier, Evidence, collisions, has_scopes, newest_first
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, of_subjects
 from reconcile.plan import alternatives
@@ -136,7 +137,7 @@ class _Job:
 
     def collide(self, part: range) -> dict[str, Any]:
         """Write the ledgers of a range of lower halves that stand in several scopes."""
-        found = evidence.collisions([*self.request.inventories, *self.case.evidence.datasets], part)
+        found = collisions([*self.request.inventories, *self.case.evidence.datasets], part)
         name = f"collisions-{part.start:04d}"
         return _part_json(write_part(Path(self.out), SPILL, name, [found], secret=True))
 
@@ -338,9 +339,9 @@ def recover(
     coverage = _coverage(request, bookies)
     # One alone has nothing to be compared with.
     coverage["cluster_not_named"] = clusters.nameless(sources) if len(sources) > 1 else []
-    evidence = evidence.Evidence(
-        live=evidence.Earlier.of(request.live) if request.live else None,
-        earlier=evidence.newest_first(request.snapshots),
+    evidence = Evidence(
+        live=Earlier.of(request.live) if request.live else None,
+        earlier=newest_first(request.snapshots),
         everywhere=bool(
             coverage["members_known_from"] and not coverage["not_scanned"] and not coverage["not_complete"]
         ),
@@ -378,10 +379,10 @@ def recover(
 
 def _with_collisions(
     job: _Job, spark: "SparkSession", ranges: Sequence[range], done: Callable[[int, int], None]
-) -> evidence.Evidence:
+) -> Evidence:
     """Find ledgers of several scopes with the same lower half; costs nothing where all are of scope 0."""
     datasets = [*job.request.inventories, *job.case.evidence.datasets]
-    if not evidence.has_scopes(datasets):
+    if not has_scopes(datasets):
         return job.case.evidence
     files = [answer["file"] for answer in over_buckets(spark, job.collide, ranges, done=done) if answer["rows"]]
     return replace(job.case.evidence, collisions=tuple(f"{job.out}/{file}" for file in files))
@@ -574,7 +575,7 @@ def _named(sums: Mapping[str, int], kind: str) -> dict[str, int]:
 
 def _earlier_instances(request: Request) -> list[str]:
     """Return the instance id of the newest earlier catalog that has one."""
-    for catalog in evidence.newest_first(request.snapshots):
+    for catalog in newest_first(request.snapshots):
         nodes = catalog.dataset.read("nodes", columns=["kind", "raw"])
         raws = nodes.filter(pc.equal(nodes["kind"], "instance_id"))["raw"].to_pylist()
         if raws:
