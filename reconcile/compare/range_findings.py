@@ -169,7 +169,7 @@ def beside(
     )
     earlier = side("earlier", evidence.earlier[0]) if evidence.earlier else None
     rows = nodes.findings(side("store", evidence.live), earlier, about, layout=layout, taken=taken, raised=raised)
-    return table.of_subjects(list(rows), run)
+    return table.of_findings(rows, run)
 
 
 def _shown(rows: pa.Table, name: str) -> Any:  # noqa: ANN401 - an Arrow column

@@ -22,6 +22,7 @@ from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.infer.reconstruct import Options
 from recovery.model import tables
+from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
 
 
@@ -92,7 +93,7 @@ def decided(
     bookies: pa.Table,
     plan: Dataset | None,
     knowledge: Knowledge,
-    coverage: Mapping[str, Any],
+    coverage: Coverage,
 ) -> Decided:
     """Return what a plan says of the ledger, if it does; else what `recover` would decide.
 
@@ -105,7 +106,7 @@ def decided(
         bookies: BOOKIES of all inventories.
         plan: that may know it.
         knowledge: what the operator knows.
-        coverage: of the explanation.
+        coverage: which bookies were looked at.
     """
     if plan is not None:
         rows = only(plan, "reconstruction", ledger).to_pylist()
@@ -118,14 +119,10 @@ def decided(
     evidence = Evidence(
         live=Earlier.of(live.catalog) if live is not None and live.catalog is not None else None,
         earlier=newest_first([one.catalog for one in earlier if one.catalog is not None]),
-        everywhere=bool(
-            coverage["members_known_from"] and not coverage["not_scanned"] and not coverage["not_complete"]
-        ),
+        everywhere=coverage.is_whole,
         looked_at=True,
     )
-    options = Options(
-        passwords=knowledge.passwords, unscanned_bookies=tuple(coverage["not_scanned"]), tail=knowledge.tail
-    )
+    options = Options(passwords=knowledge.passwords, unscanned_bookies=coverage.not_scanned, tail=knowledge.tail)
     case = Case(
         tuple(inventories),
         bookies,
@@ -133,7 +130,7 @@ def decided(
         options,
         knowledge.layout,
         knowledge.default_quorum,
-        members_known=bool(coverage["members_known_from"]),
+        members_known=bool(coverage.members_known_from),
     )
     ranges = decide.ranges(case)
     sampled = decide.sampled(ranges, case.rows())

@@ -24,6 +24,7 @@ from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
+from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata, State
 
@@ -58,6 +59,41 @@ class Standing(StrEnum):
     """Something is wrong, waits, or nothing knows it though everything was looked at."""
     UNDECIDED = "undecided"
     """Something does not know it, and not everything was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationCoverage:
+    """What was looked at for an explanation, and what was not.
+
+    Attributes:
+        bookies: which of the cluster's were.
+        stores: stores and catalogs.
+        stores_with_gaps: those of them that were not read whole.
+        plan: folder of the plan; None: none was given.
+    """
+
+    bookies: Coverage
+    stores: tuple[str, ...]
+    stores_with_gaps: tuple[str, ...]
+    plan: str | None
+
+    @property
+    def may_exist_elsewhere(self) -> bool:
+        """Whether something that was not looked at may know the ledger."""
+        return not self.bookies.scanned or not self.bookies.is_whole or bool(self.stores_with_gaps)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` has it."""
+        return {
+            "bookies_looked_at": list(self.bookies.scanned),
+            "not_scanned": list(self.bookies.not_scanned),
+            "not_complete": list(self.bookies.not_complete),
+            "members_known_from": list(self.bookies.members_known_from),
+            "stores": list(self.stores),
+            "stores_with_gaps": list(self.stores_with_gaps),
+            "plan": self.plan,
+            "may_exist_elsewhere": self.may_exist_elsewhere,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +140,7 @@ class Explanation:
     disagreements: tuple[str, ...]
     actions: tuple[str, ...]
     damage: tuple[str, ...]
-    coverage: Mapping[str, Any]
+    coverage: ExplanationCoverage
 
 
 def explain(
@@ -139,11 +175,11 @@ def explain(
     compared = stored[1:] if has_store and any(source.instance_id for source in of_bookies) else stored
     named_here = [clusters.Source(f"snapshot {side.source}", side.instance_id) for side in compared]
     clusters.demand_one([*of_bookies, *named_here, *references])
-    coverage = _coverage(bookies, stored, plan, knowledge)
+    coverage = _cover(bookies, stored, plan, knowledge)
     live, earlier = (stored[0], stored[1:]) if has_store else (None, stored)
     # As recover takes them: the newest first.
     earlier = sorted(earlier, key=lambda one: (-one.at, -(one.txn or 0)))
-    known = decided(ledger, inventories, live, earlier, copies, bookies, plan, knowledge, coverage)
+    known = decided(ledger, inventories, live, earlier, copies, bookies, plan, knowledge, coverage.bookies)
     row, named = known.row, of_ledger(knowledge.references, ledger)
     record = _record(live.row) if live else None
     disagreements = _disagreements(row, live, looked_at=bool(inventories))
@@ -179,40 +215,29 @@ def explain(
 # What is known, and from whom
 
 
-def _coverage(
+def _cover(
     bookies: pa.Table, stored: Sequence[Stored], plan: Dataset | None, knowledge: Knowledge
-) -> dict[str, Any]:
+) -> ExplanationCoverage:
     scanned = {row["bookie"]: row["complete"] for row in bookies.select(["bookie", "complete"]).to_pylist()}
-    known_from = ["expected by the operator"] if knowledge.expected is not None else []
-    members = set(knowledge.expected or ())
+    members: dict[str, set[str]] = {}
+    if knowledge.expected is not None:
+        members["expected by the operator"] = set(knowledge.expected)
     for one in stored:
         if one.members:
-            known_from.append(f"with a cookie in {one.source}")
-            members.update(one.members)
-    planned = dict(plan.manifest["coverage"]) if plan is not None else {}
+            members[f"with a cookie in {one.source}"] = set(one.members)
+    planned = Coverage.from_json(plan.manifest["coverage"]) if plan is not None else Coverage()
     # What the plan knew of the cluster is known, whatever is given besides.
-    known_from += [name for name in planned.get("members_known_from", ()) if name not in known_from]
-    members.update(planned.get("not_scanned", ()))
-    if planned.get("members_known_from"):
-        members.update(planned.get("scanned", ()))
-    if not scanned and planned:
+    for name in planned.members_known_from:
+        members.setdefault(name, set()).update((*planned.scanned, *planned.not_scanned))
+    if not scanned:
         # Without inventories the plan's own coverage is what its rows rest on.
-        scanned = dict.fromkeys(planned.get("complete", ()), True) | dict.fromkeys(
-            planned.get("not_complete", ()), False
-        )
-    not_scanned = sorted(members - set(scanned))
-    not_complete = sorted(name for name, complete in scanned.items() if not complete)
-    gaps = [one.source for one in stored if not one.complete]
-    return {
-        "bookies_looked_at": sorted(scanned),
-        "not_scanned": not_scanned,
-        "not_complete": not_complete,
-        "members_known_from": known_from,
-        "stores": [one.source for one in stored],
-        "stores_with_gaps": gaps,
-        "plan": None if plan is None else plan.path,
-        "may_exist_elsewhere": bool(not scanned or not known_from or not_scanned or not_complete or gaps),
-    }
+        scanned = dict.fromkeys(planned.complete, True) | dict.fromkeys(planned.not_complete, False)
+    return ExplanationCoverage(
+        bookies=Coverage.count(scanned, members),
+        stores=tuple(one.source for one in stored),
+        stores_with_gaps=tuple(one.source for one in stored if not one.complete),
+        plan=None if plan is None else plan.path,
+    )
 
 
 def _why(row: Mapping[str, Any] | None) -> tuple[str, str]:
@@ -248,11 +273,11 @@ def _against(
     row: Mapping[str, Any] | None,
     copies: pa.Table,
     live: Stored | None,
-    coverage: Mapping[str, Any],
+    coverage: ExplanationCoverage,
 ) -> Iterator[str]:
     """Say where upper layers, bookies and the store disagree, beside their records."""
-    run, seen = Run("explain", _UNKNOWN_TIME), not coverage["may_exist_elsewhere"]
-    looked_at = bool(coverage["bookies_looked_at"])
+    run, seen = Run("explain", _UNKNOWN_TIME), not coverage.may_exist_elsewhere
+    looked_at = bool(coverage.bookies.scanned)
     stored = tables.CATALOG_LEDGERS.empty_table() if live is None else live.row
     yield from _in_words(entries_beyond_end.findings(copies, stored, run, seen=seen))
     shown = pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
@@ -489,7 +514,7 @@ def _verdict(
     elsewhere: bool,
 ) -> tuple[str, Standing]:
     name = f"ledger {found.ledger}"
-    partial = bool(found.coverage["may_exist_elsewhere"])
+    partial = found.coverage.may_exist_elsewhere
     absent = Standing.UNDECIDED if partial else Standing.OPEN
     in_store = live is not None and live.row.num_rows > 0
     gone = any(line.startswith("deleted in transaction") for line in found.sides)

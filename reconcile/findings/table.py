@@ -4,8 +4,8 @@ A finding's id is a hash of its category and subject, so it is the same in every
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -42,6 +42,47 @@ class Said:
     field: str
     value: Any
     source: str = "recover"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerKey:
+    """The key columns of a ledger."""
+
+    bucket: int
+    scope: int
+    ledger: int
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "LedgerKey":
+        """Take the key of a row of any table of ledgers."""
+        return cls(row["bucket"], row["scope"], row["ledger"])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        category: what is wrong.
+        subject: the path of a node, or the field of a ledger that it is about; part of the id.
+        said: the evidence.
+        key: of the ledger; None: it is of no ledger.
+        severity: None: the category's.
+        entries: the entries that it is about, as groups.
+        bookies: those that it names.
+        unknowns: what nobody knows.
+        suggested: what to do about it; None: what the category suggests.
+    """
+
+    category: Category
+    subject: str
+    said: Sequence[Said]
+    key: LedgerKey | None = None
+    severity: str | None = None
+    entries: Sequence[Mapping[str, int]] = ()
+    bookies: Sequence[str] = ()
+    unknowns: Sequence[str] = ()
+    suggested: str | None = None
 
 
 def of_ledgers(
@@ -86,24 +127,36 @@ def of_ledgers(
     )
 
 
-def of_subjects(rows: Sequence[Mapping[str, Any]], run: Run) -> pa.Table:
-    """Return findings of no ledger: each row has category, subject and said, and maybe severity, bookies, unknowns."""
-    found = [tables.FINDINGS.empty_table()]
-    for row in rows:
-        category, subject = Category(row["category"]), str(row["subject"])
-        columns = {
-            "id": pa.array([hashlib.sha256(f"{category}\0{subject}".encode()).digest()], pa.binary()),
-            "category": str(category),
-            "severity": row.get("severity", SEVERITIES[category]),
-            "subject": subject,
-            "bookies": pa.array([row.get("bookies", [])], pa.list_(pa.string())),
-            "evidence": _evidence(row["said"], 1),
-            "unknowns": pa.array([row.get("unknowns", [])], pa.list_(pa.string())),
-            "action_id": pa.array([row.get("action_id")], pa.binary()),
-            "suggested": row.get("suggested") or SUGGESTED[category],
-        }
-        found.append(_table(1, run, columns))
-    return pa.concat_tables(found)
+def of_findings(findings: Iterable[Finding], run: Run) -> pa.Table:
+    """Return findings that were made one by one, as rows."""
+    return pa.Table.from_pylist([_row(finding, run) for finding in findings], schema=tables.FINDINGS)
+
+
+def _row(finding: Finding, run: Run) -> dict[str, Any]:
+    category, key = finding.category, finding.key
+    return {
+        "id": (
+            hashlib.sha256(f"{category}\0{finding.subject}".encode()).digest()
+            if key is None
+            else finding_id(category, key.scope, key.ledger, finding.subject)
+        ),
+        **({"subject": finding.subject} if key is None else asdict(key)),
+        "category": str(category),
+        "severity": finding.severity or SEVERITIES[category],
+        "entries": finding.entries,
+        "bookies": finding.bookies,
+        "evidence": [
+            {"side": one.side, "field": one.field, "value": "nothing" if one.value is None else str(one.value),
+             "source": one.source}
+            for one in finding.said
+        ],
+        "unknowns": finding.unknowns,
+        "suggested": finding.suggested or SUGGESTED[category],
+        "run": run.name,
+        "first_seen": run.at,
+        "last_seen": run.at,
+        "status": "open",
+    }  # fmt: skip
 
 
 def finding_id(category: str, scope: int, ledger: int, subject: str) -> bytes:

@@ -27,7 +27,7 @@ from reconcile.compare import decide, range_findings
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import Earlier, Evidence, collisions, has_scopes, newest_first
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, of_subjects
+from reconcile.findings.table import Run, of_findings
 from reconcile.plan import alternatives
 from reconcile.plan.actions import (
     HOLD_PASSWORD_SIZE,
@@ -35,7 +35,6 @@ from reconcile.plan.actions import (
     Passwords,
     Phase,
     SystemWrite,
-    findings,
     ledger_actions,
     phase_of,
     select_released,
@@ -54,6 +53,7 @@ from recovery.infer.references import SCHEMA
 from recovery.infer.search import Tail
 from recovery.manifest import Part
 from recovery.model import tables
+from recovery.model.coverage import Coverage
 from recovery.model.ids import is_bookie_id
 from recovery.spark import over_buckets
 
@@ -111,7 +111,7 @@ class Recovered:
     manifest: Mapping[str, Any]
     counts: Mapping[str, int]
     reasons: Mapping[str, int]
-    coverage: Mapping[str, Any]
+    coverage: Coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,8 @@ class _Job:
             disagreements = disagreements.filter(pc.not_equal(disagreements["category"], Category.NOT_ON_BOOKIES))
         found = pa.concat_tables(
             [
-                findings(disagreements, unsolved, run=self.run, at=self.at),
+                diff.findings(disagreements, run),
+                holds.findings(unsolved, run),
                 range_findings.found(evidence, sides, copies, buckets, run, references),
             ]
         )
@@ -336,19 +337,16 @@ def recover(
     instances = sorted({i for i in bookies["instance_id"].to_pylist() if i is not None})
     # Where no bookie names a cluster, what else was put together with them does.
     instances = instances or sorted({one.instance_id for one in sources if one.instance_id is not None})
-    coverage = _coverage(request, bookies)
+    coverage = _cover(request, bookies)
     # One alone has nothing to be compared with.
-    coverage["cluster_not_named"] = clusters.nameless(sources) if len(sources) > 1 else []
+    coverage = coverage.with_nameless(clusters.nameless(sources) if len(sources) > 1 else [])
     evidence = Evidence(
         live=Earlier.of(request.live) if request.live else None,
         earlier=newest_first(request.snapshots),
-        everywhere=bool(
-            coverage["members_known_from"] and not coverage["not_scanned"] and not coverage["not_complete"]
-        ),
+        everywhere=coverage.is_whole,
         looked_at=bool(request.inventories),
     )
-    unscanned = tuple(coverage["not_scanned"])
-    options = Options(passwords=request.passwords.values, unscanned_bookies=unscanned, tail=request.tail)
+    options = Options(passwords=request.passwords.values, unscanned_bookies=coverage.not_scanned, tail=request.tail)
     case = Case(
         request.inventories,
         bookies,
@@ -356,7 +354,7 @@ def recover(
         options,
         request.layout,
         request.default_quorum,
-        members_known=bool(coverage["members_known_from"]),
+        members_known=bool(coverage.members_known_from),
     )
     job = _Job(request, str(out.absolute()), case, None, at.isoformat(timespec="seconds"), at)
     rows = case.rows()
@@ -388,9 +386,9 @@ def _with_collisions(
     return replace(job.case.evidence, collisions=tuple(f"{job.out}/{file}" for file in files))
 
 
-def _coverage(request: Request, bookies: pa.Table) -> dict[str, Any]:
-    """Say who was looked at, who was not, and how the members are known (law 1)."""
-    scanned = {row["bookie"]: row for row in bookies.select(["bookie", "complete", "dirty", "entries"]).to_pylist()}
+def _cover(request: Request, bookies: pa.Table) -> Coverage:
+    """Say which bookies were looked at, which were not, and what names the members."""
+    scanned = {row["bookie"]: row["complete"] for row in bookies.select(["bookie", "complete"]).to_pylist()}
     named: dict[str, set[str]] = {}
     if request.expected is not None:
         named["expected by the operator"] = set(request.expected)
@@ -401,15 +399,7 @@ def _coverage(request: Request, bookies: pa.Table) -> dict[str, Any]:
         cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
         if cookies:
             named.setdefault(f"with a cookie {title}", set()).update(path.rsplit("/", 1)[-1] for path in cookies)
-    members = set().union(*named.values()) if named else set()
-    return {
-        "scanned": sorted(scanned),
-        "complete": sorted(b for b, row in scanned.items() if row["complete"]),
-        "not_complete": sorted(b for b, row in scanned.items() if not row["complete"]),
-        "members_known_from": sorted(named),
-        "not_scanned": sorted(members - set(scanned)),
-        "not_named": sorted(set(scanned) - members) if named else [],
-    }
+    return Coverage.count(scanned, dict(sorted(named.items())))
 
 
 def _finish(
@@ -417,7 +407,7 @@ def _finish(
     out: Path,
     job: _Job,
     answers: Sequence[Mapping[str, Any]],
-    coverage: dict[str, Any],
+    coverage: Coverage,
     instances: Sequence[str],
 ) -> Recovered:
     sums: Counter[str] = Counter()
@@ -473,7 +463,7 @@ def _finish(
     )
     if request.references is not None:
         bad = reference_checks.unreadable(request.references.unreadable, request.references.gaps)
-        beside = pa.concat_tables([beside, of_subjects(list(bad), Run(job.run, job.at))])
+        beside = pa.concat_tables([beside, of_findings(bad, Run(job.run, job.at))])
     parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
     sums.update({f"finding {k}": v for k, v in _counted(beside["category"]).items()})
     proven = beside.filter(pc.equal(beside["severity"], "critical"))["category"]
@@ -527,7 +517,7 @@ def _finish(
         "plan",
         parts,
         binding=binding,
-        coverage=coverage,
+        coverage=coverage.to_json(),
         secret=True,
         extra={
             "counts": counts,

@@ -25,7 +25,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.findings.categories import SEVERITIES, Category
 from reconcile.plan.plan_hash import SYSTEM_BUCKET, with_ids
 from reconcile.rules import diff
 from reconcile.rules.holds import HOLD_MARK, is_hold
@@ -304,53 +303,3 @@ def system_actions(writes: Sequence[SystemWrite]) -> pa.Table:
         },
         count,
     )
-
-
-def findings(disagreements: pa.Table, held: pa.Table, *, run: str, at: Any) -> pa.Table:  # noqa: ANN401 - a datetime
-    """Return FINDINGS: one a disagreement with the store, one a ledger that is held.
-
-    Args:
-        disagreements: from `rules.diff`.
-        held: RECONSTRUCTION rows that end as holds, or `rules.diff.still_held`.
-        run: name of this run.
-        at: an aware datetime: when this was seen.
-    """
-    rows = [
-        {**row, "bookies": [], "unknowns": [], "sides": [("store", row["stored"]), ("bookies", row["held"])]}
-        for row in disagreements.to_pylist()
-    ]
-    rows += [
-        {**row, "category": str(Category.HELD), "field": "reason", "bookies": row["holders"], "unknowns": [],
-         "sides": [("bookies", row["reason"])]}
-        for row in held.select([*tables.KEY_COLUMNS, "reason", "holders"]).to_pylist()
-    ]  # fmt: skip
-    return pa.Table.from_pylist(
-        [
-            {
-                "id": finding_id(row["category"], row["scope"], row["ledger"], row["field"]),
-                "bucket": row["bucket"],
-                "scope": row["scope"],
-                "ledger": row["ledger"],
-                "category": row["category"],
-                "severity": SEVERITIES[Category(row["category"])],
-                "entries": [],
-                "bookies": row["bookies"],
-                "evidence": [
-                    {"side": side, "field": row["field"], "value": value, "source": "recover"}
-                    for side, value in row["sides"]
-                ],
-                "unknowns": row["unknowns"],
-                "run": run,
-                "first_seen": at,
-                "last_seen": at,
-                "status": "open",
-            }
-            for row in rows
-        ],
-        schema=tables.FINDINGS,
-    )
-
-
-def finding_id(category: str, scope: int, ledger: int, subject: str) -> bytes:
-    """Return the id of a finding: the same for the same category and subject in every run."""
-    return hashlib.sha256(f"{category}\0{scope}\0{ledger}\0{subject}".encode()).digest()

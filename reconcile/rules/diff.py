@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
+from reconcile.findings.table import Finding, LedgerKey, Run, Said, of_findings
 from recovery.model.tables import KEY_COLUMNS
 
 _OBSERVED: Final = pa.array(["observed", "verified"])
@@ -118,3 +119,19 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
 def _slashed(table: pa.Table) -> Any:  # noqa: ANN401 - an Arrow column
     both = [pc.cast(table[name], pa.string()) for name in ("ensemble_size", "write_quorum")]
     return pc.binary_join_element_wise(*both, "/")
+
+
+def findings(disagreements: pa.Table, run: Run) -> pa.Table:
+    """Return a finding for each disagreement; a table as `disagreements` returns it in."""
+    return of_findings(
+        (
+            Finding(
+                category=Category(row["category"]),
+                subject=row["field"],
+                said=[Said("store", row["field"], row["stored"]), Said("bookies", row["field"], row["held"])],
+                key=LedgerKey.of(row),
+            )
+            for row in disagreements.to_pylist()
+        ),
+        run,
+    )

@@ -14,8 +14,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.findings.categories import SUGGESTED, Category
-from reconcile.findings.table import Run, finding_id
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Finding, LedgerKey, Run, Said, of_findings
 from reconcile.rules import sides
 from recovery.model import tables
 
@@ -55,11 +55,11 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.
     held: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for row in mine.to_pylist():
         held.setdefault((row["scope"], row["ledger"]), []).append(row)
-    rows = [_finding(one, held[one["scope"], one["ledger"]], run, seen=seen) for one in closed.to_pylist()]
-    return pa.Table.from_pylist(rows, schema=tables.FINDINGS)
+    rows = (_finding(one, held[one["scope"], one["ledger"]], seen=seen) for one in closed.to_pylist())
+    return of_findings(rows, run)
 
 
-def _finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], run: Run, *, seen: bool) -> dict[str, Any]:
+def _finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *, seen: bool) -> Finding:
     last = record["last_entry"]
     by_bookie: dict[str, Runs] = {}
     for copy in copies:
@@ -73,37 +73,31 @@ def _finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], run: Ru
     most = _deepest(holders.values())
     acknowledged = most >= (record["ack_quorum"] or record["write_quorum"] or 1)
     headers = [(copy["bookie"], h) for copy in copies for h in copy["headers"] if h["entry"] > last][:LISTED]
-    evidence = [
-        ("store", "last_entry", str(last)),
-        ("bookies", "largest LAC", str(lac)),
-        ("bookies", "copies of one entry, at most", str(most)),
-        *(("bookies", f"held by {bookie}", _texts(runs)) for bookie, runs in sorted(holders.items())),
+    said = [
+        Said("store", "last_entry", last),
+        Said("bookies", "largest LAC", lac),
+        Said("bookies", "copies of one entry, at most", most),
+        *(Said("bookies", f"held by {bookie}", _texts(runs)) for bookie, runs in sorted(holders.items())),
         *(
-            ("bookies", f"entry {h['entry']} on {bookie}",
-             f"LAC {h['lac']}, length {h['length']}, {h['digest'] + ' agrees' if h['digest'] else 'no digest agrees'}")
+            Said("bookies", f"entry {h['entry']} on {bookie}",
+                 f"LAC {h['lac']}, length {h['length']}, "
+                 + (f"{h['digest']} agrees" if h["digest"] else "no digest agrees"))
             for bookie, h in headers
         ),
     ]  # fmt: skip
-    return {
-        "id": finding_id(Category.ENTRIES_BEYOND_LAST_ENTRY, record["scope"], record["ledger"], "last_entry"),
-        **{name: record[name] for name in tables.KEY_COLUMNS},
-        "category": str(Category.ENTRIES_BEYOND_LAST_ENTRY),
-        "severity": "critical" if lac > last or acknowledged else "info" if seen else "warning",
-        "entries": [
+    return Finding(
+        category=Category.ENTRIES_BEYOND_LAST_ENTRY,
+        subject="last_entry",
+        said=said,
+        key=LedgerKey.of(record),
+        severity="critical" if lac > last or acknowledged else "info" if seen else "warning",
+        entries=[
             {"first": first, "last": first, "size": end - first, "period": 0}
             for first, end in _merged([one for runs in holders.values() for one in runs])[:LISTED]
         ],
-        "bookies": sorted(holders),
-        "evidence": [
-            {"side": side, "field": field, "value": value, "source": "recover"} for side, field, value in evidence
-        ],
-        "unknowns": [] if lac > last else ["whether a writer was told that they are safe"],
-        "run": run.name,
-        "first_seen": run.at,
-        "last_seen": run.at,
-        "status": "open",
-        "suggested": SUGGESTED[Category.ENTRIES_BEYOND_LAST_ENTRY],
-    }
+        bookies=sorted(holders),
+        unknowns=[] if lac > last else ["whether a writer was told that they are safe"],
+    )
 
 
 def _above(groups: Iterable[Mapping[str, int]], last: int) -> Iterator[tuple[int, int]]:

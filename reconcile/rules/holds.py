@@ -7,6 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Run, Said, of_ledgers
 from recovery.model.tables import KEY_COLUMNS
 
 HOLD_MARK: Final = "bkmeta.hold"
@@ -35,3 +37,9 @@ def is_hold(stored: pa.Table) -> npt.NDArray[np.bool_]:
     marked = pc.equal(pc.struct_field(lists.flatten(), 0), HOLD_MARK)
     found[pc.list_parent_indices(lists).filter(marked).to_numpy()] = True
     return found
+
+
+def findings(held: pa.Table, run: Run) -> pa.Table:
+    """Return a finding for each ledger that is held: rows of RECONSTRUCTION, or as `still_held` returns them, in."""
+    said = [Said("bookies", "reason", held["reason"])]
+    return of_ledgers(Category.HELD, held, said, run, subject="reason", bookies=held["holders"])

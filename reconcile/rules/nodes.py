@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Said
+from reconcile.findings.table import Finding, Said
 from reconcile.rules.used_ids import is_behind
 from recovery.codecs import store
 from recovery.codecs.store import Layout
@@ -86,8 +86,8 @@ def findings(
     layout: Layout,
     taken: Mapping[str, int],
     raised: frozenset[str],
-) -> Iterator[dict[str, Any]]:
-    """Yield what is wrong beside the ledgers, as rows of `rules.findings.of_subjects`.
+) -> Iterator[Finding]:
+    """Yield what is wrong beside the ledgers, one by one.
 
     Args:
         now: the store.
@@ -104,53 +104,53 @@ def findings(
     yield from _names(now, earlier, bookies, store.places(layout))
 
 
-def _sessions(now: Side, earlier: Side | None) -> Iterator[dict[str, Any]]:
+def _sessions(now: Side, earlier: Side | None) -> Iterator[Finding]:
     for kind, category in (("lock", Category.DEAD_LOCK), ("registration", Category.DEAD_REGISTRATION)):
         for row in now.nodes.values():
             if row["kind"] == kind and row["owner"] is None:
                 said = [Said(now.name, "owner", "no session", now.source)]
-                yield {"category": category, "subject": row["path"], "said": said}
+                yield Finding(category=category, subject=row["path"], said=said)
     if earlier is None:
         return
     for path, row in earlier.nodes.items():
         if path not in now.nodes and (row["kind"] in _OF_SESSIONS or path.startswith(_VOTES)):
             owner = "no session" if row["owner"] is None else f"session {row['owner'] & (1 << 64) - 1:#x}"
-            yield {
-                "category": Category.EPHEMERAL_NOT_RESTORED,
-                "subject": path,
-                "said": [
+            yield Finding(
+                category=Category.EPHEMERAL_NOT_RESTORED,
+                subject=path,
+                said=[
                     Said(earlier.name, "owner", owner, earlier.source),
                     Said(now.name, "node", "none", now.source),
                 ],
-            }
+            )
 
 
-def _cookies(now: Side, earlier: Side | None, bookies: Bookies) -> Iterator[dict[str, Any]]:
+def _cookies(now: Side, earlier: Side | None, bookies: Bookies) -> Iterator[Finding]:
     if not now.in_use:
         return
     cookies, registered = now.kind("cookie"), now.kind("registration")
     for name in sorted(cookies.keys() - registered.keys() - bookies.cookies.keys()):
         unknowns = [] if bookies.looked_at else ["whether it has disks: no inventory was given"]
-        yield {
-            "category": Category.COOKIE_WITHOUT_BOOKIE,
-            "subject": f"{store.COOKIES}/{name}",
-            "bookies": [name],
-            "said": [
+        yield Finding(
+            category=Category.COOKIE_WITHOUT_BOOKIE,
+            subject=f"{store.COOKIES}/{name}",
+            bookies=[name],
+            said=[
                 Said(now.name, "cookie", _hash(cookies[name]["raw"]), now.source),
                 Said(now.name, "registration", "none", now.source),
                 Said("bookies", "inventory", "none"),
             ],
-            "unknowns": unknowns,
-        }
+            unknowns=unknowns,
+        )
     for name in sorted((registered.keys() | bookies.cookies.keys()) - cookies.keys()):
         there = [Said(now.name, "registration", "yes", now.source)] if name in registered else []
         there += [Said("bookies", "inventory", "yes")] if name in bookies.cookies else []
-        yield {
-            "category": Category.BOOKIE_WITHOUT_COOKIE,
-            "subject": f"{store.COOKIES}/{name}",
-            "bookies": [name],
-            "said": [*there, Said(now.name, "cookie", "none", now.source)],
-        }
+        yield Finding(
+            category=Category.BOOKIE_WITHOUT_COOKIE,
+            subject=f"{store.COOKIES}/{name}",
+            bookies=[name],
+            said=[*there, Said(now.name, "cookie", "none", now.source)],
+        )
     before = {} if earlier is None else earlier.kind("cookie")
     for name in sorted(cookies):
         raw = cookies[name]["raw"]
@@ -161,44 +161,44 @@ def _cookies(now: Side, earlier: Side | None, bookies: Bookies) -> Iterator[dict
         if earlier is not None and name in before and before[name]["raw"] != raw:
             said.append(Said("earlier", "cookie", _hash(before[name]["raw"]), earlier.source))
         if len(said) > 1:
-            yield {
-                "category": Category.COOKIE_DIFFERS,
-                "subject": f"{store.COOKIES}/{name}",
-                "bookies": [name],
-                "said": said,
-            }
+            yield Finding(
+                category=Category.COOKIE_DIFFERS,
+                subject=f"{store.COOKIES}/{name}",
+                bookies=[name],
+                said=said,
+            )
 
 
-def _generator(now: Side, counter: str, largest: int, *, raised: bool) -> Iterator[dict[str, Any]]:
+def _generator(now: Side, counter: str, largest: int, *, raised: bool) -> Iterator[Finding]:
     if not now.ledgers:
         return
     reached = (now.nodes.get(counter) or {}).get("children_created")
     if counter in now.nodes and reached is None:
         return
     if is_behind(reached, largest):
-        yield {
-            "category": Category.GENERATOR_BEHIND,
-            "subject": counter,
-            "severity": "warning" if raised else "critical",
-            "said": [
+        yield Finding(
+            category=Category.GENERATOR_BEHIND,
+            subject=counter,
+            severity="warning" if raised else "critical",
+            said=[
                 Said(now.name, "next id", "none was ever given" if reached is None else str(reached), now.source),
                 Said("plan" if raised else "all sides", "largest id that is used", str(largest)),
             ],
-            "suggested": "the plan raises it, before anything else" if raised else None,
-        }
+            suggested="the plan raises it, before anything else" if raised else None,
+        )
 
 
-def _names(now: Side, earlier: Side | None, bookies: Bookies, where: store.Places) -> Iterator[dict[str, Any]]:
+def _names(now: Side, earlier: Side | None, bookies: Bookies, where: store.Places) -> Iterator[Finding]:
     sides = [now] if earlier is None else [now, earlier]
     layouts = [Said(side.name, "layout", _layout(side.nodes[where.layout]["raw"]), side.source)
                for side in sides if where.layout in side.nodes]  # fmt: skip
     if len({one.value for one in layouts}) > 1:
-        yield {"category": Category.LAYOUT_DIFFERS, "subject": where.layout, "said": layouts}
+        yield Finding(category=Category.LAYOUT_DIFFERS, subject=where.layout, said=layouts)
     ids = [Said(side.name, "instance id", _instance(side.nodes[where.instance_id]["raw"]), side.source)
            for side in sides if where.instance_id in side.nodes]  # fmt: skip
     ids += [Said("bookies", "instance id", one, "VERSION") for one in bookies.instance_ids]
     if len({one.value for one in ids}) > 1:
-        yield {"category": Category.INSTANCE_ID_DIFFERS, "subject": where.instance_id, "said": ids}
+        yield Finding(category=Category.INSTANCE_ID_DIFFERS, subject=where.instance_id, said=ids)
 
 
 def _hash(raw: bytes) -> str:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from reconcile.findings import table
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, Said
+from reconcile.findings.table import Finding, Run, Said
 from reconcile.rules import sides
 
 Mask = npt.NDArray[np.bool_]
@@ -70,16 +70,16 @@ def findings(
     return pa.concat_tables([*found, *([_in_vain(one, run, seen=seen)] if looked_at else [])])
 
 
-def unreadable(records: Sequence[tuple[str, str]], gaps: Sequence[str]) -> Iterator[dict[str, Any]]:
+def unreadable(records: Sequence[tuple[str, str]], gaps: Sequence[str]) -> Iterator[Finding]:
     """Yield findings of records of upper layers that cannot be read, and of parts of their stores that are missing."""
     for path, problem in records:
-        yield {
-            "category": Category.REFERENCE_UNREADABLE,
-            "subject": path,
-            "said": [Said("reference", "record", problem)],
-        }
+        yield Finding(
+            category=Category.REFERENCE_UNREADABLE,
+            subject=path,
+            said=[Said("reference", "record", problem)],
+        )
     for gap in gaps:
-        yield {"category": Category.REFERENCE_UNREADABLE, "subject": gap, "said": [Said("reference", "store", "a gap")]}
+        yield Finding(category=Category.REFERENCE_UNREADABLE, subject=gap, said=[Said("reference", "store", "a gap")])
 
 
 class _Joined:

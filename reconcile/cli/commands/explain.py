@@ -240,7 +240,7 @@ def _result(found: "Explanation", given: Sequence[str], uri: str | None, plan: P
             "actions": len(found.actions),
             "damage": len(found.damage),
         },
-        coverage=found.coverage,
+        coverage=found.coverage.to_json(),
         details=list(_details(found)),
         following=_next(found, given, uri, plan),
         facts={
@@ -281,7 +281,7 @@ def _details(found: "Explanation") -> Iterator[str]:
     yield from _block("disagreements", found.disagreements)
     yield from _block("the plan writes", found.actions)
     yield from _block("damage that names it", found.damage)
-    yield from _block("looked at", list(_coverage(found.coverage)))
+    yield from _block("looked at", list(_coverage(found.coverage.to_json())))
 
 
 def _block(title: str, lines: Sequence[str]) -> Iterator[str]:
@@ -331,11 +331,11 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterator[str]:
 def _next(found: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> str:
     if found.actions and plan is not None:
         return quoted("bkmeta", "plan", "show", plan)
-    unseen = found.coverage["not_scanned"]
+    unseen = found.coverage.bookies.not_scanned
     if unseen and (found.standing == "undecided" or found.outcome == "held"):
         more = f", and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
         return f"collect {', '.join(unseen[:_NAMED])}{more}, and give what that makes, too: --inventory DIR"
-    if found.standing == "undecided" and not found.coverage["members_known_from"]:
+    if found.standing == "undecided" and not found.coverage.bookies.members_known_from:
         return "name every bookie of the cluster in a file, one id a line: --expect-bookies FILE"
     if found.standing == "undecided":
         return "give what was not looked at: inventories with --inventory, the store with --metadata"

@@ -224,9 +224,9 @@ def test_an_explanation_with_a_plan_knows_what_the_plan_knew(tmp_path: Path) -> 
     plan = with_grade(tmp_path, "password", "verified")
     inventory = open_dataset(write_inventory(tmp_path / "b1", "b1", [7], instance=None), "inventory")
     found = explain(LEDGER, [inventory], [], plan, Knowledge(), has_store=False)
-    assert found.coverage["bookies_looked_at"] == ["b1"]
-    assert found.coverage["not_scanned"] == ["b2", "b3"]
-    assert found.coverage["members_known_from"] == ["expected by the operator"]
+    assert found.coverage.bookies.scanned == ("b1",)
+    assert found.coverage.bookies.not_scanned == ("b2", "b3")
+    assert found.coverage.bookies.members_known_from == ("expected by the operator",)
     [password] = [field for field in found.fields if field.name == "password"]
     assert "gave it when the plan was made" in password.evidence
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcile.compare import outcomes
+from reconcile.findings.table import Run
 from reconcile.plan.actions import (
     HOLD_PASSWORD_SIZE,
     Passwords,
     Phase,
     SystemWrite,
-    findings,
     ledger_actions,
     phase_of,
     system_actions,
@@ -270,9 +270,7 @@ def test_a_hold_in_the_store_is_found_until_it_is_resolved() -> None:
     (found,) = kept.to_pylist()
     assert (found["ledger"], found["reason"], found["holders"]) == (2, "hole", ["b0:1", "b1:1"])
     assert holds.still_held(tables.CATALOG_LEDGERS.empty_table()).num_rows == 0
-    ours, theirs = reconstruction(row(1)), stored(row(1))
-    none = diff.disagreements(ours, theirs, diff.match(ours, theirs))
-    (finding,) = findings(none, kept, run="a", at=datetime.now(UTC)).to_pylist()
+    (finding,) = holds.findings(kept, Run("a", datetime.now(UTC))).to_pylist()
     assert (finding["category"], finding["ledger"], finding["bookies"]) == ("HELD", 2, ["b0:1", "b1:1"])
 
 
@@ -282,7 +280,8 @@ def test_findings_have_ids_that_outlive_a_run_and_hold_no_secrets() -> None:
     matched = diff.match(ours, theirs)
     missing = ours.take(pa.array(matched.missing))
     found, now = diff.disagreements(ours, theirs, matched), datetime.now(UTC)
-    tables_of = [findings(found, missing, run=run, at=now) for run in ("a", "b")]
+    runs = (Run("a", now), Run("b", now))
+    tables_of = [pa.concat_tables([diff.findings(found, run), holds.findings(missing, run)]) for run in runs]
     first, second = (t.to_pylist() for t in tables_of)
     assert [f["id"] for f in first] == [f["id"] for f in second]
     assert {f["category"] for f in first} == {"ENTRIES_MISSING", "HELD"}

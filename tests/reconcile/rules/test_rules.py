@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run
+from reconcile.findings.table import Finding, Run
 from reconcile.rules import entries_beyond_end, nodes, reference_checks
 from reconcile.rules.nodes import Bookies, Side
 from recovery.codecs.store import Layout
@@ -148,7 +148,7 @@ def side(name: str, *rows: dict[str, Any]) -> Side:
     return Side.of(name, "zk", pa.Table.from_pylist(made, schema=tables.CATALOG_NODES), 1, complete=True)
 
 
-def found(now: Side, earlier: Side | None) -> list[dict[str, Any]]:
+def found(now: Side, earlier: Side | None) -> list[Finding]:
     """The findings of both, without those of generators."""
     return list(nodes.findings(now, earlier, Bookies(), layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()))
 
@@ -158,7 +158,7 @@ def test_a_lock_or_a_registration_without_a_session_is_dead() -> None:
     lock, alive = {"path": "/u/locks/1", "kind": "lock"}, {"path": "/u/locks/2", "kind": "lock", "owner": 5}
     registration = {"path": "/available/a:1", "kind": "registration"}
     rows = found(side("store", lock, alive, registration, {"path": "/other", "kind": "other"}), None)
-    assert [(row["category"], row["subject"]) for row in rows if row["category"] != Category.BOOKIE_WITHOUT_COOKIE] == [
+    assert [(row.category, row.subject) for row in rows if row.category != Category.BOOKIE_WITHOUT_COOKIE] == [
         (Category.DEAD_LOCK, "/u/locks/1"),
         (Category.DEAD_REGISTRATION, "/available/a:1"),
     ]
@@ -177,9 +177,9 @@ def test_what_belonged_to_a_session_is_named_and_not_written(owner: int | None, 
         {"path": "/other", "kind": "other", "owner": owner},
     )
     rows = found(side("store", {"path": "/u/locks/2", "kind": "lock", "owner": 9}), before)
-    assert [row["category"] for row in rows] == [Category.EPHEMERAL_NOT_RESTORED] * 2
-    assert [row["subject"] for row in rows] == ["/u/locks/1", "/underreplication/auditorelection/V_0000000001"]
-    assert {row["said"][0].value for row in rows} == {text}
+    assert [row.category for row in rows] == [Category.EPHEMERAL_NOT_RESTORED] * 2
+    assert [row.subject for row in rows] == ["/u/locks/1", "/underreplication/auditorelection/V_0000000001"]
+    assert {row.said[0].value for row in rows} == {text}
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_cookies_against_bookies(
     found = nodes.findings(
         side("store", *rows), earlier, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()
     )
-    shown = [(row["category"], {one.side: one.value for one in row["said"]}) for row in found]
+    shown = [(row.category, {one.side: one.value for one in row.said}) for row in found]
     sums = {hashlib.sha256(raw).hexdigest()[:12]: raw.decode() for raw in (b"c", b"d", b"e")}
     short = [(category, {s: sums.get(text[-13:-1], text) for s, text in said.items()}) for category, said in shown]
     assert short == expected

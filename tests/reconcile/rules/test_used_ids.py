@@ -85,4 +85,4 @@ def test_a_counter_that_gives_a_used_id_next_is_behind(next_id: int | None, larg
         )
         # Where the store does not say how far it is, nothing is said of it.
         expected = [("/idgen", "warning" if raised else "critical")] if behind and next_id is not None else []
-        assert [(row["subject"], row["severity"]) for row in found] == expected
+        assert [(row.subject, row.severity) for row in found] == expected
