@@ -1,24 +1,23 @@
 """One ledger, from every side that was given: who holds what, what follows from it, what the store and a plan say."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reconcile.compare.knowledge import Knowledge
-from reconcile.compare.single_ledger import Stored, decided, is_of, of_ledger, only
-from reconcile.explain.field_evidence import HASH_DIGITS, Field, alternatives, changes, fields
+from reconcile.compare.single_ledger import Stored, decided, of_ledger, only
+from reconcile.explain.disagreements import apply_rules, compare_with_store, read_plan_findings
+from reconcile.explain.field_evidence import Field, alternatives, changes, fields
 from reconcile.explain.grid import Segment, grid
-from reconcile.findings.categories import Category
+from reconcile.explain.ledger_copies import Copy, describe_copies, describe_damage
+from reconcile.explain.verdict import Facts, Standing, judge
 from reconcile.findings.refusal_texts import REASONS
-from reconcile.findings.table import Run
 from reconcile.plan.actions import LEAVE
 from reconcile.plan.alternatives import FROM_BOOKIES, reads_as
-from reconcile.rules import clusters, contradicted, diff, entries_beyond_end, holds, id_reuse, reference_checks, sides
+from reconcile.rules import clusters, contradicted, sides
 from reconcile.topics import topic_of
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
@@ -30,35 +29,6 @@ from recovery.model.metadata import LedgerMetadata, State
 
 _MASK: Final = (1 << 64) - 1
 _UNKNOWN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
-LISTED: Final = 12
-"""Ranges of a copy, headers, and pieces of damage that are given one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """What one bookie shows of the ledger in one of its sources."""
-
-    bookie: str
-    source: str
-    entries: int
-    ranges: tuple[str, ...]
-    complete: bool
-    fenced: bool
-    limbo: bool
-    key: str
-    explicit_lac: int | None
-    headers: tuple[str, ...]
-
-
-class Standing(StrEnum):
-    """What is to be said of a ledger in a word; stored in --json, so never renamed."""
-
-    SETTLED = "settled"
-    """It is in the store and nothing disagrees, or it comes back."""
-    OPEN = "open"
-    """Something is wrong, waits, or nothing knows it though everything was looked at."""
-    UNDECIDED = "undecided"
-    """Something does not know it, and not everything was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,37 +152,57 @@ def explain(
     known = decided(ledger, inventories, live, earlier, copies, bookies, plan, knowledge, coverage.bookies)
     row, named = known.row, of_ledger(knowledge.references, ledger)
     record = _record(live.row) if live else None
-    disagreements = _disagreements(row, live, looked_at=bool(inventories))
-    actions, findings = _planned(plan, ledger)
-    segments = _proposed(row, record)
-    shown = tuple(_copies(copies))
-    explained = Explanation(
+    actions = _describe_actions(plan, ledger)
+    stored_row = live.row if live is not None else tables.CATALOG_LEDGERS.empty_table()
+    disagreements = (
+        *compare_with_store(row, live, looked_at=bool(inventories)),
+        *apply_rules(
+            row,
+            copies,
+            stored_row,
+            named,
+            looked_at=bool(coverage.bookies.scanned),
+            seen=not coverage.may_exist_elsewhere,
+        ),
+        *(read_plan_findings(plan, ledger) if plan is not None else ()),
+    )
+    relations = _compare(ledger, copies, live, earlier, plan, row)
+    reason, settles = _why(row)
+    verdict, standing = judge(
+        Facts(
+            ledger=ledger,
+            row=row,
+            reason=reason,
+            is_in_store=stored_row.num_rows > 0,
+            record=record,
+            is_in_snapshot=any(one.row.num_rows for one in stored if one is not live),
+            has_actions=bool(actions),
+            deletion=next(filter(None, map(_describe_deletion, relations)), None),
+            disagreements=[one.category for one in disagreements],
+            may_exist_elsewhere=coverage.may_exist_elsewhere,
+        )
+    )
+    return Explanation(
         ledger=ledger,
-        verdict="",
-        standing=Standing.OPEN,
+        verdict=verdict,
+        standing=standing,
         outcome=row["outcome"] if row else "",
         origin=known.origin,
-        reason=_why(row)[0],
-        settles=_why(row)[1],
-        copies=shown,
+        reason=reason,
+        settles=settles,
+        copies=tuple(describe_copies(copies)),
         fields=tuple(fields(row, copies, knowledge, known.shapes)),
-        sides=tuple(_sides(ledger, copies, live, earlier, plan, row)),
+        sides=tuple(_describe_sides(relations, copies, live, earlier)),
         timeline=tuple(_timeline(row, stored)),
         references=tuple(_references(named, ledger, plan)),
         alternatives=(*alternatives(row), *_shown_instead(known.shown)),
-        grid=tuple(grid(copies, segments)),
+        grid=tuple(grid(copies, _proposed(row, record))),
         stored=_shown(live, record),
-        disagreements=(*disagreements, *_against(named, row, copies, live, coverage), *findings),
+        disagreements=tuple(one.text for one in disagreements),
         actions=actions,
-        damage=tuple(_damage(inventories, ledger)),
+        damage=tuple(describe_damage(inventories, ledger)),
         coverage=coverage,
     )
-    elsewhere = any(one.row.num_rows for one in stored if one is not live)
-    verdict, standing = _verdict(explained, row, live, record, elsewhere=elsewhere)
-    return replace(explained, verdict=verdict, standing=standing)
-
-
-# What is known, and from whom
 
 
 def _cover(
@@ -250,9 +240,6 @@ def _why(row: Mapping[str, Any] | None) -> tuple[str, str]:
     return said, settles
 
 
-# What upper layers know
-
-
 def _references(rows: pa.Table | None, ledger: LedgerId, plan: Dataset | None) -> Iterator[str]:
     """Say what upper layers know of the ledger: from what was given, else as the plan has it."""
     if rows is None:
@@ -266,85 +253,6 @@ def _references(rows: pa.Table | None, ledger: LedgerId, plan: Dataset | None) -
         yield "; ".join([f"owner: {row['owner'] or 'not named'}", *ends, *gone]) + f" ({row['source']})"
     if not rows.num_rows:
         yield "none of those asked names it"
-
-
-def _against(
-    rows: pa.Table | None,
-    row: Mapping[str, Any] | None,
-    copies: pa.Table,
-    live: Stored | None,
-    coverage: ExplanationCoverage,
-) -> Iterator[str]:
-    """Say where upper layers, bookies and the store disagree, beside their records."""
-    run, seen = Run("explain", _UNKNOWN_TIME), not coverage.may_exist_elsewhere
-    looked_at = bool(coverage.bookies.scanned)
-    stored = tables.CATALOG_LEDGERS.empty_table() if live is None else live.row
-    yield from _in_words(entries_beyond_end.findings(copies, stored, run, seen=seen))
-    shown = pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
-    yield from _in_words(id_reuse.findings(copies, stored, shown, run))
-    yield from _in_words(contradicted.findings(shown, run, ""))
-    if rows is None:
-        return
-    yield from _in_words(reference_checks.findings(rows, shown, copies, stored, run, looked_at=looked_at, seen=seen))
-
-
-def _in_words(findings: pa.Table) -> Iterator[str]:
-    for one in findings.to_pylist():
-        said = "; ".join(f"{e['side']} {e['field']} {e['value']}" for e in one["evidence"] if e["value"] != "nothing")
-        yield f"{one['category']} ({one['severity']}): {said}"
-
-
-# Who holds what
-
-
-def _copies(copies: pa.Table) -> Iterator[Copy]:
-    held: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in copies.sort_by([(name, "ascending") for name in ("bookie", "source", "part")]).to_pylist():
-        held.setdefault((row["bookie"], row["source"]), []).append(row)
-    for (bookie, source), parts in held.items():
-        front = parts[0]
-        groups = [group for part in parts for group in part["groups"]]
-        more = [f"and {len(groups) - LISTED} more ranges"] if len(groups) > LISTED else []
-        yield Copy(
-            bookie=bookie,
-            source=source,
-            entries=sum(part["entries"] for part in parts),
-            ranges=(*map(_range, groups[:LISTED]), *more),
-            complete=front["complete"],
-            fenced=front["fenced"],
-            limbo=front["limbo"],
-            key=_key(front),
-            explicit_lac=front["explicit_lac"],
-            headers=tuple(_header(header) for header in front["headers"][-LISTED:]),
-        )
-
-
-def _range(group: Mapping[str, int]) -> str:
-    first, end = group["first"], group["last"] + group["size"] - 1
-    text = str(first) if first == end else f"{first} to {end}"
-    return f"{text} ({group['size']} of every {group['period']})" if group["period"] else text
-
-
-def _key(row: Mapping[str, Any]) -> str:
-    return f"set, SHA-256 {row['key'].hex()[:HASH_DIGITS]}…" if row["key"] is not None else str(row["key_kind"])
-
-
-def _header(header: Mapping[str, Any]) -> str:
-    digest = f"{header['digest']} agrees" if header["digest"] else "no digest agrees"
-    return f"entry {header['entry']}: LAC {header['lac']}, length {header['length']}, {header['size']} bytes, {digest}"
-
-
-def _damage(inventories: Iterable[Dataset], ledger: LedgerId) -> Iterator[str]:
-    for inventory in inventories:
-        rows = inventory.read("damage")
-        mine = pc.fill_null(is_of(rows, ledger), fill_value=False)
-        for row in rows.filter(mine).slice(0, LISTED).to_pylist():
-            hides = ", may hide entries" if row["hides_entries"] else ""
-            where = row["file"] + ("" if row["offset"] is None else f" at byte {row['offset']}")
-            yield f"{row['bookie']}: {where}: {row['reason']}{hides}" + (f" ({row['detail']})" if row["detail"] else "")
-
-
-# Store and plan
 
 
 def _timeline(row: Mapping[str, Any] | None, stored: Sequence[Stored]) -> Iterator[str]:
@@ -375,22 +283,18 @@ def _reads(raw: bytes | None) -> str:
     return f": {reads_as(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0].as_py()}"
 
 
-def _sides(
+def _compare(
     ledger: LedgerId,
     copies: pa.Table,
     live: Stored | None,
     earlier: Sequence[Stored],
     plan: Dataset | None,
     decided: Mapping[str, Any] | None,
-) -> Iterator[str]:
-    """Say how the three sides stand to each other: from what was given, else as the plan says it."""
+) -> list[Mapping[str, Any]]:
+    """Return the ledger's row of SIDES, or none: from what was given, else as the plan has it."""
     if live is None and not earlier:
-        for row in only(plan, "sides", ledger).to_pylist() if plan is not None else ():
-            yield f"{row['relation']}: {sides.WORDS[sides.Relation(row['relation'])]}; right: {row['right']}"
-            yield from _deletion(row)
-        return
-    keys = list(tables.KEY_COLUMNS)
-    held = copies.select(keys).slice(0, 1)
+        return list(only(plan, "sides", ledger).to_pylist()) if plan is not None else []
+    held = copies.select(list(tables.KEY_COLUMNS)).slice(0, 1)
     now = live.row if live is not None else tables.CATALOG_LEDGERS.empty_table()
     past, seen = sides.newest([(one.row, one.txn) for one in earlier])
     history = pa.concat_tables(
@@ -400,11 +304,23 @@ def _sides(
     if decided is not None and held.num_rows:
         shown = pa.Table.from_pylist([dict(decided)], schema=tables.RECONSTRUCTION)
         compared = contradicted.doubted(compared, shown)
-    for row in compared.sides.to_pylist():
+    rows: list[Mapping[str, Any]] = compared.sides.to_pylist()
+    return rows
+
+
+def _describe_sides(
+    relations: Sequence[Mapping[str, Any]], copies: pa.Table, live: Stored | None, earlier: Sequence[Stored]
+) -> Iterator[str]:
+    """Say how the three sides stand to each other, and what each of those that were given has."""
+    for row in relations:
         yield f"{row['relation']}: {sides.WORDS[sides.Relation(row['relation'])]}; right: {row['right']}"
         if earlier and row["relation"] == sides.Relation.BOOKIES_ONLY:
             yield sides.AFTER_EARLIER
-        yield from _deletion(row)
+        deletion = _describe_deletion(row)
+        if deletion is not None:
+            yield deletion
+        if live is None and not earlier:
+            continue
         bookies = sorted(set(copies["bookie"].to_pylist()))
         yield f"bookies: {', '.join(bookies) if bookies else 'none of those looked at'}"
         for name, one in [("store", live), *(("earlier", one) for one in earlier)]:
@@ -413,11 +329,12 @@ def _sides(
                 yield f"{name}: {'no record' if raw is None else _reads(raw)[2:]} ({one.source})"
 
 
-def _deletion(row: Mapping[str, Any]) -> Iterator[str]:
-    if row["deleted_txn"] is not None:
-        when = row["deleted_at"].isoformat(timespec="seconds") if row["deleted_at"] else "an unknown time"
-        session = "an unknown session" if row["deleted_session"] is None else f"{row['deleted_session'] & _MASK:#x}"
-        yield f"deleted in transaction {row['deleted_txn']} at {when} by session {session}"
+def _describe_deletion(row: Mapping[str, Any]) -> str | None:
+    if row["deleted_txn"] is None:
+        return None
+    when = row["deleted_at"].isoformat(timespec="seconds") if row["deleted_at"] else "an unknown time"
+    session = "an unknown session" if row["deleted_session"] is None else f"{row['deleted_session'] & _MASK:#x}"
+    return f"deleted in transaction {row['deleted_txn']} at {when} by session {session}"
 
 
 def _record(rows: pa.Table) -> LedgerMetadata | None:
@@ -448,25 +365,10 @@ def _shown(live: Stored | None, record: LedgerMetadata | None) -> Mapping[str, s
     }
 
 
-def _disagreements(row: Mapping[str, Any] | None, live: Stored | None, *, looked_at: bool) -> tuple[str, ...]:
-    if live is None or not live.row.num_rows:
-        return ()
-    ours = pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
-    found = diff.disagreements(ours, live.row, diff.match(ours, live.row)).to_pylist()
-    # Where no bookie was looked at, a record that none shows says nothing.
-    return tuple(
-        f"{one['category']}: {one['field']} is {one['stored']} in the store, {one['held']} on bookies"
-        for one in found
-        if looked_at or one["category"] != Category.NOT_ON_BOOKIES
-    )
-
-
-def _planned(plan: Dataset | None, ledger: LedgerId) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the plan's actions for a ledger, and its findings, in words."""
-    if plan is None:
-        return (), ()
+def _describe_actions(plan: Dataset | None, ledger: LedgerId) -> tuple[str, ...]:
+    """Say what the plan does with a ledger, and what a person can choose instead."""
     actions = []
-    for action in only(plan, "actions", ledger).to_pylist():
+    for action in only(plan, "actions", ledger).to_pylist() if plan is not None else ():
         condition = "if absent" if action["expects"] is None else f"if version {action['expects']}"
         waits = action["op"] == LEAVE
         actions.append(f"nothing to {action['key']}" if waits else f"{action['op']} {action['key']} {condition}")
@@ -474,15 +376,7 @@ def _planned(plan: Dataset | None, ledger: LedgerId) -> tuple[tuple[str, ...], t
             f"instead, if you choose it: {other['label']}, which reads as {other['reads_as']}"
             for other in action["alternatives"]
         ]
-    findings = plan.read("findings")
-    mine = pc.fill_null(is_of(findings, ledger), fill_value=False)
-    said = [
-        f"{f['category']} ({f['severity']}) in the plan: "
-        + "; ".join(f"{e['side']} {e['field']} {e['value']}" for e in f["evidence"])
-        for f in findings.filter(mine).to_pylist()
-        if f["category"] != Category.HELD  # which is the outcome itself
-    ]
-    return tuple(actions), tuple(said)
+    return tuple(actions)
 
 
 def _proposed(row: Mapping[str, Any] | None, record: LedgerMetadata | None) -> list[Segment]:
@@ -500,62 +394,3 @@ def _shown_instead(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for row in rows:
         end = "left open" if row["last_entry"] is None else f"{row['last_entry'] + 1} entries"
         yield f"{FROM_BOOKIES}: reads as {row['state']}, {end}; chosen by plan edit --choose"
-
-
-# The verdict
-
-
-def _verdict(
-    found: Explanation,
-    row: Mapping[str, Any] | None,
-    live: Stored | None,
-    record: LedgerMetadata | None,
-    *,
-    elsewhere: bool,
-) -> tuple[str, Standing]:
-    name = f"ledger {found.ledger}"
-    partial = found.coverage.may_exist_elsewhere
-    absent = Standing.UNDECIDED if partial else Standing.OPEN
-    in_store = live is not None and live.row.num_rows > 0
-    gone = any(line.startswith("deleted in transaction") for line in found.sides)
-    if not in_store and row is None and not found.actions and not gone:
-        if elsewhere:
-            return f"{name}: only an earlier catalog knows it", absent
-        unseen = "not everything that could know it was looked at" if partial else "everything was looked at"
-        return f"{name}: nothing that was looked at knows it, and {unseen}", absent
-    standing = Standing.SETTLED
-    parts = []
-    deleted = [line for line in found.sides if line.startswith("deleted in transaction")]
-    if deleted and not in_store:
-        parts.append(f"{deleted[0]}; not restored unless you choose it")
-        standing = Standing.OPEN
-    if in_store:
-        hold = record is not None and any(key == holds.HOLD_MARK for key, _ in record.custom)
-        if record is None:
-            parts.append("in the store, in a form that cannot be read")
-        elif hold:
-            parts.append("in the store as a hold: its data is kept, and nobody can read it")
-        else:
-            parts.append(f"in the store, {record.state}")
-        if record is None or hold:
-            standing = Standing.OPEN
-    if row is not None and row["outcome"] == "restored" and gone and not in_store:
-        parts.append("bookies still show it")
-    elif row is not None and row["outcome"] == "restored":
-        shape = f"{row['ensemble_size']}/{row['write_quorum']}/{row['ack_quorum']}"
-        entries = "" if row["last_entry"] is None else f" {row['last_entry'] + 1} entries,"
-        shows = f"{row['state']},{entries} {shape}"
-        back = "comes back from bookies" if row["raw"] is None else "comes back on an earlier record's word"
-        if not row["holders"]:
-            back = "only an earlier catalog knows it; comes back on its word"
-        parts.append(f"bookies show {shows}" if in_store else f"{back}: {shows}")
-    elif row is not None:
-        alone = "bookies alone would not settle it" if in_store else str(row["outcome"])
-        parts.append(f"{alone} ({row['reason']}): {found.reason}" if row["reason"] else alone)
-        standing = standing if in_store else Standing.OPEN
-    if found.disagreements:
-        parts.append(f"disagreements: {len(found.disagreements)}")
-        # That no bookie has it is certain only where all were looked at.
-        lacking = all(one.startswith(Category.NOT_ON_BOOKIES) for one in found.disagreements)
-        standing = absent if lacking else Standing.OPEN
-    return f"{name}: {'; '.join(parts)}", standing

@@ -36,7 +36,8 @@ from reconcile.cli.output import Output, Result
 if TYPE_CHECKING:
     from reconcile.compare.single_ledger import Stored
     from reconcile.explain.field_evidence import Field
-    from reconcile.explain.ledger import Copy, Explanation
+    from reconcile.explain.ledger import Explanation
+    from reconcile.explain.ledger_copies import Copy
     from recovery.dataset import Dataset
     from recovery.model.ids import LedgerId
 

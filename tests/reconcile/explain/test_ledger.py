@@ -15,7 +15,8 @@ from backends.protocols import Versioned
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import Stored, stored_row
 from reconcile.explain.grid import Segment, grid
-from reconcile.explain.ledger import Explanation, Standing, explain
+from reconcile.explain.ledger import Explanation, explain
+from reconcile.explain.verdict import Standing
 from reconcile.findings.refusal_texts import REASONS
 from reconcile.rules.holds import HOLD_MARK
 from recovery.capture.live import capture

@@ -1,0 +1,104 @@
+"""What the sides of one ledger disagree in, in words: from the rules, and from the findings of a plan."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.compare.single_ledger import Stored, is_of
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Run
+from reconcile.rules import contradicted, diff, entries_beyond_end, id_reuse, reference_checks
+from recovery.dataset import Dataset
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+
+_RUN: Final = Run("explain", datetime(1970, 1, 1, tzinfo=UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One disagreement of the sides: the category of its finding, and what it says."""
+
+    category: str
+    text: str
+
+
+def compare_with_store(
+    row: Mapping[str, Any] | None, live: Stored | None, *, looked_at: bool
+) -> tuple[Disagreement, ...]:
+    """Say in what the store's record and the bookies disagree.
+
+    Args:
+        row: of RECONSTRUCTION; None: nothing shows the ledger.
+        live: what the store has of it; None: no store was given.
+        looked_at: at least one bookie was; where none was, a record that none shows says nothing.
+    """
+    if live is None or not live.row.num_rows:
+        return ()
+    rows = _as_rows(row)
+    return tuple(
+        Disagreement(
+            one["category"],
+            f"{one['category']}: {one['field']} is {one['stored']} in the store, {one['held']} on bookies",
+        )
+        for one in diff.disagreements(rows, live.row, diff.match(rows, live.row)).to_pylist()
+        if looked_at or one["category"] != Category.NOT_ON_BOOKIES
+    )
+
+
+def apply_rules(
+    row: Mapping[str, Any] | None,
+    copies: pa.Table,
+    stored: pa.Table,
+    references: pa.Table | None,
+    *,
+    looked_at: bool,
+    seen: bool,
+) -> Iterator[Disagreement]:
+    """Say what the rules find beside the records.
+
+    Args:
+        row: of RECONSTRUCTION; None: nothing shows the ledger.
+        copies: COPIES of the ledger.
+        stored: CATALOG_LEDGERS of the store.
+        references: what upper layers know of the ledger; None: none was asked.
+        looked_at: at least one bookie was.
+        seen: everything that may know the ledger was looked at.
+    """
+    rows = _as_rows(row)
+    parts = [
+        entries_beyond_end.findings(copies, stored, _RUN, seen=seen),
+        id_reuse.findings(copies, stored, rows, _RUN),
+        contradicted.findings(rows, _RUN, ""),
+    ]
+    if references is not None:
+        parts.append(reference_checks.findings(references, rows, copies, stored, _RUN, looked_at=looked_at, seen=seen))
+    for finding in pa.concat_tables(parts).to_pylist():
+        known = [one for one in finding["evidence"] if one["value"] != "nothing"]
+        yield Disagreement(
+            finding["category"], f"{finding['category']} ({finding['severity']}): {_describe_evidence(known)}"
+        )
+
+
+def read_plan_findings(plan: Dataset, ledger: LedgerId) -> Iterator[Disagreement]:
+    """Say what a plan found of the ledger, but for its hold, which is the outcome itself."""
+    findings = plan.read("findings")
+    of_it = pc.fill_null(is_of(findings, ledger), fill_value=False)
+    for finding in findings.filter(of_it).to_pylist():
+        if finding["category"] != Category.HELD:
+            evidence = _describe_evidence(finding["evidence"])
+            yield Disagreement(
+                finding["category"], f"{finding['category']} ({finding['severity']}) in the plan: {evidence}"
+            )
+
+
+def _describe_evidence(evidence: Iterable[Mapping[str, str]]) -> str:
+    return "; ".join(f"{one['side']} {one['field']} {one['value']}" for one in evidence)
+
+
+def _as_rows(row: Mapping[str, Any] | None) -> pa.Table:
+    return pa.Table.from_pylist([] if row is None else [dict(row)], schema=tables.RECONSTRUCTION)
