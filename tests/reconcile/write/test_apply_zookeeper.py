@@ -19,7 +19,7 @@ from backends.protocols import Write
 from backends.registry import open_store
 from backends.testing.faults import Fault, FaultyStore
 from backends.zookeeper.store import ZooKeeperStore
-from reconcile.plan.edits import Edits, edit
+from reconcile.plan.edits import Edits, edit_plan
 from reconcile.write.apply import Applied, Options, apply
 from reconcile.write.audit_journal import JOURNAL, Record, scan
 from tests.support.command import run as command
@@ -196,7 +196,7 @@ def test_a_rehearsal_that_would_lock_itself_out_is_refused(
 ) -> None:
     """A plan whose rights do not name this session: nothing is made that could not be removed again."""
     made = write_plan(tmp_path / "plan", [Ledger(1, [(0, ("b1", "b2", "b3"))])], root="/elsewhere/ledgers")
-    edit(made, Edits(acl="digest:them:x=:cdrwa"), tmp_path / "theirs")
+    edit_plan(made, Edits(acl="digest:them:x=:cdrwa"), tmp_path / "theirs")
     rehearsed = command(capsys, "rehearse", tmp_path / "theirs", "--metadata", uri)
     assert (rehearsed.code, "leaves this session without cdr" in rehearsed.err) == (5, True)
     root = "/" + uri.split("/", 3)[3]
