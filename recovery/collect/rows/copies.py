@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.codecs.entry import key_kind
-from recovery.collect.rows.entry_headers import DIGEST_COLUMN, DIGESTS, HEAD_WIDTH
+from recovery.collect.rows.entry_headers import DIGEST_COLUMN, DIGESTS, HEAD_WIDTH, LENGTH_COLUMN
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints, Mask, pick, starts_of
 from recovery.model import ids, tables
@@ -154,10 +154,16 @@ def _keys(known: Known, number: Ints) -> dict[str, pa.Array]:
 
 
 def _headers(heads: Ints, ledger: Ints, front: Mask) -> pa.Array:
-    """Return the column of headers, ascending by entry, of rows whose first part each ledger has."""
+    """Return the column of headers, ascending by entry, of rows whose first part each ledger has.
+
+    An entry that stands twice with two lengths has both: two ledgers had the id, and which one replay leaves depends on
+    the storage (in memory Sorted keeps the first, the others the last).
+    """
     heads = heads[np.isin(heads[:, 0], ledger)]
-    heads = heads[np.lexsort((heads[:, 1], heads[:, 0]))]
-    fresh = np.append(True, (heads[1:, :2] != heads[:-1, :2]).any(axis=1)) if len(heads) else np.empty(0, np.bool_)
+    which = [0, 1, LENGTH_COLUMN]
+    heads = heads[np.lexsort(heads[:, which[::-1]].T)]
+    other = (heads[1:, which] != heads[:-1, which]).any(axis=1)
+    fresh = np.append(True, other) if len(heads) else np.empty(0, np.bool_)
     heads = heads[fresh]
     low = np.searchsorted(heads[:, 0], ledger)
     many = np.where(front, np.searchsorted(heads[:, 0], ledger, "right") - low, 0)

@@ -11,6 +11,7 @@ DIGESTS: Final = tuple(Digest)
 NUMBER_OF_DIGEST: Final = {digest: number for number, digest in enumerate(DIGESTS)}
 HEAD_WIDTH: Final = 6
 """Columns of a header row: ledger, entry, LAC, length, size, index in DIGESTS (-1: none verified)."""
+LENGTH_COLUMN: Final = 3
 SIZE_COLUMN: Final = 4
 DIGEST_COLUMN: Final = 5
 
