@@ -55,6 +55,8 @@ class Category(StrEnum):
     """The store's cookie of a bookie is not that of its disks, or not the earlier one."""
     GENERATOR_BEHIND = "GENERATOR_BEHIND"
     """A generator of ids may give one that is used."""
+    ID_FAR_ABOVE = "ID_FAR_ABOVE"
+    """Bookies alone name an id far above all others: perhaps a wrong bit, so no generator is raised past it."""
     LAYOUT_DIFFERS = "LAYOUT_DIFFERS"
     """The store's layout is not the earlier one."""
     INSTANCE_ID_DIFFERS = "INSTANCE_ID_DIFFERS"
@@ -86,6 +88,7 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.BOOKIE_WITHOUT_COOKIE: "warning",
     Category.COOKIE_DIFFERS: "critical",
     Category.GENERATOR_BEHIND: "critical",
+    Category.ID_FAR_ABOVE: "warning",
     Category.LAYOUT_DIFFERS: "critical",
     Category.INSTANCE_ID_DIFFERS: "critical",
 }
@@ -116,6 +119,7 @@ SUGGESTED: Final = {
     Category.BOOKIE_WITHOUT_COOKIE: "its cookie is in the plan once all its ledgers are settled",
     Category.COOKIE_DIFFERS: "find out whether its disks were wiped or moved before it starts",
     Category.GENERATOR_BEHIND: "let no client create ledgers before the generator is past them",
+    Category.ID_FAR_ABOVE: "look at the ledger (bkmeta explain); if it is one: recover again with --raise-past ID",
     Category.LAYOUT_DIFFERS: "do not start a bookie: under another layout it deletes what it does not find",
     Category.INSTANCE_ID_DIFFERS: "do not mix clusters: find out which of them this store is of",
 }

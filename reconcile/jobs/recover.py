@@ -43,6 +43,7 @@ from reconcile.plan.actions import (
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, settled_hashes
 from reconcile.references import References, beside_them
 from reconcile.rules import clusters, diff, holds, reference_checks, used_ids
+from reconcile.rules.nodes import list_far_ids
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import store
 from recovery.dataset import SPILL, Dataset, only, open_dataset, sort_by_key, write_manifest, write_part
@@ -88,6 +89,7 @@ class Request:
         default_quorum: (E, W, A) where nothing else decides.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
         references: what upper layers know of their ledgers.
+        raise_past: ids up to this one are used, as the operator says, however far above all others they stand.
         settings: of the run, each with where it came from, for the manifest.
     """
 
@@ -101,6 +103,7 @@ class Request:
     default_quorum: tuple[int, int, int] | None
     tail: Tail = Tail.INCLUSIVE
     references: References | None = None
+    raise_past: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -204,7 +207,7 @@ class _Job:
             "verdicts": _counted(compared["verdict"]),
             "left": left,
             "references": {} if references is None else _referenced(references, rows, stored),
-            **asdict(used),
+            "used": asdict(used),
         }
 
     def _is_proven(self, found: pa.Table) -> pa.ChunkedArray:
@@ -427,8 +430,6 @@ def _finish(
             "unheld",
             "still_held",
             "released",
-            "above_short",
-            "above_raise",
             "looked_at",
             "left",
         )
@@ -438,12 +439,11 @@ def _finish(
         hashes.settled.update({int(bucket): value for bucket, value in answer["settled"].items()})
     counters = used_ids.numbers(request.layout, used_ids.of_counters(job.case.evidence.counters(request.layout)))
     of_bookies = used_ids.numbers(request.layout, used_ids.of_bookies(job.case.bookies))
-    taken: dict[str, int] = {}
-    for part in (counters.taken, of_bookies.taken, *(answer["taken"] for answer in answers)):
-        taken |= {key: max(number, taken.get(key, -1)) for key, number in part.items()}
+    used = [used_ids.UsedNumbers(**answer["used"]) for answer in answers]
+    raises = used_ids.decide_raises([counters, of_bookies, *used], request.raise_past)
     settled = sum(sums[f"outcome {name}"] for name in ("restored", "held", "accepted_loss", "deleted"))
     unsettled = sums["ledgers"] - sums["present"] - settled
-    writes = _system_writes(request, job.case.bookies, taken, with_cookies=unsettled == 0)
+    writes = _system_writes(request, job.case.bookies, raises.taken, with_cookies=unsettled == 0)
     proposes = bool(request.inventories or sums["ledgers"])
     actions = system_actions(writes if proposes else ())
     hashes.actions.update(bucket_hashes(actions))
@@ -458,9 +458,10 @@ def _finish(
         job.case.bookies,
         Run(job.run, job.at),
         layout=request.layout,
-        taken=taken,
+        taken=raises.taken,
         raised=frozenset(write.key for write in writes if write.op == "raise" and proposes),
     )
+    beside = pa.concat_tables([beside, of_findings(list_far_ids(raises), Run(job.run, job.at))])
     if request.references is not None:
         bad = reference_checks.unreadable(request.references.unreadable, request.references.gaps)
         beside = pa.concat_tables([beside, of_findings(bad, Run(job.run, job.at))])
@@ -485,6 +486,7 @@ def _finish(
             "default_quorum": request.default_quorum,
             "passwords": len(request.passwords.values),
             "expected_bookies": None if request.expected is None else sorted(request.expected),
+            **({} if request.raise_past is None else {"raise_past": request.raise_past}),
         },
     }
     counts = {
@@ -508,8 +510,9 @@ def _finish(
         "findings": sum(_named(sums, "finding").values()),
         "left_alone": sums["left"] + actions["op"].to_pylist().count(LEAVE),
         "actions": sum(p.rows for p in parts["actions"]),
-        "ids_above_short_generator": sums["above_short"],
-        "ids_not_raised_past": sums["above_raise"] - sums["above_short"],
+        "ids_above_short_generator": sum(part.above_short for part in used),
+        "ids_not_raised_past": sum(part.above_raise - part.above_short for part in used),
+        "ids_far_above": len(raises.far_above),
         "counters_not_raised_past": counters.above_raise - counters.above_short,
     }
     manifest = write_manifest(

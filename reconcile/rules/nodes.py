@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Said
-from reconcile.rules.used_ids import is_behind
+from reconcile.rules.used_ids import RaiseTargets, is_behind
 from recovery.codecs import store
 from recovery.codecs.store import Layout
 from recovery.errors import FormatError
@@ -185,6 +185,16 @@ def _generator(now: Side, counter: str, largest: int, *, raised: bool) -> Iterat
                 Said("plan" if raised else "all sides", "largest id that is used", str(largest)),
             ],
             suggested="the plan raises it, before anything else" if raised else None,
+        )
+
+
+def list_far_ids(raises: RaiseTargets) -> Iterator[Finding]:
+    """Yield the ids that raise no generator because they stand far above all others."""
+    for counter, number in raises.far_above:
+        yield Finding(
+            Category.ID_FAR_ABOVE,
+            f"{counter} {number}",
+            [Said("bookies", "id", str(number)), Said("all sides", "largest other id", str(raises.next_below))],
         )
 
 

@@ -7,9 +7,13 @@
     counters of store, snapshots   the last that each gave: ledgers that were deleted since had the ids below it
 
 Only ids of scope 0 come from generators. What counts as used is decided here, and nowhere else.
+
+One wrong bit in an entry log or an index makes an id that no ledger has. To raise a generator past it takes hours and
+cannot be undone. So ids far above all others that bookies alone name raise nothing until a person says so: at most
+`FEW_IDS` of them, more than `FAR_ABOVE` and more than twice above the next smaller one of any source.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +28,26 @@ from recovery.codecs.store import Layout
 RAISE_LIMIT: Final = 100_000_000
 """Largest number that a counter is raised past: more takes hours, and BookKeeper skips an id that has a record."""
 
+FEW_IDS: Final = 8
+"""Ids that damage may have made. A cluster that gave ids so far above has more ledgers there."""
+FAR_ABOVE: Final = 1_000_000
+"""Ids between one that stands far above and the next: to raise past fewer takes minutes, and costs nothing."""
+
 Ids = npt.NDArray[np.int64]
+_NO_IDS: Final = np.array([], np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedIds:
+    """Ids by who names them.
+
+    Attributes:
+        recorded: those that a store, a snapshot, a counter or an upper layer names.
+        on_bookies: those that bookies alone name.
+    """
+
+    recorded: Ids = field(default_factory=_NO_IDS.copy)
+    on_bookies: Ids = field(default_factory=_NO_IDS.copy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +55,31 @@ class UsedNumbers:
     """What some ids say of the generators that give ids.
 
     Attributes:
-        taken: key of each counter to the largest number that is used.
+        recorded: key of each counter to the largest number that something beside bookies names.
+        on_bookies: key of each counter to the largest numbers that bookies alone name, descending.
         above_short: ids that no short generator gives.
         above_raise: ids that no counter is raised past.
     """
 
-    taken: dict[str, int] = field(default_factory=dict)
+    recorded: dict[str, int] = field(default_factory=dict)
+    on_bookies: dict[str, list[int]] = field(default_factory=dict)
     above_short: int = 0
     above_raise: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseTargets:
+    """How far generators are raised.
+
+    Attributes:
+        taken: key of each counter to the largest number that it is raised past.
+        far_above: counter and number of each id that raises nothing, the largest first.
+        next_below: the largest number below those; -1: there is none.
+    """
+
+    taken: dict[str, int]
+    far_above: tuple[tuple[str, int], ...] = ()
+    next_below: int = -1
 
 
 def is_behind(next_id: int | None, largest: int) -> bool:
@@ -47,7 +87,7 @@ def is_behind(next_id: int | None, largest: int) -> bool:
     return (next_id or 0) <= largest
 
 
-def of_ledgers(sides: pa.Table, history: pa.Table, references: pa.Table | None) -> Ids:
+def of_ledgers(sides: pa.Table, history: pa.Table, references: pa.Table | None) -> NamedIds:
     """Return the ids that count of a bucket range, each once.
 
     Args:
@@ -55,21 +95,25 @@ def of_ledgers(sides: pa.Table, history: pa.Table, references: pa.Table | None) 
         history: CATALOG_HISTORY.
         references: of `infer.references.SCHEMA`; None: not given.
     """
-    columns = [_scope_0(sides), _scope_0(history)]
+    alone = pc.invert(pc.or_(sides["in_store"], sides["in_earlier"]))
+    columns = [_scope_0(sides.filter(pc.invert(alone))), _scope_0(history)]
     if references is not None:
         columns.append(_scope_0(references))
-    return np.asarray(pc.unique(pa.chunked_array(columns, pa.int64())).to_numpy(zero_copy_only=False), np.int64)
+    recorded = _unique(columns)
+    return NamedIds(recorded, np.setdiff1d(_unique([_scope_0(sides.filter(alone))]), recorded))
 
 
-def of_bookies(bookies: pa.Table) -> Ids:
+def of_bookies(bookies: pa.Table) -> NamedIds:
     """Return the largest id that the files of each bookie name; BOOKIES in."""
     rows = bookies["max_ids"].to_pylist()
-    return np.array([largest["ledger"] for row in rows for largest in row if largest["scope"] == 0], np.int64)
+    ids = [largest["ledger"] for row in rows for largest in row if largest["scope"] == 0]
+    return NamedIds(on_bookies=np.array(ids, np.int64))
 
 
-def of_counters(catalogs: Iterable[tuple[pa.Table, Layout]]) -> Ids:
+def of_counters(catalogs: Iterable[tuple[pa.Table, Layout]]) -> NamedIds:
     """Return the last id that each counter of some stores gave; CATALOG_NODES and layout of each in."""
-    return np.array([last for nodes, layout in catalogs for last in _last_given(nodes, layout)], np.int64)
+    ids = [last for nodes, layout in catalogs for last in _last_given(nodes, layout)]
+    return NamedIds(recorded=np.array(ids, np.int64))
 
 
 def _last_given(nodes: pa.Table, layout: Layout) -> Iterator[int]:
@@ -84,13 +128,65 @@ def _last_given(nodes: pa.Table, layout: Layout) -> Iterator[int]:
             yield bucket << store.BUCKET_BITS | (row["children_created"] - 1)
 
 
-def numbers(layout: Layout, ids: Ids) -> UsedNumbers:
+def numbers(layout: Layout, named: NamedIds) -> UsedNumbers:
     """Return what ids say of the generators of a layout."""
+    ids = np.concatenate([named.recorded, named.on_bookies])
     past_raise = ids > RAISE_LIMIT
     past_short = ids >= store.FIRST_LONG_ID
     if layout is Layout.ETCD:
         past_raise = past_short = (ids & ((1 << store.BUCKET_BITS) - 1)) > RAISE_LIMIT
-    return UsedNumbers(store.numbers_taken(layout, ids, RAISE_LIMIT), int(past_short.sum()), int(past_raise.sum()))
+    return UsedNumbers(
+        store.numbers_taken(layout, named.recorded, RAISE_LIMIT),
+        store.list_largest_numbers(layout, named.on_bookies, RAISE_LIMIT, FEW_IDS + 1),
+        int(past_short.sum()),
+        int(past_raise.sum()),
+    )
+
+
+def decide_raises(parts: Iterable[UsedNumbers], raise_past: int | None = None) -> RaiseTargets:
+    """Return how far generators are raised, of what all sources say.
+
+    Args:
+        parts: of sources and bucket ranges.
+        raise_past: numbers up to this one are used, as a person says; None: nobody said.
+    """
+    recorded: dict[str, int] = {}
+    on_bookies: dict[str, set[int]] = {}
+    for part in parts:
+        recorded |= {key: max(number, recorded.get(key, -1)) for key, number in part.recorded.items()}
+        for key, largest in part.on_bookies.items():
+            on_bookies[key] = {*on_bookies.get(key, ()), *largest}
+    trusted = max([*recorded.values(), *([] if raise_past is None else [raise_past])], default=None)
+    far = _far_above({number for largest in on_bookies.values() for number in largest}, trusted)
+    taken = {
+        key: max(used)
+        for key in sorted({*recorded, *on_bookies})
+        if (used := [number for number in on_bookies.get(key, ()) if number not in far] + _listed(recorded.get(key)))
+    }
+    far_above = sorted(((key, n) for key, named in on_bookies.items() for n in named & far), key=lambda one: -one[1])
+    below = [*taken.values(), *_listed(trusted)]
+    return RaiseTargets(taken, tuple(far_above), max(below, default=-1))
+
+
+def _far_above(on_bookies: set[int], trusted: int | None) -> set[int]:
+    """Return the few numbers that stand far above all others; none where there are no others.
+
+    Args:
+        on_bookies: that bookies alone name: the largest at least.
+        trusted: a number that is used for sure; None: there is none.
+    """
+    descending = sorted((n for n in on_bookies if trusted is None or n > trusted), reverse=True)
+    steps: Sequence[int] = [*descending, *_listed(trusted)][: FEW_IDS + 1]
+    ends = [i for i in range(1, len(steps)) if steps[i - 1] - steps[i] > max(FAR_ABOVE, steps[i])]
+    return set(steps[: ends[-1]]) if ends else set()
+
+
+def _listed(number: int | None) -> list[int]:
+    return [] if number is None else [number]
+
+
+def _unique(columns: Sequence[pa.Array]) -> Ids:
+    return np.asarray(pc.unique(pa.chunked_array(columns, pa.int64())).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _scope_0(rows: pa.Table) -> pa.Array:

@@ -343,12 +343,18 @@ def bucket_of(key: str) -> int | None:
 
 
 def numbers_taken(layout: Layout, ledger: npt.NDArray[np.int64], limit: int) -> dict[str, int]:
-    """Return, for each key that gives numbers, the largest one up to a limit that some id shows to be given.
+    """Return, for each key that gives numbers, the largest one up to a limit that some id shows to be given."""
+    return {key: numbers[0] for key, numbers in list_largest_numbers(layout, ledger, limit, 1).items()}
+
+
+def list_largest_numbers(layout: Layout, ledger: npt.NDArray[np.int64], limit: int, count: int) -> dict[str, list[int]]:
+    """Return, for each key that gives numbers, the largest that some id shows to be given, descending.
 
     Args:
         layout: on etcd each bucket has a key of its own, else there is one.
         ledger: ids of scope 0.
         limit: larger numbers are of ids that clients chose.
+        count: numbers of a key, at most.
     """
     bits = BUCKET_BITS if layout is Layout.ETCD else 63
     number = ledger & ((1 << bits) - 1)
@@ -356,7 +362,7 @@ def numbers_taken(layout: Layout, ledger: npt.NDArray[np.int64], limit: int) -> 
     found = {}
     for bucket in np.unique(ledger[given] >> bits).tolist():
         key = bucket_key(bucket) if layout is Layout.ETCD else generator_key(layout)
-        found[key] = int(number[given & (ledger >> bits == bucket)].max())
+        found[key] = np.unique(number[given & (ledger >> bits == bucket)])[::-1][:count].tolist()
     return found
 
 

@@ -103,6 +103,12 @@ _FEW: Final = 3
     help="Where a ledger is closed whose last entries may not have been acknowledged: at the last that anybody could "
     "have read; at the last that can have been acknowledged, where A is known; or left open where that is safe.",
 )
+@click.option(
+    "--raise-past",
+    type=click.IntRange(0),
+    metavar="ID",
+    help="Raise id generators past ids up to this one, though they stand far above all others.",
+)
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the plan; it will hold passwords.")
@@ -118,6 +124,7 @@ def recover(
     default_quorum: tuple[int, int, int] | None,
     references: tuple[str, ...],
     tail: str,
+    raise_past: int | None,
     master: str,
     python: Path | None,
     out: Path,
@@ -182,6 +189,7 @@ def recover(
             default_quorum=default_quorum,
             tail=Tail(tail),
             references=referenced,
+            raise_past=raise_past,
             settings=effective_settings(),
         )
         output.expect(Step.RECOVER, sum(one.rows("copies") for one in opened_inventories))
@@ -332,6 +340,13 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
         details.append(
             f"{counts['ids_not_raised_past']} ledgers have ids above {RAISE_LIMIT:,}, and the id generator is not "
             "raised past them (it takes hours): BookKeeper skips an id that has a record, so none is given out twice"
+        )
+    if counts.get("ids_far_above"):
+        far = counts["ids_far_above"]
+        details.append(
+            f"{counted(far, 'id')} on bookies {'stands' if far == 1 else 'stand'} far above all others, and the id "
+            f"generator is not raised past {'it' if far == 1 else 'them'}: perhaps a wrong bit made "
+            f"{'it' if far == 1 else 'them'}. Look at the finding ID_FAR_ABOVE; if the ledger is real: --raise-past ID"
         )
     if counts.get("counters_not_raised_past"):
         details.append(

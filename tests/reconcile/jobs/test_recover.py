@@ -109,6 +109,30 @@ def test_a_plan_is_bound_to_what_it_was_made_of(
     assert [one["kind"] for one in other.manifest["binding"]["inputs"]][-1] == "references"
 
 
+def test_an_id_far_above_all_others_raises_nothing_until_a_person_says_so(
+    tmp_path: Path, spark: "SparkSession"
+) -> None:
+    """In whatever range of buckets it is: it is counted, a finding, and restored; the option raises past it."""
+    wrong, rng = 67_108_886, Random(11)
+    copies = simulator.copies([simulator.history(rng, ledger, CLUSTER) for ledger in (*range(20), wrong)])
+    for name in CLUSTER.names:
+        with DatasetWriter(tmp_path / "inv" / name.replace(":", "_"), "inventory", binding={}) as out:
+            out.append("copies", copies.filter(pc.equal(copies["bookie"], name)))
+            out.append("bookies", simulator.bookies([name]))
+            out.close(coverage={})
+    opened = recover.open_inventories([str(path) for path in sorted((tmp_path / "inv").iterdir())])
+    for raise_past, raised, far in ((None, b"19", 1), (wrong, b"67108886", 0)):
+        made = make(request_of(opened, raise_past=raise_past), tmp_path / f"plan-{far}", spark)
+        [row] = made.read("actions").filter(pc.field("op") == "raise").to_pylist()
+        found = made.read("findings").filter(pc.field("category") == "ID_FAR_ABOVE").to_pylist()
+        assert (row["value"], made.manifest["counts"]["ids_far_above"], len(found)) == (raised, far, far)
+        assert [("--raise-past" in one["suggested"], one["subject"]) for one in found] == [
+            (True, f"/idgen {wrong}")
+        ] * far
+        assert made.manifest["counts"]["ledgers"] == 21
+        assert made.manifest["binding"]["options"].get("raise_past") == raise_past
+
+
 def test_every_ledger_ends_in_the_plan_and_the_sums_add_up(plan: Dataset) -> None:
     """Each ledger has one row and one write: a record that Java would take, or a hold; counts are of these."""
     counts = plan.manifest["counts"]

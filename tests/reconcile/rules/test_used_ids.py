@@ -1,5 +1,7 @@
 """Which ids are used: every source that names one counts, so that no generator gives it again."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,14 +9,22 @@ import pytest
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
 from reconcile.rules.nodes import Bookies, Side
+from reconcile.rules.used_ids import NamedIds, UsedNumbers
 from recovery.codecs.store import Layout
 from recovery.model import tables
 
 
 def rows(*ids: tuple[int, int]) -> pa.Table:
     """Scope and ledger of each."""
-    made = [{"scope": scope, "ledger": ledger} for scope, ledger in ids]
-    return pa.Table.from_pylist(made, schema=pa.schema([("scope", pa.int64()), ("ledger", pa.int64())]))
+    return sides(*ids).select(["scope", "ledger"])
+
+
+def sides(*ids: tuple[int, int], stored: Sequence[int] = ()) -> pa.Table:
+    """SIDES of ledgers, some of which a store has."""
+    made = [{"scope": scope, "ledger": ledger, "in_store": ledger in stored, "in_earlier": False}
+            for scope, ledger in ids]  # fmt: skip
+    columns = [("scope", pa.int64()), ("ledger", pa.int64()), ("in_store", pa.bool_()), ("in_earlier", pa.bool_())]
+    return pa.Table.from_pylist(made, schema=pa.schema(columns))
 
 
 def nodes(**counters: int | None) -> pa.Table:
@@ -27,9 +37,11 @@ def nodes(**counters: int | None) -> pa.Table:
 def test_ids_of_every_side_of_history_and_of_references_count_once() -> None:
     """What was deleted counts, and so does what only an upper layer names; other scopes have no generator."""
     references = rows((0, 70_000), (3, 9))
-    ids = used_ids.of_ledgers(rows((0, 1), (0, 2), (1, 5)), rows((0, 2), (0, 900)), references)
-    assert sorted(ids.tolist()) == [1, 2, 900, 70_000]
-    assert used_ids.of_ledgers(rows(), rows(), None).tolist() == []
+    ids = used_ids.of_ledgers(sides((0, 1), (0, 2), (0, 3), (1, 5), stored=[3]), rows((0, 2), (0, 900)), references)
+    assert sorted(ids.recorded.tolist()) == [2, 3, 900, 70_000]
+    assert ids.on_bookies.tolist() == [1]
+    nothing = used_ids.of_ledgers(sides(), rows(), None)
+    assert (nothing.recorded.tolist(), nothing.on_bookies.tolist()) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -46,7 +58,7 @@ def test_ids_of_every_side_of_history_and_of_references_count_once() -> None:
 )  # fmt: skip
 def test_the_last_id_that_a_counter_gave(layout: Layout, counters: dict[str, int | None], ids: list[int]) -> None:
     """A counter says the number that it gives next; each layout has its own counters."""
-    assert used_ids.of_counters([(nodes(**counters), layout)]).tolist() == ids
+    assert used_ids.of_counters([(nodes(**counters), layout)]).recorded.tolist() == ids
 
 
 def test_the_largest_id_that_files_of_bookies_name() -> None:
@@ -54,15 +66,64 @@ def test_the_largest_id_that_files_of_bookies_name() -> None:
     column = pa.array(
         [[{"scope": 0, "ledger": 8}, {"scope": 2, "ledger": 99}], []], tables.BOOKIES.field("max_ids").type
     )
-    assert used_ids.of_bookies(pa.table({"max_ids": column})).tolist() == [8]
+    assert used_ids.of_bookies(pa.table({"max_ids": column})).on_bookies.tolist() == [8]
 
 
 def test_numbers_of_a_layout() -> None:
     """The counter is raised past the largest below the limit; larger ones are counted, apart from long ids."""
     ids = np.array([5, used_ids.RAISE_LIMIT, used_ids.RAISE_LIMIT + 1, 1 << 40])
-    assert used_ids.numbers(Layout.HIERARCHICAL, ids) == used_ids.UsedNumbers({"/idgen": used_ids.RAISE_LIMIT}, 1, 2)
-    on_etcd = used_ids.numbers(Layout.ETCD, np.array([3 << 56 | 8, (3 << 56) + used_ids.RAISE_LIMIT + 1]))
-    assert on_etcd == used_ids.UsedNumbers({"/buckets/003": 8}, 1, 1)
+    found = used_ids.numbers(Layout.HIERARCHICAL, NamedIds(ids, ids))
+    assert found == UsedNumbers({"/idgen": used_ids.RAISE_LIMIT}, {"/idgen": [used_ids.RAISE_LIMIT, 5]}, 2, 4)
+    on_etcd = used_ids.numbers(Layout.ETCD, NamedIds(np.array([3 << 56 | 8, (3 << 56) + used_ids.RAISE_LIMIT + 1])))
+    assert on_etcd == UsedNumbers({"/buckets/003": 8}, {}, 1, 1)
+
+
+def part(on_bookies: Sequence[int], recorded: int | None = None) -> UsedNumbers:
+    """What one bucket range says."""
+    ids = NamedIds(np.array([] if recorded is None else [recorded], np.int64), np.array(on_bookies, np.int64))
+    return used_ids.numbers(Layout.HIERARCHICAL, ids)
+
+
+WRONG = 67_108_886
+"""22, with one bit wrong."""
+
+
+@pytest.mark.parametrize(
+    ("parts", "raise_past", "taken", "far"),
+    [
+        ([part([22, 1_029]), part([WRONG, 7])], None, 1_029, [WRONG]),
+        ([part([22, WRONG // 2]), part([WRONG, 7])], None, 22, [WRONG, WRONG // 2]),
+        ([part([22, 1_029]), part([WRONG, 7])], WRONG, WRONG, []),
+        ([part([22, 1_029]), part([WRONG, 7])], 5_000, 1_029, [WRONG]),
+        ([part([WRONG, 7], recorded=60_000)], None, 60_000, [WRONG]),
+        # A store, a snapshot or an upper layer that knows such an id is believed, and what stands near it, too.
+        ([part([WRONG, 7], recorded=WRONG - 5)], None, WRONG, []),
+        ([part([7], recorded=WRONG)], None, WRONG, []),
+        # Many of them are no damage; one that is alone stands above nothing.
+        ([part(range(9)), part(range(WRONG, WRONG + 9))], None, WRONG + 8, []),
+        ([part(range(9)), part(range(WRONG, WRONG + 8))], None, 8, list(range(WRONG + 7, WRONG - 1, -1))),
+        ([part([WRONG])], None, WRONG, []),
+        ([part([900_000, 7])], None, 900_000, []),
+        ([part([2_000_000, 1_500_000])], None, 2_000_000, []),
+    ],
+)
+def test_ids_far_above_all_others_raise_nothing_without_a_person(
+    parts: list[UsedNumbers], raise_past: int | None, taken: int, far: list[int]
+) -> None:
+    """Whatever range of buckets they are in; what is left out is named, each with the largest other id."""
+    raises = used_ids.decide_raises(parts, raise_past)
+    assert raises.taken == {"/idgen": taken}
+    assert [number for _, number in raises.far_above] == far
+    named = list(beside.list_far_ids(raises))
+    assert [(row.category, row.subject) for row in named] == [("ID_FAR_ABOVE", f"/idgen {n}") for n in far]
+
+
+def test_on_etcd_counters_are_weighed_together() -> None:
+    """Buckets take turns, so their numbers are alike: an id far above those of other buckets is far above."""
+    ids = NamedIds(on_bookies=np.array([3 << 56 | 8, 4 << 56 | 9, 5 << 56 | WRONG]))
+    raises = used_ids.decide_raises([used_ids.numbers(Layout.ETCD, ids)])
+    assert raises.taken == {"/buckets/003": 8, "/buckets/004": 9}
+    assert raises.far_above == (("/buckets/005", WRONG),)
 
 
 @pytest.mark.parametrize(
