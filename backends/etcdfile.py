@@ -89,7 +89,7 @@ class EtcdFile:
         UnsupportedStoreError: the revision is not one that it can show.
     """
 
-    def __init__(self, path: str | Path, *, at: int | None = None) -> None:
+    def __init__(self, path: str | Path, *, revision: int | None = None) -> None:
         self._uri = f"etcdfile://{Path(path).absolute()}"
         self._closed = False
         self._damage: list[str] = []
@@ -105,26 +105,26 @@ class EtcdFile:
             raise CorruptStoreError(self._uri, f"it cannot be opened ({error.strerror})") from error
         with ExitStack() as broken_off:
             broken_off.callback(self._bytes.close)
-            self._open(at)
+            self._open(revision)
             broken_off.pop_all()
 
-    def _open(self, at: int | None) -> None:
+    def _open(self, revision: int | None) -> None:
         is_snapshot = len(self._bytes) % _SECTOR == _SUM
         self._end = len(self._bytes) - (_SUM if is_snapshot else 0)
-        self._notes = self._summed(is_snapshot=is_snapshot)
+        self._notes = self._check_sum(is_snapshot=is_snapshot)
         self._page_size, root = self._meta()
         buckets = dict(self._buckets(root))
         if b"key" not in buckets:
             raise CorruptStoreError(self._uri, self._damage[0] if self._damage else "it has no bucket of keys")
-        self._compacted = self._compacted_before(buckets.get(b"meta"))
+        self._compacted = self._read_compaction(buckets.get(b"meta"))
         self._index(buckets[b"key"])
         last = max(int(self._main[-1]) if len(self._main) else 1, self._compacted)
-        if at is not None and not max(self._compacted, 1) <= at <= last:
+        if revision is not None and not max(self._compacted, 1) <= revision <= last:
             raise UnsupportedStoreError(
-                self._uri, f"revision {at} cannot be shown: it holds {max(self._compacted, 1)} to {last}"
+                self._uri, f"revision {revision} cannot be shown: it holds {max(self._compacted, 1)} to {last}"
             )
-        self._shown = last if at is None else at
-        self._live = self._living()
+        self._shown = last if revision is None else revision
+        self._live = self._select_live()
 
     @property
     def uri(self) -> str:
@@ -143,33 +143,33 @@ class EtcdFile:
         else:
             self._more_damage += 1
 
-    def _summed(self, *, is_snapshot: bool) -> tuple[str, ...]:
+    def _check_sum(self, *, is_snapshot: bool) -> tuple[str, ...]:
         if not is_snapshot:
             return ("a copied file: what a member had only in its write-ahead log is not in it",)
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for start in range(0, self._end, 1 << 20):
-            found.update(self._bytes[start : min(start + (1 << 20), self._end)])
-        if found.digest() != self._bytes[self._end :]:
+            digest.update(self._bytes[start : min(start + (1 << 20), self._end)])
+        if digest.digest() != self._bytes[self._end :]:
             self._hurt("the whole file", "SHA-256 is not that of its bytes: it was cut or changed after it was made")
         return ()
 
     def _meta(self) -> tuple[int, int]:
         """Return the size of pages, and the page of the bucket of buckets."""
-        found = []
-        for at in (0, *_SIZES):
-            if at + _PAGE.size + _META.size > self._end:
+        metas = []
+        for position in (0, *_SIZES):
+            if position + _PAGE.size + _META.size > self._end:
                 break
-            start = at + _PAGE.size
-            magic, version, size, _, root, _, _, _, transaction, said = _META.unpack_from(self._bytes, start)
-            if magic != _MAGIC or size not in _SIZES or at not in (0, size):
+            start = position + _PAGE.size
+            magic, version, size, _, root, _, _, _, transaction, text = _META.unpack_from(self._bytes, start)
+            if magic != _MAGIC or size not in _SIZES or position not in (0, size):
                 continue
             if version != _VERSION:
                 raise CorruptStoreError(self._uri, f"its format is {version}, not {_VERSION}")
-            if _fnv(self._bytes[start : start + _SUMMED]) == said:
-                found.append((transaction, size, root))
-        if not found:
+            if _fnv(self._bytes[start : start + _SUMMED]) == text:
+                metas.append((transaction, size, root))
+        if not metas:
             raise CorruptStoreError(self._uri, "it does not begin as a database of etcd does")
-        return max(found)[1:]
+        return max(metas)[1:]
 
     def _buckets(self, root: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
         """Yield name of each bucket, and the place of its first page and where that must end."""
@@ -184,9 +184,9 @@ class EtcdFile:
         if number < 2 or start + _PAGE.size > self._end:
             self._hurt(f"page {number}", "it is not in the file")
             return self._end, self._end
-        said, _, _, overflow = _PAGE.unpack_from(self._bytes, start)
+        text, _, _, overflow = _PAGE.unpack_from(self._bytes, start)
         end = start + (overflow + 1) * self._page_size
-        if said != number or end > self._end:
+        if text != number or end > self._end:
             self._hurt(f"page {number}", "it says that it is another, or is cut")
             return self._end, self._end
         return start, end
@@ -209,27 +209,27 @@ class EtcdFile:
             if not flags & (_IS_LEAF | _IS_INNER) or start + _PAGE.size + count * element.size > end:
                 self._hurt(f"byte {start}", "it is no page of a tree")
                 continue
-            for at in range(start + _PAGE.size, start + _PAGE.size + count * element.size, element.size):
+            for low in range(start + _PAGE.size, start + _PAGE.size + count * element.size, element.size):
                 if element is _INNER:
-                    below.append(self._page(_INNER.unpack_from(self._bytes, at)[2]))
+                    below.append(self._page(_INNER.unpack_from(self._bytes, low)[2]))
                     continue
-                kind, place, key_size, size = _LEAF.unpack_from(self._bytes, at)
-                key = at + place
+                kind, place, key_size, size = _LEAF.unpack_from(self._bytes, low)
+                key = low + place
                 if key + key_size + size > end:
-                    self._hurt(f"byte {at}", "a record reaches beyond its page")
+                    self._hurt(f"byte {low}", "a record reaches beyond its page")
                     continue
                 yield self._bytes[key : key + key_size], key + key_size, size, kind
             stack += reversed(below)
 
     # Records
 
-    def _compacted_before(self, bucket: tuple[int, int] | None) -> int:
+    def _read_compaction(self, bucket: tuple[int, int] | None) -> int:
         """Return the revision before which the past may be gone; 0: nothing is."""
-        found = [0]
+        revisions = [0]
         for name, start, size, _ in self._leaves(*bucket) if bucket else ():
             if name in (b"scheduledCompactRev", b"finishedCompactRev") and size == _REVISION.size:
-                found.append(_REVISION.unpack_from(self._bytes, start)[0])
-        return max(found)
+                revisions.append(_REVISION.unpack_from(self._bytes, start)[0])
+        return max(revisions)
 
     def _index(self, bucket: tuple[int, int]) -> None:
         """Note revision, place and key of every record, in their order."""
@@ -239,7 +239,7 @@ class EtcdFile:
                 self._hurt(f"byte {start}", "its key is no revision")
                 continue
             revision, _, _ = _REVISION.unpack_from(name)
-            kv = self._parsed(start, length)
+            kv = self._parse(start, length)
             if kv is None or revision < (main[-1] if main else 1):
                 self._hurt(f"revision {revision}", "its record cannot be read, or is out of order")
                 continue
@@ -254,7 +254,7 @@ class EtcdFile:
         self._dead = np.frombuffer(bytes(dead), np.bool_)
         self._before = _previous(np.frombuffer(bytes(digests), np.dtype([("high", "<u8"), ("low", "<u8")])))
 
-    def _parsed(self, start: int, length: int) -> Any:  # noqa: ANN401 - a message
+    def _parse(self, start: int, length: int) -> Any:  # noqa: ANN401 - a message
         try:
             return KeyValue.FromString(self._bytes[start : start + length])
         except DecodeError:
@@ -266,7 +266,7 @@ class EtcdFile:
         keys = columns.read_keys([self._bytes[start : start + size] for start, size in places])
         return replace(keys, modified=self._main[rows])
 
-    def _living(self) -> npt.NDArray[np.int64]:
+    def _select_live(self) -> npt.NDArray[np.int64]:
         """Return the records of the keys that are there at the revision that is shown."""
         until = int(np.searchsorted(self._main, self._shown, "right"))
         newest = np.ones(until, np.bool_)
@@ -281,31 +281,31 @@ class EtcdFile:
     def _keys(self) -> Iterator[Any]:
         self._demand_open()
         for row in self._live.tolist():
-            yield self._parsed(int(self._place[row]), int(self._size[row]))
+            yield self._parse(int(self._place[row]), int(self._size[row]))
 
     # The store
 
     def get(self, key: str) -> Versioned | None:
-        [(_, found)] = self.get_many([key])
-        return found
+        [(_, nodes)] = self.get_many([key])
+        return nodes
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         asked = list(keys)
         wanted = {key.encode() for key in asked}
-        found = {kv.key: pages.versioned(kv) for kv in self._keys() if kv.key in wanted}
+        nodes = {kv.key: pages.versioned(kv) for kv in self._keys() if kv.key in wanted}
         for key in asked:
-            yield key, found.get(key.encode())
+            yield key, nodes.get(key.encode())
 
     def children(self, key: str) -> list[str] | None:
         prefix = b"/" if key == "/" else key.encode() + b"/"
         names: set[bytes] = set()
-        there = key == "/"
+        present = key == "/"
         for kv in self._keys():
-            there = there or kv.key == key.encode()
+            present = present or kv.key == key.encode()
             if kv.key.startswith(prefix):
                 names.add(kv.key[len(prefix) :].partition(b"/")[0])
         names.discard(b"")
-        return sorted(name.decode(errors="backslashreplace") for name in names) if names or there else None
+        return sorted(name.decode(errors="backslashreplace") for name in names) if names or present else None
 
     def write(self, changes: Sequence[Write]) -> list[int]:
         raise ReadOnlyStoreError(self._uri, f"{len(changes)} changes were asked for")
@@ -315,27 +315,27 @@ class EtcdFile:
 
     def roots(self) -> list[str]:
         """Return the roots of BookKeeper clusters, as their layout keys show them."""
-        found = [kv.key for kv in self._keys() if kv.key.endswith(_LAYOUT) and _MANAGER in kv.value]
-        return [key[: -len(_LAYOUT)].decode(errors="backslashreplace") for key in found]
+        keys = [kv.key for kv in self._keys() if kv.key.endswith(_LAYOUT) and _MANAGER in kv.value]
+        return [key[: -len(_LAYOUT)].decode(errors="backslashreplace") for key in keys]
 
     def point(self) -> Point:
         since = f"history begins after revision {self._compacted}: what was before is compacted"
         notes = (since if self._compacted else "history is whole: nothing was compacted", *self._notes)
-        more = (f"and {self._more_damage} more",) if self._more_damage else ()
-        return Point(self._shown, None, gaps=(*self._damage, *more), notes=notes)
+        rest = (f"and {self._more_damage} more",) if self._more_damage else ()
+        return Point(self._shown, None, gaps=(*self._damage, *rest), notes=notes)
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
         self._demand_open()
-        for at in range(0, len(self._live), _BATCH):
-            rows = pages.below(pages.batch(self._read(self._live[at : at + _BATCH])), root)
+        for start in range(0, len(self._live), _BATCH):
+            rows = pages.below(pages.batch(self._read(self._live[start : start + _BATCH])), root)
             if rows.num_rows:
                 yield rows
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
         self._demand_open()
         first, until = np.searchsorted(self._main, [self._compacted, self._shown], "right").tolist()
-        for at in range(first, until, _BATCH):
-            chosen = np.arange(at, min(at + _BATCH, until))
+        for start in range(first, until, _BATCH):
+            chosen = np.arange(start, min(start + _BATCH, until))
             older = self._before[chosen]
             known = (older >= 0) & ~self._dead[older]
             values = self._read(older[known]).value
@@ -352,13 +352,13 @@ def _previous(keys: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     order = np.lexsort((np.arange(len(keys)), keys["low"], keys["high"]))
     previous = np.full(len(keys), -1, np.int64)
     ordered = keys[order]
-    same = ordered[1:] == ordered[:-1]
-    previous[order[1:][same]] = order[:-1][same]
+    equal = ordered[1:] == ordered[:-1]
+    previous[order[1:][equal]] = order[:-1][equal]
     return previous
 
 
 def _fnv(data: bytes) -> int:
-    found = 0xCBF29CE484222325
+    digest = 0xCBF29CE484222325
     for byte in data:
-        found = (found ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return found
+        digest = (digest ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return digest

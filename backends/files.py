@@ -17,24 +17,24 @@ def open_regular(path: str | Path, flags: int = 0) -> int:
         OSError: it cannot be opened, or is no regular file.
     """
     # Not waited for: else a pipe that nobody writes to is opened when somebody does.
-    found = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
-    mode = os.fstat(found).st_mode
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
+    mode = os.fstat(file).st_mode
     if not stat.S_ISREG(mode):
-        os.close(found)
+        os.close(file)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return found
+    return file
 
 
-def read_bounded(path: str | Path, most: int) -> bytes:
+def read_bounded(path: str | Path, limit: int) -> bytes:
     """Return what a regular file holds.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or holds more than `most` bytes.
+        OSError: it cannot be read, is no regular file, or holds more than `limit` bytes.
     """
     with os.fdopen(open_regular(path), "rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"has more than {most} bytes, which no such file has", str(path))
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"has more than {limit} bytes, which no such file has", str(path))
     return content

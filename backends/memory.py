@@ -85,8 +85,8 @@ class MemoryStore:
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         for key in keys:
-            held = self.get(key)
-            yield key, None if held is None else replace(held, acl=None)
+            node = self.get(key)
+            yield key, None if node is None else replace(node, acl=None)
 
     def children(self, key: str) -> list[str] | None:
         with self._lock:
@@ -110,12 +110,12 @@ class MemoryStore:
                             self._txn += 1
                             self._create(parent, b"", change.acl)
                     made.add(change.key)
-            before = self._snapshot(changes)
+            previous = self._snapshot(changes)
             self._txn += 1
             try:
                 return [self._apply(change) for change in changes]
             except (VersionConflictError, NotEmptyError):
-                self._restore(before)
+                self._restore(previous)
                 raise
 
     def raise_counter(self, key: str, beyond: int) -> int:
@@ -198,8 +198,8 @@ class MemoryStore:
 
     def _create(self, key: str, value: bytes, acl: str | None) -> None:
         parent, name = _split(key)
-        now = self._now_ms()
-        self._nodes[key] = _Node(bytes(value), acl or WORLD, self._txn, self._txn, now, now)
+        moment = self._now_ms()
+        self._nodes[key] = _Node(bytes(value), acl or WORLD, self._txn, self._txn, moment, moment)
         self._nodes[parent].children.add(name)
         self._nodes[parent].children_created += 1
         self._nodes[parent].children_txn = self._txn
@@ -209,8 +209,8 @@ class MemoryStore:
         nodes = {key: self._nodes.get(key) for key in touched}
         return {k: None if n is None else replace(n, children=set(n.children)) for k, n in nodes.items()}
 
-    def _restore(self, before: dict[str, _Node | None]) -> None:
-        for key, node in before.items():
+    def _restore(self, previous: dict[str, _Node | None]) -> None:
+        for key, node in previous.items():
             if node is None:
                 self._nodes.pop(key, None)
             else:

@@ -22,7 +22,7 @@ class Pace:
         self,
         ops_s: float | None,
         *,
-        now: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] | None = None,
     ) -> None:
         if ops_s is not None and ops_s <= 0:
@@ -31,7 +31,7 @@ class Pace:
         self._lock = threading.Lock()
         self._free_at = float("-inf")
         self._stopped = threading.Event()
-        self._now = now
+        self._now = clock
         self._wait = wait or self._stopped.wait
 
     def take(self, count: int) -> None:
@@ -39,11 +39,11 @@ class Pace:
         if self._ops_s is None:
             return
         with self._lock:
-            now = self._now()
-            begins = max(self._free_at, now - _BURST_S)
+            moment = self._now()
+            begins = max(self._free_at, moment - _BURST_S)
             self._free_at = begins + count / self._ops_s
-        if begins > now:
-            self._wait(begins - now)
+        if begins > moment:
+            self._wait(begins - moment)
 
     def stop(self) -> None:
         """Let whoever waits go on."""

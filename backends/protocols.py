@@ -149,15 +149,15 @@ def parse_rights(text: str) -> list[Right]:
     Raises:
         ValueError: the text is not ``scheme:id:perms`` joined with commas.
     """
-    found: list[Right] = []
-    at = 0
-    while at < len(text) or not found:
-        entry = _RIGHT.match(text, at)
+    rights: list[Right] = []
+    position = 0
+    while position < len(text) or not rights:
+        entry = _RIGHT.match(text, position)
         if entry is None or text.endswith(","):
             raise ValueError(f"not scheme:id:perms (perms of c d r w a), joined with commas: {text!r}")
-        found.append(Right(*entry.groups()))
-        at = entry.end()
-    return found
+        rights.append(Right(*entry.groups()))
+        position = entry.end()
+    return rights
 
 
 def parents(key: str) -> list[str]:

@@ -297,16 +297,16 @@ def _parse_files(uri: str, kind: str, rest: str) -> StoreAddress:
 
 def _split(uri: str, text: str, default_port: int = _DEFAULT_PORT) -> tuple[str, str]:
     """Return the servers joined with commas, and the path without a slash at its end."""
-    at = text.find("/")
-    servers, path = (text, "") if at < 0 else (text[:at], text[at:])
+    position = text.find("/")
+    servers, path = (text, "") if position < 0 else (text[:position], text[position:])
     hosts = []
     for server in re.split("[;,]", servers):
         if "@" in server:
             raise UnsupportedStoreError("(not shown)", "user and password do not belong into a URI")
-        found = _HOST.fullmatch(server)
-        if found is None or not 0 < int(found[1] or default_port) < 1 << 16:
+        match = _HOST.fullmatch(server)
+        if match is None or not 0 < int(match[1] or default_port) < 1 << 16:
             raise UnsupportedStoreError(uri, f"not host:port: {server!r}")
-        hosts.append(server if found[1] else f"{server}:{default_port}")
+        hosts.append(server if match[1] else f"{server}:{default_port}")
     if not _PATH.fullmatch(path):
         raise UnsupportedStoreError(uri, f"not a path: {path!r}")
     return ",".join(hosts), path.rstrip("/")
@@ -345,11 +345,11 @@ def open_store(
     if ops_s is not None and address.kind != _ZOOKEEPER:
         raise UnsupportedStoreError(uri, UNPACED)
     if address.kind == _ETCD:
-        return _open_etcd(address, writable=writable, at=at, auth=auth, tls=tls, waits=(session_s, patience_s))
+        return _open_etcd(address, writable=writable, shown_at=at, auth=auth, tls=tls, waits=(session_s, patience_s))
     if address.kind == _ETCD_FILE:
-        return _open_etcd_file(address, writable=writable, at=at)
+        return _open_etcd_file(address, writable=writable, shown_at=at)
     if address.kind == _ZK_FILES:
-        return _open_zk_files(address, writable=writable, at=at)
+        return _open_zk_files(address, writable=writable, shown_at=at)
     if at is not None:
         raise UnsupportedStoreError(
             uri, "a live ZooKeeper shows only the present; its files show the past (zkfiles://)"
@@ -363,17 +363,17 @@ def open_store(
     return OpenStore(shown, address.root, address.layout_hint, uri)
 
 
-def _open_zk_files(address: StoreAddress, *, writable: bool, at: str | None) -> OpenStore:
+def _open_zk_files(address: StoreAddress, *, writable: bool, shown_at: str | None) -> OpenStore:
     from backends.zkfiles.store import ZooKeeperFiles, parse_at  # noqa: PLC0415 - only where files are named
 
     if writable:
         raise UnsupportedStoreError(address.uri, "ZooKeeper's files are only read; name a live store to be written to")
     try:
-        point = None if at is None else parse_at(at)
+        point = None if shown_at is None else parse_at(shown_at)
     except ValueError as error:
         raise UnsupportedStoreError(address.uri, str(error)) from error
     try:
-        store = ZooKeeperFiles(Path(address.hosts), at=point)
+        store = ZooKeeperFiles(Path(address.hosts), point=point)
     except NoSuchStoreError as error:
         raise UnsupportedStoreError(address.uri, error.detail) from error
     return OpenStore(store, address.root, address.layout_hint, address.uri)
@@ -383,7 +383,7 @@ def _open_etcd(
     address: StoreAddress,
     *,
     writable: bool,
-    at: str | None,
+    shown_at: str | None,
     auth: tuple[str, str] | None,
     tls: Tls | None,
     waits: tuple[float, float],
@@ -392,15 +392,15 @@ def _open_etcd(
 
     if tls is not None and (tls.ca is None or tls.key_password is not None):
         raise UnsupportedStoreError(address.uri, "TLS to etcd needs the servers' CA, and a key without a password")
-    revision = _revision(address.uri, at)
-    if at is not None and writable:
+    revision = _revision(address.uri, shown_at)
+    if shown_at is not None and writable:
         raise UnsupportedStoreError(address.uri, "the past is never written to")
     store = EtcdStore(
         address.hosts,
         top=address.root,
         auth=auth,
         tls=tls,
-        at=revision,
+        revision=revision,
         session_s=waits[0],
         patience_s=waits[1],
     )
@@ -408,12 +408,12 @@ def _open_etcd(
     return OpenStore(shown, address.root, address.layout_hint, address.uri)
 
 
-def _open_etcd_file(address: StoreAddress, *, writable: bool, at: str | None) -> OpenStore:
+def _open_etcd_file(address: StoreAddress, *, writable: bool, shown_at: str | None) -> OpenStore:
     from backends.etcdfile import EtcdFile  # noqa: PLC0415 - only where a file is named
 
     if writable:
         raise UnsupportedStoreError(address.uri, "a snapshot is only read; name a live store to be written to")
-    store = EtcdFile(address.hosts, at=_revision(address.uri, at))
+    store = EtcdFile(address.hosts, revision=_revision(address.uri, shown_at))
     root = address.root
     if not root:
         roots = store.roots()
@@ -425,7 +425,7 @@ def _open_etcd_file(address: StoreAddress, *, writable: bool, at: str | None) ->
     return OpenStore(store, root, address.layout_hint, address.uri)
 
 
-def _revision(uri: str, at: str | None) -> int | None:
-    if at is not None and not (at.isascii() and at.isdigit() and 0 < int(at) < 1 << 63):
-        raise UnsupportedStoreError(uri, f"etcd keeps no times: name a revision, a number from 1 on, not {at!r}")
-    return None if at is None else int(at)
+def _revision(uri: str, shown_at: str | None) -> int | None:
+    if shown_at is not None and not (shown_at.isascii() and shown_at.isdigit() and 0 < int(shown_at) < 1 << 63):
+        raise UnsupportedStoreError(uri, f"etcd keeps no times: name a revision, a number from 1 on, not {shown_at!r}")
+    return None if shown_at is None else int(shown_at)

@@ -78,7 +78,7 @@ class RocksReader:
         try:
             value: bytes | None = self._db.get(key)
         except Exception as error:  # rocksdict raises nothing narrower
-            raise CorruptStoreError(str(self.folder), _said(error, self.folder)) from error
+            raise CorruptStoreError(str(self.folder), _shorten(error, self.folder)) from error
         return value
 
     def items(
@@ -104,43 +104,43 @@ class RocksReader:
 
     def _demand_end(self, last: bytes | None, low: bytes | None, high: bytes | None) -> None:
         """The library's iterators end silently at a broken block; ask what lies behind the last key."""
-        at = self._db.iter(_below(high))
+        iterator = self._db.iter(_below(high))
         try:
             if last is not None:
-                at.seek(last)
-                if at.valid():
-                    at.next()
+                iterator.seek(last)
+                if iterator.valid():
+                    iterator.next()
             elif low is not None:
-                at.seek(low)
+                iterator.seek(low)
             else:
-                at.seek_to_first()
-            at.status()
+                iterator.seek_to_first()
+            iterator.status()
         except Exception as error:  # rocksdict raises nothing narrower
-            raise CorruptStoreError(str(self.folder), _said(error, self.folder)) from error
-        if at.valid():
+            raise CorruptStoreError(str(self.folder), _shorten(error, self.folder)) from error
+        if iterator.valid():
             raise CorruptStoreError(str(self.folder), "the iteration ended before the last key")
 
-    def shares(self, keys: int, most: int, prefix: int) -> list[bytes]:
+    def shares(self, keys: int, limit: int, prefix: int) -> list[bytes]:
         """Return the first bytes of the keys at which to cut, so that shares have about so many keys each.
 
         What is only in the write-ahead log is not counted, but lies in a share as everything does.
 
         Args:
             keys: in a share.
-            most: shares.
+            limit: shares.
             prefix: bytes of a key that are not cut apart; taken as a number, keys are thought to be spread evenly over
                 those of one table file.
         """
         files = [file for file in self._db.live_files() if file["num_entries"]]
         total = sum(file["num_entries"] for file in files)
-        shares = min(total // keys, most)
+        shares = min(total // keys, limit)
         if shares <= 1:
             return []
         points: list[int] = []
         for file in files:
             first, last = (int.from_bytes(file[end][:prefix].ljust(prefix, b"\0")) for end in ("start_key", "end_key"))
-            many = -(-file["num_entries"] * shares * _CUTS // total)
-            points += [first + (last - first) * n // many for n in range(many)]
+            count = -(-file["num_entries"] * shares * _CUTS // total)
+            points += [first + (last - first) * n // count for n in range(count)]
         points.sort()
         cuts = {points[len(points) * n // shares] for n in range(1, shares)} - {points[0]}
         return [cut.to_bytes(prefix) for cut in sorted(cuts)]
@@ -183,30 +183,30 @@ def open_read_only(folder: Path) -> Iterator[RocksReader]:
 
 def _open_links(folder: Path, private: Path) -> RocksReader:
     links = Path(tempfile.mkdtemp(dir=private))
-    files = _linked(folder)
+    files = _find_links(folder)
     if all(file.name != _CURRENT for file in files):
         raise NoSuchStoreError(str(folder), f"it has no file {_CURRENT}")
     for file in files:
-        most = _COPIED.get(_MANIFEST if file.name.startswith(_MANIFEST) else file.name)
-        if most is None:
+        limit = _COPIED.get(_MANIFEST if file.name.startswith(_MANIFEST) else file.name)
+        if limit is None:
             (links / file.name).symlink_to(file.absolute())
         else:
-            (links / file.name).write_bytes(_content(file, most))
+            (links / file.name).write_bytes(_content(file, limit))
     _demand_trial(folder, links, files)
     try:
         return RocksReader(open_links(links, is_forgiving=False), folder, None)
     except Exception as error:  # noqa: BLE001  # rocksdict raises nothing narrower
         _raise_unless_log_damage(error, folder, links, {file.name for file in files})
-        damage = _said(error, folder)
+        damage = _shorten(error, folder)
     try:
         return RocksReader(open_links(links, is_forgiving=True), folder, damage)
     except Exception as error:
-        raise CorruptStoreError(str(folder), _said(error, folder)) from error
+        raise CorruptStoreError(str(folder), _shorten(error, folder)) from error
 
 
-def _content(file: Path, most: int) -> bytes:
+def _content(file: Path, limit: int) -> bytes:
     try:
-        return read_bounded(file, most)
+        return read_bounded(file, limit)
     except FileNotFoundError as error:
         raise _VanishedError(str(error)) from error
     except OSError as error:
@@ -247,12 +247,12 @@ def _demand_trial(folder: Path, links: Path, files: list[Path]) -> None:
         raise CorruptStoreError(str(folder), problem)
 
 
-def _said(error: Exception, folder: Path) -> str:
+def _shorten(error: Exception, folder: Path) -> str:
     """Return what the library said, of the folder itself instead of the links to it."""
     return _PRIVATE_PATH.sub(lambda _: str(folder), str(error))
 
 
-def _linked(folder: Path) -> list[Path]:
+def _find_links(folder: Path) -> list[Path]:
     """Return the files that make the database.
 
     Raises:
@@ -274,9 +274,9 @@ def _linked(folder: Path) -> list[Path]:
 
 def _raise_unless_log_damage(error: Exception, folder: Path, links: Path, names: set[str]) -> None:
     """Tell by the message what went wrong; the library has one exception for everything."""
-    text = _said(error, folder)
+    text = _shorten(error, folder)
     if "No such file" in text:
-        if names == {file.name for file in _linked(folder)}:
+        if names == {file.name for file in _find_links(folder)}:
             raise CorruptStoreError(str(folder), text) from error  # nothing changed: it was missing before
         raise _VanishedError(text) from error
     if not text.startswith("Corruption"):

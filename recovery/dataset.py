@@ -105,8 +105,8 @@ def _steps_of(rows: pa.Table) -> Iterator[pa.Table]:
 def _slices(table: pa.Table) -> Iterator[pa.Table]:
     per_row = max(1, table.nbytes // max(1, table.num_rows))
     step = max(1, min(_ROW_GROUP, _ROW_GROUP_BYTES // per_row))
-    for at in range(0, table.num_rows, step):
-        yield table.slice(at, step)
+    for start in range(0, table.num_rows, step):
+        yield table.slice(start, step)
 
 
 def write_part(
@@ -220,8 +220,8 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
     if (folder / MANIFEST).exists():
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
     beside = {"plan": ["store", EARLIER, COLLECTED], "inventory": [AGAIN]}.get(kind, [])
-    ours = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
-    claim_folder(folder, kind, ours, secret=secret)
+    own_names = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
+    claim_folder(folder, kind, own_names, secret=secret)
 
 
 class DatasetWriter:
@@ -265,7 +265,7 @@ class DatasetWriter:
 
     def _spill(self, name: str) -> None:
         run = f"{name}-{len(self._runs[name]):05d}"
-        rows = self._buffered(name)
+        rows = self._take_buffer(name)
         # What is merged at a time is a row group of its own, so that nothing is read twice.
         parts = _steps_of(rows) if _is_keyed(rows.schema) else [rows]
         write_part(self._path, SPILL, run, parts, secret=self._secret, compression="lz4")
@@ -273,15 +273,15 @@ class DatasetWriter:
         self._buffers[name] = []
         self._bytes[name] = self._waiting[name] = 0
 
-    def _buffered(self, name: str) -> pa.Table:
+    def _take_buffer(self, name: str) -> pa.Table:
         schema = tables.KINDS[self._kind][name]
         table = pa.concat_tables(self._buffers[name]) if self._buffers[name] else schema.empty_table()
         return sort_by_key(table) if _is_keyed(schema) else table
 
-    def _merged(self, name: str) -> Iterator[pa.Table]:
+    def _merge(self, name: str) -> Iterator[pa.Table]:
         schema = tables.KINDS[self._kind][name]
         if not self._runs[name]:
-            yield self._buffered(name)
+            yield self._take_buffer(name)
             return
         if self._waiting[name]:
             self._spill(name)
@@ -299,7 +299,7 @@ class DatasetWriter:
     def close(self, *, coverage: Mapping[str, object], extra: Mapping[str, object] | None = None) -> dict[str, Any]:
         """Write what is left and the manifest; return the manifest."""
         parts = {
-            name: [write_part(self._path, name, "part-00000", self._merged(name), secret=self._secret)]
+            name: [write_part(self._path, name, "part-00000", self._merge(name), secret=self._secret)]
             for name in self._buffers
         }
         shutil.rmtree(self._path / SPILL, ignore_errors=True)
@@ -361,15 +361,17 @@ class Dataset:
             fragments.append(fragment)
         return pads.FileSystemDataset(fragments, schema, checked)
 
-    def _demand_columns(self, part: Part, found: pa.Schema, wanted: pa.Schema) -> None:
+    def _demand_columns(self, part: Part, schema: pa.Schema, wanted: pa.Schema) -> None:
         """Refuse a file whose columns are not the table's; nothing but what is null in new tables may be missing."""
         is_older = list(self.manifest["schema_version"]) < list(tables.SCHEMA_VERSION)
         for field in wanted:
-            at = found.get_field_index(field.name)
-            if at < 0 and not (is_older and field.nullable):
+            position = schema.get_field_index(field.name)
+            if position < 0 and not (is_older and field.nullable):
                 raise self._broken(part.file, f"has no column {field.name}")
-            if at >= 0 and not is_older and found.field(at).type != field.type:
-                raise self._broken(part.file, f"has a column {field.name} of another type ({found.field(at).type})")
+            if position >= 0 and not is_older and schema.field(position).type != field.type:
+                raise self._broken(
+                    part.file, f"has a column {field.name} of another type ({schema.field(position).type})"
+                )
 
     def read(self, name: str, *, buckets: range | None = None, columns: list[str] | None = None) -> pa.Table:
         """Return a table, or a bucket range of it, in its order.
@@ -386,10 +388,10 @@ class Dataset:
         if buckets is not None:
             keep = (pc.field("bucket") >= buckets.start) & (pc.field("bucket") < buckets.stop)
         try:
-            found: pa.Table = self._scan(name, wanted).to_table(columns=names, filter=keep)
+            table: pa.Table = self._scan(name, wanted).to_table(columns=names, filter=keep)
         except (OSError, pa.ArrowException) as error:
             raise self._broken(name, str(error).splitlines()[0]) from error
-        return found
+        return table
 
     def bounds(self, name: str, column: str) -> tuple[Any, Any] | None:
         """Return the smallest and the largest value of a column; None: no rows.
@@ -399,8 +401,8 @@ class Dataset:
         Raises:
             DatasetError: a file is gone or damaged.
         """
-        found = [pc.min_max(batch[column]).as_py() for batch in self.batches(name, [column]) if batch.num_rows]
-        return (min(one["min"] for one in found), max(one["max"] for one in found)) if found else None
+        bounds = [pc.min_max(batch[column]).as_py() for batch in self.batches(name, [column]) if batch.num_rows]
+        return (min(item["min"] for item in bounds), max(item["max"] for item in bounds)) if bounds else None
 
     def batches(
         self, name: str, columns: list[str] | None = None, *, parts: Sequence[Part] | None = None
@@ -479,18 +481,18 @@ def open_dataset(path: str | Path, kind: str) -> Dataset:
         raise DatasetError(f"{where}/{MANIFEST}", "cannot be read", "copy or make the dataset again") from error
     try:
         major = int(manifest["schema_version"][0])
-        found = str(manifest["kind"])
+        stored_kind = str(manifest["kind"])
         dataset = Dataset(where, manifest)
         parts = [p for name in manifest["tables"] for p in dataset.parts(name)]
-        demand_shape(manifest, found)
+        demand_shape(manifest, stored_kind)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise DatasetError(f"{where}/{MANIFEST}", "is not a manifest of ours", f"name a bkmeta {kind}") from error
     if major != tables.SCHEMA_VERSION[0]:
         version = manifest.get("tool_version", "another version")
         problem = f"has schema version {major}, this program reads {tables.SCHEMA_VERSION[0]}"
         raise DatasetError(where, problem, f"use bkmeta {version}, which wrote it")
-    if found != kind:
-        raise DatasetError(where, f"is a dataset of kind {found}, not {kind}", f"name a bkmeta {kind}")
+    if stored_kind != kind:
+        raise DatasetError(where, f"is a dataset of kind {stored_kind}, not {kind}", f"name a bkmeta {kind}")
     if "digest" in manifest and manifest["digest"] != digest_of(manifest):
         problem = "was altered after it was written: it does not agree with its digest"
         raise DatasetError(f"{where}/{MANIFEST}", problem, "copy or make the dataset again")

@@ -41,13 +41,13 @@ def create_file(path: Path, *, secret: bool) -> int:
     return os.open(path, flags, 0o600 if secret else 0o644)
 
 
-def claim_folder(folder: Path, kind: str, ours: Collection[str], *, secret: bool) -> None:
+def claim_folder(folder: Path, kind: str, own_names: Collection[str], *, secret: bool) -> None:
     """Create a folder, or take an empty one, or clear what a broken-off run of the same kind left; mark it as ours.
 
     Args:
         folder: that was named by a person.
         kind: of what will be written.
-        ours: names that a run of this kind writes there.
+        own_names: names that a run of this kind writes there.
         secret: nobody else may read there; nobody else may write there in any case.
 
     Raises:
@@ -57,11 +57,11 @@ def claim_folder(folder: Path, kind: str, ours: Collection[str], *, secret: bool
         folder.mkdir(mode=_PRIVATE if secret else _PUBLIC, parents=True, exist_ok=True)
         _shut_out_others(folder, secret=secret)
         entries = [entry for entry in folder.iterdir() if entry.name != MARK]
-        mark = _marked_kind(folder)
+        mark = _read_marked_kind(folder)
         if entries and mark is None:
             problem = f"is not empty ({min(entry.name for entry in entries)}, …), and is no broken-off run of ours"
             raise DatasetError(str(folder), problem, "name an empty or a new folder")
-        foreign = sorted(entry.name for entry in entries if entry.name not in ours)
+        foreign = sorted(entry.name for entry in entries if entry.name not in own_names)
         if foreign:
             raise DatasetError(str(folder), f"holds other files ({foreign[0]}, …)", "name an empty or a new folder")
         if entries and mark != kind:
@@ -89,7 +89,7 @@ def _shut_out_others(folder: Path, *, secret: bool) -> None:
         raise DatasetError(str(folder), problem, "name a new folder, or one of your own") from error
 
 
-def _marked_kind(folder: Path) -> str | None:
+def _read_marked_kind(folder: Path) -> str | None:
     """Return what the mark of a folder says was being written; None: no mark. A torn one says nothing: ""."""
     try:
         handle = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

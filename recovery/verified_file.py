@@ -78,10 +78,10 @@ class VerifiedFile(io.RawIOBase):
             return b""
         low, high = self._at // BLOCK, -(-end // BLOCK)
         self._demand_hashes()
-        stretch = b"".join(self._verified(low, high))
-        found = stretch[self._at - low * BLOCK : end - low * BLOCK]
+        stretch = b"".join(self._verify(low, high))
+        part = stretch[self._at - low * BLOCK : end - low * BLOCK]
         self._at = end
-        return found
+        return part
 
     def _demand_hashes(self) -> None:
         if self._blocks:
@@ -92,7 +92,7 @@ class VerifiedFile(io.RawIOBase):
             raise self._altered()
         self._blocks = blocks
 
-    def _verified(self, low: int, high: int) -> Iterator[bytes]:
+    def _verify(self, low: int, high: int) -> Iterator[bytes]:
         """Yield blocks, hashed: those that are kept, and the others from the file."""
         last = dict(self._kept)
         missing = [number for number in range(low, high) if number not in last]

@@ -129,12 +129,12 @@ class Pace:
         self._left = self._burst
         self._at = 0.0
 
-    def allowed(self, now: float) -> int:
+    def allowed(self, moment: float) -> int:
         """Return how many requests may be sent now."""
         if self._rate is None:
             return 1 << 30
-        self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
-        self._at = now
+        self._left = min(self._burst, self._left + max(0.0, moment - self._at) * self._rate)
+        self._at = moment
         return int(self._left)
 
     def spend(self, count: int) -> None:
@@ -297,7 +297,7 @@ class _Connection(asyncio.BufferedProtocol):
             return await asyncio.wait_for(self._called, self._options.deadline_s)
         except TimeoutError:
             self._talk.end()
-            return self._nothing()
+            return self._no_answer()
         finally:
             self._called = None
 
@@ -349,13 +349,13 @@ class _Connection(asyncio.BufferedProtocol):
         if self.alone and len(self._talk):
             return
         self.alone = False
-        now = self._loop.time()
+        moment = self._loop.time()
         room = self._window - len(self._talk)
         if len(self._talk) and room < self._window // _REFILL:
             return
-        allowed = 0 if now < work.pause_until else min(pace.allowed(now) for pace in self._paces)
+        allowed = 0 if moment < work.pause_until else min(pace.allowed(moment) for pace in self._paces)
         out: list[bytes] = []
-        due = now + self._options.deadline_s
+        due = moment + self._options.deadline_s
         while len(out) < min(room, allowed):
             item = work.next()
             if item is None:
@@ -370,7 +370,7 @@ class _Connection(asyncio.BufferedProtocol):
                 pace.spend(len(out))
             transport.write(b"".join(out))
         if len(out) == allowed < room:
-            wait = max([work.pause_until - now, *(pace.wait_s for pace in self._paces), 0.001])
+            wait = max([work.pause_until - moment, *(pace.wait_s for pace in self._paces), 0.001])
             if self._later is not None:
                 self._later.cancel()
             self._later = self._loop.call_later(wait, self._fill)
@@ -382,25 +382,25 @@ class _Connection(asyncio.BufferedProtocol):
         work, over = self._work, self._over
         if work is None or over is None or over.done():
             return
-        now = self._loop.time()
+        moment = self._loop.time()
         # Where this process itself was held up, answers may be waiting to be read: they come first.
-        late = self._talk.overdue(now) if now - self._watched < _HELD_UP_S else []
-        self._watched = now
+        late = self._talk.overdue(moment) if moment - self._watched < _HELD_UP_S else []
+        self._watched = moment
         for _, item in late:
             if item is not None:
-                work.take(item.tag, self._nothing())
+                work.take(item.tag, self._no_answer())
         self._silent += len(late)
-        if late and (self._silent >= self._options.in_flight or now - self._heard > 2 * self._options.deadline_s):
+        if late and (self._silent >= self._options.in_flight or moment - self._heard > 2 * self._options.deadline_s):
             for _, item in self._talk.end():
                 if item is not None:
-                    work.take(item.tag, self._nothing())
-            over.set_result(self._nothing())
+                    work.take(item.tag, self._no_answer())
+            over.set_result(self._no_answer())
             return
         self._watching = self._loop.call_later(min(_WATCH_S, self._options.deadline_s / 8), self._watch)
         if late:
             self._fill()
 
-    def _nothing(self) -> Answer:
+    def _no_answer(self) -> Answer:
         return Answer(Outcome.NO_ANSWER, detail=f"nothing within {self._options.deadline_s:g} s")
 
     def _lose(self, answer: Answer) -> None:
@@ -480,9 +480,9 @@ class Bookie:
 
     async def one(self, request: Request) -> Answer:
         """Ask one thing."""
-        found: list[Answer] = []
-        await self.ask([(None, request)], lambda _, answer: found.append(answer))
-        return found[0]
+        answers: list[Answer] = []
+        await self.ask([(None, request)], lambda _, answer: answers.append(answer))
+        return answers[0]
 
     def close(self) -> None:
         """End the connection."""
@@ -501,9 +501,9 @@ class Bookie:
             try:
                 return await self._connected()
             except OSError as error:
-                said = str(error) or "no connection"
+                text = str(error) or "no connection"
             if loop.time() >= until:
-                raise _RefusedError(Answer(Outcome.NO_ANSWER, detail=f"{self.address}: {said}"))
+                raise _RefusedError(Answer(Outcome.NO_ANSWER, detail=f"{self.address}: {text}"))
             await _pause(attempt)
         raise AssertionError("counting does not end")
 

@@ -331,36 +331,36 @@ class Conversation(Generic[T]):
             ProtocolError: not frames of this protocol; nothing that follows on this connection can be taken. Answers
                 before that are lost, too: their requests are outstanding still.
         """
-        held = self._data
-        held += data
-        found: list[tuple[Request, T, Answer]] = []
-        at, end = 0, len(held)
-        with memoryview(held) as view:
-            while end - at >= _SIZE.size:
-                size = _SIZE.unpack_from(view, at)[0]
+        received = self._data
+        received += data
+        answers: list[tuple[Request, T, Answer]] = []
+        position, end = 0, len(received)
+        with memoryview(received) as view:
+            while end - position >= _SIZE.size:
+                size = _SIZE.unpack_from(view, position)[0]
                 if not 0 < size <= self._largest:
                     raise ProtocolError(f"a frame of {size} bytes; at most {self._largest} are taken")
-                start = at + _SIZE.size
+                start = position + _SIZE.size
                 if end - start < size:
                     break
-                at = start + size
+                position = start + size
                 try:
-                    response = pb.Response.FromString(bytes(view[start:at]))
+                    response = pb.Response.FromString(bytes(view[start:position]))
                 except DecodeError as error:
                     raise ProtocolError("a frame that is no answer of protocol 3") from error
                 asked = self._outstanding.pop(response.header.txnId, None)
                 if asked is None:
                     self.dropped += 1
                 else:
-                    found.append((asked[0], asked[1], interpret(asked[0], response)))
-        del held[:at]
-        return found
+                    answers.append((asked[0], asked[1], interpret(asked[0], response)))
+        del received[:position]
+        return answers
 
-    def overdue(self, now: float) -> list[tuple[Request, T]]:
-        """Give up, and return, the requests that were due before `now`; their answers are dropped should they come."""
+    def overdue(self, moment: float) -> list[tuple[Request, T]]:
+        """Give up, and return, the requests that were due before `moment`; late answers to them are dropped."""
         late: list[int] = []
         for txn, (_, _, due) in self._outstanding.items():
-            if due > now:
+            if due > moment:
                 break
             late.append(txn)
         return [self._outstanding.pop(txn)[:2] for txn in late]

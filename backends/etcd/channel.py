@@ -172,25 +172,25 @@ class Channel:
             if auth and _NO_USERS in _details(error):
                 return self._connect(endpoint, None)
             self._at = (self._at + 1) % len(self._hosts)
-            raise self._translated(error, self._uri) from error
+            raise self._translate(error, self._uri) from error
 
     def failure(self, error: grpc.RpcError, client: Any, key: str) -> BackendError:  # noqa: ANN401 - etcd3 has no types
         """Return our error for one of grpc's; a connection that failed is left for the next endpoint's."""
-        found = self._translated(error, key)
-        if isinstance(found, UnavailableError) and not isinstance(found, CompactedError):
+        failure = self._translate(error, key)
+        if isinstance(failure, UnavailableError) and not isinstance(failure, CompactedError):
             with self._lock:
                 if self._client is client:
                     self._client = None
-                    if not isinstance(found, StaleTokenError):
+                    if not isinstance(failure, StaleTokenError):
                         self._at = (self._at + 1) % len(self._hosts)
-            if not isinstance(found, StaleTokenError):
+            if not isinstance(failure, StaleTokenError):
                 client.close()
-        return found
+        return failure
 
     def _unavailable(self, why: str) -> UnavailableError:
         return UnavailableError(self._uri, "it was closed" if self._closed else why)
 
-    def _translated(self, error: grpc.RpcError, key: str) -> BackendError:
+    def _translate(self, error: grpc.RpcError, key: str) -> BackendError:
         code, details = error.code(), _details(error)
         if code is grpc.StatusCode.PERMISSION_DENIED or any(text in details for text in _WRONG_PASSWORD):
             return AccessDeniedError(key, details)

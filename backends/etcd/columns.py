@@ -70,10 +70,10 @@ def read_keys(raws: Sequence[bytes]) -> Keys:
     Raises:
         DecodeError: one is none.
     """
-    data, start, end = _laid_out(raws)
-    found = _keys(data, start, end)
-    if found is not None:
-        return found
+    data, start, end = _lay_out(raws)
+    columns = _keys(data, start, end)
+    if columns is not None:
+        return columns
     return _keys_of([rpc.KeyValue.FromString(raw) for raw in raws])
 
 
@@ -83,15 +83,15 @@ def read_events(raws: Sequence[bytes]) -> Events:
     Raises:
         DecodeError: one is none.
     """
-    data, start, end = _laid_out(raws)
+    data, start, end = _lay_out(raws)
     fields = _fields(data, start, end, _EVENT)
     if fields is not None:
         keys = _keys(data, fields[_KV].start, fields[_KV].end)
-        before = _keys(data, fields[_BEFORE].start, fields[_BEFORE].end)
+        previous = _keys(data, fields[_BEFORE].start, fields[_BEFORE].end)
         types = fields[_TYPE].number
-        if keys is not None and before is not None and bool(np.isin(types, (0, 1)).all()):
-            said = pa.array(fields[_BEFORE].there)
-            return Events(keys, types == 1, pc.if_else(said, before.value, pa.scalar(None, pa.binary())))
+        if keys is not None and previous is not None and bool(np.isin(types, (0, 1)).all()):
+            text = pa.array(fields[_BEFORE].there)
+            return Events(keys, types == 1, pc.if_else(text, previous.value, pa.scalar(None, pa.binary())))
     events = [rpc.Event.FromString(raw) for raw in raws]
     return Events(
         _keys_of([event.kv for event in events]),
@@ -109,7 +109,7 @@ def _keys_of(kvs: Sequence[Any]) -> Keys:
     )
 
 
-def _laid_out(raws: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
+def _lay_out(raws: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
     """Return all bytes, and where each message begins and ends in them."""
     ends = np.cumsum(np.fromiter(map(len, raws), np.int64, len(raws)))
     # What looks beyond the end of the last message sees zeros.
@@ -147,42 +147,42 @@ class _Field:
         """Return the bytes: between two of them there is one that is left out."""
         offsets = np.stack([self.start, self.end], axis=1).astype(np.int32).ravel()
         count = max(len(offsets) - 1, 0)
-        every = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-        return every.take(pa.array(np.arange(0, count, 2)))
+        whole = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        return whole.take(pa.array(np.arange(0, count, 2)))
 
 
 def _fields(data: npt.NDArray[np.uint8], start: Ints, end: Ints, tags: Sequence[int]) -> dict[int, _Field] | None:
     """Read messages field by field; None: not all are of the form."""
-    at = start.copy()
-    found = {}
+    position = start.copy()
+    fields = {}
     for tag in tags:
-        there = (data[at] == tag) & (at < end)
-        rows = np.flatnonzero(there)
-        at[rows] += 1
-        number = np.zeros(len(at), np.int64)
-        read = _varints(data, at, rows)
+        present = (data[position] == tag) & (position < end)
+        rows = np.flatnonzero(present)
+        position[rows] += 1
+        number = np.zeros(len(position), np.int64)
+        read = _varints(data, position, rows)
         if read is None:
             return None
         number[rows] = read
-        first = at
+        first = position
         if tag % 8 == _TEXT:
-            if bool(((number < 0) | (number > end - at)).any()):
+            if bool(((number < 0) | (number > end - position)).any()):
                 return None
-            at = at + number
-        found[tag] = _Field(there, number, first, at)
-        at = at.copy()
-    return found if bool((at == end).all()) else None
+            position = position + number
+        fields[tag] = _Field(present, number, first, position)
+        position = position.copy()
+    return fields if bool((position == end).all()) else None
 
 
-def _varints(data: npt.NDArray[np.uint8], at: Ints, rows: Ints) -> Ints | None:
+def _varints(data: npt.NDArray[np.uint8], position: Ints, rows: Ints) -> Ints | None:
     """Read a number at the place of each of some rows, and move the place; None: one is longer than numbers are."""
     value = np.zeros(len(rows), np.uint64)
     left = np.arange(len(rows))
     for byte in range(_VARINT):
         places = rows[left]
-        read = data[at[places]]
+        read = data[position[places]]
         value[left] |= (read & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * byte)
-        at[places] += 1
+        position[places] += 1
         if byte == _VARINT - 1 and bool((read > 1).any()):
             return None
         left = left[read >= 0x80]

@@ -105,19 +105,19 @@ def read(
 def _rest(page: Page, response: Any) -> list[Page]:  # noqa: ANN401 - a message
     """Return what is still to be asked for."""
     count = len(response.kvs)
-    after = page.at + page.width
+    following = page.at + page.width
     if not response.more:
-        if after >= page.stop:
+        if following >= page.stop:
             return []
         if count >= PAGE // 2:
-            return _cut(page.bound, page, after, page.width)
+            return _cut(page.bound, page, following, page.width)
         # Ids are thin or have ended here: a page at most comes of all that is left.
-        return [Page(page.bound, page.end, after, page.stop, page.stop - after)]
+        return [Page(page.bound, page.end, following, page.stop, page.stop - following)]
     last = rpc.KeyValue.FromString(response.kvs[-1]).key
     number = _number(last[len(_prefix(page.start)) :]) if page.stop else None
     if number is None:
         rest = [Page(last + b"\0", page.bound)]
-        return rest if after >= page.stop else [*rest, Page(page.bound, page.end, after, page.stop, page.width)]
+        return rest if following >= page.stop else [*rest, Page(page.bound, page.end, following, page.stop, page.width)]
     if page.width == _IDS:
         # As many buckets at once as a page holds where ids are spread evenly.
         together = max(1, _BUCKETS * PAGE // (2 * response.count))
@@ -125,22 +125,22 @@ def _rest(page: Page, response: Any) -> list[Page]:  # noqa: ANN401 - a message
     return _cut(last + b"\0", page, number + 1, number + 1 - page.at)
 
 
-def _cut(start: bytes, page: Page, at: int, width: int, *, at_buckets: bool = False) -> list[Page]:
+def _cut(start: bytes, page: Page, position: int, width: int, *, at_buckets: bool = False) -> list[Page]:
     """Cut what is left of a page's ids, from `start` on, where counting begins anew, or into windows."""
-    if at >= page.stop:
+    if position >= page.stop:
         return [Page(start, page.end)]  # no id, but a name that is none may follow the last one
     if at_buckets:
-        cuts = range((at // _BUCKET + 1) * _BUCKET, _BUCKETS * _BUCKET + 1, width)
+        cuts = range((position // _BUCKET + 1) * _BUCKET, _BUCKETS * _BUCKET + 1, width)
     else:
-        cuts = range(at + width, min(page.stop, at + FLIGHT * width), width)
+        cuts = range(position + width, min(page.stop, position + FLIGHT * width), width)
     prefix = _prefix(start)
-    bounds = [(at, start), *((cut, prefix + _digits(cut)) for cut in cuts), (page.stop, page.end)]
+    bounds = [(position, start), *((cut, prefix + _digits(cut)) for cut in cuts), (page.stop, page.end)]
     return [Page(low_key, high_key, low, high, width) for (low, low_key), (high, high_key) in pairwise(bounds)]
 
 
 def _number(name: bytes) -> int | None:
-    found = _ID.fullmatch(name)
-    return int(b"".join(found.groups()), 16) if found else None
+    match = _ID.fullmatch(name)
+    return int(b"".join(match.groups()), 16) if match else None
 
 
 def batch(keys: Keys) -> pa.RecordBatch:

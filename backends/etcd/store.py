@@ -92,7 +92,7 @@ class EtcdStore:
         top: str = "",
         auth: tuple[str, str] | None = None,
         tls: Tls | None = None,
-        at: int | None = None,
+        revision: int | None = None,
         session_s: float = 30.0,
         patience_s: float = 60.0,
     ) -> None:
@@ -119,14 +119,16 @@ class EtcdStore:
         self._parents: set[bytes] = set()
         self._lock = threading.Lock()
         self._point: Point | None = None
-        self._shown = at or 0
+        self._shown = revision or 0
         self._compacted: int | None = None
         with ExitStack() as broken_off:
             broken_off.callback(self.close)
             try:
-                self._retrying(self._look, at or 0)
+                self._retrying(self._look, revision or 0)
             except CompactedError as error:
-                raise UnsupportedStoreError(self._uri, f"revision {at} cannot be shown: {error.detail}") from error
+                raise UnsupportedStoreError(
+                    self._uri, f"revision {revision} cannot be shown: {error.detail}"
+                ) from error
             broken_off.pop_all()
 
     @property
@@ -148,24 +150,24 @@ class EtcdStore:
         return self._retrying(self._get, key)
 
     def _get(self, key: str) -> Versioned | None:
-        found = self._range(rpc.RangeRequest(key=_key(key), revision=self._shown)).kvs
-        return pages.versioned(found[0]) if found else None
+        kvs = self._range(rpc.RangeRequest(key=_key(key), revision=self._shown)).kvs
+        return pages.versioned(kvs[0]) if kvs else None
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         flying: deque[tuple[str, Any, Asked | UnavailableError]] = deque()
 
-        def landed() -> tuple[str, Versioned | None]:
+        def receive() -> tuple[str, Versioned | None]:
             key, request, asked = flying.popleft()
-            kvs = self._answered(request, asked).kvs
+            kvs = self._wait_for(request, asked).kvs
             return key, pages.versioned(kvs[0]) if kvs else None
 
         for key in keys:
             request = rpc.RangeRequest(key=_key(key), revision=self._shown)
             flying.append((key, request, self._ask(request)))
             if len(flying) >= _READS_IN_FLIGHT:
-                yield landed()
+                yield receive()
         while flying:
-            yield landed()
+            yield receive()
 
     def _ask(self, request: Any, method: str = _RANGE) -> Asked | UnavailableError:  # noqa: ANN401 - a message
         try:
@@ -173,7 +175,7 @@ class EtcdStore:
         except UnavailableError as error:
             return error  # it is sent again when its turn comes
 
-    def _answered(self, request: Any, asked: Asked | UnavailableError, method: str = _RANGE) -> Any:  # noqa: ANN401 - messages
+    def _wait_for(self, request: Any, asked: Asked | UnavailableError, method: str = _RANGE) -> Any:  # noqa: ANN401 - messages
         """Wait for the answer to one of many reads under way; it is asked for again if it was lost."""
         try:
             if isinstance(asked, Asked):
@@ -191,18 +193,18 @@ class EtcdStore:
         prefix = b"/" if key == "/" else _key(key) + b"/"
         end = pages.end_of(prefix)
         names: set[bytes] = set()
-        at, revision = prefix, self._shown
+        position, revision = prefix, self._shown
         while True:
-            request = rpc.RangeRequest(key=at, range_end=end, limit=pages.PAGE, keys_only=True, revision=revision)
+            request = rpc.RangeRequest(key=position, range_end=end, limit=pages.PAGE, keys_only=True, revision=revision)
             response = self._range(request)
             revision = revision or response.header.revision
-            found = [kv.key[len(prefix) :] for kv in response.kvs]
-            names.update(name.partition(b"/")[0] for name in found)
+            below = [kv.key[len(prefix) :] for kv in response.kvs]
+            names.update(name.partition(b"/")[0] for name in below)
             if not response.more:
                 break
-            name, slash, _ = found[-1].partition(b"/")
+            name, slash, _ = below[-1].partition(b"/")
             # What else is below the same name need not be read.
-            at = prefix + name + b"0" if slash else prefix + name + b"\0"
+            position = prefix + name + b"0" if slash else prefix + name + b"\0"
         names.discard(b"")
         if not names and key != "/" and not self._range(rpc.RangeRequest(key=_key(key), revision=revision)).kvs:
             return None
@@ -219,8 +221,8 @@ class EtcdStore:
     def point(self) -> Point:
         with self._lock:
             if self._point is None:
-                now = self._retrying(self._look)
-                self._compacted = self._retrying(self._compacted_before)
+                moment = self._retrying(self._look)
+                self._compacted = self._retrying(self._read_compaction)
                 notes = []
                 if self._compacted is not None:
                     notes.append(
@@ -230,12 +232,12 @@ class EtcdStore:
                     )
                 if not self._shown:
                     notes.append("single keys are read as they are now")
-                self._point = Point(self._shown or now, None, notes=tuple(notes))
+                self._point = Point(self._shown or moment, None, notes=tuple(notes))
             return self._point
 
-    def _compacted_before(self) -> int | None:
+    def _read_compaction(self) -> int | None:
         """Return the revision up to which the past is gone; 0: none of it; None: the user may not read the past."""
-        with closing(self._watched(1)) as watched:
+        with closing(self._watch(1)) as watched:
             try:
                 next(watched)
                 self._look(1)
@@ -256,14 +258,14 @@ class EtcdStore:
         try:
             if above:
                 request = rpc.RangeRequest(key=above, revision=revision)
-                found = self._retrying(self._range, request, _RANGE_PAGE).kvs
-                if found:
-                    yield pages.batch(columns.read_keys(found))
+                kvs = self._retrying(self._range, request, _RANGE_PAGE).kvs
+                if kvs:
+                    yield pages.batch(columns.read_keys(kvs))
             for response in pages.read(
                 pages.ranges(above),
                 revision,
                 partial(self._ask, method=_RANGE_PAGE),
-                partial(self._answered, method=_RANGE_PAGE),
+                partial(self._wait_for, method=_RANGE_PAGE),
             ):
                 yield pages.batch(columns.read_keys(response.kvs))
         except DecodeError as error:
@@ -274,9 +276,9 @@ class EtcdStore:
         start = max((self._compacted or 0) + 1, _FIRST)
         progress = time.monotonic()
         while start <= until:
-            before = start
+            previous = start
             try:
-                with closing(self._watched(start)) as watched:
+                with closing(self._watch(start)) as watched:
                     for response in watched:
                         if not response.events:
                             continue
@@ -294,13 +296,13 @@ class EtcdStore:
             except CompactedError:
                 raise
             except UnavailableError:
-                if start > before:
+                if start > previous:
                     progress = time.monotonic()
                 elif time.monotonic() > progress + self._patience_s:
                     raise
                 self._retrying(self._look)
 
-    def _watched(self, start: int) -> Generator[Any]:
+    def _watch(self, start: int) -> Generator[Any]:
         """Yield what a watch of all keys says from a revision on; first, without events, that it may be watched.
 
         All keys, since only they show the end: every revision changed one of them.
@@ -366,19 +368,19 @@ class EtcdStore:
 
     def _make_parents(self, wanted: set[bytes]) -> None:
         names = sorted(wanted)
-        for at in range(0, len(names), _MADE):
-            some = names[at : at + _MADE]
+        for start in range(0, len(names), _MADE):
+            chunk = names[start : start + _MADE]
             made = [
                 rpc.RequestOp(
                     request_txn=rpc.TxnRequest(
-                        compare=[_created(key, there=False)],
+                        compare=[_compare_created(key, present=False)],
                         success=[rpc.RequestOp(request_put=rpc.PutRequest(key=key))],
                     )
                 )
-                for key in some
+                for key in chunk
             ]
-            absent = rpc.TxnRequest(compare=[_created(key, there=True) for key in some], failure=made)
-            self._commit(absent, some[0].decode())
+            absent = rpc.TxnRequest(compare=[_compare_created(key, present=True) for key in chunk], failure=made)
+            self._commit(absent, chunk[0].decode())
         with self._lock:
             self._parents.update(wanted)
 
@@ -388,7 +390,7 @@ class EtcdStore:
             key = change.key.encode()
             failure.append(_read(key))
             if change.expected is None:
-                compare.append(_created(key, there=False))
+                compare.append(_compare_created(key, present=False))
             else:
                 compare.append(rpc.Compare(result="EQUAL", target="MOD", key=key, mod_revision=change.expected))
             if change.value is None:
@@ -397,13 +399,13 @@ class EtcdStore:
                 success.append(rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=bytes(change.value))))
         compare += [self._childless(change, changes) for change in changes if change.value is None]
         for key in sorted(parents_of):
-            compare.append(_created(key, there=True))
+            compare.append(_compare_created(key, present=True))
             failure.append(_read(key))
         response = self._commit(rpc.TxnRequest(compare=compare, success=success, failure=failure), changes[0].key)
         if response.succeeded:
             revision = int(response.header.revision)
             return [-1 if change.value is None else revision for change in changes]
-        raise self._refusal(changes, [one.response_range.kvs for one in response.responses])
+        raise self._refusal(changes, [item.response_range.kvs for item in response.responses])
 
     def _childless(self, change: Write, changes: Sequence[Write]) -> Any:  # noqa: ANN401 - a message
         """Return the comparison that holds where a key has nothing below it but what is removed with it."""
@@ -418,12 +420,12 @@ class EtcdStore:
         if len(removed) < len(own) or any(kv.key not in removed for kv in seen.kvs):
             raise NotEmptyError(change.key)
         # Nothing else was there, and nothing may have come since.
-        after = seen.header.revision + 1
-        return rpc.Compare(result="LESS", target="MOD", key=below, range_end=end, mod_revision=after)
+        following = seen.header.revision + 1
+        return rpc.Compare(result="LESS", target="MOD", key=below, range_end=end, mod_revision=following)
 
-    def _refusal(self, changes: Sequence[Write], held: Sequence[Any]) -> Exception:
-        """Return the error for the first expectation that failed; `held` are the changes' keys, then the parents'."""
-        for change, kvs in zip(changes, held, strict=False):
+    def _refusal(self, changes: Sequence[Write], node: Sequence[Any]) -> Exception:
+        """Return the error for the first expectation that failed; `node` are the changes' keys, then the parents'."""
+        for change, kvs in zip(changes, node, strict=False):
             if change.expected is None:
                 if kvs:
                     return VersionConflictError(change.key, "it exists")
@@ -431,10 +433,10 @@ class EtcdStore:
                 return VersionConflictError(change.key, "it is absent")
             elif kvs[0].mod_revision != change.expected:
                 return VersionConflictError(change.key, f"it does not have version {change.expected}")
-        if not all(held):
-            missing = [change.key for change, kvs in zip(changes, held, strict=False) if not kvs]
+        if not all(node):
+            missing = [change.key for change, kvs in zip(changes, node, strict=False) if not kvs]
             created = sum(change.expected is None for change in changes)
-            if len(missing) == created and not all(held[len(changes) :]):
+            if len(missing) == created and not all(node[len(changes) :]):
                 return _NoParentError()
         return NotEmptyError(next(change.key for change in changes if change.value is None))
 
@@ -471,18 +473,20 @@ class EtcdStore:
 
     def _raise_counter(self, key: str, beyond: int) -> int:
         while True:
-            held = self._get(key)
-            if held is None:
+            node = self._get(key)
+            if node is None:
                 with suppress(VersionConflictError):  # somebody else was faster
                     self.write([Write(key, b"")])
                 continue
-            at = held.children_created or 0
-            if at > beyond:
-                return at
+            number = node.children_created or 0
+            if number > beyond:
+                return number
             # Only the number of writes counts: the value and the lease stay as they are.
             put = rpc.PutRequest(key=_key(key), ignore_value=True, ignore_lease=True)
-            puts = rpc.TxnRequest(compare=[_created(_key(key), there=True)], success=[rpc.RequestOp(request_put=put)])
-            count = min(beyond + 1 - at, _PUTS_IN_FLIGHT)
+            puts = rpc.TxnRequest(
+                compare=[_compare_created(_key(key), present=True)], success=[rpc.RequestOp(request_put=put)]
+            )
+            count = min(beyond + 1 - number, _PUTS_IN_FLIGHT)
             flying = [self._channel.send(lambda client: client.kvstub.Txn, puts) for _ in range(count)]
             for asked in flying:
                 self._channel.answer(asked, key)
@@ -506,8 +510,8 @@ def _key(key: str) -> bytes:
     return key.encode()
 
 
-def _created(key: bytes, *, there: bool) -> Any:  # noqa: ANN401 - a message
-    return rpc.Compare(result="GREATER" if there else "EQUAL", target="CREATE", key=key, create_revision=0)
+def _compare_created(key: bytes, *, present: bool) -> Any:  # noqa: ANN401 - a message
+    return rpc.Compare(result="GREATER" if present else "EQUAL", target="CREATE", key=key, create_revision=0)
 
 
 def _read(key: bytes) -> Any:  # noqa: ANN401 - a message

@@ -39,24 +39,24 @@ class MetadataStoreContract(ABC):
         """The bytes come back as they were given, also none and all kinds."""
         for key, value in {"/empty": b"", "/all": bytes(range(256))}.items():
             [version] = store.write([Write(key, value)])
-            held = store.get(key)
-            assert held is not None
-            assert (held.value, held.version) == (value, version)
+            node = store.get(key)
+            assert node is not None
+            assert (node.value, node.version) == (value, version)
 
     def test_missing_parents_are_made_empty(self, store: MetadataStore) -> None:
         """A key deep below nothing can be created; the keys above it are then there, without a value."""
         store.write([Write("/a/b/c/d", b"x"), Write("/a/b/e", b"y")])
         for parent in ("/a", "/a/b", "/a/b/c"):
-            held = store.get(parent)
-            assert held is not None
-            assert held.value == b""
+            node = store.get(parent)
+            assert node is not None
+            assert node.value == b""
         assert store.children("/a/b") == ["c", "e"]
 
     def test_a_parent_of_the_same_batch_is_made_by_it(self, store: MetadataStore) -> None:
         """A key and what is below it come at once, the key with the value that the batch gives it; or none does."""
         store.write([Write("/r", b"root"), Write("/r/a", b"1"), Write("/r/a/b", b"2")])
-        held = [store.get(key) for key in ("/r", "/r/a", "/r/a/b")]
-        assert [one.value if one else None for one in held] == [b"root", b"1", b"2"]
+        node = [store.get(key) for key in ("/r", "/r/a", "/r/a/b")]
+        assert [item.value if item else None for item in node] == [b"root", b"1", b"2"]
         with pytest.raises(VersionConflictError):
             store.write([Write("/s", b""), Write("/s/a", b""), Write("/r", b"")])
         assert store.get("/s") is None
@@ -69,11 +69,11 @@ class MetadataStoreContract(ABC):
 
     def test_many_keys_come_in_the_given_order(self, store: MetadataStore) -> None:
         """More keys than are ever in flight, absent ones among them, come as they were asked for."""
-        for at in range(0, 2_400, 100):
-            store.write([Write(f"/many/{n}", b"%d" % n) for n in range(at, at + 100) if n % 7])
+        for start in range(0, 2_400, 100):
+            store.write([Write(f"/many/{n}", b"%d" % n) for n in range(start, start + 100) if n % 7])
         keys = [f"/many/{n}" for n in reversed(range(2_400))]
-        found = [(key, held.value if held else None) for key, held in store.get_many(keys)]
-        assert found == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
+        nodes = [(key, node.value if node else None) for key, node in store.get_many(keys)]
+        assert nodes == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
 
     def test_a_creation_never_replaces(self, store: MetadataStore) -> None:
         """A key that exists is left as it is, whoever made it."""
@@ -81,9 +81,9 @@ class MetadataStoreContract(ABC):
         with pytest.raises(VersionConflictError) as refused:
             store.write([Write("/k", b"new")])
         assert refused.value.key == "/k"
-        held = store.get("/k")
-        assert held is not None
-        assert held.value == b"old"
+        node = store.get("/k")
+        assert node is not None
+        assert node.value == b"old"
 
     def test_of_two_writers_one_wins(self, store: MetadataStore) -> None:
         """The second write that names the same version is refused, and changes nothing."""
@@ -91,9 +91,9 @@ class MetadataStoreContract(ABC):
         [first] = store.write([Write("/k", b"first", read)])
         with pytest.raises(VersionConflictError):
             store.write([Write("/k", b"second", read)])
-        held = store.get("/k")
-        assert held is not None
-        assert (held.value, held.version) == (b"first", first)
+        node = store.get("/k")
+        assert node is not None
+        assert (node.value, node.version) == (b"first", first)
 
     def test_an_absent_key_has_no_version(self, store: MetadataStore) -> None:
         """Neither a change nor a removal of an absent key is taken for done."""
@@ -121,10 +121,10 @@ class MetadataStoreContract(ABC):
     def test_a_key_with_children_stays(self, store: MetadataStore) -> None:
         """A removal never takes what stands below."""
         store.write([Write("/p/c", b"")])
-        held = store.get("/p")
-        assert held is not None
+        node = store.get("/p")
+        assert node is not None
         with pytest.raises(NotEmptyError) as refused:
-            store.write([Write("/p", None, held.version)])
+            store.write([Write("/p", None, node.version)])
         assert refused.value.key == "/p"
         assert store.children("/p") == ["c"]
 
@@ -138,15 +138,15 @@ class MetadataStoreContract(ABC):
 
     def test_a_batch_answers_in_order(self, store: MetadataStore) -> None:
         """Each change has its version in the answer: creation, change and removal in one transaction."""
-        [one, two] = store.write([Write("/b/1", b""), Write("/b/2", b"")])
+        [item, two] = store.write([Write("/b/1", b""), Write("/b/2", b"")])
         made, changed, removed = store.write(
-            [Write("/b/3", b"new"), Write("/b/1", b"changed", one), Write("/b/2", None, two)]
+            [Write("/b/3", b"new"), Write("/b/1", b"changed", item), Write("/b/2", None, two)]
         )
         assert removed == -1
         for key, version in (("/b/3", made), ("/b/1", changed)):
-            held = store.get(key)
-            assert held is not None
-            assert held.version == version
+            node = store.get(key)
+            assert node is not None
+            assert node.version == version
         assert store.children("/b") == ["1", "3"]
 
     def test_no_change_is_no_write(self, store: MetadataStore) -> None:
@@ -157,9 +157,9 @@ class MetadataStoreContract(ABC):
         """A parent that was seen once and removed by somebody is no reason to fail."""
         [version] = store.write([Write("/p/c", b"")])
         store.write([Write("/p/c", None, version)])
-        held = store.get("/p")
-        assert held is not None
-        store.write([Write("/p", None, held.version)])
+        node = store.get("/p")
+        assert node is not None
+        store.write([Write("/p", None, node.version)])
         store.write([Write("/p/d", b"")])
         assert store.children("/p") == ["d"]
 
@@ -173,9 +173,9 @@ class MetadataStoreContract(ABC):
     def test_a_counter_is_raised_beyond(self, store: MetadataStore) -> None:
         """The next sequential child is numbered above the given number, also across transactions; no child stays."""
         assert store.raise_counter("/gen/ids", 4_711) == 4_712
-        held = store.get("/gen/ids")
-        assert held is not None
-        assert held.children_created == 4_712
+        node = store.get("/gen/ids")
+        assert node is not None
+        assert node.children_created == 4_712
         assert store.children("/gen/ids") == []
 
     def test_a_counter_is_never_lowered(self, store: MetadataStore) -> None:
@@ -188,27 +188,27 @@ class MetadataStoreContract(ABC):
     def test_a_counter_counts_every_creation(self, store: MetadataStore) -> None:
         """Children count when they are created, whatever becomes of them; or none ever does."""
         store.write([Write("/gen", b"")])
-        before = store.get("/gen")
-        assert before is not None
+        previous = store.get("/gen")
+        assert previous is not None
         versions = store.write([Write(f"/gen/{n}", b"") for n in range(3)])
         store.write([Write("/gen/0", None, versions[0])])
-        held = store.get("/gen")
-        assert held is not None
-        reached = (before.children_created or 0) + (3 if self.CHILDREN_COUNT else 0)
-        assert held.children_created in (reached, None)
+        node = store.get("/gen")
+        assert node is not None
+        reached = (previous.children_created or 0) + (3 if self.CHILDREN_COUNT else 0)
+        assert node.children_created in (reached, None)
         assert store.raise_counter("/gen", 0) == reached
 
     def test_rights_come_back_as_text(self, store: MetadataStore) -> None:
         """A key that was created with rights has them, and its new parents too; a pipelined read leaves them out."""
         store.write([Write("/s/k", b"", acl="world:anyone:cdrwa,digest:bob:aGFzaA==:r"), Write("/open", b"")])
         for key in ("/s/k", "/s"):
-            held = store.get(key)
-            assert held is not None
-            assert held.acl in ("world:anyone:cdrwa,digest:bob:aGFzaA==:r", None)
-        held = store.get("/open")
-        assert held is not None
-        assert held.acl in ("world:anyone:cdrwa", None)
-        assert all(held is not None and held.acl is None for _, held in store.get_many(["/s/k", "/open"]))
+            node = store.get(key)
+            assert node is not None
+            assert node.acl in ("world:anyone:cdrwa,digest:bob:aGFzaA==:r", None)
+        node = store.get("/open")
+        assert node is not None
+        assert node.acl in ("world:anyone:cdrwa", None)
+        assert all(node is not None and node.acl is None for _, node in store.get_many(["/s/k", "/open"]))
 
     def test_after_close_nothing_answers(self, store: MetadataStore) -> None:
         """A closed store says so, in its own error."""
@@ -241,15 +241,15 @@ class AccessControlContract(ABC):
         """New rights come back as they were given; the value, its version and what stands below stay."""
         [version] = store.write([Write("/k", b"value")])
         store.write([Write("/k/below", b"")])
-        before = store.get_acl("/k")
-        assert before is not None
-        assert before.acl == self.OPEN
-        after = store.set_acl("/k", self.MORE, expected=before.version)
-        rights, held = store.get_acl("/k"), store.get("/k")
+        previous = store.get_acl("/k")
+        assert previous is not None
+        assert previous.acl == self.OPEN
+        following = store.set_acl("/k", self.MORE, expected=previous.version)
+        rights, node = store.get_acl("/k"), store.get("/k")
         assert rights is not None
-        assert held is not None
-        assert (rights.acl, rights.version, held.acl) == (self.MORE, after, self.MORE)
-        assert (held.value, held.version, store.children("/k")) == (b"value", version, ["below"])
+        assert node is not None
+        assert (rights.acl, rights.version, node.acl) == (self.MORE, following, self.MORE)
+        assert (node.value, node.version, store.children("/k")) == (b"value", version, ["below"])
         below = store.get_acl("/k/below")
         assert below is not None
         assert below.acl == self.OPEN
@@ -257,11 +257,11 @@ class AccessControlContract(ABC):
     def test_of_two_changes_of_rights_one_wins(self, store: ControlledStore) -> None:
         """The second change that names the same version is refused, and changes nothing."""
         store.write([Write("/k", b"")])
-        before = store.get_acl("/k")
-        assert before is not None
-        store.set_acl("/k", self.MORE, expected=before.version)
+        previous = store.get_acl("/k")
+        assert previous is not None
+        store.set_acl("/k", self.MORE, expected=previous.version)
         with pytest.raises(VersionConflictError) as refused:
-            store.set_acl("/k", self.OPEN, expected=before.version)
+            store.set_acl("/k", self.OPEN, expected=previous.version)
         assert refused.value.key == "/k"
         rights = store.get_acl("/k")
         assert rights is not None
@@ -270,22 +270,22 @@ class AccessControlContract(ABC):
     def test_a_changed_value_leaves_the_version_of_the_rights(self, store: ControlledStore) -> None:
         """Rights read before a change of the value can be replaced after it."""
         [version] = store.write([Write("/k", b"old")])
-        before = store.get_acl("/k")
-        assert before is not None
+        previous = store.get_acl("/k")
+        assert previous is not None
         store.write([Write("/k", b"new", version)])
-        store.set_acl("/k", self.MORE, expected=before.version)
-        held = store.get("/k")
-        assert held is not None
-        assert (held.value, held.acl) == (b"new", self.MORE)
+        store.set_acl("/k", self.MORE, expected=previous.version)
+        node = store.get("/k")
+        assert node is not None
+        assert (node.value, node.acl) == (b"new", self.MORE)
 
     def test_what_is_no_right_is_a_mistake_of_the_caller(self, store: ControlledStore) -> None:
         """Text that is not rights never reaches the store."""
         store.write([Write("/k", b"")])
         with pytest.raises(ValueError, match="scheme:id:perms"):
             store.set_acl("/k", "nonsense", expected=0)
-        held = store.get("/k")
-        assert held is not None
-        assert held.acl == self.OPEN
+        node = store.get("/k")
+        assert node is not None
+        assert node.acl == self.OPEN
 
     def test_after_close_no_rights_are_told(self, store: ControlledStore) -> None:
         """A closed store says so, in its own error."""
@@ -306,26 +306,26 @@ class LiveStoreContract(ABC):
 
     def test_transactions_are_numbered(self, store: LiveStore) -> None:
         """What was written lies between the numbers from before and from after it; reading, once begun, moves none."""
-        before = store.latest_txn()
+        previous = store.latest_txn()
         store.write([Write("/k", b"")])
         list(store.get_acls(["/k"]))  # may open a session, which some stores count
-        after = store.latest_txn()
-        held = store.get("/k")
-        assert held is not None
-        assert held.created_txn is not None
-        assert before < held.created_txn <= after
+        following = store.latest_txn()
+        node = store.get("/k")
+        assert node is not None
+        assert node.created_txn is not None
+        assert previous < node.created_txn <= following
         list(store.get_many(["/k"]))
         list(store.get_acls(["/k"]))
         store.children("/k")
-        assert store.latest_txn() == after
+        assert store.latest_txn() == following
 
     def test_a_change_among_children_shows_in_the_parent(self, store: LiveStore) -> None:
         """Every creation and removal of a child moves its number, a change of a child's value does not."""
-        [one] = store.write([Write("/p/1", b"")])
+        [item] = store.write([Write("/p/1", b"")])
         seen = [self._children_txn(store)]
         store.write([Write("/p/2", b"")])
         seen.append(self._children_txn(store))
-        store.write([Write("/p/1", b"changed", one)])
+        store.write([Write("/p/1", b"changed", item)])
         assert self._children_txn(store) == seen[-1]
         store.write([Write("/p/2", None, 0)])
         seen.append(self._children_txn(store))
@@ -333,28 +333,30 @@ class LiveStoreContract(ABC):
 
     @staticmethod
     def _children_txn(store: LiveStore) -> int:
-        held = store.get("/p")
+        node = store.get("/p")
         [(_, read)] = store.get_many(["/p"])
-        assert held is not None
+        assert node is not None
         assert read is not None
-        assert held.children_txn == read.children_txn
-        assert held.children_txn is not None
-        return held.children_txn
+        assert node.children_txn == read.children_txn
+        assert node.children_txn is not None
+        return node.children_txn
 
     def test_rights_of_many_come_in_the_given_order(self, store: LiveStore) -> None:
         """More keys than are ever in flight, absent ones among them, with different rights."""
-        more = "world:anyone:cdrwa,digest:bob:aGFzaA==:r"
-        for at in range(0, 2_400, 100):
-            store.write([Write(f"/r/{n}", b"", acl=more if n % 3 else None) for n in range(at, at + 100) if n % 7])
+        rest = "world:anyone:cdrwa,digest:bob:aGFzaA==:r"
+        for start in range(0, 2_400, 100):
+            store.write(
+                [Write(f"/r/{n}", b"", acl=rest if n % 3 else None) for n in range(start, start + 100) if n % 7]
+            )
         keys = [f"/r/{n}" for n in reversed(range(2_400))]
-        found = [(key, rights and rights.acl) for key, rights in store.get_acls(keys)]
-        expected = [None if not n % 7 else more if n % 3 else "world:anyone:cdrwa" for n in reversed(range(2_400))]
-        assert found == list(zip(keys, expected, strict=True))
+        acls = [(key, rights and rights.acl) for key, rights in store.get_acls(keys)]
+        expected = [None if not n % 7 else rest if n % 3 else "world:anyone:cdrwa" for n in reversed(range(2_400))]
+        assert acls == list(zip(keys, expected, strict=True))
         # Whoever stops in the middle spoils nothing for who asks next.
         begun = store.get_acls(keys)
         assert next(iter(begun))[0] == keys[0]
         del begun
-        assert [(key, rights and rights.acl) for key, rights in store.get_acls(keys[1:])] == found[1:]
+        assert [(key, rights and rights.acl) for key, rights in store.get_acls(keys[1:])] == acls[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,17 +388,17 @@ class FaultContract(ABC):
 
     def filled(self, troubled: Troubled) -> list[str]:
         """Return keys that hold their own number, every seventh of them absent."""
-        for at in range(0, self.KEYS, 100):
-            troubled.other.write([Write(f"/many/{n}", b"%d" % n) for n in range(at, at + 100) if n % 7])
+        for start in range(0, self.KEYS, 100):
+            troubled.other.write([Write(f"/many/{n}", b"%d" % n) for n in range(start, start + 100) if n % 7])
         return [f"/many/{n}" for n in range(self.KEYS)]
 
     def demand_all(self, store: MetadataStore, keys: list[str]) -> None:
         """See that a pipelined read and a listing give what `filled` made."""
-        found = [(key, held.value if held else None) for key, held in store.get_many(keys)]
-        assert found == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
+        nodes = [(key, node.value if node else None) for key, node in store.get_many(keys)]
+        assert nodes == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
         assert store.children("/many") == sorted(key[6:] for key in keys if int(key[6:]) % 7)
         if isinstance(store, LiveStore):
-            rights = [(key, held is not None) for key, held in store.get_acls(keys)]
+            rights = [(key, node is not None) for key, node in store.get_acls(keys)]
             assert rights == [(key, bool(int(key[6:]) % 7)) for key in keys]
 
     def test_a_creation_that_never_arrived(self, troubled: Troubled) -> None:
@@ -408,19 +410,19 @@ class FaultContract(ABC):
         assert troubled.store.get("/k/1") is None
         assert troubled.store.children("/k") == ["0"]
         troubled.store.write([Write("/k/1", b"arrives")])
-        held = troubled.other.get("/k/1")
-        assert held is not None
-        assert held.value == b"arrives"
+        node = troubled.other.get("/k/1")
+        assert node is not None
+        assert node.value == b"arrives"
 
     def test_a_creation_whose_answer_was_lost(self, troubled: Troubled) -> None:
         """It was made once, the same store sees it at once, and making it again is a conflict, not a second one."""
         troubled.line.cut_after(b"answer-lost", lambda: troubled.other.get("/k/1") is not None)
         with pytest.raises(OutcomeUnknownError):
             troubled.store.write([Write("/k/1", b"answer-lost")])
-        held, seen = troubled.store.get("/k/1"), troubled.other.get("/k/1")
-        assert held is not None
+        node, seen = troubled.store.get("/k/1"), troubled.other.get("/k/1")
+        assert node is not None
         assert seen is not None
-        assert (held.value, held.version) == (b"answer-lost", seen.version)
+        assert (node.value, node.version) == (b"answer-lost", seen.version)
         with pytest.raises(VersionConflictError):
             troubled.store.write([Write("/k/1", b"again")])
 
@@ -428,27 +430,27 @@ class FaultContract(ABC):
         """It is not tried again behind the caller's back: what somebody else wrote since stays."""
         [version] = troubled.store.write([Write("/k", b"first")])
 
-        def replaced() -> bool:
-            held = troubled.other.get("/k")
-            assert held is not None
-            if held.value != b"second-lost":
-                return held.value == b"third"
-            troubled.other.write([Write("/k", b"third", held.version)])
+        def is_replaced() -> bool:
+            node = troubled.other.get("/k")
+            assert node is not None
+            if node.value != b"second-lost":
+                return node.value == b"third"
+            troubled.other.write([Write("/k", b"third", node.version)])
             return True
 
-        troubled.line.cut_after(b"second-lost", replaced)
+        troubled.line.cut_after(b"second-lost", is_replaced)
         with pytest.raises(OutcomeUnknownError):
             troubled.store.write([Write("/k", b"second-lost", version)])
-        held = troubled.store.get("/k")
-        assert held is not None
-        assert held.value == b"third"
+        node = troubled.store.get("/k")
+        assert node is not None
+        assert node.value == b"third"
         with pytest.raises(VersionConflictError):
             troubled.store.write([Write("/k", b"second-lost", version)])
 
     def test_a_batch_that_was_cut_is_whole_or_not_at_all(self, troubled: Troubled) -> None:
         """Creation, change and removal in one transaction: before the cut none of them, after it all."""
-        [one, two] = troubled.store.write([Write("/b/1", b"old"), Write("/b/2", b"old")])
-        batch = [Write("/b/3", b"batch-cut"), Write("/b/1", b"new", one), Write("/b/2", None, two)]
+        [item, two] = troubled.store.write([Write("/b/1", b"old"), Write("/b/2", b"old")])
+        batch = [Write("/b/3", b"batch-cut"), Write("/b/1", b"new", item), Write("/b/2", None, two)]
         troubled.line.cut_before(b"batch-cut")
         with pytest.raises(OutcomeUnknownError):
             troubled.store.write(batch)
@@ -457,9 +459,9 @@ class FaultContract(ABC):
         with pytest.raises(OutcomeUnknownError):
             troubled.store.write(batch)
         assert troubled.store.children("/b") == ["1", "3"]
-        held = troubled.store.get("/b/1")
-        assert held is not None
-        assert held.value == b"new"
+        node = troubled.store.get("/b/1")
+        assert node is not None
+        assert node.value == b"new"
 
     def test_a_removal_whose_answer_was_lost(self, troubled: Troubled) -> None:
         """The key is gone; removing it again is a conflict."""
@@ -482,11 +484,11 @@ class FaultContract(ABC):
         """A pipelined read that was begun before a cut goes on after it where it was."""
         keys = self.filled(troubled)
         under_way = troubled.store.get_many(keys)
-        found = [next(under_way) for _ in range(50)]
+        nodes = [next(under_way) for _ in range(50)]
         troubled.line.cut_answers([0])
-        found += under_way
-        assert [key for key, _ in found] == keys
-        assert [held is not None for _, held in found] == [bool(n % 7) for n in range(self.KEYS)]
+        nodes += under_way
+        assert [key for key, _ in nodes] == keys
+        assert [node is not None for _, node in nodes] == [bool(n % 7) for n in range(self.KEYS)]
 
     @pytest.mark.parametrize(("size", "pause_s"), [(1, 0.0), (7, 0.0), (10_000, 0.02)])
     def test_answers_in_pieces_are_whole(self, troubled: Troubled, size: int, pause_s: float) -> None:
@@ -494,39 +496,39 @@ class FaultContract(ABC):
         troubled.store.children("/")
         keys = self.filled(troubled)[:: 20 if size == 1 else 1]
         troubled.line.split_answers(size, pause_s)
-        found = [(key, held.value if held else None) for key, held in troubled.store.get_many(keys)]
-        assert found == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
+        nodes = [(key, node.value if node else None) for key, node in troubled.store.get_many(keys)]
+        assert nodes == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
         [version] = troubled.store.write([Write("/w", b"x")])
-        held = troubled.store.get("/w")
-        assert held is not None
-        assert held.version == version
+        node = troubled.store.get("/w")
+        assert node is not None
+        assert node.version == version
 
     def test_a_session_that_the_server_forgot(self, troubled: Troubled) -> None:
         """Reads go on, a read under way too; a write says that it cannot tell, or is made; the next one is made."""
         keys = self.filled(troubled)
         under_way = troubled.store.get_many(keys)
-        found = [next(under_way)]
+        nodes = [next(under_way)]
         troubled.expire()
-        found += under_way
-        assert [key for key, _ in found] == keys
+        nodes += under_way
+        assert [key for key, _ in nodes] == keys
         self.demand_all(troubled.store, keys)
         troubled.expire()
         try:
             troubled.store.write([Write("/after", b"1")])
         except UnavailableError:
-            held = troubled.store.get("/after")
-            troubled.store.write([Write("/after", b"1", None if held is None else held.version)])
-        held = troubled.other.get("/after")
-        assert held is not None
-        assert held.value == b"1"
+            node = troubled.store.get("/after")
+            troubled.store.write([Write("/after", b"1", None if node is None else node.version)])
+        node = troubled.other.get("/after")
+        assert node is not None
+        assert node.value == b"1"
 
     def test_a_counter_is_raised_over_a_cut(self, troubled: Troubled) -> None:
         """It ends beyond what was asked for, and never lower than it was."""
         troubled.store.raise_counter("/gen", 10)
         troubled.line.cut_answers([0, 2_000])
         assert troubled.store.raise_counter("/gen", 2_000) >= 2_001
-        again = troubled.other.raise_counter("/gen", 0)
-        assert again >= 2_001
+        repeated = troubled.other.raise_counter("/gen", 0)
+        assert repeated >= 2_001
 
     def test_a_server_that_was_away(self, troubled: Troubled) -> None:
         """While nobody can be reached a write says so; reads work as soon as somebody can be."""

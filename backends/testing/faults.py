@@ -73,8 +73,8 @@ class FaultyStore:
         return self._call(lambda: self._store.get(key))
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
-        for found in self._store.get_many(keys):
-            yield self._call(lambda found=found: found)  # type: ignore[misc]  # mypy cannot infer a default's type
+        for nodes in self._store.get_many(keys):
+            yield self._call(lambda nodes=nodes: nodes)  # type: ignore[misc]  # mypy cannot infer a default's type
 
     def children(self, key: str) -> list[str] | None:
         return self._call(lambda: self._store.children(key))
@@ -209,19 +209,19 @@ class Proxy:
                 self._pairs.append((client, server))
             for relay, arguments in ((self._requests, ()), (self._answers, (limit,))):
                 threading.Thread(
-                    target=self._relayed, args=(relay, client, server, *arguments), name="proxy", daemon=True
+                    target=self._relay, args=(relay, client, server, *arguments), name="proxy", daemon=True
                 ).start()
 
-    def _relayed(self, relay: Callable[..., None], client: socket.socket, server: socket.socket, *more: object) -> None:
+    def _relay(self, relay: Callable[..., None], client: socket.socket, server: socket.socket, *rest: object) -> None:
         with suppress(OSError):  # an end that was closed, by its peer or by us
-            relay(client, server, *more)
+            relay(client, server, *rest)
         self._cut(client, server)
 
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
-        before = b""
+        previous = b""
         while data := client.recv(_CHUNK):
             order = self._order
-            if order is not None and order.marker in before + data:
+            if order is not None and order.marker in previous + data:
                 self._order = None
                 if order.seen is None:
                     return
@@ -232,14 +232,14 @@ class Proxy:
                     self._await(order.seen, client, server)
                 return
             server.sendall(data)
-            before = (before + data)[-_CHUNK:]
+            previous = (previous + data)[-_CHUNK:]
 
     def _await(self, seen: Callable[[], bool], client: socket.socket, server: socket.socket) -> None:
         for _ in range(int(_SEEN_S / _POLL_S)):
             if seen() or self._closed.wait(_POLL_S):
                 return
-            if select.select([client], [], [], 0)[0] and (more := client.recv(_CHUNK)):
-                server.sendall(more)
+            if select.select([client], [], [], 0)[0] and (rest := client.recv(_CHUNK)):
+                server.sendall(rest)
 
     def _answers(self, client: socket.socket, server: socket.socket, limit: int | None) -> None:
         while data := server.recv(_CHUNK):
@@ -247,8 +247,8 @@ class Proxy:
                 continue
             allowed = data if limit is None else data[:limit]
             size = self._piece or len(data)
-            for at in range(0, len(allowed), size):
-                client.sendall(allowed[at : at + size])
+            for start in range(0, len(allowed), size):
+                client.sendall(allowed[start : start + size])
                 if self._pause_s:
                     self._closed.wait(self._pause_s)
             if limit is not None:
@@ -311,7 +311,7 @@ class MemoryLine:
         if self._is_down:
             raise UnavailableError(self.uri, "it is away")
 
-    def _changed(self, marked: bytes, change: Callable[[], T]) -> T:
+    def _change(self, marked: bytes, change: Callable[[], T]) -> T:
         self._demand_up()
         order = self._order
         if order is None or order.marker not in marked:
@@ -337,7 +337,7 @@ class MemoryLine:
 
     def write(self, changes: Sequence[Write]) -> list[int]:
         marked = b"".join(change.key.encode() + (change.value or b"") for change in changes)
-        return self._changed(marked, lambda: self._store.write(changes))
+        return self._change(marked, lambda: self._store.write(changes))
 
     def raise_counter(self, key: str, beyond: int) -> int:
         self._demand_up()
@@ -356,7 +356,7 @@ class MemoryLine:
         return self._store.latest_txn()
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
-        return self._changed(key.encode() + acl.encode(), lambda: self._store.set_acl(key, acl, expected=expected))
+        return self._change(key.encode() + acl.encode(), lambda: self._store.set_acl(key, acl, expected=expected))
 
     def close(self) -> None:
         self._store.close()

@@ -79,39 +79,39 @@ def _rows(history: History, snapshots: Sequence[Path], read: Snapshot, root: byt
     known = _Known(root, None)
     columns = (history.rows[name].tolist() for name in ("zxid", "log", "at", "size", "crc"))
     try:
-        for number, (zxid, log, at, size, crc) in enumerate(zip(*columns, strict=True)):
+        for number, (zxid, log, row, size, crc) in enumerate(zip(*columns, strict=True)):
             if zxid > until:
                 return
             if number in breaks:
-                known = _Known(root, _before(history, number, snapshots, read))
+                known = _Known(root, _find_snapshot(history, number, snapshots, read))
             path = history.logs[log].path
             try:
-                transaction = payloads.transaction(path, at, size, crc)
+                transaction = payloads.transaction(path, row, size, crc)
             except (MalformedError, OSError) as error:
-                what = error.problem if isinstance(error, MalformedError) else error.strerror
-                raise CorruptStoreError(f"{path} at byte {at}", str(what)) from error
-            for key, op, before, after in known.apply(transaction):
+                problem = error.problem if isinstance(error, MalformedError) else error.strerror
+                raise CorruptStoreError(f"{path} at byte {row}", str(problem)) from error
+            for key, op, previous, following in known.apply(transaction):
                 if snapshot.is_text(key):
-                    yield key, zxid, time_of(transaction.at_ms), transaction.session, op, before, after
+                    yield key, zxid, time_of(transaction.at_ms), transaction.session, op, previous, following
     finally:
         payloads.close()
 
 
-def _before(history: History, number: int, snapshots: Sequence[Path], read: Snapshot) -> Snapshot | None:
+def _find_snapshot(history: History, number: int, snapshots: Sequence[Path], read: Snapshot) -> Snapshot | None:
     """Return the snapshot to look up what was before the unbroken records from a row on."""
     zxids = history.rows["zxid"]
     first = int(zxids[number])
     later = history.breaks[history.breaks > number]
     last = int(zxids[int(later[0]) - 1 if len(later) else -1])
     begun = sorted((zxid, path) for path in snapshots if (zxid := snapshot.begun_of(path.name)) is not None)
-    before = [(zxid, path) for zxid, path in reversed(begun) if zxid < first and (follows(zxid, first) or not zxid)]
-    for _, path in (*before, *((zxid, path) for zxid, path in begun if first <= zxid <= last)):
+    previous = [(zxid, path) for zxid, path in reversed(begun) if zxid < first and (follows(zxid, first) or not zxid)]
+    for _, path in (*previous, *((zxid, path) for zxid, path in begun if first <= zxid <= last)):
         try:
-            found = read if path == read.path else snapshot.read(path)
+            image = read if path == read.path else snapshot.read(path)
         except OSError:
             continue
-        if found.damage is None:
-            return found
+        if image.damage is None:
+            return image
     return None
 
 
@@ -128,10 +128,10 @@ class _Known:
         if base is not None:
             for row in base.look(digest=False).owned.tolist():
                 path = base.path_at(row)
-                if self._wanted(path):
+                if self._wants(path):
                     self._owned.setdefault(base.node_at(row).owner, set()).add(path)
 
-    def _wanted(self, path: bytes) -> bool:
+    def _wants(self, path: bytes) -> bool:
         return path == self._root or path.startswith(self._below)
 
     def _value(self, path: bytes, zxid: int) -> bytes | None:
@@ -145,28 +145,28 @@ class _Known:
         node = self._base.node_at(row)
         return (node.data or b"") if node.mzxid < zxid else None
 
-    def apply(self, of: Transaction) -> Iterator[tuple[bytes, str, bytes | None, bytes | None]]:
+    def apply(self, transaction: Transaction) -> Iterator[tuple[bytes, str, bytes | None, bytes | None]]:
         """Yield key, operation, bytes before and after, of the wanted keys that a transaction changes."""
-        for change in of.changes:
+        for change in transaction.changes:
             match change:
-                case Create(path=path, data=data, kind=kind) if self._wanted(path):
+                case Create(path=path, data=data, kind=kind) if self._wants(path):
                     self._held[path] = data or b""
                     if kind is Kind.EPHEMERAL:
-                        self._owned.setdefault(of.session, set()).add(path)
+                        self._owned.setdefault(transaction.session, set()).add(path)
                     yield path, CREATED, None, data or b""
-                case SetData(path=path, data=data) if self._wanted(path):
-                    before = self._value(path, of.zxid)
+                case SetData(path=path, data=data) if self._wants(path):
+                    previous = self._value(path, transaction.zxid)
                     self._held[path] = data or b""
-                    yield path, CHANGED, before, data or b""
-                case Delete(path=path) if self._wanted(path):
-                    yield self._deleted(path, of.zxid)
+                    yield path, CHANGED, previous, data or b""
+                case Delete(path=path) if self._wants(path):
+                    yield self._delete(path, transaction.zxid)
                 case CloseSession(paths=paths):
-                    rest = self._owned.pop(of.session, set()).difference(paths)
-                    there = (path for path in sorted(rest) if self._held.get(path, b"") is not None)
-                    for path in (*filter(self._wanted, paths), *there):
-                        yield self._deleted(path, of.zxid)
+                    rest = self._owned.pop(transaction.session, set()).difference(paths)
+                    present = (path for path in sorted(rest) if self._held.get(path, b"") is not None)
+                    for path in (*filter(self._wants, paths), *present):
+                        yield self._delete(path, transaction.zxid)
 
-    def _deleted(self, path: bytes, zxid: int) -> tuple[bytes, str, bytes | None, bytes | None]:
-        before = self._value(path, zxid)
+    def _delete(self, path: bytes, zxid: int) -> tuple[bytes, str, bytes | None, bytes | None]:
+        previous = self._value(path, zxid)
         self._held[path] = None
-        return path, DELETED, before, None
+        return path, DELETED, previous, None

@@ -64,9 +64,9 @@ class MalformedError(Exception):
         problem: in words; never holds data.
     """
 
-    def __init__(self, at: int, problem: str) -> None:
-        super().__init__(at, problem)
-        self.at = at
+    def __init__(self, position: int, problem: str) -> None:
+        super().__init__(position, problem)
+        self.at = position
         self.problem = problem
 
 
@@ -177,18 +177,18 @@ class Reader:
 
     __slots__ = ("at", "data", "end")
 
-    def __init__(self, data: bytes, at: int, end: int) -> None:
+    def __init__(self, data: bytes, position: int, end: int) -> None:
         self.data = data
-        self.at = at
+        self.at = position
         self.end = end
 
     def take(self, size: int) -> int:
         """Return where so many bytes begin, and stand behind them."""
-        at = self.at
-        if size < 0 or size > self.end - at:
-            raise MalformedError(at, f"{size} bytes are named, and {self.end - at} are left")
-        self.at = at + size
-        return at
+        position = self.at
+        if size < 0 or size > self.end - position:
+            raise MalformedError(position, f"{size} bytes are named, and {self.end - position} are left")
+        self.at = position + size
+        return position
 
     def i32(self) -> int:
         """Read an int32."""
@@ -203,32 +203,32 @@ class Reader:
         size = self.i32()
         if size == -1:
             return None
-        at = self.take(size)
-        return self.data[at : self.at]
+        position = self.take(size)
+        return self.data[position : self.at]
 
     def path(self) -> bytes:
         """Read a path, the root as the empty one."""
-        at = self.at
+        position = self.at
         path = self.buffer()
         if not path or path[0] != 0x2F:
-            raise MalformedError(at, "not a path")
+            raise MalformedError(position, "not a path")
         return b"" if path == b"/" else path
 
     def text(self) -> str:
         """Read a string; null is the empty one."""
-        at = self.at
-        found = self.buffer() or b""
+        position = self.at
+        raw = self.buffer() or b""
         try:
-            return text_of(found)
+            return text_of(raw)
         except UnicodeDecodeError:
-            raise MalformedError(at, "not text") from None
+            raise MalformedError(position, "not text") from None
 
     def count(self, least: int) -> int:
         """Read the count of a vector whose elements have so many bytes at least; -1: null."""
-        at = self.at
+        position = self.at
         count = self.i32()
         if count < -1 or count * least > self.end - self.at:
-            raise MalformedError(at, f"{count} elements are named, and {self.end - self.at} bytes are left")
+            raise MalformedError(position, f"{count} elements are named, and {self.end - self.at} bytes are left")
         return count
 
     def rights(self) -> Rights | None:
@@ -298,8 +298,8 @@ def decode(data: bytes) -> Transaction:
     left = len(data) - body.at
     digest = None
     if left == _DIGEST.size:
-        version, found = _DIGEST.unpack_from(data, body.at)
-        digest = found & _UNSIGNED if version == _DIGEST_VERSION else None
+        version, stated = _DIGEST.unpack_from(data, body.at)
+        digest = stated & _UNSIGNED if version == _DIGEST_VERSION else None
     elif left:
         raise MalformedError(body.at, f"{left} bytes are left behind a transaction of type {kind}")
     return Transaction(session, zxid, at_ms, changes, digest, void)
@@ -315,14 +315,14 @@ def _body(kind: int, body: Reader) -> tuple[tuple[Change, ...], bool]:
         case -10:
             return (OpenSession(body.i32()),), False
         case -11:
-            return (CloseSession(_closed(body)),), False
+            return (CloseSession(_read_closed(body)),), False
         case 13:
             raise MalformedError(HEADER.size - 4, "a check outside of a multi")
         case _:
             return (_change(kind, body, HEADER.size - 4),), False
 
 
-def _closed(body: Reader) -> tuple[bytes, ...]:
+def _read_closed(body: Reader) -> tuple[bytes, ...]:
     left = body.end - body.at
     # 12 bytes that begin with 2 are a digest: as a vector they would name two empty paths.
     if not left or (left == _DIGEST.size and _I32.unpack_from(body.data, body.at)[0] == _DIGEST_VERSION):

@@ -70,7 +70,7 @@ def restore(snapshots: Sequence[Path], history: History, until: int | None) -> R
     mixed: list[Path] = []
     damaged: list[tuple[int, Path]] = []
     later: list[tuple[int, Path]] = []
-    found: Restored | None = None
+    restored: Restored | None = None
     read: Snapshot | None = None
     for path in reversed(snapshots):
         begun = snapshot.begun_of(path.name)
@@ -88,40 +88,40 @@ def restore(snapshots: Sequence[Path], history: History, until: int | None) -> R
         if until is not None and read.ends > until:
             notes.append(f"{path} is not used: it has effects up to {read.ends:#x}")
             continue
-        rows = _after(history, read.begun, until)
+        rows = _select_after(history, read.begun, until)
         reached = int(rows["zxid"][-1]) if len(rows) else read.begun
         if reached is None or reached < read.ends:
             notes.append(f"{path} is not used: it has effects up to {read.ends:#x}, and the logs do not go on to that")
             later.append((read.ends, path))
             mixed.append(path)
             continue
-        found = _replayed(read, history, until, notes)
+        restored = _replay(read, history, until, notes)
         break
-    if found is None and _from_the_start(history):
-        found = _replayed(None, history, until, notes)
-    if found is None:
+    if restored is None and _from_the_start(history):
+        restored = _replay(None, history, until, notes)
+    if restored is None:
         return _makeshift(mixed, damaged, history, until, notes)
     zxid, path = max(later, default=(0, Path()))
-    if zxid > (found.txn or 0):
+    if zxid > (restored.txn or 0):
         gap = f"{path} is of a later state, up to zxid {zxid:#x}, and cannot be used"
-        found.gaps.append(f"{gap}: what came after {found.txn or 0:#x} is not here")
-    return found
+        restored.gaps.append(f"{gap}: what came after {restored.txn or 0:#x} is not here")
+    return restored
 
 
 def _read(path: Path, notes: list[str]) -> Snapshot | None:
     try:
-        found = snapshot.read(path)
+        restored = snapshot.read(path)
     except OSError as error:
-        what = "it is a symbolic link, which is not followed" if error.errno == errno.ELOOP else error.strerror
-        notes.append(f"{path} is not read ({what})")
+        problem = "it is a symbolic link, which is not followed" if error.errno == errno.ELOOP else error.strerror
+        notes.append(f"{path} is not read ({problem})")
         return None
-    notes += found.notes
-    if found.damage is not None:
-        notes.append(f"{found.damage}; not used")
-    return found
+    notes += restored.notes
+    if restored.damage is not None:
+        notes.append(f"{restored.damage}; not used")
+    return restored
 
 
-def _after(history: History, begun: int | None, until: int | None) -> Entries:
+def _select_after(history: History, begun: int | None, until: int | None) -> Entries:
     """Return the rows that go on from a snapshot without a break."""
     if begun is None:
         return history.rows[:0]
@@ -134,9 +134,9 @@ def _after(history: History, begun: int | None, until: int | None) -> Entries:
     return history.rows[low : int(later[0]) if len(later) else high]
 
 
-def _same_epoch_start(begun: int, after: int) -> bool:
+def _same_epoch_start(begun: int, following: int) -> bool:
     """A server that never ran has the zxid 0, whatever epoch its first record is of."""
-    return begun == 0 and after & 0xFFFF_FFFF == 1
+    return begun == 0 and following & 0xFFFF_FFFF == 1
 
 
 def _from_the_start(history: History) -> bool:
@@ -148,141 +148,141 @@ def _makeshift(
 ) -> Restored:
     """Return what can be shown where nothing serves, the best first."""
     for path in mixed:
-        found = _read(path, [])
-        if found is not None and found.damage is None:
+        image = _read(path, [])
+        if image is not None and image.damage is None:
             gap = (
-                f"{path} was written while transactions up to {found.ends:#x} were applied, and the logs of those are "
+                f"{path} was written while transactions up to {image.ends:#x} were applied, and the logs of those are "
                 "not here: it has a part of them"
             )
-            restored = _replayed(found, history, until, notes)
+            restored = _replay(image, history, until, notes)
             restored.gaps.insert(0, gap)
             return restored
     for _, path in sorted(damaged, reverse=True):
-        found = _read(path, [])
-        if found is not None and found.nodes:
-            restored = _replayed(found, history, until, notes)
-            restored.gaps.insert(0, f"{found.damage}; only the {found.nodes} nodes before that are shown, unproven")
+        image = _read(path, [])
+        if image is not None and image.nodes:
+            restored = _replay(image, history, until, notes)
+            restored.gaps.insert(0, f"{image.damage}; only the {image.nodes} nodes before that are shown, unproven")
             return restored
     if len(history.rows) and (until is None or int(history.rows["zxid"][0]) <= until):
-        restored = _replayed(None, history, until, notes, loose=True)
+        restored = _replay(None, history, until, notes, loose=True)
         gap = f"no snapshot goes before {history.place(0)}: only what the logs from there on made is shown"
         restored.gaps.insert(0, gap)
         return restored
     raise NothingToShowError("; ".join(notes) or "there is neither a snapshot nor a log that begins before it")
 
 
-def _replayed(
+def _replay(
     base: Snapshot | None, history: History, until: int | None, notes: list[str], *, loose: bool = False
 ) -> Restored:
     if base is None:
         rows = history.rows if until is None else history.rows[history.rows["zxid"] <= until]
         rows = rows[: int(history.breaks[0])] if len(history.breaks) else rows
     else:
-        rows = _after(history, base.begun, until)
+        rows = _select_after(history, base.begun, until)
     digest = len(rows) > 0 or (base is not None and base.digest is not None)
     tree = Tree(base, digest=digest, loose=loose)
     begun = (base.begun or 0) if base is not None else 0
     ends = base.ends if base is not None else 0
-    found = Restored(tree, begun or None, None, base.path if base else None, ends, notes=notes)
+    restored = Restored(tree, begun or None, None, base.path if base else None, ends, notes=notes)
     if base is not None:
-        _known(found, base, history)
+        _set_known(restored, base, history)
     checks = dict([base.digest]) if base is not None and base.digest is not None else {}
-    _compare(found, checks.get(begun), f"{found.source}")
+    _compare(restored, checks.get(begun), f"{restored.source}")
     payloads = Payloads()
     try:
-        _apply(found, history, rows, checks, payloads, comparable=not loose)
+        _apply(restored, history, rows, checks, payloads, comparable=not loose)
     finally:
         payloads.close()
-    _end(found, history, until)
-    _unknown(found, base)
-    return found
+    _end(restored, history, until)
+    _unknown(restored, base)
+    return restored
 
 
-def _known(found: Restored, base: Snapshot, history: History) -> None:
+def _set_known(restored: Restored, base: Snapshot, history: History) -> None:
     """Set what a snapshot alone says of its point in time."""
     if base.begun is None:
-        found.txn = base.ends or None
-        found.gaps.append(
+        restored.txn = base.ends or None
+        restored.gaps.append(
             f"{base.path} does not say in its name when it was begun: it may have a part of the last ones"
         )
-    found.at_ms = base.look(digest=False).ms or None
+    restored.at_ms = base.look(digest=False).ms or None
     zxids = history.rows["zxid"]
-    at = int(np.searchsorted(zxids, found.txn or 0))
-    if at < len(zxids) and int(zxids[at]) == found.txn:
-        found.at_ms = int(history.rows["ms"][at])
+    row = int(np.searchsorted(zxids, restored.txn or 0))
+    if row < len(zxids) and int(zxids[row]) == restored.txn:
+        restored.at_ms = int(history.rows["ms"][row])
 
 
-def _compare(found: Restored, digest: int | None, where: str) -> None:
-    if digest is not None and found.tree.digest != digest:
-        found.wrong += 1
-        if found.wrong == 1:
-            found.gaps.append(f"the digest of the tree after {where} is not the one that the server had")
+def _compare(restored: Restored, digest: int | None, where: str) -> None:
+    if digest is not None and restored.tree.digest != digest:
+        restored.wrong += 1
+        if restored.wrong == 1:
+            restored.gaps.append(f"the digest of the tree after {where} is not the one that the server had")
 
 
 def _apply(
-    found: Restored, history: History, rows: Entries, checks: dict[int, int], payloads: Payloads, *, comparable: bool
+    restored: Restored, history: History, rows: Entries, checks: dict[int, int], payloads: Payloads, *, comparable: bool
 ) -> None:
-    begun = found.tree.base.begun or 0
+    begun = restored.tree.base.begun or 0
     columns = (rows[name].tolist() for name in ("zxid", "log", "at", "size", "crc"))
-    for zxid, log, at, size, crc in zip(*columns, strict=True):
+    for zxid, log, position, size, crc in zip(*columns, strict=True):
         path = history.logs[log].path
         try:
-            transaction = payloads.transaction(path, at, size, crc)
+            transaction = payloads.transaction(path, position, size, crc)
         except (MalformedError, OSError) as error:
-            what = error.problem if isinstance(error, MalformedError) else error.strerror
-            found.gaps.append(f"{path} at byte {at}: {what}; nothing from there on is shown")
+            problem = error.problem if isinstance(error, MalformedError) else error.strerror
+            restored.gaps.append(f"{path} at byte {position}: {problem}; nothing from there on is shown")
             return
-        found.tree.apply(transaction)
-        found.txn, found.at_ms = zxid, transaction.at_ms
-        found.applied += 1
+        restored.tree.apply(transaction)
+        restored.txn, restored.at_ms = zxid, transaction.at_ms
+        restored.applied += 1
         if not comparable:
             continue
-        if zxid >= found.fuzzy_end and transaction.digest is not None:
-            found.digests += 1
-            _compare(found, transaction.digest, f"{path} at byte {at}, zxid {zxid:#x},")
+        if zxid >= restored.fuzzy_end and transaction.digest is not None:
+            restored.digests += 1
+            _compare(restored, transaction.digest, f"{path} at byte {position}, zxid {zxid:#x},")
         if zxid in checks and zxid > begun:
-            _compare(found, checks[zxid], f"zxid {zxid:#x}, as the snapshot says,")
+            _compare(restored, checks[zxid], f"zxid {zxid:#x}, as the snapshot says,")
 
 
-def _end(found: Restored, history: History, until: int | None) -> None:
+def _end(restored: Restored, history: History, until: int | None) -> None:
     """Say what is behind the last transaction that was applied, and missing."""
-    txn = found.txn or 0
+    txn = restored.txn or 0
     if until is not None and txn >= until:
         return
     zxids = history.rows["zxid"]
-    at = int(np.searchsorted(zxids, txn, "right"))
-    if at < len(zxids):
-        if not (history.goes_on(txn, at) or _same_epoch_start(txn, int(zxids[at]))):
-            found.gaps.append(
-                f"after zxid {txn:#x} comes {int(zxids[at]):#x} ({history.place(at)}): what was between is not here"
+    row = int(np.searchsorted(zxids, txn, "right"))
+    if row < len(zxids):
+        if not (history.goes_on(txn, row) or _same_epoch_start(txn, int(zxids[row]))):
+            restored.gaps.append(
+                f"after zxid {txn:#x} comes {int(zxids[row]):#x} ({history.place(row)}): what was between is not here"
             )
     elif until is not None:
-        found.gaps.append(f"zxid {until:#x} was not reached: the files end at {txn:#x}")
+        restored.gaps.append(f"zxid {until:#x} was not reached: the files end at {txn:#x}")
     unread = [log for log in history.logs if log.damage is not None and (log.last is None or log.last >= txn)]
-    found.gaps += [f"{log.damage}: what it had after zxid {txn:#x} is not here" for log in unread]
+    restored.gaps += [f"{log.damage}: what it had after zxid {txn:#x} is not here" for log in unread]
 
 
-def _unknown(found: Restored, base: Snapshot | None) -> None:
+def _unknown(restored: Restored, base: Snapshot | None) -> None:
     """Report nodes that cannot be shown whole."""
-    tree = found.tree
+    tree = restored.tree
     if base is not None:
         survey = base.look(digest=False)
         rows = survey.unknown_rights[~tree.hidden[survey.unknown_rights]]
         if len(rows):
             name = base.path_at(int(rows[0])).decode("utf-8", "backslashreplace") or "/"
-            found.gaps.append(
+            restored.gaps.append(
                 f"{base.path} at byte {int(base.rows[int(rows[0])])}: the rights of {len(rows)} nodes are not in it, "
                 f"{name} the first one"
             )
         rows = survey.not_text[~tree.hidden[survey.not_text]]
-        found.gaps += [
+        restored.gaps += [
             f"{base.path} at byte {int(base.rows[int(row)])}: a path that is not text; not shown" for row in rows[:20]
         ]
     lost = [path for path, node in tree.changed.items() if node.rights is None]
     if lost:
-        found.gaps.append(
+        restored.gaps.append(
             f"the rights of {len(lost)} nodes are not known, {lost[0].decode('utf-8', 'backslashreplace')}"
         )
     odd = sum(not snapshot.is_text(path) for path in tree.changed)
     if odd:
-        found.gaps.append(f"{odd} nodes have paths that are not text; not shown")
+        restored.gaps.append(f"{odd} nodes have paths that are not text; not shown")

@@ -75,15 +75,15 @@ class History:
         entry = self.rows[row]
         return f"{self.logs[int(entry['log'])].path} at byte {int(entry['at'])}"
 
-    def goes_on(self, before: int, row: int) -> bool:
+    def goes_on(self, previous: int, row: int) -> bool:
         """Tell whether a record can be the next one after a zxid; behind damage only the very next number is."""
         zxid = int(self.rows["zxid"][row])
-        return zxid == before + 1 or (not self.rows["cut"][row] and follows(before, zxid))
+        return zxid == previous + 1 or (not self.rows["cut"][row] and follows(previous, zxid))
 
 
-def follows(before: int, after: int) -> bool:
+def follows(previous: int, following: int) -> bool:
     """Tell whether a zxid can be the next one after another."""
-    return after == before + 1 or (after >> 32 > before >> 32 and after & _COUNTER == 1)
+    return following == previous + 1 or (following >> 32 > previous >> 32 and following & _COUNTER == 1)
 
 
 def find(path: Path) -> list[Server]:
@@ -99,18 +99,18 @@ def find(path: Path) -> list[Server]:
         if not path.is_dir():
             raise NoSuchStoreError(str(path), "no such folder")
         notes: list[str] = []
-        folders = [found for folder in _walk(path, notes) if (found := _of_folder(folder, path)) is not None]
+        folders = [server for folder in _walk(path, notes) if (server := _of_folder(folder, path)) is not None]
     except OSError as error:
         raise UnavailableError(str(path), str(error)) from error
-    servers = _paired(folders)
+    servers = _pair(folders)
     if not servers:
-        detail = f"neither it nor a folder below it has snapshots or logs of ZooKeeper{_listed(notes)}"
+        detail = f"neither it nor a folder below it has snapshots or logs of ZooKeeper{_join_notes(notes)}"
         raise NoSuchStoreError(str(path), detail)
     servers[0].notes += notes
     return servers
 
 
-def _listed(notes: Sequence[str]) -> str:
+def _join_notes(notes: Sequence[str]) -> str:
     return f"; {'; '.join(notes[:_SHOWN])}" if notes else ""
 
 
@@ -173,13 +173,15 @@ def _epoch(path: Path) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,10}", text) else None
 
 
-def _paired(folders: list[Server]) -> list[Server]:
+def _pair(folders: list[Server]) -> list[Server]:
     """Unite folders of snapshots with the folders of the same servers' logs."""
-    trees = [one for one in folders if one.snapshots and not one.logs]
-    logs = [one for one in folders if one.logs and not one.snapshots]
-    whole = [one for one in folders if (one.snapshots and one.logs) or not (one.snapshots or one.logs)]
+    trees = [server for server in folders if server.snapshots and not server.logs]
+    logs = [server for server in folders if server.logs and not server.snapshots]
+    whole = [
+        server for server in folders if (server.snapshots and server.logs) or not (server.snapshots or server.logs)
+    ]
     for log in logs:
-        near = [(_shared(log.name, tree.name), tree) for tree in trees]
+        near = [(_count_shared(log.name, tree.name), tree) for tree in trees]
         nearest = [tree for share, tree in near if share == max(share for share, _ in near)]
         if not nearest:
             whole.append(log)
@@ -193,16 +195,16 @@ def _paired(folders: list[Server]) -> list[Server]:
         tree.notes += log.notes
         tree.logs = sorted([*tree.logs, *log.logs], key=lambda path: txnlog.first_of(path.name) or 0)
         tree.epoch = log.epoch if tree.epoch is None else tree.epoch
-    found = [one for one in (*trees, *whole) if one.snapshots or one.logs]
-    others = [note for one in whole if not (one.snapshots or one.logs) for note in one.notes]
-    if found:
-        found[0].notes += others
-    return sorted(found, key=lambda one: one.name)
+    usable = [server for server in (*trees, *whole) if server.snapshots or server.logs]
+    rest = [note for server in whole if not (server.snapshots or server.logs) for note in server.notes]
+    if usable:
+        usable[0].notes += rest
+    return sorted(usable, key=lambda server: server.name)
 
 
-def _shared(one: str, other: str) -> int:
-    pairs = zip(Path(one).parts, Path(other).parts, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(Path(one).parts), len(Path(other).parts)))
+def _count_shared(path: str, other: str) -> int:
+    pairs = zip(Path(path).parts, Path(other).parts, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(Path(path).parts), len(Path(other).parts)))
 
 
 def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
@@ -222,23 +224,25 @@ def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
     if len(rows):
         highest = np.maximum.accumulate(rows["zxid"])
         kept = np.append(True, rows["zxid"][1:] > highest[:-1])
-        again, rows = rows[~kept], rows[kept]
-        if len(again):
-            at = np.minimum(np.searchsorted(rows["zxid"], again["zxid"]), len(rows) - 1)
+        repeated, rows = rows[~kept], rows[kept]
+        if len(repeated):
+            row = np.minimum(np.searchsorted(rows["zxid"], repeated["zxid"]), len(rows) - 1)
             # Servers number the refusal of a request that they cannot parse as the transaction before it.
-            same = (again["kind"] == REFUSED) | (rows["zxid"][at] == again["zxid"]) & (rows["crc"][at] == again["crc"])
+            equal = (repeated["kind"] == REFUSED) | (rows["zxid"][row] == repeated["zxid"]) & (
+                rows["crc"][row] == repeated["crc"]
+            )
             notes = [
                 f"{logs[int(entry['log'])].path} at byte {int(entry['at'])}: zxid {int(entry['zxid']):#x} again, with "
                 "other bytes; the first one is taken"
-                for entry in again[~same]
+                for entry in repeated[~equal]
             ]
     return History(tuple(logs), rows, _breaks(rows)), notes
 
 
 def _breaks(rows: Entries) -> npt.NDArray[np.int64]:
-    before, after = rows["zxid"][:-1], rows["zxid"][1:]
-    next_epoch = (after >> 32 > before >> 32) & (after & _COUNTER == 1) & ~rows["cut"][1:]
-    return np.flatnonzero(~((after == before + 1) | next_epoch)) + 1
+    previous, following = rows["zxid"][:-1], rows["zxid"][1:]
+    next_epoch = (following >> 32 > previous >> 32) & (following & _COUNTER == 1) & ~rows["cut"][1:]
+    return np.flatnonzero(~((following == previous + 1) | next_epoch)) + 1
 
 
 def _never_committed(server: Server, history: History) -> set[tuple[int, int]]:
@@ -249,43 +253,47 @@ def _never_committed(server: Server, history: History) -> set[tuple[int, int]]:
     begun = [zxid for path in server.snapshots if (zxid := snapshot.begun_of(path.name)) is not None]
     zxids = history.rows["zxid"]
     places = np.flatnonzero(zxids[1:] >> 32 > zxids[:-1] >> 32).tolist()
-    steps = [(int(zxids[at]), int(zxids[at + 1])) for at in places if history.goes_on(int(zxids[at]), at + 1)]
+    steps = [
+        (int(zxids[position]), int(zxids[position + 1]))
+        for position in places
+        if history.goes_on(int(zxids[position]), position + 1)
+    ]
     return {(a, b) for a, b in steps if not any(a < zxid < b for zxid in begun)}
 
 
-def united(server: Server, own: History, others: Sequence[tuple[Server, History]]) -> History:
+def united(server: Server, own: History, rest: Sequence[tuple[Server, History]]) -> History:
     """Return a server's history without what was never committed, its breaks and its beginning filled from others.
 
     Only servers with equal records, and none that contradict, are of the same ensemble.
     """
-    same = [(other, history) for other, history in others if _agree(own.rows, history.rows)]
-    void = sorted(set[tuple[int, int]]().union(*(_never_committed(*one) for one in ((server, own), *same))))
+    equal = [(other, history) for other, history in rest if _agree(own.rows, history.rows)]
+    void = sorted(set[tuple[int, int]]().union(*(_never_committed(*item) for item in ((server, own), *equal))))
     logs = list(own.logs)
     rows = _without(own.rows, void)
-    for _, other in same:
-        more = _without(other.rows, void)
-        more = more[~np.isin(more["zxid"], rows["zxid"])]
+    for _, other in equal:
+        extra = _without(other.rows, void)
+        extra = extra[~np.isin(extra["zxid"], rows["zxid"])]
         broken = np.zeros(len(rows) + 1, np.bool_)
         broken[0] = True
         broken[_breaks(rows)] = True
-        more = more[broken[np.searchsorted(rows["zxid"], more["zxid"])]]
-        more["log"] += len(logs)
+        extra = extra[broken[np.searchsorted(rows["zxid"], extra["zxid"])]]
+        extra["log"] += len(logs)
         logs += other.logs
-        rows = np.concatenate([rows, more])
+        rows = np.concatenate([rows, extra])
         rows = rows[np.argsort(rows["zxid"], kind="stable")]
         # What was cut here goes on there, and all before it has been filled in.
         rows["cut"] &= ~np.isin(rows["zxid"], other.rows["zxid"][~other.rows["cut"]])
     return History(tuple(logs), rows, _breaks(rows))
 
 
-def related(own: History, theirs: History) -> bool:
+def related(own: History, foreign: History) -> bool:
     """Tell whether another history can be of the same ensemble: their records agree, or one has none."""
-    return not len(own.rows) or not len(theirs.rows) or _agree(own.rows, theirs.rows)
+    return not len(own.rows) or not len(foreign.rows) or _agree(own.rows, foreign.rows)
 
 
-def _agree(one: Entries, other: Entries) -> bool:
-    _, mine, its = np.intersect1d(one["zxid"], other["zxid"], return_indices=True)
-    return len(mine) > 0 and bool((one["crc"][mine] == other["crc"][its]).all())
+def _agree(own: Entries, other: Entries) -> bool:
+    _, own_rows, other_rows = np.intersect1d(own["zxid"], other["zxid"], return_indices=True)
+    return len(own_rows) > 0 and bool((own["crc"][own_rows] == other["crc"][other_rows]).all())
 
 
 def _without(rows: Entries, void: Sequence[tuple[int, int]]) -> Entries:
@@ -295,27 +303,28 @@ def _without(rows: Entries, void: Sequence[tuple[int, int]]) -> Entries:
     return rows[kept]
 
 
-def differences(chosen: Server, own: History, other: Server, theirs: History, until: int) -> list[str]:
+def differences(chosen: Server, own: History, other: Server, foreign: History, until: int) -> list[str]:
     """Return how another server's logs differ from the history that was chosen, up to its end and beyond."""
-    found: list[str] = []
-    both, mine, its = np.intersect1d(own.rows["zxid"], theirs.rows["zxid"], return_indices=True)
-    differ = both[own.rows["crc"][mine] != theirs.rows["crc"][its]]
+    notes: list[str] = []
+    combined, selected, its = np.intersect1d(own.rows["zxid"], foreign.rows["zxid"], return_indices=True)
+    differ = combined[own.rows["crc"][selected] != foreign.rows["crc"][its]]
     if len(differ):
         names = f"in {chosen.name} and {other.name}"
         return [
             f"{len(differ)} transactions are not the same {names}: {ranges(differ)}; nothing of the latter is taken"
         ]
-    if not len(both) and len(own.rows) and len(theirs.rows):
+    if not len(combined) and len(own.rows) and len(foreign.rows):
         return [f"{other.name} has no transaction in common with {chosen.name}: nothing of it is taken"]
-    missing = theirs.rows["zxid"][~np.isin(theirs.rows["zxid"], own.rows["zxid"])]
+    missing = foreign.rows["zxid"][~np.isin(foreign.rows["zxid"], own.rows["zxid"])]
     inside = missing[(missing > int(own.rows["zxid"][0])) & (missing <= until)] if len(own.rows) else missing[:0]
     beyond = missing[missing > until]
-    for part, what in ((inside, "they were never committed"), (beyond, "they were never committed, or lost")):
+    for part, reason in ((inside, "they were never committed"), (beyond, "they were never committed, or lost")):
         if len(part):
-            found.append(
-                f"{other.name} has {len(part)} transactions that the chosen history passes over: {ranges(part)}; {what}"
+            notes.append(
+                f"{other.name} has {len(part)} transactions that the chosen history passes over: {ranges(part)}; "
+                f"{reason}"
             )
-    return found
+    return notes
 
 
 def ranges(zxids: npt.NDArray[np.int64]) -> str:

@@ -153,9 +153,9 @@ class Window:
             counted = pc.invert(below)
             path, data, stat = path.filter(counted), data.filter(counted), stat.filter(counted)
         joined = pc.binary_join_element_wise(path, data, stat, _NOTHING)
-        _, offsets, held = joined.buffers()
+        _, offsets, buffer = joined.buffers()
         ends = np.frombuffer(offsets, np.int32, len(joined) + 1).tolist()
-        view = memoryview(held)
+        view = memoryview(buffer)
         return sum(zlib.crc32(view[start:end]) for start, end in pairwise(ends))
 
 
@@ -238,25 +238,25 @@ class Snapshot:
         cells[:, 3] = begin + 8 + size
         cells[:, 4] = end - _TAIL.itemsize
         offsets = np.append(cells.ravel(), np.int32(len(raw)))
-        every = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(view)])
-        at = np.arange(stop - first) * 5
-        path, data, tail = (every.take(column(at + place)) for place in (1, 3, 4))
+        whole = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(view)])
+        position = np.arange(stop - first) * 5
+        path, data, tail = (whole.take(column(position + place)) for place in (1, 3, 4))
         stats = np.frombuffer(tail.buffers()[2], _TAIL, count=len(tail))
         return Window(first, path, data, stats)
 
     def path_at(self, row: int) -> bytes:
         """Return the path of a node."""
-        at = int(self.rows[row])
-        (size,) = _I32.unpack_from(self.image, at)
-        return self.image[at + 4 : at + 4 + size]
+        position = int(self.rows[row])
+        (size,) = _I32.unpack_from(self.image, position)
+        return self.image[position + 4 : position + 4 + size]
 
     def node_at(self, row: int) -> Node:
         """Return a node; its rights are None if the file does not have them."""
-        at = int(self.rows[row])
-        at += 4 + _I32.unpack_from(self.image, at)[0]
-        (size,) = _I32.unpack_from(self.image, at)
+        position = int(self.rows[row])
+        position += 4 + _I32.unpack_from(self.image, position)[0]
+        (size,) = _I32.unpack_from(self.image, position)
         key, *stat = _STAT.unpack_from(self.image, int(self.rows[row + 1]) - _TAIL.itemsize)
-        data = None if size < 0 else self.image[at + 4 : at + 4 + size]
+        data = None if size < 0 else self.image[position + 4 : position + 4 + size]
         return Node(data, self.rights_of(key), *stat)
 
     def rights_of(self, key: int) -> Rights | None:
@@ -271,12 +271,12 @@ class Snapshot:
             self._sorted = hashes[self._order]
             self._hashes = array("q")
         wanted = hash(path)
-        at = int(np.searchsorted(self._sorted, wanted))
-        while at < len(self._sorted) and self._sorted[at] == wanted:
-            row = int(self._order[at])
+        index = int(np.searchsorted(self._sorted, wanted))
+        while index < len(self._sorted) and self._sorted[index] == wanted:
+            row = int(self._order[index])
             if self.path_at(row) == path:
                 return row
-            at += 1
+            index += 1
         return None
 
     def below(self, row: int) -> int:
@@ -289,7 +289,9 @@ class Snapshot:
         while low + step <= self.nodes and self.path_at(low + step - 1).startswith(prefix):
             low, step = low + step, step * 2
         high = min(low + step - 1, self.nodes)
-        return low + bisect_left(range(low, high), 1, key=lambda at: not self.path_at(at).startswith(prefix))
+        return low + bisect_left(
+            range(low, high), 1, key=lambda candidate: not self.path_at(candidate).startswith(prefix)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,11 +334,11 @@ def texts(values: Sequence[str]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(raw))])
 
 
-def _be32(raw: npt.NDArray[np.uint8], at: Ints) -> Ints:
-    found: Ints = raw[at].astype(np.int64) << 24
+def _be32(raw: npt.NDArray[np.uint8], position: Ints) -> Ints:
+    number: Ints = raw[position].astype(np.int64) << 24
     for place, shift in ((1, 16), (2, 8), (3, 0)):
-        found |= raw[at + place].astype(np.int64) << shift
-    return found
+        number |= raw[position + place].astype(np.int64) << shift
+    return number
 
 
 def _survey(snapshot: Snapshot, *, digest: bool) -> Survey:
@@ -374,8 +376,8 @@ NAME: Final = re.compile(r"snapshot\.([0-9a-f]{1,16})(\.(gz|snappy))?")
 
 def begun_of(name: str) -> int | None:
     """Return the zxid in a snapshot's name; None: it is no such name."""
-    found = NAME.fullmatch(name)
-    zxid = int(found[1], 16) if found else -1
+    match = NAME.fullmatch(name)
+    zxid = int(match[1], 16) if match else -1
     return zxid if 0 <= zxid < 1 << 63 else None
 
 
@@ -431,15 +433,15 @@ def _copy(file: IO[bytes], sink: io.BytesIO) -> None:
 def _gunzip(file: IO[bytes], sink: io.BytesIO) -> None:
     inflater = zlib.decompressobj(wbits=31)
     size = os.fstat(file.fileno()).st_size
-    most = max(_GZIP_FREE, _GZIP_RATIO * size)
+    limit = max(_GZIP_FREE, _GZIP_RATIO * size)
     try:
         while not inflater.eof:
             piece = inflater.unconsumed_tail or file.read(_PIECE)
             if not piece:
                 raise MalformedError(sink.tell(), "the compressed file ends too early")
             sink.write(inflater.decompress(piece, _PIECE))
-            if sink.tell() > most:
-                problem = f"{size} bytes become more than {most}, which no snapshot's do"
+            if sink.tell() > limit:
+                problem = f"{size} bytes become more than {limit}, which no snapshot's do"
                 raise MalformedError(sink.tell(), f"cannot be decompressed: {problem}")
     except zlib.error as error:
         raise MalformedError(sink.tell(), f"cannot be decompressed ({error})") from error
@@ -452,21 +454,21 @@ def _unsnap(file: IO[bytes], sink: io.BytesIO) -> None:
     size_of_file = os.fstat(file.fileno()).st_size
     file.seek(_SNAPPY_HEAD)
     while head := file.read(_I32.size):
-        at = file.tell()
+        position = file.tell()
         size = _I32.unpack(head)[0] if len(head) == _I32.size else -1
         if size == _SNAPPY_AGAIN:
-            file.seek(at + _SNAPPY_HEAD - _I32.size)
+            file.seek(position + _SNAPPY_HEAD - _I32.size)
             continue
-        if not 0 < size <= size_of_file - at:
-            raise MalformedError(sink.tell(), f"the compressed file is cut off, or wrong at byte {at}")
+        if not 0 < size <= size_of_file - position:
+            raise MalformedError(sink.tell(), f"the compressed file is cut off, or wrong at byte {position}")
         block = file.read(size)
         whole = _varint(block)
         if whole is None or whole > size * _SNAPPY_RATIO:
-            raise MalformedError(sink.tell(), f"cannot be decompressed: a block of impossible size at byte {at}")
+            raise MalformedError(sink.tell(), f"cannot be decompressed: a block of impossible size at byte {position}")
         try:
             sink.write(codec.decompress(block, decompressed_size=whole))
         except (pa.ArrowInvalid, OSError) as error:
-            raise MalformedError(sink.tell(), f"cannot be decompressed at byte {at}") from error
+            raise MalformedError(sink.tell(), f"cannot be decompressed at byte {position}") from error
 
 
 def _varint(block: bytes) -> int | None:
@@ -492,10 +494,10 @@ def _parse(snapshot: Snapshot) -> None:
         session = reader.i64()
         snapshot.sessions[session] = reader.i32()
     for _ in range(reader.count(12)):
-        key, at = reader.i64(), reader.at
+        key, position = reader.i64(), reader.at
         rights = reader.rights()
         if rights is None:
-            raise MalformedError(at, "rights that are null")
+            raise MalformedError(position, "rights that are null")
         snapshot.rights[key] = rights
     _frame(snapshot, reader)
     _seals(snapshot, reader)
@@ -503,23 +505,23 @@ def _parse(snapshot: Snapshot) -> None:
 
 def _frame(snapshot: Snapshot, reader: Reader) -> None:
     """Find where every node begins."""
-    image, at, end = snapshot.image, reader.at, reader.end
+    image, position, end = snapshot.image, reader.at, reader.end
     rows = array("q")
     hashes = snapshot._hashes  # noqa: SLF001 - this module's own
     add_row, add_hash, size_at, tail = rows.append, hashes.append, _I32.unpack_from, _TAIL.itemsize
-    parent, before = b"", b""
+    parent, previous = b"", b""
     problem = "no end of the nodes"
     try:
         while True:
-            (size,) = size_at(image, at)
-            start = at + 4
+            (size,) = size_at(image, position)
+            start = position + 4
             stop = start + size
             if size == 1 and image[start] == 0x2F:
                 problem = ""
                 break
-            (held,) = size_at(image, stop)
-            behind = stop + 4 + (0 if held < 0 else held) + tail  # noqa: FURB136 - a call costs a tenth of all
-            if size < 0 or held < -1 or behind > end or behind - at > _LARGEST_NODE:
+            (node,) = size_at(image, stop)
+            behind = stop + 4 + (0 if node < 0 else node) + tail  # noqa: FURB136 - a call costs a tenth of all
+            if size < 0 or node < -1 or behind > end or behind - position > _LARGEST_NODE:
                 problem = "a node of impossible size"
                 break
             path = image[start:stop]
@@ -530,23 +532,23 @@ def _frame(snapshot: Snapshot, reader: Reader) -> None:
                 if cut < 0 and (path or rows):
                     problem = "a path that does not begin with /"
                     break
-                if not (before == parent or before.startswith(parent + b"/")) or (path and not rows):
+                if not (previous == parent or previous.startswith(parent + b"/")) or (path and not rows):
                     problem = "a node whose parent was not there before it"
                     break
             elif not rows:
                 problem = "the root is not the first node"
                 break
-            before = path
-            add_row(at)
+            previous = path
+            add_row(position)
             add_hash(hash(path))
-            at = behind
+            position = behind
     except (struct.error, IndexError):
         problem = "the file ends in a node"
-    reader.at = at
-    rows.append(at)
+    reader.at = position
+    rows.append(position)
     snapshot.rows = np.frombuffer(rows, np.int64)
     if problem:
-        raise MalformedError(at, problem)
+        raise MalformedError(position, problem)
 
 
 def _seals(snapshot: Snapshot, reader: Reader) -> None:
@@ -555,12 +557,12 @@ def _seals(snapshot: Snapshot, reader: Reader) -> None:
 
     def seal() -> None:
         nonlocal start, checksum
-        at = reader.at
+        position = reader.at
         stored = reader.i64()
-        checksum = zlib.adler32(image[start:at], checksum)
-        start = at
+        checksum = zlib.adler32(image[start:position], checksum)
+        start = position
         if stored != checksum or image[reader.take(len(_END)) : reader.at].tobytes() != _END:
-            raise MalformedError(at, "the checksum over all before it is wrong")
+            raise MalformedError(position, "the checksum over all before it is wrong")
 
     reader.take(len(_END))
     seal()

@@ -75,9 +75,9 @@ class ZooKeeperFiles:
         UnavailableError: a folder cannot be read.
     """
 
-    def __init__(self, path: Path, *, at: At | None = None) -> None:
+    def __init__(self, path: Path, *, point: At | None = None) -> None:
         self._name = f"zkfiles://{servers.shown(path.absolute())}"
-        self._at = at
+        self._at = point
         self._servers = servers.find(path)
         self._lock = threading.Lock()
         self._shown: _Shown | None = None
@@ -93,7 +93,7 @@ class ZooKeeperFiles:
         self._shown = None
 
     def point(self) -> Point:
-        shown = self._decided()
+        shown = self._decide_once()
         at_ms = shown.restored.at_ms
         return Point(
             shown.restored.txn, None if at_ms is None else time_of(at_ms), tuple(shown.restored.gaps), shown.notes
@@ -102,38 +102,38 @@ class ZooKeeperFiles:
     @property
     def restored(self) -> Restored:
         """How the state that is shown came about."""
-        return self._decided().restored
+        return self._decide_once().restored
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
-        tree = self._decided().restored.tree
+        tree = self._decide_once().restored.tree
         wanted = _path_of(root)
         names = _Names(tree.base)
         for window in _windows_of(tree, wanted):
             yield _keys_of_window(window, tree, names)
-        found = (
+        nodes = (
             (path, node) for path, node in tree.changed.items() if _is_below(path, wanted) and snapshot.is_text(path)
         )
         named: dict[Rights, str] = {}
-        while some := list(islice(found, _ROWS)):
-            yield _keys_of_nodes(some, named)
+        while chunk := list(islice(nodes, _ROWS)):
+            yield _keys_of_nodes(chunk, named)
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
-        shown = self._decided()
+        shown = self._decide_once()
         until = shown.restored.txn
         if until is None:
             return iter(())
         return changes(shown.history, shown.snapshots, shown.restored.tree.base, _path_of(root), until)
 
     def get(self, key: str) -> Versioned | None:
-        node = self._decided().restored.tree.get(_path_of(key))
-        return None if node is None else _versioned(node)
+        node = self._decide_once().restored.tree.get(_path_of(key))
+        return None if node is None else _make_versioned(node)
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         for key in keys:
             yield key, self.get(key)
 
     def children(self, key: str) -> list[str] | None:
-        tree = self._decided().restored.tree
+        tree = self._decide_once().restored.tree
         path = _path_of(key)
         if tree.get(path) is None:
             return None
@@ -146,7 +146,7 @@ class ZooKeeperFiles:
     def raise_counter(self, key: str, beyond: int) -> int:
         raise ReadOnlyStoreError(self._name, f"{key} was to be raised beyond {beyond}")
 
-    def _decided(self) -> "_Shown":
+    def _decide_once(self) -> "_Shown":
         with self._lock:
             if self._closed:
                 raise UnavailableError(self._name, "it was closed")
@@ -191,39 +191,41 @@ class _Candidate:
         return max(self.server.epoch or 0, last >> 32), last
 
 
-def _decide(found: Sequence[Server], at: At | None) -> _Shown:
-    candidates = sorted((_candidate(server) for server in found), key=lambda one: one.reach, reverse=True)
+def _decide(folders: Sequence[Server], point: At | None) -> _Shown:
+    candidates = sorted((_candidate(server) for server in folders), key=lambda candidate: candidate.reach, reverse=True)
     best: tuple[Restored, _Candidate, History] | None = None
     notes: list[str] = []
     failed: list[str] = []
-    for one in candidates:
-        history = servers.united(one.server, one.history, [(o.server, o.history) for o in candidates if o is not one])
+    for candidate in candidates:
+        history = servers.united(
+            candidate.server, candidate.history, [(o.server, o.history) for o in candidates if o is not candidate]
+        )
         try:
-            until = _until(one.server, history, at)
-            restored = restore(one.server.snapshots, history, until)
-            restored.gaps += _not_reached(restored, history, at)
+            until = _until(candidate.server, history, point)
+            restored = restore(candidate.server.snapshots, history, until)
+            restored.gaps += _not_reached(restored, history, point)
         except NothingToShowError as error:
-            failed.append(f"{one.server.name}: {error}" if len(found) > 1 else str(error))
+            failed.append(f"{candidate.server.name}: {error}" if len(folders) > 1 else str(error))
             continue
-        if best is None or (best[0].gaps and not restored.gaps and servers.related(best[1].history, one.history)):
-            best = restored, one, history
+        if best is None or (best[0].gaps and not restored.gaps and servers.related(best[1].history, candidate.history)):
+            best = restored, candidate, history
         if not best[0].gaps:
             break
         if restored.gaps:
-            notes.append(f"{one.server.name} has gaps: {restored.gaps[0]}")
+            notes.append(f"{candidate.server.name} has gaps: {restored.gaps[0]}")
     if best is None:
         raise NothingToShowError("; ".join(failed))
     restored, chosen, history = best
-    if len(found) == 1:
+    if len(folders) == 1:
         notes = []
-    notes = [*failed, *notes, *_said(restored, chosen, candidates, history)]
-    snapshots = tuple(path for one in [chosen, *candidates] for path in one.server.snapshots)
-    return _Shown(restored, history, tuple(dict.fromkeys(snapshots)), _few(notes))
+    notes = [*failed, *notes, *_make_notes(restored, chosen, candidates, history)]
+    snapshots = tuple(path for candidate in [chosen, *candidates] for path in candidate.server.snapshots)
+    return _Shown(restored, history, tuple(dict.fromkeys(snapshots)), _shorten(notes))
 
 
-def _few(notes: list[str]) -> tuple[str, ...]:
-    more = [f"and {len(notes) - _NOTED} more notes"] if len(notes) > _NOTED else []
-    return (*notes[:_NOTED], *more)
+def _shorten(notes: list[str]) -> tuple[str, ...]:
+    rest = [f"and {len(notes) - _NOTED} more notes"] if len(notes) > _NOTED else []
+    return (*notes[:_NOTED], *rest)
 
 
 def _candidate(server: Server) -> _Candidate:
@@ -238,16 +240,16 @@ def _candidate(server: Server) -> _Candidate:
             notes.append(f"{path} at byte {log.end}: {log.why}, as a crash leaves it")
         if log.version != txnlog.VERSION:
             notes.append(f"{path} is of version {log.version}, where {txnlog.VERSION} is known")
-    history, again = servers.history_of(logs)
-    return _Candidate(server, history, (*notes, *again))
+    history, repeated = servers.history_of(logs)
+    return _Candidate(server, history, (*notes, *repeated))
 
 
-def _until(server: Server, history: History, at: At | None) -> int | None:
+def _until(server: Server, history: History, point: At | None) -> int | None:
     """Return the last zxid that is wanted."""
-    if at is None or at.ms is None:
-        return None if at is None else at.zxid
+    if point is None or point.ms is None:
+        return None if point is None else point.zxid
     zxids = history.rows["zxid"]
-    early = np.flatnonzero(history.rows["ms"] <= at.ms)
+    early = np.flatnonzero(history.rows["ms"] <= point.ms)
     # Before the first record and behind the last one only snapshots tell the time.
     if len(early) and early[-1] < len(zxids) - 1:
         return int(zxids[early[-1]])
@@ -256,44 +258,43 @@ def _until(server: Server, history: History, at: At | None) -> int | None:
         if begun is None or (len(early) and begun <= int(zxids[-1])) or (len(zxids) > len(early) and begun >= zxids[0]):
             continue
         try:
-            found = snapshot.read(path)
+            image = snapshot.read(path)
         except OSError:
             continue  # what is done without it says so
-        if found.damage is None and found.ends == begun and 0 < found.look(digest=False).ms <= at.ms:
+        if image.damage is None and image.ends == begun and 0 < image.look(digest=False).ms <= point.ms:
             return begun
     if not len(early):
         raise NothingToShowError("everything in them is later")
     return int(zxids[-1])
 
 
-def _not_reached(restored: Restored, history: History, at: At | None) -> list[str]:
+def _not_reached(restored: Restored, history: History, point: At | None) -> list[str]:
     """Say that nothing tells what happened until a time, where nothing is later."""
     last = restored.at_ms or 0
-    if at is None or at.ms is None or last >= at.ms or bool((history.rows["ms"] > at.ms).any()):
+    if point is None or point.ms is None or last >= point.ms or bool((history.rows["ms"] > point.ms).any()):
         return []
-    return [
-        f"that time was not reached: the files end at zxid {restored.txn or 0:#x}, {(at.ms - last) / 1000:.3f} s before"
-    ]
+    gap_s = (point.ms - last) / 1000
+    return [f"that time was not reached: the files end at zxid {restored.txn or 0:#x}, {gap_s:.3f} s before"]
 
 
-def _said(restored: Restored, chosen: _Candidate, candidates: list[_Candidate], history: History) -> list[str]:
+def _make_notes(restored: Restored, chosen: _Candidate, candidates: list[_Candidate], history: History) -> list[str]:
     """Return what a person should know of how the state was chosen."""
     notes: list[str] = []
     if len(candidates) > 1:
-        names = ", ".join(one.server.name for one in candidates if one is not chosen)
+        names = ", ".join(candidate.server.name for candidate in candidates if candidate is not chosen)
         notes.append(f"the history of {chosen.server.name} is shown; also there: {names}")
     notes += restored.notes
-    for one in candidates:
-        notes += one.notes
-        notes += servers.differences(chosen.server, history, one.server, one.history, restored.txn or 0)
+    for candidate in candidates:
+        notes += candidate.notes
+        notes += servers.differences(chosen.server, history, candidate.server, candidate.history, restored.txn or 0)
     if chosen.server.epoch is not None and len(candidates) == 1 and restored.applied:
         notes.append("one server of an ensemble cannot tell whether its last transactions were ever committed")
-    for at in history.breaks.tolist():
-        before, after = (int(history.rows["zxid"][number]) for number in (at - 1, at))
-        doubt = f", and the last transactions up to {before:#x} may never have been committed"
+    for row in history.breaks.tolist():
+        previous, following = (int(history.rows["zxid"][number]) for number in (row - 1, row))
+        doubt = f", and the last transactions up to {previous:#x} may never have been committed"
         notes.append(
-            f"the logs go on from zxid {before:#x} with {after:#x} ({history.place(at)}): what is between is not here"
-            + ("" if history.rows["cut"][at] else doubt)
+            f"the logs go on from zxid {previous:#x} with {following:#x} ({history.place(row)}): "
+            "what is between is not here" + ("" if history.rows["cut"][row] else doubt)
         )
     if len(history.rows):
         first = int(history.rows["zxid"][0])
@@ -366,20 +367,20 @@ class _Names:
 
     def __init__(self, base: Snapshot) -> None:
         self._keys = column(np.array([OPEN_KEY, *base.rights], np.int64))
-        self._texts = texts([rights_text(found) for found in (OPEN_RIGHTS, *base.rights.values())])
+        self._texts = texts([rights_text(rights) for rights in (OPEN_RIGHTS, *base.rights.values())])
 
     def of(self, keys: npt.NDArray[np.int64]) -> pa.Array:
         """Return the rights that keys stand for; null: the file does not say."""
         return self._texts.take(pc.index_in(column(keys), self._keys))
 
 
-def _keys_of_nodes(found: Sequence[tuple[bytes, Node]], named: dict[Rights, str]) -> pa.RecordBatch:
-    nodes = [node for _, node in found]
+def _keys_of_nodes(pairs: Sequence[tuple[bytes, Node]], named: dict[Rights, str]) -> pa.RecordBatch:
+    nodes = [node for _, node in pairs]
     for node in nodes:
         if node.rights is not None and node.rights not in named:
             named[node.rights] = rights_text(node.rights)
     columns = [
-        [path.decode() or "/" for path, _ in found],
+        [path.decode() or "/" for path, _ in pairs],
         [node.data or b"" for node in nodes],
         [node.version for node in nodes],
         [None if node.rights is None else named[node.rights] for node in nodes],
@@ -394,7 +395,7 @@ def _keys_of_nodes(found: Sequence[tuple[bytes, Node]], named: dict[Rights, str]
     return pa.RecordBatch.from_arrays(arrays, schema=KEYS)
 
 
-def _versioned(node: Node) -> Versioned:
+def _make_versioned(node: Node) -> Versioned:
     return Versioned(
         value=node.data or b"",
         version=node.version,

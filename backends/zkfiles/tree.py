@@ -101,13 +101,13 @@ class Tree:
         prefix = path + b"/"
         row = self._base.find(path)
         # A row that is hidden may still have children that are not: of a snapshot that was not written whole.
-        at, end = (0, 0) if row is None else (row + 1, self._base.below(row))
-        while at < end:
-            below = self._base.path_at(at)
-            there = not self.hidden[at] or below in self.changed
-            if there and parent_of(below) == path and below not in self._children.get(path, ()):
+        position, end = (0, 0) if row is None else (row + 1, self._base.below(row))
+        while position < end:
+            below = self._base.path_at(position)
+            present = not self.hidden[position] or below in self.changed
+            if present and parent_of(below) == path and below not in self._children.get(path, ()):
                 yield below
-            at = self._base.below(at) if below.startswith(prefix) else at + 1
+            position = self._base.below(position) if below.startswith(prefix) else position + 1
 
     def shown(self) -> Ints:
         """Return the rows of the base that still stand as they are."""
@@ -120,30 +120,30 @@ class Tree:
         for change in transaction.changes:
             self._change(change, transaction)
 
-    def _change(self, change: Change, of: Transaction) -> None:
+    def _change(self, change: Change, transaction: Transaction) -> None:
         match change:
             case Create():
-                self._create(change, of)
+                self._create(change, transaction)
             case Delete(path):
-                if not self._delete(path, of.zxid):
+                if not self._delete(path, transaction.zxid):
                     self.results[NO_NODE] += 1
             case SetData(path, data, version):
-                if (node := self._named(path)) is not None:
+                if (node := self._find(path)) is not None:
                     self._count(path, node, -1)
-                    node.data, node.version, node.mzxid, node.mtime = data, version, of.zxid, of.at_ms
+                    node.data, node.version, node.mzxid, node.mtime = data, version, transaction.zxid, transaction.at_ms
                     self._count(path, node, 1)
             case SetRights(path, rights, version):
-                if (node := self._named(path)) is not None:
+                if (node := self._find(path)) is not None:
                     self._count(path, node, -1)
-                    node.rights, node.aversion = self._same(rights), version
+                    node.rights, node.aversion = self._intern(rights), version
                     self._count(path, node, 1)
             case OpenSession(timeout_ms):
-                self.sessions[of.session] = timeout_ms
+                self.sessions[transaction.session] = timeout_ms
             case CloseSession(paths):
-                for path in (*paths, *sorted(self._owned_by(of.session))):
-                    self._delete(path, of.zxid)
-                self._owned.pop(of.session, None)
-                self.sessions.pop(of.session, None)
+                for path in (*paths, *sorted(self._list_owned(transaction.session))):
+                    self._delete(path, transaction.zxid)
+                self._owned.pop(transaction.session, None)
+                self.sessions.pop(transaction.session, None)
 
     def _touch(self, path: bytes) -> Node | None:
         """Return a node that may then be changed."""
@@ -158,7 +158,7 @@ class Tree:
                 self._owned.setdefault(node.owner, set()).add(path)
         return node
 
-    def _named(self, path: bytes) -> Node | None:
+    def _find(self, path: bytes) -> Node | None:
         """Return what `_touch` does, and count absence."""
         node = self._touch(path)
         if node is None:
@@ -182,11 +182,11 @@ class Tree:
         if node.owner:
             self._owned.setdefault(node.owner, set()).add(path)
 
-    def _same(self, rights: Rights) -> Rights:
+    def _intern(self, rights: Rights) -> Rights:
         """Return equal rights that are held once: most nodes have the same."""
         return self._rights.setdefault(rights, rights)
 
-    def _create(self, change: Create, of: Transaction) -> None:
+    def _create(self, change: Create, transaction: Transaction) -> None:
         path = change.path
         up = self._touch(parent_of(path)) if path else None
         if up is None and path and not self._loose:
@@ -195,15 +195,15 @@ class Tree:
         if up is not None:
             cversion = up.cversion + 1 if change.parent_cversion == -1 else change.parent_cversion
             if cversion > up.cversion:
-                self._raise(parent_of(path), up, cversion, of.zxid)
+                self._raise(parent_of(path), up, cversion, transaction.zxid)
         node = self._touch(path)
         if node is not None:
             self.results[EXISTS] += 1
-            node.rights = self._same(change.rights)
+            node.rights = self._intern(change.rights)
             return
-        owner = owner_of(change, of.session)
-        zxid, ms = of.zxid, of.at_ms
-        self._add(path, Node(change.data, self._same(change.rights), zxid, zxid, ms, ms, 0, 0, 0, owner, zxid))
+        owner = owner_of(change, transaction.session)
+        zxid, ms = transaction.zxid, transaction.at_ms
+        self._add(path, Node(change.data, self._intern(change.rights), zxid, zxid, ms, ms, 0, 0, 0, owner, zxid))
 
     def _delete(self, path: bytes, zxid: int) -> bool:
         if not path:
@@ -235,15 +235,15 @@ class Tree:
             if row is None or row in self._dropped:
                 continue
             self._dropped.add(row)
-            for at in range(row + 1, self._base.below(row)):
-                below = self._base.path_at(at)
-                if not self.hidden[at]:
-                    self.hidden[at] = True
-                    self._count(below, self._base.node_at(at), -1)
+            for start in range(row + 1, self._base.below(row)):
+                below = self._base.path_at(start)
+                if not self.hidden[start]:
+                    self.hidden[start] = True
+                    self._count(below, self._base.node_at(start), -1)
                 else:
                     todo.append(below)
 
-    def _owned_by(self, session: int) -> set[bytes]:
+    def _list_owned(self, session: int) -> set[bytes]:
         """Return the paths of nodes that a session owns."""
         if self._owned_rows is None:
             self._owned_rows = {}

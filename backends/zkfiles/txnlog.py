@@ -117,32 +117,32 @@ def survey(path: Path) -> Log:
     try:
         file = open_file(path)
     except OSError as error:
-        what = "a symbolic link, which is not followed" if error.errno == errno.ELOOP else error.strerror
-        unread = Damage(str(path), 0, f"{End.UNREADABLE} ({what})")
+        reason = "a symbolic link, which is not followed" if error.errno == errno.ELOOP else error.strerror
+        unread = Damage(str(path), 0, f"{End.UNREADABLE} ({reason})")
         return Log(path, VERSION, np.empty(0, ENTRY), 0, End.UNREADABLE, 0, unread)
     with file:
         size = os.fstat(file.fileno()).st_size
         frames = _Frames(file, size)
-        found = [np.empty(0, ENTRY)]
+        parts = [np.empty(0, ENTRY)]
         try:
             if not frames.header():
                 damage = None if frames.why is End.FILE else Damage(str(path), 0, frames.why)
-                return Log(path, frames.version, found[0], 0, frames.why, size, damage)
+                return Log(path, frames.version, parts[0], 0, frames.why, size, damage)
             records = iter(frames)
             while batch := list(islice(records, _BATCH)):
-                found.append(np.array(batch, ENTRY))
-            problem = frames.behind(int(found[-1]["zxid"][-1]) if len(found) > 1 else 0)
+                parts.append(np.array(batch, ENTRY))
+            problem = frames.behind(int(parts[-1]["zxid"][-1]) if len(parts) > 1 else 0)
         except OSError as error:
             frames.why = End.UNREADABLE
             problem = f"{End.UNREADABLE} ({error.strerror})"
         damage = Damage(str(path), frames.at, problem) if problem else None
-        return Log(path, frames.version, np.concatenate(found), frames.at, frames.why, size, damage)
+        return Log(path, frames.version, np.concatenate(parts), frames.at, frames.why, size, damage)
 
 
 def first_of(name: str) -> int | None:
     """Return the zxid in a log's name; None: it is no such name."""
-    found = NAME.fullmatch(name)
-    zxid = int(found[1], 16) if found else -1
+    match = NAME.fullmatch(name)
+    zxid = int(match[1], 16) if match else -1
     return zxid if 0 <= zxid < 1 << 63 else None
 
 
@@ -171,7 +171,7 @@ class _Frames:
     def __iter__(self) -> Iterator[tuple[int, int, int, int, int, int]]:
         read, size = self._file.read, self._size
         while True:
-            at = self.at
+            position = self.at
             frame = read(_FRAME.size)
             if len(frame) < _FRAME.size:
                 self.why = End.TORN_SIZE if any(frame) else End.FILE
@@ -183,7 +183,7 @@ class _Frames:
             if length < 0:
                 self.why = End.CHECKSUM
                 return
-            if length == 0 or length + 1 > size - at - _FRAME.size:
+            if length == 0 or length + 1 > size - position - _FRAME.size:
                 self.why = End.TORN_SIZE
                 return
             payload = read(length + 1)
@@ -200,8 +200,8 @@ class _Frames:
                 self.why, self.problem = End.UNKNOWN, f"{error.problem}, at byte {error.at} of it"
                 return
             _, _, zxid, ms, kind = HEADER.unpack_from(payload)
-            self.at = at + _FRAME.size + length + 1
-            yield zxid, ms, kind, crc, length, at
+            self.at = position + _FRAME.size + length + 1
+            yield zxid, ms, kind, crc, length, position
 
     def behind(self, last: int) -> str | None:
         """Return what is wrong with the end; None: it is what a crash or a clean stop leaves."""
@@ -211,22 +211,22 @@ class _Frames:
             return f"{self.why}: {self.problem}; nothing behind it is read"
         if self.why is End.PADDING and self._not_zero(self.at) is None:
             return None
-        again, sure = self._valid_again(last)
-        if again is not None:
-            return f"{self.why}; a valid record follows at byte {again}"
+        repeated, sure = self._valid_again(last)
+        if repeated is not None:
+            return f"{self.why}; a valid record follows at byte {repeated}"
         if self.why is End.PADDING:
             return f"{self.why}, and then bytes that are no record from {self._not_zero(self.at)} on"
         if self.why is End.CHECKSUM:
             return f"{self.why}, and {'no valid record behind it' if sure else 'much behind it that may be records'}"
         return None
 
-    def _not_zero(self, at: int) -> int | None:
-        """Return where the first byte other than zero is, from `at` on."""
-        self._file.seek(at)
+    def _not_zero(self, position: int) -> int | None:
+        """Return where the first byte other than zero is, from `position` on."""
+        self._file.seek(position)
         while piece := self._file.read(_WINDOW):
             if piece.count(0) != len(piece):
-                return at + len(piece) - len(piece.lstrip(b"\0"))
-            at += len(piece)
+                return position + len(piece) - len(piece.lstrip(b"\0"))
+            position += len(piece)
         return None
 
     def _valid_again(self, last: int) -> tuple[int | None, bool]:
@@ -235,23 +235,23 @@ class _Frames:
         Returns:
             The place; whether everything was tried, as far as it takes.
         """
-        left, at = _SEARCHED, self.at + 1
-        while at + _FRAME.size + HEADER.size < self._size:
-            self._file.seek(at)
+        left, position = _SEARCHED, self.at + 1
+        while position + _FRAME.size + HEADER.size < self._size:
+            self._file.seek(position)
             window = self._file.read(_WINDOW + _FRAME.size)
             for place in _candidates(window):
                 crc, length = _FRAME.unpack_from(window, place)
-                fits = HEADER.size <= length < self._size - at - place - _FRAME.size
+                fits = HEADER.size <= length < self._size - position - place - _FRAME.size
                 left -= length if fits else _TRIED
                 if left < 0:
                     return None, False
-                if fits and self._is_record(at + place + _FRAME.size, length, crc, last):
-                    return at + place, True
-            at += max(len(window) - _FRAME.size, 1)
+                if fits and self._is_record(position + place + _FRAME.size, length, crc, last):
+                    return position + place, True
+            position += max(len(window) - _FRAME.size, 1)
         return None, True
 
-    def _is_record(self, at: int, length: int, crc: int, last: int) -> bool:
-        self._file.seek(at)
+    def _is_record(self, position: int, length: int, crc: int, last: int) -> bool:
+        self._file.seek(position)
         payload = self._file.read(length + 1)
         if payload[-1] != _END or zlib.adler32(memoryview(payload)[:length]) != crc:
             return False
@@ -276,7 +276,7 @@ class Payloads:
     def __init__(self) -> None:
         self._files: dict[Path, int] = {}
 
-    def transaction(self, path: Path, at: int, size: int, crc: int) -> Transaction:
+    def transaction(self, path: Path, position: int, size: int, crc: int) -> Transaction:
         """Return the transaction whose frame begins at a place.
 
         Raises:
@@ -285,9 +285,9 @@ class Payloads:
         """
         if path not in self._files:
             self._files[path] = _descriptor(path)
-        payload = os.pread(self._files[path], size, at + _FRAME.size)
+        payload = os.pread(self._files[path], size, position + _FRAME.size)
         if len(payload) != size or zlib.adler32(payload) != crc:
-            raise MalformedError(at, "the record changed while the log was read")
+            raise MalformedError(position, "the record changed while the log was read")
         return decode(payload)
 
     def close(self) -> None:

@@ -85,11 +85,11 @@ class RightsStream:
         Raises:
             OSError: the connection ended, or what came is no answer.
         """
-        found: list[Rights | int] = []
+        answers: list[Rights | int] = []
         for _ in range(count):
             error, body = self._answer()
             if error:
-                found.append(error)
+                answers.append(error)
                 continue
             if len(body) < _STAT + 4:
                 raise ConnectionError("an answer is too short")
@@ -97,8 +97,8 @@ class RightsStream:
             text = self._known.get(raw)
             if text is None:
                 text = self._known[raw] = _text(raw)
-            found.append(Rights(text, _VERSION.unpack_from(body, len(raw) + _VERSION_AT)[0]))
-        return found
+            answers.append(Rights(text, _VERSION.unpack_from(body, len(raw) + _VERSION_AT)[0]))
+        return answers
 
     def _answer(self) -> tuple[int, bytes]:
         (size,) = _SIZE.unpack(self._exactly(4))
@@ -122,15 +122,15 @@ def _text(raw: bytes) -> str:
     """Return rights as `backends.protocols.Versioned` has them."""
     try:
         (count,) = _SIZE.unpack_from(raw)
-        at, entries = 4, []
+        position, entries = 4, []
         for _ in range(max(0, count)):
-            (perms,) = _SIZE.unpack_from(raw, at)
-            at += 4
+            (perms,) = _SIZE.unpack_from(raw, position)
+            position += 4
             names = []
             for _ in range(2):
-                (size,) = _SIZE.unpack_from(raw, at)
-                names.append(raw[at + 4 : at + 4 + max(0, size)].decode())
-                at += 4 + max(0, size)
+                (size,) = _SIZE.unpack_from(raw, position)
+                names.append(raw[position + 4 : position + 4 + max(0, size)].decode())
+                position += 4 + max(0, size)
             entries.append(f"{names[0]}:{names[1]}:{''.join(p for p, bit in _PERMS.items() if perms & bit)}")
     except (struct.error, UnicodeDecodeError) as error:
         raise ConnectionError("an answer holds no rights") from error

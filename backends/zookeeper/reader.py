@@ -54,7 +54,7 @@ _QUIET: Final = logging.getLogger(f"{__name__}.kazoo")
 _QUIET.setLevel(logging.ERROR)
 
 
-def _versioned(value: bytes | None, stat: Any, acl: str | None) -> Versioned:  # noqa: ANN401  # kazoo has no types
+def _make_versioned(value: bytes | None, stat: Any, acl: str | None) -> Versioned:  # noqa: ANN401  # kazoo has no types
     return Versioned(
         value=value or b"",  # a node may have been created with null
         version=stat.version,
@@ -69,7 +69,7 @@ def _versioned(value: bytes | None, stat: Any, acl: str | None) -> Versioned:  #
     )
 
 
-def _encrypted(tls: Tls) -> dict[str, Any]:
+def _tls_options(tls: Tls) -> dict[str, Any]:
     return {
         "use_ssl": True,
         "ca": tls.ca,
@@ -146,7 +146,7 @@ class ZooKeeperReader:
             "sasl_options": {"mechanism": "DIGEST-MD5", "username": sasl[0], "password": sasl[1]} if sasl else None,
             "connection_retry": {"max_tries": -1, "max_delay": _RECONNECT_S},
             "logger": _QUIET,
-            **(_encrypted(tls) if tls else {}),
+            **(_tls_options(tls) if tls else {}),
         }
         self._client = self._client_class(**self._options)
         waiting = threading.Timer(_SILENT_S, self._say_waiting, [patience_s - _SILENT_S])
@@ -166,10 +166,10 @@ class ZooKeeperReader:
 
     def _say_waiting(self, for_s: float) -> None:
         """Say that there is no answer and until when one is waited for; once, however many wait."""
-        now = time.monotonic()
-        if self._closed or now < self._said_until:
+        moment = time.monotonic()
+        if self._closed or moment < self._said_until:
             return
-        self._said_until = now + for_s
+        self._said_until = moment + for_s
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + for_s))
         _LOG.warning("%s does not answer; trying until %s", self._uri, until)
 
@@ -195,7 +195,7 @@ class ZooKeeperReader:
 
     def _get(self, key: str) -> Versioned | None:
         self._catch_up()
-        node = self._at(key)
+        node = self._path(key)
         self._pace.take(2)
         # One after the other on one connection: sent together, answered in order.
         data, acl = self._send(self._client.get_async, node), self._send(self._client.get_acls_async, node)
@@ -204,13 +204,13 @@ class ZooKeeperReader:
             entries, _ = self._answer(key, acl)
         except zk.NoNodeError:
             return None
-        return _versioned(value, stat, format_acl(entries))
+        return _make_versioned(value, stat, format_acl(entries))
 
     def _get_data(self, key: str) -> Versioned | None:
         self._catch_up()
         self._pace.take(1)
-        found = self._found_one(key, self._send(self._client.get_async, self._at(key)))
-        return None if isinstance(found, Exception) else _versioned(*found, None)
+        values = self._receive_value(key, self._send(self._client.get_async, self._path(key)))
+        return None if isinstance(values, Exception) else _make_versioned(*values, None)
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         self._retrying(self._catch_up)
@@ -219,30 +219,30 @@ class ZooKeeperReader:
         while chunk := list(islice(ask, _READS)):
             flying.append((chunk, self._ask(chunk)))
             if len(flying) >= _READS_IN_FLIGHT:
-                yield from self._landed(*flying.popleft())
+                yield from self._receive_nodes(*flying.popleft())
         while flying:
-            yield from self._landed(*flying.popleft())
+            yield from self._receive_nodes(*flying.popleft())
 
     def _ask(self, keys: Sequence[str]) -> "_Asked":
         self._pace.take(len(keys))
         if not self._reads_many:
-            return _Asked(None, [self._send(self._client.get_async, self._at(key)) for key in keys])
-        answer = self._send(send_reads, self._client, [self._at(key) for key in keys])
+            return _Asked(None, [self._send(self._client.get_async, self._path(key)) for key in keys])
+        answer = self._send(send_reads, self._client, [self._path(key) for key in keys])
         return _Asked(answer, [])
 
-    def _found(self, keys: Sequence[str], asked: "_Asked") -> Sequence[tuple[bytes, Any] | Exception]:
+    def _receive_values(self, keys: Sequence[str], asked: "_Asked") -> Sequence[tuple[bytes, Any] | Exception]:
         """Return value and stat, or the error, of each key."""
         if asked.together is not None:
             try:
-                found: list[tuple[bytes, Any] | Exception] = self._answer(keys[0], asked.together)
+                values: list[tuple[bytes, Any] | Exception] = self._answer(keys[0], asked.together)
             except zk.UnimplementedError:
                 # A server before 3.6; it ends the session too, so what else is in flight is asked for again.
                 self._reads_many = False
-                return self._found(keys, self._ask(keys))
-            return found
-        return [self._found_one(key, answer) for key, answer in zip(keys, asked.each, strict=True)]
+                return self._receive_values(keys, self._ask(keys))
+            return values
+        return [self._receive_value(key, answer) for key, answer in zip(keys, asked.each, strict=True)]
 
-    def _found_one(self, key: str, answer: Any) -> tuple[bytes, Any] | Exception:  # noqa: ANN401  # kazoo has no types
+    def _receive_value(self, key: str, answer: Any) -> tuple[bytes, Any] | Exception:  # noqa: ANN401  # kazoo has no types
         try:
             value, stat = self._answer(key, answer)
         except zk.NoNodeError as error:
@@ -250,21 +250,21 @@ class ZooKeeperReader:
             return absent
         return value, stat
 
-    def _landed(self, keys: list[str], asked: "_Asked") -> Iterator[tuple[str, Versioned | None]]:
+    def _receive_nodes(self, keys: list[str], asked: "_Asked") -> Iterator[tuple[str, Versioned | None]]:
         try:
-            found = self._found(keys, asked)
+            values = self._receive_values(keys, asked)
         except UnavailableError:
-            found = self._retrying(lambda: self._found(keys, self._ask(keys)))
-        for key, one in zip(keys, found, strict=True):
-            if isinstance(one, zk.NoNodeError):
+            values = self._retrying(lambda: self._receive_values(keys, self._ask(keys)))
+        for key, answer in zip(keys, values, strict=True):
+            if isinstance(answer, zk.NoNodeError):
                 yield key, None
-            elif isinstance(one, REFUSED):
-                raise AccessDeniedError(key, type(one).__name__) from one
-            elif isinstance(one, Exception):
-                raise UnavailableError(self._uri, f"{type(one).__name__} for {key}") from one
+            elif isinstance(answer, REFUSED):
+                raise AccessDeniedError(key, type(answer).__name__) from answer
+            elif isinstance(answer, Exception):
+                raise UnavailableError(self._uri, f"{type(answer).__name__} for {key}") from answer
             else:
-                value, stat = one
-                yield key, _versioned(value, stat, None)
+                value, stat = answer
+                yield key, _make_versioned(value, stat, None)
 
     def children(self, key: str) -> list[str] | None:
         return self._retrying(self._children, key)
@@ -273,7 +273,7 @@ class ZooKeeperReader:
         self._catch_up()
         self._pace.take(1)
         try:
-            names: list[str] = self._answer(key, self._send(self._client.get_children_async, self._at(key)))
+            names: list[str] = self._answer(key, self._send(self._client.get_children_async, self._path(key)))
         except zk.NoNodeError:
             return None
         return sorted(names)
@@ -285,7 +285,7 @@ class ZooKeeperReader:
         self._catch_up()
         self._pace.take(1)
         try:
-            entries, stat = self._answer(key, self._send(self._client.get_acls_async, self._at(key)))
+            entries, stat = self._answer(key, self._send(self._client.get_acls_async, self._path(key)))
         except zk.NoNodeError:
             return None
         return Rights(format_acl(entries), stat.aversion)
@@ -300,9 +300,9 @@ class ZooKeeperReader:
                     flying.append(chunk)
                     self._ask_rights(flying, 1)
                     if len(flying) > 1:
-                        yield from self._landed_rights(flying)
+                        yield from self._receive_acls(flying)
                 while flying:
-                    yield from self._landed_rights(flying)
+                    yield from self._receive_acls(flying)
             finally:
                 if flying:
                     # Answers that nobody waits for any more must not be taken for those to other keys.
@@ -314,7 +314,7 @@ class ZooKeeperReader:
             if self._rights is None:
                 raise ConnectionError("there is no connection yet")
             for chunk in list(flying)[-last:]:
-                self._rights.ask([self._at(key) for key in chunk])
+                self._rights.ask([self._path(key) for key in chunk])
         except OSError:
             self._retrying(self._ask_rights_anew, flying)
 
@@ -326,16 +326,16 @@ class ZooKeeperReader:
             self._rights = RightsStream(open_connection(self._client_class(**self._options), self._answer_s))
             self._rights.catch_up("/")
             for chunk in flying:
-                self._rights.ask([self._at(key) for key in chunk])
+                self._rights.ask([self._path(key) for key in chunk])
         except (OSError, *LOST) as error:
             raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
         except REFUSED as error:
             raise AccessDeniedError(self._uri, type(error).__name__) from error
 
-    def _landed_rights(self, flying: deque[list[str]]) -> Iterator[tuple[str, Rights | None]]:
+    def _receive_acls(self, flying: deque[list[str]]) -> Iterator[tuple[str, Rights | None]]:
         keys = flying[0]
 
-        def landed() -> list[Rights | int]:
+        def receive() -> list[Rights | int]:
             try:
                 if self._rights is None:
                     raise ConnectionError("it was lost")
@@ -344,9 +344,9 @@ class ZooKeeperReader:
                 self._ask_rights_anew(flying)
                 raise UnavailableError(self._uri, f"{type(error).__name__} {error}") from error
 
-        found = self._retrying(landed)
+        values = self._retrying(receive)
         flying.popleft()
-        for key, rights in zip(keys, found, strict=True):
+        for key, rights in zip(keys, values, strict=True):
             if isinstance(rights, Rights):
                 yield key, rights
             elif rights == _NO_NODE:
@@ -364,14 +364,14 @@ class ZooKeeperReader:
             self._rights = None
 
     def latest_txn(self) -> int:
-        def asked() -> int:
+        def read_zxid() -> int:
             self._behind = True
             self._catch_up()
             return int(self._client.last_zxid)
 
-        return self._retrying(asked)
+        return self._retrying(read_zxid)
 
-    def _at(self, key: str) -> str:
+    def _path(self, key: str) -> str:
         if not key.startswith("/"):
             raise ValueError(f"not an absolute key: {key!r}")
         return self._chroot + key if key != "/" else self._chroot or "/"

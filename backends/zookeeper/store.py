@@ -87,18 +87,18 @@ class ZooKeeperStore(ZooKeeperReader):
 
     def _raise_counter(self, key: str, beyond: int) -> int:
         while True:
-            held = self._get_data(key)
-            if held is None:
+            node = self._get_data(key)
+            if node is None:
                 try:
                     self.write([Write(key, b"")])
                 except VersionConflictError:
                     continue
-                held = Versioned(b"", 0, children_created=0)
-            at = held.children_created or 0
-            if at > beyond:
-                return at
-            child = f"{self._at(key)}/{_RAISED_CHILD}"
-            steps = range(at, beyond + 1, _PAIRS)[:_RAISES_IN_FLIGHT]
+                node = Versioned(b"", 0, children_created=0)
+            count = node.children_created or 0
+            if count > beyond:
+                return count
+            child = f"{self._path(key)}/{_RAISED_CHILD}"
+            steps = range(count, beyond + 1, _PAIRS)[:_RAISES_IN_FLIGHT]
             flying = []
             for step in steps:
                 transaction = self._client.transaction()
@@ -114,7 +114,7 @@ class ZooKeeperStore(ZooKeeperReader):
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
         entries = parse_acl(acl)
         try:
-            sent = self._send(self._client.set_acls_async, self._at(key), entries, expected)
+            sent = self._send(self._client.set_acls_async, self._path(key), entries, expected)
             return int(self._answer(key, sent).aversion)
         except zk.BadVersionError as error:
             raise VersionConflictError(key, f"its rights do not have version {expected}") from error
@@ -136,10 +136,10 @@ class ZooKeeperStore(ZooKeeperReader):
         own: set[str] = set()
         for change in changes:
             if change.value is not None and change.expected is None:
-                for parent in parents(self._at(change.key)):
+                for parent in parents(self._path(change.key)):
                     if parent not in self._parents and parent not in own:
                         wanted.setdefault(parent, change.acl)
-                own.add(self._at(change.key))
+                own.add(self._path(change.key))
         seen = [(parent, self._send(self._client.exists_async, parent)) for parent in wanted]
         absent = [parent for parent, answer in seen if self._answer(parent, answer) is None]
         # One client's requests are carried out in order, so a child's creation may follow its parent's unanswered.
@@ -161,7 +161,7 @@ class ZooKeeperStore(ZooKeeperReader):
     def _transact(self, changes: Sequence[Write]) -> list[int]:
         transaction = self._client.transaction()
         for change in changes:
-            node = self._at(change.key)
+            node = self._path(change.key)
             if change.expected is None:
                 if change.value is None:
                     raise ValueError(f"a removal names no version: {change.key}")

@@ -73,7 +73,7 @@ def capture(uri: str, out: str) -> dict[str, Any]:
             DatasetWriter(Path(out), "catalog", binding={"uri": uri}, secret=True) as writer,
         ):
             layout = Layout(opened.layout_hint or LAYOUT)
-            summary = run(opened.store, opened.root, layout, writer, now=_now)
+            summary = run(opened.store, opened.root, layout, writer, clock=_now)
         return {"ledgers": summary.ledgers, "complete": summary.complete}
 
     return _timed(work)

@@ -68,5 +68,5 @@ def capture_store(
         context.reporter.progress("reading the store", "ledgers") as progress,
     ):
         return live.capture(
-            opened.store, opened.root, layout, writer, now=context.now, progress=throttle(progress), known=known
+            opened.store, opened.root, layout, writer, clock=context.now, progress=throttle(progress), known=known
         )

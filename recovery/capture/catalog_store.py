@@ -59,10 +59,10 @@ class CatalogStore:
     def point(self) -> Point:
         """Return the catalog's own point, gaps and notes."""
         self._demand_open()
-        at = self._source.get("at")
+        time = self._source.get("at")
         gaps = self._source.get("gaps") or (["it is not said what was read"] if not self._source else [])
         notes = self._source.get("notes") or []
-        return Point(self._source.get("txn"), None if at is None else _ms(at), tuple(gaps), tuple(notes))
+        return Point(self._source.get("txn"), None if time is None else _ms(time), tuple(gaps), tuple(notes))
 
     def get(self, key: str) -> Versioned | None:
         """Return one key."""
@@ -74,19 +74,19 @@ class CatalogStore:
         ledger = ledger_of(self._layout, below) if self._layout else None
         if ledger is not None:
             rows = self._dataset.read("ledgers", buckets=range(ledger.bucket, ledger.bucket + 1))
-            mine = pc.and_(pc.equal(rows["scope"], ledger.scope), pc.equal(rows["ledger"], ledger.ledger))
-            return _versioned(rows.filter(mine))
+            own = pc.and_(pc.equal(rows["scope"], ledger.scope), pc.equal(rows["ledger"], ledger.ledger))
+            return _make_versioned(rows.filter(own))
         nodes = self._all_nodes()
-        held = _versioned(nodes.filter(pc.equal(nodes["path"], below)))
-        if held is None and ((below == ROOT and self._present()) or self._children(below)):
+        node = _make_versioned(nodes.filter(pc.equal(nodes["path"], below)))
+        if node is None and ((below == ROOT and self._present()) or self._children(below)):
             return Versioned(b"", 0)
-        return held
+        return node
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         """Yield keys in the given order, without rights."""
         for key in keys:
-            held = self.get(key)
-            yield key, None if held is None else replace(held, acl=None)
+            node = self.get(key)
+            yield key, None if node is None else replace(node, acl=None)
 
     def children(self, key: str) -> list[str] | None:
         """Return the names directly below a key; None if it is absent."""
@@ -138,8 +138,8 @@ class CatalogStore:
         """Answer no more."""
         self._closed = True
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise ReadOnlyStoreError(self.uri, what)
+    def _refuse(self, change: str) -> NoReturn:
+        raise ReadOnlyStoreError(self.uri, change)
 
     def _demand_open(self) -> None:
         if self._closed:
@@ -182,25 +182,25 @@ class CatalogStore:
 
     def _children(self, below: str) -> list[str]:
         """Return the names directly below a key as the catalog has it."""
-        names = self._sorted()
+        names = self._sort_names()
         start = (below.rstrip("/") + "/").encode()
-        found = []
-        at = int(np.searchsorted(names, start))
-        while at < len(names) and (name := bytes(names[at])).startswith(start):
+        children = []
+        row = int(np.searchsorted(names, start))
+        while row < len(names) and (name := bytes(names[row])).startswith(start):
             child = name[len(start) :].split(b"/")[0]
             if child:
-                found.append(child.decode())
+                children.append(child.decode())
             # Between a key and what is below it others may stand; then to what is behind that: "0" comes after "/".
-            own = bytes(names[at]) == start + child
-            at = at + 1 if own else int(np.searchsorted(names, start + child + b"0"))
-        return sorted(set(found))
+            own = bytes(names[row]) == start + child
+            row = row + 1 if own else int(np.searchsorted(names, start + child + b"0"))
+        return sorted(set(children))
 
-    def _sorted(self) -> "npt.NDArray[np.bytes_]":
+    def _sort_names(self) -> "npt.NDArray[np.bytes_]":
         if self._names is None:
             root = len(self._root)
             columns = [pc.utf8_slice_codeunits(rows["key"], root).cast(pa.binary()) for rows in self._tables()]
-            found = [np.array(column.to_pylist(), np.bytes_) for column in columns if len(column)]
-            self._names = np.sort(np.concatenate(found)) if found else np.zeros(0, "S1")
+            names = [np.array(column.to_pylist(), np.bytes_) for column in columns if len(column)]
+            self._names = np.sort(np.concatenate(names)) if names else np.zeros(0, "S1")
         return self._names
 
 
@@ -211,13 +211,13 @@ def _keys(rows: pa.Table, keys: Any) -> pa.Table:  # noqa: ANN401 - an Arrow col
         **{name: rows[name] for name in ("version", "acl", "created_txn", "changed_txn")},
         "created_ms": _milliseconds(rows["created_at"]),
         "changed_ms": _milliseconds(rows["changed_at"]),
-        "owner": pc.fill_null(rows["owner"], 0) if "owner" in rows.column_names else _nothing(rows, 0),
-        "children_created": rows["children_created"] if "owner" in rows.column_names else _nothing(rows, None),
+        "owner": pc.fill_null(rows["owner"], 0) if "owner" in rows.column_names else _make_nulls(rows, 0),
+        "children_created": rows["children_created"] if "owner" in rows.column_names else _make_nulls(rows, None),
     }
     return pa.table(columns, schema=KEYS)
 
 
-def _nothing(rows: pa.Table, value: int | None) -> pa.Array:
+def _make_nulls(rows: pa.Table, value: int | None) -> pa.Array:
     return pa.nulls(rows.num_rows, pa.int64()) if value is None else pa.array(np.full(rows.num_rows, value))
 
 
@@ -225,11 +225,11 @@ def _milliseconds(times: Any) -> Any:  # noqa: ANN401 - Arrow columns
     return pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64())
 
 
-def _ms(at: datetime) -> int:
-    return (at - _EPOCH) // timedelta(milliseconds=1)
+def _ms(time: datetime) -> int:
+    return (time - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _versioned(rows: pa.Table) -> Versioned | None:
+def _make_versioned(rows: pa.Table) -> Versioned | None:
     if not rows.num_rows:
         return None
     (row,) = rows.slice(0, 1).to_pylist()

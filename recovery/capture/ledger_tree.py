@@ -147,8 +147,8 @@ class LedgerTree:
         stack = [_Folder(key, tree[1:], 1 / tops) for key, tree in zip(names.folders, patterns, strict=True)][::-1]
         while stack and not self.is_late:
             folders = [stack.pop() for _ in range(min(LISTINGS_IN_FLIGHT, len(stack)))]
-            again = [folder for folder in folders if folder.names is not None]
-            folders = [folder for folder in folders if folder.names is None] + self._find_changed(again)
+            repeated = [folder for folder in folders if folder.names is not None]
+            folders = [folder for folder in folders if folder.names is None] + self._find_changed(repeated)
             below: list[_Folder] = []
             stamps = self._read_stamps([folder.key for folder in folders])
             listings = self.list_folders([folder.key for folder in folders])
@@ -234,15 +234,15 @@ class LedgerTree:
 def sort_root_names(layout: Layout, names: Sequence[str]) -> RootNames:
     """Tell the tops of the ledgers' trees from what else stands right below a root."""
     tops = [tree[0] for tree in _compile_trees(layout)]
-    folders, ledgers, others = [], [], []
+    folders, ledgers, rest = [], [], []
     for name in names:
         if any(top.fullmatch(name) for top in tops):
             folders.append(f"/{name}")
         elif layout is Layout.FLAT and not is_special(name):
             ledgers.append(f"/{name}")
         else:
-            others.append(f"/{name}")
-    return RootNames(tuple(folders), tuple(ledgers), tuple(others))
+            rest.append(f"/{name}")
+    return RootNames(tuple(folders), tuple(ledgers), tuple(rest))
 
 
 def _compile_trees(layout: Layout) -> list[list[re.Pattern[str]]]:

@@ -66,7 +66,7 @@ def capture(
     layout: Layout | None,
     out: DatasetWriter,
     *,
-    now: Callable[[], datetime],
+    clock: Callable[[], datetime],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     known: Iterable[pa.Table] = (),
 ) -> CaptureSummary:
@@ -80,7 +80,7 @@ def capture(
         root: key of the ledgers root.
         layout: None: what LAYOUT says.
         out: a catalog; the records hold passwords, so it should be secret.
-        now: the clock.
+        clock: the clock.
         progress: told how many ledgers are read, and how many there may be: an estimate until the end.
         known: scope and ledger of ledgers that somebody knows of, perhaps repeatedly: of a live store, those that no
             listing named are asked for one by one.
@@ -90,7 +90,7 @@ def capture(
         UnavailableError: the store stopped answering; there is no catalog then.
         AccessDeniedError: the root itself may not be listed, or LAYOUT not read and no layout was named.
     """
-    started = now()
+    started = clock()
     if isinstance(store, ScannableStore):
         return scan.capture_scan(store, root.rstrip("/"), layout, out, started, progress)
     with ExitStack() as ending:

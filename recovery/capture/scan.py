@@ -133,12 +133,12 @@ def scan(
     gap = None
     try:
         for rows in _even(store.scan(root or ROOT)):
-            found = ledgers_of(layout, _below(rows["key"], root))
-            taken = _ledgers(rows.take(pa.array(found.rows)), found.scope, found.ledger)
+            ledgers_found = ledgers_of(layout, _below(rows["key"], root))
+            taken = _ledgers(rows.take(pa.array(ledgers_found.rows)), ledgers_found.scope, ledgers_found.ledger)
             out.append("ledgers", taken)
             ledgers += taken.num_rows
             unparsable += taken.num_rows - taken["error"].null_count
-            kept = _nodes(rows, _others(rows.num_rows, found.rows), root, layout)
+            kept = _nodes(rows, _select_others(rows.num_rows, ledgers_found.rows), root, layout)
             out.append("nodes", kept)
             nodes += kept.num_rows
             progress(ledgers, 0)
@@ -162,20 +162,20 @@ def _even(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     failed = None
     try:
         for batch in batches:
-            for at in range(0, batch.num_rows, _BATCH):
-                waiting.append(batch.slice(at, _BATCH))
+            for start in range(0, batch.num_rows, _BATCH):
+                waiting.append(batch.slice(start, _BATCH))
                 if sum(rows.num_rows for rows in waiting) >= _BATCH:
-                    yield _joined(waiting)
+                    yield _join(waiting)
                     waiting = []
     except CorruptStoreError as error:
         failed = error
     if waiting:
-        yield _joined(waiting)
+        yield _join(waiting)
     if failed is not None:
         raise failed
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     [batch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return batch
 
@@ -188,7 +188,7 @@ def _below(keys: pa.Array, root: str) -> pa.Array:
     return pc.if_else(pc.equal(names, ""), ROOT, names)
 
 
-def _others(count: int, rows: Any) -> pa.Array:  # noqa: ANN401 - a NumPy array
+def _select_others(count: int, rows: Any) -> pa.Array:  # noqa: ANN401 - a NumPy array
     mask = np.ones(count, np.bool_)
     mask[rows] = False
     return pa.array(np.flatnonzero(mask))
@@ -221,8 +221,8 @@ def times(milliseconds: pa.Array) -> pa.Array:
     return milliseconds.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 
 
-def _nodes(batch: pa.RecordBatch, others: pa.Array, root: str, layout: Layout) -> pa.Table:
-    rows = batch.take(others)
+def _nodes(batch: pa.RecordBatch, rest: pa.Array, root: str, layout: Layout) -> pa.Table:
+    rows = batch.take(rest)
     paths = _below(rows["key"], root)
     empty = pc.equal(pc.binary_length(rows["value"]), 0)
     kept = pc.invert(pc.and_(empty, are_folders(layout, paths)))
@@ -243,12 +243,12 @@ def _nodes(batch: pa.RecordBatch, others: pa.Array, root: str, layout: Layout) -
 
 def _history(store: ScannableStore, root: str, layout: Layout) -> Iterator[pa.Table]:
     for batch in store.history(root or ROOT):
-        found = ledgers_of(layout, _below(batch["key"], root))
-        rows = batch.take(pa.array(found.rows))
+        ledgers = ledgers_of(layout, _below(batch["key"], root))
+        rows = batch.take(pa.array(ledgers.rows))
         columns = {
-            "bucket": pa.array(buckets(found.scope, found.ledger)),
-            "scope": pa.array(found.scope),
-            "ledger": pa.array(found.ledger),
+            "bucket": pa.array(buckets(ledgers.scope, ledgers.ledger)),
+            "scope": pa.array(ledgers.scope),
+            "ledger": pa.array(ledgers.ledger),
             "at": times(rows["at_ms"]),
             **{name: rows[name] for name in ("txn", "session", "op", "before", "after")},
         }
@@ -257,10 +257,10 @@ def _history(store: ScannableStore, root: str, layout: Layout) -> Iterator[pa.Ta
 
 def last_seen(store: ScannableStore, key: str, root: str) -> bytes | None:
     """Return the bytes that a key had before it was deleted, as far as the store's history knows."""
-    found = None
+    last = None
     with suppress(AccessDeniedError):
         for batch in store.history(root or ROOT):
-            mine = batch.filter(pc.and_(pc.equal(batch["key"], key), pc.equal(batch["op"], "deleted")))
-            for value in mine["before"].to_pylist():
-                found = value if value is not None else found
-    return found
+            own = batch.filter(pc.and_(pc.equal(batch["key"], key), pc.equal(batch["op"], "deleted")))
+            for value in own["before"].to_pylist():
+                last = value if value is not None else last
+    return last

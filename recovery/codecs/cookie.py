@@ -108,17 +108,17 @@ def _decode_text(layout: int, text: str) -> Cookie:
     )
 
 
-def _text(raw: bytes, what: str) -> str:
+def _text(raw: bytes, noun: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise FormatError(Reason.BAD_VALUE, "cookie", 0, f"{what} not UTF-8") from error
+        raise FormatError(Reason.BAD_VALUE, "cookie", 0, f"{noun} not UTF-8") from error
 
 
-def _folders(text: str, what: str) -> tuple[str, ...]:
+def _folders(text: str, noun: str) -> tuple[str, ...]:
     count, *paths = text.split("\t")
     if count != str(len(paths)):
-        raise FormatError(Reason.BAD_LENGTH, "cookie", 0, f"{what}: {count!r} announced, {len(paths)} there")
+        raise FormatError(Reason.BAD_LENGTH, "cookie", 0, f"{noun}: {count!r} announced, {len(paths)} there")
     return tuple(paths)
 
 
@@ -130,7 +130,7 @@ def encode(cookie: Cookie) -> bytes:
     """
     if cookie.layout_version < RAW_LAYOUT:
         raise ValueError(f"layout {cookie.layout_version}")
-    journals, ledgers = ",".join(cookie.journal_dirs), _joined(cookie.ledger_dirs)
+    journals, ledgers = ",".join(cookie.journal_dirs), _join(cookie.ledger_dirs)
     if cookie.layout_version == RAW_LAYOUT:
         if cookie.instance_id is not None or cookie.index_dirs is not None:
             raise ValueError("layout 3 has neither instance id nor index folders")
@@ -141,10 +141,10 @@ def encode(cookie: Cookie) -> bytes:
     if cookie.instance_id is not None:
         message.instanceId = cookie.instance_id.encode()
     if cookie.index_dirs is not None:
-        message.indexDirs = _joined(cookie.index_dirs).encode()
-    text = _ESCAPE.sub(lambda found: _JAVA_ESCAPES.get(found[0], found[0]), text_format.MessageToString(message))
+        message.indexDirs = _join(cookie.index_dirs).encode()
+    text = _ESCAPE.sub(lambda match: _JAVA_ESCAPES.get(match[0], match[0]), text_format.MessageToString(message))
     return f"{cookie.layout_version}\n{text}".encode()
 
 
-def _joined(folders: tuple[str, ...]) -> str:
+def _join(folders: tuple[str, ...]) -> str:
     return "\t".join((str(len(folders)), *folders))

@@ -157,10 +157,10 @@ def split_location(value: int) -> tuple[int, int]:
 
 def log_id_of(name: str) -> int | None:
     """Return the id of a log from its file name, or None if the name is not one of an entry log."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    log_id = int(found[1], 16)
+    log_id = int(match[1], 16)
     return log_id if log_id <= MAX_LOG_ID else None
 
 
@@ -173,10 +173,10 @@ def encode(records: Iterable[bytes], *, with_map: bool) -> bytes:
     """
     parts = [b""]
     sizes: dict[tuple[int, int], int] = {}
-    at = HEADER_SIZE
+    position = HEADER_SIZE
     for record in records:
         parts += _SIZE.pack(len(record)), record
-        at += SIZE_FIELD + len(record)
+        position += SIZE_FIELD + len(record)
         ids = entry.ids_of(record)
         sizes[ids] = sizes.get(ids, 0) + SIZE_FIELD + len(record)
     scoped = any(scope for scope, _ in sizes)
@@ -186,7 +186,7 @@ def encode(records: Iterable[bytes], *, with_map: bool) -> bytes:
         rows = [(*ids, size) if scoped else (ids[1], size) for ids, size in batch]
         body = np.array(rows, ">i8").tobytes()
         parts += _MAP.pack(_MAP.size - SIZE_FIELD + len(body), _NO_LEDGER, _MAP_ID, len(batch)), body
-    parts[0] = encode_header(LogHeader(SCOPED_VERSION if scoped else 1, at if listed else 0, len(listed)))
+    parts[0] = encode_header(LogHeader(SCOPED_VERSION if scoped else 1, position if listed else 0, len(listed)))
     return b"".join(parts)
 
 
@@ -196,20 +196,20 @@ def read_map(log: bytes | memoryview, header: LogHeader) -> dict[Key, int] | Non
     The map tells what was written, not what is still alive. A log that was rotated before its first record has a place
     for the map, at its end, and no map: nothing is listed.
     """
-    at = header.map_offset
-    if at == len(log) == HEADER_SIZE and not header.map_ledgers:
+    position = header.map_offset
+    if position == len(log) == HEADER_SIZE and not header.map_ledgers:
         return {}
-    if not HEADER_SIZE <= at < len(log):
+    if not HEADER_SIZE <= position < len(log):
         return None
     log = memoryview(log)
     widths = _map_widths(header.version)
     sizes: dict[Key, int] = {}
     listed = 0
-    while at + SIZE_FIELD <= len(log) and _SIZE.unpack_from(log, at)[0] > 0:
-        behind = _map_end(log, at, widths)
+    while position + SIZE_FIELD <= len(log) and _SIZE.unpack_from(log, position)[0] > 0:
+        behind = _map_end(log, position, widths)
         if behind is None:
             return None
-        rows = np.frombuffer(log[at + _MAP.size : behind], ">i8").reshape(-1, widths[0] // _ID)
+        rows = np.frombuffer(log[position + _MAP.size : behind], ">i8").reshape(-1, widths[0] // _ID)
         of_zero = rows[:, :-2].any(axis=1) == 0
         if (rows[of_zero, -2] < 0).any() or (rows[:, -1] < 0).any():
             return None
@@ -218,7 +218,7 @@ def read_map(log: bytes | memoryview, header: LogHeader) -> dict[Key, int] | Non
             ledgers[at_row] = key_of(int(rows[at_row, 0]), int(rows[at_row, 1]))
         sizes.update(zip(ledgers, rows[:, -1].tolist(), strict=True))
         listed += len(rows)
-        at = behind
+        position = behind
     return sizes if listed == header.map_ledgers == len(sizes) else None
 
 
@@ -272,7 +272,7 @@ def scan_columns(
         yield part.arrays() if isinstance(part, Run) else part
 
 
-def _walk(log: memoryview, at: int, known: Met) -> Iterator[Run | Entries | Damage]:
+def _walk(log: memoryview, start: int, known: Met) -> Iterator[Run | Entries | Damage]:
     version = _version(log)
     scoped, sure = version is None or version >= SCOPED_VERSION, version is not None
     widths = _map_widths(version)
@@ -286,22 +286,22 @@ def _walk(log: memoryview, at: int, known: Met) -> Iterator[Run | Entries | Dama
 
     run = Run.empty()
     damage: Damage | None
-    few = 0
+    single = 0
     while True:
         counted = len(run.size)
-        begin = at = chain(log, at, run)
+        begin = start = chain(log, start, run)
         if scoped:
-            at = chain_scoped(log, at, run, known, successor, sure=sure)
-        few += len(run.size) - counted
-        if few >= FEW and not run.full():
-            few = 0
-            if (more := ahead(log, at, known, successor, scoped=scoped, sure=sure)) is not None:
+            start = chain_scoped(log, start, run, known, successor, sure=sure)
+        single += len(run.size) - counted
+        if single >= FEW and not run.full():
+            single = 0
+            if (rest := ahead(log, start, known, successor, scoped=scoped, sure=sure)) is not None:
                 # So many follow that nobody doubts these.
                 known.update(run.keys())
-                known.later(more, sure=sure)
+                known.later(rest, sure=sure)
                 yield run
-                yield more
-                run, at = Run.empty(), more.end()
+                yield rest
+                run, start = Run.empty(), rest.end()
             continue
         if run.full():
             # Keep the last ones: whether they can be believed shows in what follows.
@@ -309,43 +309,43 @@ def _walk(log: memoryview, at: int, known: Met) -> Iterator[Run | Entries | Dama
             known.update(done.keys())
             yield done
             continue
-        if at > begin:
+        if start > begin:
             continue
-        few = 0
-        if at >= len(log):
-            run, damage = without_cut(log, at, run, scoped=scoped)
+        single = 0
+        if start >= len(log):
+            run, damage = without_cut(log, start, run, scoped=scoped)
             yield run
             if damage is not None:
                 yield damage
             return
-        behind = _special_end(log, at, widths, direct=direct)
+        behind = _special_end(log, start, widths, direct=direct)
         if behind is not None:
-            at = behind
+            start = behind
             continue
-        if take_unusual(log, at, run, known, successor, scoped=scoped and sure):
-            at = run.end()
+        if take_unusual(log, start, run, known, successor, scoped=scoped and sure):
+            start = run.end()
             continue
         known.update(run.keys())
         if not asked:
-            known.update(_listed(log))
+            known.update(_list_keys(log))
             asked = True
-        if (wrong := overrun(log, at, run, known, successor, scoped=scoped)) is not None:
+        if (wrong := overrun(log, start, run, known, successor, scoped=scoped)) is not None:
             index, damage = wrong
             run, behind = run.split(index)[0], damage.offset + damage.length
-        elif direct and zeros_end(log, at) == len(log):
+        elif direct and zeros_end(log, start) == len(log):
             damage, behind = None, None
         else:
-            damage, behind = gap(log, at, known, successor, scoped=scoped)
+            damage, behind = gap(log, start, known, successor, scoped=scoped)
             damage = _of_version(log, damage) if scoped and sure else damage
         if behind is None and (damage is None or damage.reason is Reason.ZEROS):
-            run, cut = without_cut(log, at, run, scoped=scoped)
+            run, cut = without_cut(log, start, run, scoped=scoped)
             damage = cut or damage
         yield run
         if damage is not None:
             yield damage
         if behind is None:
             return
-        run, at = Run.empty(), behind
+        run, start = Run.empty(), behind
 
 
 def between(log: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[int, int, str]]:
@@ -386,40 +386,42 @@ def _version(log: memoryview) -> int | None:
         return None
 
 
-def _of_version(log: memoryview, found: Damage) -> Damage:
+def _of_version(log: memoryview, damage: Damage) -> Damage:
     """Return damage with the version that the first byte of an entry names, if it is one that is not known."""
-    first = log[found.offset + SIZE_FIELD] if found.reason is Reason.BAD_VALUE else 0
+    first = log[damage.offset + SIZE_FIELD] if damage.reason is Reason.BAD_VALUE else 0
     if first < entry.SCOPED or first & entry.VERSION_BITS in (entry.VERSION_2, entry.VERSION_BITS):
-        return found
-    return replace(found, reason=Reason.BAD_VERSION, detail=f"an entry of version {first >> 4 & 7}")
+        return damage
+    return replace(damage, reason=Reason.BAD_VERSION, detail=f"an entry of version {first >> 4 & 7}")
 
 
-def _listed(log: memoryview) -> Iterable[Key]:
+def _list_keys(log: memoryview) -> Iterable[Key]:
     try:
         return read_map(log, decode_header(log)) or ()
     except FormatError:
         return ()
 
 
-def _map_end(log: memoryview, at: int, widths: tuple[int, ...]) -> int | None:
-    if at + _MAP.size > len(log):
+def _map_end(log: memoryview, position: int, widths: tuple[int, ...]) -> int | None:
+    if position + _MAP.size > len(log):
         return None
-    size, ledger, number, count = _MAP.unpack_from(log, at)
-    behind = at + SIZE_FIELD + size
+    size, ledger, number, count = _MAP.unpack_from(log, position)
+    behind = position + SIZE_FIELD + size
     if (ledger, number) != (_NO_LEDGER, _MAP_ID) or count < 0 or behind > len(log):
         return None
-    return behind if any(behind == at + _MAP.size + width * count for width in widths) else None
+    return behind if any(behind == position + _MAP.size + width * count for width in widths) else None
 
 
-def _special_end(log: memoryview, at: int, widths: tuple[int, ...], *, direct: bool) -> int | None:
-    """Return the position behind the map, filler or padding at `at`, or None if there is none."""
-    if direct and at == HEADER_SIZE and len(log) >= _BLOCK:
+def _special_end(log: memoryview, position: int, widths: tuple[int, ...], *, direct: bool) -> int | None:
+    """Return the position behind the map, filler or padding at `position`, or None if there is none."""
+    if direct and position == HEADER_SIZE and len(log) >= _BLOCK:
         return _BLOCK
-    if direct and at % _BLOCK and at < len(log) and log[at] == _PADDING[0]:
-        behind = min(at + -at % _BLOCK, len(log))
-        return behind if bytes(log[at:behind]).count(_PADDING) == behind - at else None
-    return _map_end(log, at, widths)
+    if direct and position % _BLOCK and position < len(log) and log[position] == _PADDING[0]:
+        behind = min(position + -position % _BLOCK, len(log))
+        return behind if bytes(log[position:behind]).count(_PADDING) == behind - position else None
+    return _map_end(log, position, widths)
 
 
-def _entry_end(log: memoryview, at: int, *, scoped: bool) -> int | None:
-    return at + SIZE_FIELD + _SIZE.unpack_from(log, at)[0] if is_entry(log, at, scoped=scoped) else None
+def _entry_end(log: memoryview, position: int, *, scoped: bool) -> int | None:
+    return (
+        position + SIZE_FIELD + _SIZE.unpack_from(log, position)[0] if is_entry(log, position, scoped=scoped) else None
+    )

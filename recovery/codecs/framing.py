@@ -108,10 +108,10 @@ class Entries(NamedTuple):
         """Return the position behind the last entry."""
         return int(self.position[-1] + self.size[-1])
 
-    def before(self, at: int) -> "Entries":
+    def before(self, start: int) -> "Entries":
         """Return the entries before an index."""
-        ledger, number, position, size = (column[:at] for column in self[:-1])
-        return Entries(ledger, number, position, size, None if self.scope is None else self.scope[:at])
+        ledger, number, position, size = (column[:start] for column in self[:-1])
+        return Entries(ledger, number, position, size, None if self.scope is None else self.scope[:start])
 
     @classmethod
     def joined(cls, parts: Sequence["Entries"]) -> "Entries":
@@ -153,10 +153,10 @@ class Run(NamedTuple):
         """Return the position behind the last entry."""
         return self.position[-1] + self.size[-1]
 
-    def split(self, at: int) -> tuple["Run", "Run"]:
+    def split(self, position: int) -> tuple["Run", "Run"]:
         """Return the entries before and from an index on; a negative one counts from the end."""
-        at = max(at + len(self.size), 0) if at < 0 else at
-        return Run(*(column[:at] for column in self)), Run(*(column[at:] for column in self))
+        position = max(position + len(self.size), 0) if position < 0 else position
+        return Run(*(column[:position] for column in self)), Run(*(column[position:] for column in self))
 
     def full(self) -> bool:
         """Whether it is time to give entries out."""
@@ -230,145 +230,145 @@ class Met:
 
 
 def ahead(
-    data: memoryview, at: int, known: Met, successor: Successor, *, scoped: bool = False, sure: bool = True
+    data: memoryview, position: int, known: Met, successor: Successor, *, scoped: bool = False, sure: bool = True
 ) -> Entries | None:
-    """Return the entries that `chain` would find from `at` on, some RUN at most, without the last DOUBTED.
+    """Return the entries that `chain` would find from `position` on, some RUN at most, without the last DOUBTED.
 
     None: there are few.
 
     Args:
         data: the whole source.
-        at: where a record may stand.
+        position: where a record may stand.
         known: as for `chain_scoped`.
         successor: as for `chain_scoped`.
         scoped: those that it would find, too.
         sure: as for `chain_scoped`.
     """
     parts: list[Entries] = []
-    many, (step, growth) = 0, _AHEAD
-    while many < RUN:
-        step = min(step, RUN - many)
-        part = _usual(data, _starts(data, at, step), scoped=scoped)
+    count, (step, growth) = 0, _AHEAD
+    while count < RUN:
+        step = min(step, RUN - count)
+        part = _usual(data, _starts(data, position, step), scoped=scoped)
         if part.scope is not None and not sure:
-            part = part.before(_unbelieved(data, part, part.scope, known, successor))
+            part = part.before(_find_unbelieved(data, part, part.scope, known, successor))
         parts.append(part)
-        many += len(part.size)
+        count += len(part.size)
         if len(part.size) < step:
             break
-        at, step = part.end(), step * growth
-    return Entries.joined(parts).before(many - DOUBTED) if many - DOUBTED >= FEW else None
+        position, step = part.end(), step * growth
+    return Entries.joined(parts).before(count - DOUBTED) if count - DOUBTED >= FEW else None
 
 
 def _usual(data: memoryview, starts: Ints, *, scoped: bool) -> Entries:
     """Return the entries at some places, up to the first one whose fields are not as usual."""
 
-    def field(kind: "np.dtype[Any]", offset: int, some: slice | Ints = slice(None)) -> Ints:
+    def field(kind: "np.dtype[Any]", offset: int, chunk: slice | Ints = slice(None)) -> Ints:
         # Every byte may begin a number.
-        every = np.ndarray((len(data) - kind.itemsize + 1,), kind, data, 0, (1,))
-        return every[starts[some] + offset].astype(np.int64)
+        whole = np.ndarray((len(data) - kind.itemsize + 1,), kind, data, 0, (1,))
+        return whole[starts[chunk] + offset].astype(np.int64)
 
     if not len(starts):
         return Entries(starts, starts, starts, starts)
     size, ledger, number = field(_I32, 0), field(_I64, _FIRST), field(_I64, _ENTRY_AT)
     scope, good = None, ledger >= 0
     # A first byte of version 2 makes what would be the ledger negative.
-    of = np.flatnonzero(~good) if scoped else starts[:0]
-    of = of[field(_BYTE, _FIRST, of) & entry.VERSION_BITS == entry.VERSION_2]
-    if len(of):
+    rest = np.flatnonzero(~good) if scoped else starts[:0]
+    rest = rest[field(_BYTE, _FIRST, rest) & entry.VERSION_BITS == entry.VERSION_2]
+    if len(rest):
         scope = np.zeros(len(starts), np.int64)
-        scope[of], ledger[of], number[of] = (field(_I64, offset, of) for offset in _SCOPED_AT)
-        good[of] = (scope[of] != 0) & (size[of] >= entry.SCOPED_HEADER_SIZE)
+        scope[rest], ledger[rest], number[rest] = (field(_I64, offset, rest) for offset in _SCOPED_AT)
+        good[rest] = (scope[rest] != 0) & (size[rest] >= entry.SCOPED_HEADER_SIZE)
     good &= (number >= 0) & (number < _USUAL_IDS)
-    found = Entries(ledger, number, starts + SIZE_FIELD, size, scope)
-    return found if good.all() else found.before(int(good.argmin()))
+    usual = Entries(ledger, number, starts + SIZE_FIELD, size, scope)
+    return usual if good.all() else usual.before(int(good.argmin()))
 
 
-def _unbelieved(data: memoryview, entries: Entries, scope: Ints, known: Met, successor: Successor) -> int:
+def _find_unbelieved(data: memoryview, entries: Entries, scope: Ints, known: Met, successor: Successor) -> int:
     """Return the first entry of a scope that is not to be taken; their number where all are. See `chain_scoped`."""
     first, _ = distinct(scope, entries.ledger)
     first = first[scope[first] != 0]
     keys = zip(scope[first].tolist(), entries.ledger[first].tolist(), strict=True)
-    for at, key in enumerate(keys):
+    for row, key in enumerate(keys):
         if key not in known:
-            if not _believed(data, int(entries.position[first[at]]) - SIZE_FIELD, successor):
-                return int(first[at])
+            if not _is_believed(data, int(entries.position[first[row]]) - SIZE_FIELD, successor):
+                return int(first[row])
             known.add(key)
     return len(entries.size)
 
 
-def _starts(data: memoryview, at: int, most: int) -> Ints:
+def _starts(data: memoryview, position: int, limit: int) -> Ints:
     """Return where the records begin that follow each other by their sizes, up to so many."""
-    found: list[Ints] = []
+    stretches: list[Ints] = []
     unpack, end, least = _SIZE.unpack_from, len(data), entry.HEADER_SIZE
     last, count = end - RECORD.size, 0
-    while count < most and at <= last:
-        alike = _alike(data, at, most - count)
+    while count < limit and position <= last:
+        alike = _alike(data, position, limit - count)
         if len(alike):
-            found.append(alike)
+            stretches.append(alike)
             count += len(alike)
-            at = 2 * int(alike[-1]) - int(alike[-2])
+            position = 2 * int(alike[-1]) - int(alike[-2])
             continue
-        some: list[int] = []
-        for _ in range(min(FEW, most - count)):
-            if at > last:
+        chunk: list[int] = []
+        for _ in range(min(FEW, limit - count)):
+            if position > last:
                 break
-            (size,) = unpack(data, at)
-            behind = at + SIZE_FIELD + size
+            (size,) = unpack(data, position)
+            behind = position + SIZE_FIELD + size
             if size < least or behind > end:
                 break
-            some.append(at)
-            at = behind
-        found.append(np.array(some, np.int64))
-        count += len(some)
-        if len(some) < FEW:
+            chunk.append(position)
+            position = behind
+        stretches.append(np.array(chunk, np.int64))
+        count += len(chunk)
+        if len(chunk) < FEW:
             break
-    return np.concatenate([np.empty(0, np.int64), *found])
+    return np.concatenate([np.empty(0, np.int64), *stretches])
 
 
-def _alike(data: memoryview, at: int, most: int) -> Ints:
-    """Return where the records begin that have the size of the one at `at`; none where it is not worth it."""
-    (size,) = _SIZE.unpack_from(data, at)
+def _alike(data: memoryview, position: int, limit: int) -> Ints:
+    """Return where the records begin that have the size of the one at `position`; none where it is not worth it."""
+    (size,) = _SIZE.unpack_from(data, position)
     step = SIZE_FIELD + size
-    many = min((len(data) - at) // step, most) if size >= entry.HEADER_SIZE else 0
+    count = min((len(data) - position) // step, limit) if size >= entry.HEADER_SIZE else 0
     width, alike = _ALIKE, 0
-    while many >= _ALIKE:
-        same = np.ndarray((min(width, many),), ">i4", data, at, (step,)) == size
-        alike = len(same) if same.all() else int(same.argmin())
-        if alike < width or width >= many:
+    while count >= _ALIKE:
+        equal = np.ndarray((min(width, count),), ">i4", data, position, (step,)) == size
+        alike = len(equal) if equal.all() else int(equal.argmin())
+        if alike < width or width >= count:
             break
         width *= _ALIKE
-    starts: Ints = at + np.arange(alike if alike >= _ALIKE else 0) * step
+    starts: Ints = position + np.arange(alike if alike >= _ALIKE else 0) * step
     return starts
 
 
-def chain(data: memoryview, at: int, run: Run) -> int:
-    """Add the entries that follow each other from `at` on, FEW and RUN in all at most; return the position behind."""
+def chain(data: memoryview, start: int, run: Run) -> int:
+    """Add the entries that follow each other from `start` on, up to FEW, or RUN in all; return the end."""
     ledgers, entries, positions, sizes = run.ledger.append, run.entry.append, run.position.append, run.size.append
     unpack, end, least, usual = RECORD.unpack_from, len(data), entry.HEADER_SIZE, _USUAL_IDS
     last = end - RECORD.size
     for _ in range(min(FEW, RUN - len(run.size))):
-        if at > last:
+        if start > last:
             break
-        size, ledger, number = unpack(data, at)
+        size, ledger, number = unpack(data, start)
         if size < least or ledger < 0 or not 0 <= number < usual:
             break
-        position = at + SIZE_FIELD
+        position = start + SIZE_FIELD
         if position + size > end:
             break
         ledgers(ledger)
         entries(number)
         positions(position)
         sizes(size)
-        at = position + size
-    return at
+        start = position + size
+    return start
 
 
-def chain_scoped(data: memoryview, at: int, run: Run, known: Met, successor: Successor, *, sure: bool) -> int:
-    """Add the entries of ledgers of scopes that follow each other from `at` on, as `chain` does.
+def chain_scoped(data: memoryview, start: int, run: Run, known: Met, successor: Successor, *, sure: bool) -> int:
+    """Add the entries of ledgers of scopes that follow each other from `start` on, as `chain` does.
 
     Args:
         data: the whole source.
-        at: where a record may stand.
+        start: where a record may stand.
         run: takes the entries.
         known: ledgers; those that an entry proves are added.
         successor: the format's own rule.
@@ -376,18 +376,18 @@ def chain_scoped(data: memoryview, at: int, run: Run, known: Met, successor: Suc
             if it says that its digest is no CRC, several records must follow.
     """
     last = len(data) - _SCOPED_RECORD.size
-    if at > last or not is_scoped(data, at):
-        return at
+    if start > last or not is_scoped(data, start):
+        return start
     run.scope.extend([0] * (len(run.size) - len(run.scope)))
     ledgers, entries, positions = run.ledger.append, run.entry.append, run.position.append
     sizes, scopes = run.size.append, run.scope.append
     unpack, end, least = _SCOPED_RECORD.unpack_from, len(data), entry.SCOPED_HEADER_SIZE
     bits, second, usual = entry.VERSION_BITS, entry.VERSION_2, _USUAL_IDS
     for _ in range(min(FEW, RUN - len(run.size))):
-        if at > last:
+        if start > last:
             break
-        size, flags, scope, ledger, number = unpack(data, at)
-        position = at + SIZE_FIELD
+        size, flags, scope, ledger, number = unpack(data, start)
+        position = start + SIZE_FIELD
         behind = position + size
         if flags & bits != second or size < least or behind > end or not scope or number < 0:
             break
@@ -395,7 +395,7 @@ def chain_scoped(data: memoryview, at: int, run: Run, known: Met, successor: Suc
             if number >= usual:
                 break
         elif (key := (scope, ledger)) not in known:
-            if not _believed(data, at, successor):
+            if not _is_believed(data, start, successor):
                 break
             known.add(key)
         ledgers(ledger)
@@ -403,37 +403,37 @@ def chain_scoped(data: memoryview, at: int, run: Run, known: Met, successor: Suc
         positions(position)
         sizes(size)
         scopes(scope)
-        at = behind
-    return at
+        start = behind
+    return start
 
 
-def _believed(data: memoryview, at: int, successor: Successor) -> bool:
+def _is_believed(data: memoryview, position: int, successor: Successor) -> bool:
     """Whether an entry of a scope is taken whose ledger is not known, of a source that does not say that it has any."""
-    if entry.digest_named(data[at + SIZE_FIELD]) in _CRCS:
-        return is_proven(data, at, scoped=True)
-    return _leads_on(data, at, successor)
+    if entry.digest_named(data[position + SIZE_FIELD]) in _CRCS:
+        return is_proven(data, position, scoped=True)
+    return _leads_on(data, position, successor)
 
 
-def is_scoped(data: memoryview, at: int) -> bool:
+def is_scoped(data: memoryview, position: int) -> bool:
     """Whether the body of the record at a position begins as one of a ledger of a scope; no more is looked at."""
-    return at + SIZE_FIELD < len(data) and data[at + SIZE_FIELD] & entry.VERSION_BITS == entry.VERSION_2
+    return position + SIZE_FIELD < len(data) and data[position + SIZE_FIELD] & entry.VERSION_BITS == entry.VERSION_2
 
 
-def ids_of(data: memoryview, at: int, *, scoped: bool) -> tuple[int, Key, int]:
+def ids_of(data: memoryview, position: int, *, scoped: bool) -> tuple[int, Key, int]:
     """Return size, key and entry id of the record at a position, where one fits before the end."""
-    if scoped and is_scoped(data, at) and at + _SCOPED_RECORD.size <= len(data):
-        size, _, scope, ledger, number = _SCOPED_RECORD.unpack_from(data, at)
+    if scoped and is_scoped(data, position) and position + _SCOPED_RECORD.size <= len(data):
+        size, _, scope, ledger, number = _SCOPED_RECORD.unpack_from(data, position)
         return size, (scope, ledger), number
-    size, ledger, number = RECORD.unpack_from(data, at)
+    size, ledger, number = RECORD.unpack_from(data, position)
     return size, ledger, number
 
 
-def zeros_end(data: memoryview, at: int) -> int:
-    """Return the position of the first byte from `at` on that is not zero, or the length."""
-    for low, high in _chunks(at, len(data)):
-        found = np.flatnonzero(np.frombuffer(data[low:high], np.uint8))
-        if found.size:
-            return low + int(found[0])
+def zeros_end(data: memoryview, position: int) -> int:
+    """Return the position of the first byte from `position` on that is not zero, or the length."""
+    for low, high in _chunks(position, len(data)):
+        rows = np.flatnonzero(np.frombuffer(data[low:high], np.uint8))
+        if rows.size:
+            return low + int(rows[0])
     return len(data)
 
 
@@ -445,15 +445,15 @@ def _chunks(start: int, stop: int) -> Iterator[tuple[int, int]]:
         start, size = end, min(2 * size, largest)
 
 
-def is_entry(data: memoryview, at: int, *, scoped: bool = False) -> bool:
+def is_entry(data: memoryview, position: int, *, scoped: bool = False) -> bool:
     """Whether a record at a position has the fields of an entry that a client would send; no digest is checked."""
-    if scoped and is_scoped(data, at):
-        return _is_scoped_entry(data, at)
-    if at + _ENTRY.size > len(data):
+    if scoped and is_scoped(data, position):
+        return _is_scoped_entry(data, position)
+    if position + _ENTRY.size > len(data):
         return False
-    size, ledger, number, lac, length = _ENTRY.unpack_from(data, at)
+    size, ledger, number, lac, length = _ENTRY.unpack_from(data, position)
     return bool(
-        entry.HEADER_SIZE <= size <= len(data) - at - SIZE_FIELD
+        entry.HEADER_SIZE <= size <= len(data) - position - SIZE_FIELD
         and ledger >= 0
         and number >= 0
         and lac >= -1
@@ -461,12 +461,12 @@ def is_entry(data: memoryview, at: int, *, scoped: bool = False) -> bool:
     )
 
 
-def _is_scoped_entry(data: memoryview, at: int) -> bool:
-    if at + _SCOPED_ENTRY.size > len(data):
+def _is_scoped_entry(data: memoryview, position: int) -> bool:
+    if position + _SCOPED_ENTRY.size > len(data):
         return False
-    size, _, scope, _, number, lac, length = _SCOPED_ENTRY.unpack_from(data, at)
+    size, _, scope, _, number, lac, length = _SCOPED_ENTRY.unpack_from(data, position)
     return bool(
-        entry.SCOPED_HEADER_SIZE <= size <= len(data) - at - SIZE_FIELD
+        entry.SCOPED_HEADER_SIZE <= size <= len(data) - position - SIZE_FIELD
         and scope
         and number >= 0
         and lac >= -1
@@ -474,12 +474,12 @@ def _is_scoped_entry(data: memoryview, at: int) -> bool:
     )
 
 
-def is_proven(data: memoryview, at: int, *, scoped: bool = False) -> bool:
+def is_proven(data: memoryview, position: int, *, scoped: bool = False) -> bool:
     """Whether an entry that its CRC confirms is at a position."""
-    if not is_entry(data, at, scoped=scoped):
+    if not is_entry(data, position, scoped=scoped):
         return False
-    (size,) = struct.unpack_from(">i", data, at)
-    body = data[at + SIZE_FIELD : at + SIZE_FIELD + size]
+    (size,) = struct.unpack_from(">i", data, position)
+    body = data[position + SIZE_FIELD : position + SIZE_FIELD + size]
     return size <= _CHECKED and any(entry.digest_agrees(body, kind) for kind in _CRCS)
 
 
@@ -496,37 +496,37 @@ def find(
         successor: the format's own rule, which confirms special records and padding too.
         scoped: a record of a ledger of a scope is one, too.
     """
-    for at in _candidates(data, start, stop, scoped=scoped):
-        if is_proven(data, at, scoped=scoped):
-            return at
-        _, key, number = ids_of(data, at, scoped=scoped)
-        if (key in known or number < 0) and _leads_on(data, at, successor):
-            return at
+    for position in _candidates(data, start, stop, scoped=scoped):
+        if is_proven(data, position, scoped=scoped):
+            return position
+        _, key, number = ids_of(data, position, scoped=scoped)
+        if (key in known or number < 0) and _leads_on(data, position, successor):
+            return position
     return None
 
 
 def take_unusual(
-    data: memoryview, at: int, run: Run, known: Container[Key], successor: Successor, *, scoped: bool = False
+    data: memoryview, position: int, run: Run, known: Container[Key], successor: Successor, *, scoped: bool = False
 ) -> bool:
-    """Add the entry at `at` if it is one with an unusually large id.
+    """Add the entry at `position` if it is one with an unusually large id.
 
     Its ledger must be known, its CRC right, or another record or the end of the source behind it.
     """
-    if not is_entry(data, at, scoped=scoped):
+    if not is_entry(data, position, scoped=scoped):
         return False
-    size, key, number = ids_of(data, at, scoped=scoped)
-    behind = at + SIZE_FIELD + size
+    size, key, number = ids_of(data, position, scoped=scoped)
+    behind = position + SIZE_FIELD + size
     met = key in known or key in run.keys(DOUBTED)
-    if not met and behind < len(data) and not is_proven(data, at, scoped=scoped) and successor(behind) is None:
+    if not met and behind < len(data) and not is_proven(data, position, scoped=scoped) and successor(behind) is None:
         return False
-    run.add(key, number, at + SIZE_FIELD, size)
+    run.add(key, number, position + SIZE_FIELD, size)
     return True
 
 
 def overrun(
-    data: memoryview, at: int, run: Run, known: Container[Key], successor: Successor, *, scoped: bool = False
+    data: memoryview, position: int, run: Run, known: Container[Key], successor: Successor, *, scoped: bool = False
 ) -> tuple[int, Damage] | None:
-    """Ask which of the last entries is wrong, when nothing fits at `at` behind them.
+    """Ask which of the last entries is wrong, when nothing fits at `position` behind them.
 
     An entry with a wrong size hides the records that begin inside it, and can lead to bytes that only look like one.
 
@@ -540,18 +540,18 @@ def overrun(
         first -= 1
     for index in range(first, len(run.size)):
         begin, end = run.position[index] - SIZE_FIELD, run.position[index] + run.size[index]
-        inside = find(data, begin + RECORD.size, min(end, at), known, successor, scoped=scoped)
+        inside = find(data, begin + RECORD.size, min(end, position), known, successor, scoped=scoped)
         if inside is not None:
             return index, Damage(begin, inside - begin, Reason.BAD_LENGTH, "a size runs over the next record")
     return None
 
 
-def without_cut(data: memoryview, at: int, run: Run, *, scoped: bool = False) -> tuple[Run, Damage | None]:
+def without_cut(data: memoryview, position: int, run: Run, *, scoped: bool = False) -> tuple[Run, Damage | None]:
     """Return the entries, of which nothing but zeros follows, without the last one if a crash cut it; and that damage.
 
     It did where the entry is zero itself from inside its header on. Cut inside its payload, only its digest shows it.
     """
-    if not run.size or run.end() != at or not _is_cut(data[run.position[-1] : at]):
+    if not run.size or run.end() != position or not _is_cut(data[run.position[-1] : position]):
         return run, None
     begin = run.position[-1] - SIZE_FIELD
     if is_proven(data, begin, scoped=scoped):
@@ -569,26 +569,32 @@ def _is_cut(record: memoryview) -> bool:
 
 
 def gap(
-    data: memoryview, at: int, known: Container[Key], successor: Successor, *, cut: bool = False, scoped: bool = False
+    data: memoryview,
+    position: int,
+    known: Container[Key],
+    successor: Successor,
+    *,
+    cut: bool = False,
+    scoped: bool = False,
 ) -> tuple[Damage, int | None]:
-    """Return what is wrong at `at`, where no record stands, and where the next one does.
+    """Return what is wrong at `position`, where no record stands, and where the next one does.
 
     Args:
         data: the whole source.
-        at: behind the last record.
+        position: behind the last record.
         known: as for `find`.
         successor: as for `find`.
         cut: what stands there runs past the end of the source; a record that does is seen here.
         scoped: as for `find`.
     """
-    rest = len(data) - at
-    zeros = zeros_end(data, at)
+    rest = len(data) - position
+    zeros = zeros_end(data, position)
     if zeros == len(data):
-        return Damage(at, rest, Reason.ZEROS), None
+        return Damage(position, rest, Reason.ZEROS), None
     if rest < RECORD.size:
-        return Damage(at, rest, Reason.TRUNCATED), None
-    size, ledger, number = RECORD.unpack_from(data, at)
-    behind = at + SIZE_FIELD + size
+        return Damage(position, rest, Reason.TRUNCATED), None
+    size, ledger, number = RECORD.unpack_from(data, position)
+    behind = position + SIZE_FIELD + size
     detail = f"size {size}, ledger {ledger}, entry {number}"
     if size == 0:
         reason, detail = Reason.ZEROS, ""
@@ -597,21 +603,21 @@ def gap(
     else:
         reason = Reason.BAD_LENGTH if size < entry.HEADER_SIZE and min(ledger, number) >= 0 else Reason.BAD_VALUE
         if behind == len(data) or successor(behind) is not None:
-            return Damage(at, behind - at, reason, detail), behind
-    found = find(data, max(at + 1, zeros - SIZE_FIELD + 1), len(data), known, successor, scoped=scoped)
-    if found is None:
-        return Damage(at, rest, Reason.TRUNCATED if cut else reason, detail), None
-    return Damage(at, found - at, reason, detail), found
+            return Damage(position, behind - position, reason, detail), behind
+    end = find(data, max(position + 1, zeros - SIZE_FIELD + 1), len(data), known, successor, scoped=scoped)
+    if end is None:
+        return Damage(position, rest, Reason.TRUNCATED if cut else reason, detail), None
+    return Damage(position, end - position, reason, detail), end
 
 
-def _leads_on(data: memoryview, at: int, successor: Successor) -> bool:
+def _leads_on(data: memoryview, position: int, successor: Successor) -> bool:
     for _ in range(1 + _CHAIN):
-        behind = successor(at)
+        behind = successor(position)
         if behind is None:
             return False
         if behind >= len(data):
             break
-        at = behind
+        position = behind
     return True
 
 
@@ -631,4 +637,4 @@ def _candidates(data: memoryview, start: int, stop: int, *, scoped: bool) -> Ite
             likely[:fits] |= second & (number == below) & ((number == 0) | (number == 0xFF))
         likely &= block[:count] < 0x80
         likely &= (block[:count] | block[1 : 1 + count] | block[2 : 2 + count] | (block[3 : 3 + count] >> 4)) != 0
-        yield from (low + int(at) for at in np.flatnonzero(likely))
+        yield from (low + int(row) for row in np.flatnonzero(likely))

@@ -82,16 +82,18 @@ def decode_header(head: bytes | memoryview) -> IndexHeader:
         raise FormatError(Reason.BAD_MAGIC, "index file", 0)
     if version not in (0, 1):
         raise FormatError(Reason.BAD_VERSION, "index file", 4, f"header version {version}")
-    key, at = _take(head, _START.size, key_size, "master key")
+    key, position = _take(head, _START.size, key_size, "master key")
     state = 0
-    if version or at < len(head):
-        state, at = _int(head, at)
+    if version or position < len(head):
+        state, position = _int(head, position)
     lac: memoryview | None = None
     if version:
-        lac_size, at = _int(head, at)
+        lac_size, position = _int(head, position)
         if lac_size and lac_size < _LAC_MIN:
-            raise FormatError(Reason.BAD_LENGTH, "index file", at - _I32.size, f"explicit LAC of {lac_size} bytes")
-        lac, at = _take(head, at, lac_size, "explicit LAC")
+            raise FormatError(
+                Reason.BAD_LENGTH, "index file", position - _I32.size, f"explicit LAC of {lac_size} bytes"
+            )
+        lac, position = _take(head, position, lac_size, "explicit LAC")
     return IndexHeader(version, bytes(key), bool(state & _FENCED), bytes(lac) if lac else None)
 
 
@@ -100,17 +102,17 @@ def is_first_header(head: bytes | memoryview, header: IndexHeader) -> bool:
     return header.version == 0 and len(head) == _START.size + len(header.master_key)
 
 
-def _int(head: memoryview, at: int) -> tuple[int, int]:
-    raw, behind = _take(head, at, _I32.size, "field")
+def _int(head: memoryview, position: int) -> tuple[int, int]:
+    raw, behind = _take(head, position, _I32.size, "field")
     return int(_I32.unpack(raw)[0]), behind
 
 
-def _take(head: memoryview, at: int, size: int, what: str) -> tuple[memoryview, int]:
-    if size < 0 or at + size > HEADER_SIZE:
-        raise FormatError(Reason.BAD_LENGTH, "index file", at, f"{what} of {size} bytes")
-    if at + size > len(head):
+def _take(head: memoryview, position: int, size: int, noun: str) -> tuple[memoryview, int]:
+    if size < 0 or position + size > HEADER_SIZE:
+        raise FormatError(Reason.BAD_LENGTH, "index file", position, f"{noun} of {size} bytes")
+    if position + size > len(head):
         raise FormatError(Reason.TRUNCATED, "index file", len(head), "the header is cut")
-    return head[at : at + size], at + size
+    return head[position : position + size], position + size
 
 
 def encode_header(header: IndexHeader) -> bytes:
@@ -175,8 +177,8 @@ def ledgers_in(folder: str, names: Iterable[str]) -> Iterator[int | None]:
 
 def scoped_name_of(path: str) -> str | None:
     """Return the qualified name of the ledger of another scope whose index belongs at a path, or None if none does."""
-    found = _SCOPED_PATH.fullmatch(path)
-    return "".join(found.groups()) if found is not None and (found[1] + found[2]).strip("0") else None
+    match = _SCOPED_PATH.fullmatch(path)
+    return "".join(match.groups()) if match is not None and (match[1] + match[2]).strip("0") else None
 
 
 def scoped_ledger_of(path: str) -> LedgerId | None:

@@ -203,29 +203,29 @@ def scan_columns(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> I
 
 
 def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecord | Damage]:
-    version, at = header_of(journal)
+    version, start = header_of(journal)
     padded = version >= _PADDED
 
     def successor(position: int) -> int | None:
         return _successor(journal, position, known, padded=padded)
 
     run = Run.empty()
-    few = 0
+    single = 0
     behind: int | None
     while True:
         counted = len(run.size)
-        begin = at = chain(journal, at, run)
-        at = chain_scoped(journal, at, run, known, successor, sure=False)
-        few += len(run.size) - counted
-        if few >= FEW and not run.full():
-            few = 0
-            if (more := ahead(journal, at, known, successor, scoped=True, sure=False)) is not None:
+        begin = start = chain(journal, start, run)
+        start = chain_scoped(journal, start, run, known, successor, sure=False)
+        single += len(run.size) - counted
+        if single >= FEW and not run.full():
+            single = 0
+            if (rest := ahead(journal, start, known, successor, scoped=True, sure=False)) is not None:
                 # So many follow that nobody doubts these.
                 known.update(run.keys())
-                known.later(more, sure=False)
+                known.later(rest, sure=False)
                 yield run
-                yield more
-                run, at = Run.empty(), more.end()
+                yield rest
+                run, start = Run.empty(), rest.end()
             continue
         if run.full():
             # Keep the last ones: whether they can be believed shows in what follows.
@@ -233,20 +233,20 @@ def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecor
             known.update(done.keys())
             yield done
             continue
-        if at > begin and not is_scoped(journal, at):
+        if start > begin and not is_scoped(journal, start):
             continue  # an entry of scope 0 may follow
-        few = 0
-        if padded and (behind := _padding_end(journal, at)) is not None:
-            at = behind
+        single = 0
+        if padded and (behind := _find_padding_end(journal, start)) is not None:
+            start = behind
             continue
         part: MetaRecord | Damage | None
-        part, behind = _meta(journal, at, known, chained=True)
-        if part is None and take_unusual(journal, at, run, known, successor):
-            at = run.end()
+        part, behind = _meta(journal, start, known, chained=True)
+        if part is None and take_unusual(journal, start, run, known, successor):
+            start = run.end()
             continue
         known.update(run.keys())
         if part is None:
-            run, part, behind = _broken(journal, at, run, known, successor)
+            run, part, behind = _broken(journal, start, run, known, successor)
         elif not isinstance(part, Damage):
             known.add(key_of(part.scope, part.ledger))
         if run.size:
@@ -255,17 +255,17 @@ def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecor
             yield part
         if behind is None:
             return
-        run, at = Run.empty(), behind
+        run, start = Run.empty(), behind
 
 
-def _padding_end(journal: memoryview, at: int) -> int | None:
-    if at + _PAD.size > len(journal):
+def _find_padding_end(journal: memoryview, position: int) -> int | None:
+    if position + _PAD.size > len(journal):
         return None
-    mark, size = _PAD.unpack_from(journal, at)
-    behind: int = at + _PAD.size + size
+    mark, size = _PAD.unpack_from(journal, position)
+    behind: int = position + _PAD.size + size
     if mark != _PADDING or size < 0 or behind > len(journal):
         return None
-    return behind if bytes(journal[at + _PAD.size : behind]) == bytes(size) else None
+    return behind if bytes(journal[position + _PAD.size : behind]) == bytes(size) else None
 
 
 def between(journal: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[int, int, str]]:
@@ -273,7 +273,7 @@ def between(journal: bytes | memoryview, start: int, stop: int) -> Iterator[tupl
     journal = memoryview(journal)
     version, _ = header_of(journal)
     while start < stop:
-        behind = _padding_end(journal, start) if version >= _PADDED else None
+        behind = _find_padding_end(journal, start) if version >= _PADDED else None
         name = "padding"
         if behind is None:
             if zeros_end(journal, start) < len(journal):
@@ -284,15 +284,15 @@ def between(journal: bytes | memoryview, start: int, stop: int) -> Iterator[tupl
 
 
 def _meta(
-    journal: memoryview, at: int, known: Container[Key], *, chained: bool
+    journal: memoryview, position: int, known: Container[Key], *, chained: bool
 ) -> tuple[MetaRecord | Damage | None, int | None]:
-    """Return the special record at `at` and the position behind it, or None for both."""
-    if at + RECORD.size > len(journal):
+    """Return the special record at `position` and the position behind it, or None for both."""
+    if position + RECORD.size > len(journal):
         return None, None
-    size, key, number = ids_of(journal, at, scoped=True)
+    size, key, number = ids_of(journal, position, scoped=True)
     scope, ledger = key if isinstance(key, tuple) else (0, key)
     ids = SCOPED_IDS if isinstance(key, tuple) else IDS
-    body = at + SIZE_FIELD
+    body = position + SIZE_FIELD
     behind = body + size
     if size < ids or behind > len(journal) or not _LEAST_ID <= number < 0:
         return None, None
@@ -308,9 +308,9 @@ def _meta(
     front = ids + _SIZE.size
     inner = int(_SIZE.unpack_from(journal, body + ids)[0]) if size >= front else -1
     if number == FENCE_ID or inner != size - front:
-        what = {MASTER_KEY_ID: "master key", FENCE_ID: "fence", LAC_ID: "explicit LAC"}[number]
-        detail = f"ledger {LedgerId(scope, ledger)}: {what} in a record of {size} bytes"
-        return Damage(at, behind - at, Reason.BAD_LENGTH, detail), behind
+        noun = {MASTER_KEY_ID: "master key", FENCE_ID: "fence", LAC_ID: "explicit LAC"}[number]
+        detail = f"ledger {LedgerId(scope, ledger)}: {noun} in a record of {size} bytes"
+        return Damage(position, behind - position, Reason.BAD_LENGTH, detail), behind
     raw = bytes(journal[body + front : behind])
     return (MasterKeyRecord if number == MASTER_KEY_ID else LacRecordAt)(body, ledger, raw, scope), behind
 
@@ -321,30 +321,35 @@ def _is_scoped_meta(size: int, scope: int, number: int) -> bool:
     return bool(scope) and exact
 
 
-def _successor(journal: memoryview, at: int, known: Container[Key], *, padded: bool) -> int | None:
-    """Return the position behind what surely stands at `at`; reserved zeros reach to the end."""
-    if is_entry(journal, at, scoped=True):
-        return at + SIZE_FIELD + int(_SIZE.unpack_from(journal, at)[0])
-    part, behind = _meta(journal, at, known, chained=False)
+def _successor(journal: memoryview, position: int, known: Container[Key], *, padded: bool) -> int | None:
+    """Return the position behind what surely stands at `position`; reserved zeros reach to the end."""
+    if is_entry(journal, position, scoped=True):
+        return position + SIZE_FIELD + int(_SIZE.unpack_from(journal, position)[0])
+    part, behind = _meta(journal, position, known, chained=False)
     if part is not None:
         return None if isinstance(part, Damage) else behind
-    if padded and (behind := _padding_end(journal, at)) is not None:
+    if padded and (behind := _find_padding_end(journal, position)) is not None:
         return behind
-    return len(journal) if zeros_end(journal, at) == len(journal) else None
+    return len(journal) if zeros_end(journal, position) == len(journal) else None
 
 
 def _broken(
-    journal: memoryview, at: int, run: Run, known: Met, successor: Successor
+    journal: memoryview, position: int, run: Run, known: Met, successor: Successor
 ) -> tuple[Run, Damage | None, int | None]:
-    """Return the entries that can be believed, what is wrong at `at` or before, and where the next record stands."""
-    if at < len(journal) and (wrong := overrun(journal, at, run, known, successor, scoped=True)) is not None:
+    """Return the entries to believe, what is wrong at `position` or before, and where the next record stands."""
+    if (
+        position < len(journal)
+        and (wrong := overrun(journal, position, run, known, successor, scoped=True)) is not None
+    ):
         index, damage = wrong
         return run.split(index)[0], damage, damage.offset + damage.length
-    rest = len(journal) - at
-    if zeros_end(journal, at) < len(journal):
-        padding = bytes(journal[at : at + SIZE_FIELD]) == _SIZE.pack(_PADDING) and rest < _PAD.size + ALIGNMENT
-        return run, *gap(journal, at, known, successor, cut=padding, scoped=True)
-    return *without_cut(journal, at, run, scoped=True), None
+    rest = len(journal) - position
+    if zeros_end(journal, position) < len(journal):
+        padding = (
+            bytes(journal[position : position + SIZE_FIELD]) == _SIZE.pack(_PADDING) and rest < _PAD.size + ALIGNMENT
+        )
+        return run, *gap(journal, position, known, successor, cut=padding, scoped=True)
+    return *without_cut(journal, position, run, scoped=True), None
 
 
 def encode(records: Iterable[bytes], version: int = 6, *, alignment: int = ALIGNMENT) -> bytes:
@@ -388,10 +393,10 @@ def encode_lac(ledger: int, raw: bytes, *, scope: int = 0) -> bytes:
 
 def journal_id_of(name: str) -> int | None:
     """Return the id of a journal from its file name, or None if the name is not one of a journal."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    journal_id = int(found[1], 16)
+    journal_id = int(match[1], 16)
     return journal_id if journal_id < 1 << 63 else None
 
 

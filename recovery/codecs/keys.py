@@ -58,21 +58,21 @@ def ledgers_of(layout: Layout, keys: pa.Array) -> Ledgers:
         keys: strings without nulls.
     """
     sizes = pc.binary_length(keys).to_numpy(zero_copy_only=False)
-    found = []
+    pieces = []
     for form in UNSCOPED_FORMS[layout]:
         rows, digits = _of_form(keys, sizes, form)
         number = _decimal(digits)
         good = number <= _MAX
         if layout is Layout.HIERARCHICAL:
             good &= (number < np.uint64(FIRST_LONG_ID)) == (form is SHORT_FORM)
-        found.append((rows[good], np.zeros(int(good.sum()), np.int64), number[good].view(np.int64)))
+        pieces.append((rows[good], np.zeros(int(good.sum()), np.int64), number[good].view(np.int64)))
     if layout is Layout.FLAT:
-        found.append(_flat(keys))
+        pieces.append(_flat(keys))
     rows, digits = _of_form(keys, sizes, ETCD_FORM if layout is Layout.ETCD else SCOPED_FORM)
     halves = _hexadecimal(digits)
     good = (halves[:, 0] != 0) | ((layout is Layout.ETCD) & (halves[:, 1] >= 0))
-    found.append((rows[good], halves[good, 0], halves[good, 1]))
-    where, scope, ledger = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    pieces.append((rows[good], halves[good, 0], halves[good, 1]))
+    where, scope, ledger = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     order = np.argsort(where, kind="stable")
     return Ledgers(where[order], scope[order], ledger[order])
 
@@ -164,19 +164,19 @@ def read_marks(keys: pa.Array) -> Ledgers:
     """Return the ledgers whose under-replication marks stand at keys; other keys are passed over."""
     sizes = pc.binary_length(keys).to_numpy(zero_copy_only=False)
     shortest = len(MARK_FORM) + 10
-    found = []
+    pieces = []
     for digits in range(10, 20):
         rows, values = _of_form(keys, sizes, MARK_FORM + "0" * digits)
         folders = _hexadecimal(np.pad(values[:, :16], ((0, 0), (16, 0)), constant_values=ord("0")))[:, 1]
         number = _decimal(values[:, 16:])
         padded = (values[:, 16] == ord("0")) & (sizes[rows] > shortest)
         good = (number <= _MAX) & ~padded & (number.view(np.int64) == folders)
-        found.append((rows[good], np.zeros(int(good.sum()), np.int64), folders[good]))
+        pieces.append((rows[good], np.zeros(int(good.sum()), np.int64), folders[good]))
     rows, values = _of_form(keys, sizes, SCOPED_MARK_FORM)
     halves = _hexadecimal(values[:, 32:])
     good = (halves[:, 0] != 0) & (values[:, :32] == values[:, 32:]).all(axis=1)
-    found.append((rows[good], halves[good, 0], halves[good, 1]))
-    where, scope, ledger = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    pieces.append((rows[good], halves[good, 0], halves[good, 1]))
+    where, scope, ledger = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     order = np.argsort(where, kind="stable")
     return Ledgers(where[order], scope[order], ledger[order])
 

@@ -86,16 +86,16 @@ class Read:
 class _Reader:
     """A place in each record; a record that does not fit is no longer good, and stays where it is."""
 
-    def __init__(self, data: npt.NDArray[np.uint8], at: Ints, end: Ints) -> None:
+    def __init__(self, data: npt.NDArray[np.uint8], position: Ints, end: Ints) -> None:
         # Ten bytes more: what looks beyond the end of the last record sees zeros.
         self._data = np.concatenate([data, np.zeros(16 + len(_HEAD), np.uint8)])
-        self.at = at.copy()
+        self.at = position.copy()
         self.end = end
-        self.good = np.ones(len(at), np.bool_)
+        self.good = np.ones(len(position), np.bool_)
 
     def is_next(self, tag: int, rows: Ints) -> Mask:
-        found: Mask = (self._data[self.at[rows]] == tag) & (self.at[rows] < self.end[rows])
-        return found
+        fits: Mask = (self._data[self.at[rows]] == tag) & (self.at[rows] < self.end[rows])
+        return fits
 
     def head(self, rows: Ints) -> None:
         window = self.at[rows][:, None] + np.arange(len(_HEAD))
@@ -109,18 +109,18 @@ class _Reader:
     def number(self, rows: Ints) -> Ints:
         """Read a varint of each row, two's complement of 64 bits."""
         value = np.zeros(len(rows), np.uint64)
-        more = self.good[rows].copy()
+        rest = self.good[rows].copy()
         for byte in range(10):
-            here = np.flatnonzero(more)
-            if not len(here):
+            current = np.flatnonzero(rest)
+            if not len(current):
                 break
-            read = self._data[self.at[rows[here]]]
-            value[here] |= (read & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * byte)
-            self.at[rows[here]] += 1
+            read = self._data[self.at[rows[current]]]
+            value[current] |= (read & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * byte)
+            self.at[rows[current]] += 1
             goes_on = read >= 0x80
             if byte == 9:
-                self.good[rows[here[read > 1]]] = False
-            more[here] = goes_on
+                self.good[rows[current[read > 1]]] = False
+            rest[current] = goes_on
         self.good[rows] &= self.at[rows] <= self.end[rows]
         self.at[rows] = np.minimum(self.at[rows], self.end[rows])
         return value.view(np.int64)
@@ -141,13 +141,13 @@ class _Reader:
 def read(raws: pa.Array) -> Read:
     """Read records; no nulls."""
     offsets = np.frombuffer(raws.buffers()[1], np.int32, len(raws) + 1, raws.offset * 4).astype(np.int64)
-    held = raws.buffers()[2]
-    data = np.zeros(0, np.uint8) if held is None else np.frombuffer(held, np.uint8)
-    at = _Reader(data, offsets[:-1], offsets[1:])
+    buffer = raws.buffers()[2]
+    data = np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
+    reader = _Reader(data, offsets[:-1], offsets[1:])
     rows = np.arange(len(raws))
-    at.head(rows)
-    size = at.size(rows)
-    at.good &= at.at + size == at.end
+    reader.head(rows)
+    size = reader.size(rows)
+    reader.good &= reader.at + size == reader.end
     numbers: dict[str, Ints] = {}
     for tag, name in (
         (0x08, "write_quorum"),
@@ -156,26 +156,26 @@ def read(raws: pa.Array) -> Read:
         (0x20, "last_entry"),
         (0x28, "state"),
     ):
-        at.tag(tag, rows)
-        numbers[name] = at.number(rows)
-    segment_row, segment_first, members = _segments(at)
-    at.tag(0x38, rows)
-    numbers["digest"] = at.number(rows)
-    at.tag(0x42, rows)
-    size = at.size(rows)
-    password = Parts(rows, np.zeros(len(rows), np.int64), at.skip(rows, size), size)
-    at.tag(0x48, rows)
-    numbers["ack_quorum"] = at.number(rows)
-    has_ctime = at.good & at.is_next(0x50, rows)
+        reader.tag(tag, rows)
+        numbers[name] = reader.number(rows)
+    segment_row, segment_first, members = _segments(reader)
+    reader.tag(0x38, rows)
+    numbers["digest"] = reader.number(rows)
+    reader.tag(0x42, rows)
+    size = reader.size(rows)
+    password = Parts(rows, np.zeros(len(rows), np.int64), reader.skip(rows, size), size)
+    reader.tag(0x48, rows)
+    numbers["ack_quorum"] = reader.number(rows)
+    has_ctime = reader.good & reader.is_next(0x50, rows)
     numbers["ctime"] = np.zeros(len(rows), np.int64)
     timed = np.flatnonzero(has_ctime)
-    at.tag(0x50, timed)
-    numbers["ctime"][timed] = at.number(timed)
-    keys, values = _entries(at)
-    marked = np.flatnonzero(at.good & at.is_next(0x60, rows))
-    at.tag(0x60, marked)
-    at.number(marked)
-    good = at.good & (at.at == at.end)
+    reader.tag(0x50, timed)
+    numbers["ctime"][timed] = reader.number(timed)
+    keys, values = _entries(reader)
+    marked = np.flatnonzero(reader.good & reader.is_next(0x60, rows))
+    reader.tag(0x60, marked)
+    reader.number(marked)
+    good = reader.good & (reader.at == reader.end)
     for name in ("write_quorum", "ensemble_size", "ack_quorum"):
         good &= (numbers[name] > 0) & (numbers[name] < _MOST)
     good &= (numbers["ensemble_size"] >= numbers["write_quorum"]) & (numbers["write_quorum"] >= numbers["ack_quorum"])
@@ -186,67 +186,69 @@ def read(raws: pa.Array) -> Read:
     return Read(good, data, numbers, has_ctime, segment_row, segment_first, members, password, keys, values)
 
 
-def _segments(at: _Reader) -> tuple[Ints, Ints, Parts]:
+def _segments(reader: _Reader) -> tuple[Ints, Ints, Parts]:
     """Read the segments of all records, the first of each at once, then the second."""
-    every = np.arange(len(at.at))
-    found: list[tuple[Ints, Ints, Ints]] = []
+    everything = np.arange(len(reader.at))
+    segments: list[tuple[Ints, Ints, Ints]] = []
     parts: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
     number = 0
-    while len(rows := every[at.good & at.is_next(0x32, every)]):
-        at.tag(0x32, rows)
-        size = at.size(rows)
-        end = np.zeros(len(every), np.int64)
-        end[rows] = at.at[rows] + size
+    while len(rows := everything[reader.good & reader.is_next(0x32, everything)]):
+        reader.tag(0x32, rows)
+        size = reader.size(rows)
+        end = np.zeros(len(everything), np.int64)
+        end[rows] = reader.at[rows] + size
         inside = rows
         place = 0
-        while len(inside := inside[at.good[inside] & at.is_next(0x0A, inside) & (at.at[inside] < end[inside])]):
-            at.tag(0x0A, inside)
-            width = at.size(inside, end[inside])
-            start = at.skip(inside, width)
+        while len(
+            inside := inside[reader.good[inside] & reader.is_next(0x0A, inside) & (reader.at[inside] < end[inside])]
+        ):
+            reader.tag(0x0A, inside)
+            width = reader.size(inside, end[inside])
+            start = reader.skip(inside, width)
             whole = np.full(len(inside), number)
             parts.append((inside, whole, np.full(len(inside), place), start, width))
             place += 1
-        at.good[rows] &= at.at[rows] < end[rows]
-        at.tag(0x10, rows)
-        first = at.number(rows)
-        at.good[rows] &= at.at[rows] == end[rows]
-        found.append((rows, np.full(len(rows), number), first))
+        reader.good[rows] &= reader.at[rows] < end[rows]
+        reader.tag(0x10, rows)
+        first = reader.number(rows)
+        reader.good[rows] &= reader.at[rows] == end[rows]
+        segments.append((rows, np.full(len(rows), number), first))
         number += 1
-    row, group, first = _joined(found, 3)
+    row, group, first = _join(segments, 3)
     order = np.lexsort((group, row))
-    columns = _joined(parts, 5)
+    columns = _join(parts, 5)
     inner = np.lexsort((columns[2], columns[1], columns[0]))
     row_of, group_of, _, start_of, size_of = (column[inner] for column in columns)
     return row[order], first[order], Parts(row_of, group_of, start_of, size_of)
 
 
-def _entries(at: _Reader) -> tuple[Parts, Parts]:
+def _entries(reader: _Reader) -> tuple[Parts, Parts]:
     """Read the custom metadata of all records."""
-    every = np.arange(len(at.at))
+    everything = np.arange(len(reader.at))
     keys: list[tuple[Ints, Ints, Ints, Ints]] = []
     values: list[tuple[Ints, Ints, Ints, Ints]] = []
     number = 0
-    while len(rows := every[at.good & at.is_next(0x5A, every)]):
-        at.tag(0x5A, rows)
-        size = at.size(rows)
-        end = at.at[rows] + size
+    while len(rows := everything[reader.good & reader.is_next(0x5A, everything)]):
+        reader.tag(0x5A, rows)
+        size = reader.size(rows)
+        end = reader.at[rows] + size
         whole = np.full(len(rows), number)
         for tag, parts in ((0x0A, keys), (0x12, values)):
-            at.good[rows] &= at.at[rows] < end
-            at.tag(tag, rows)
-            width = at.size(rows, end)
-            parts.append((rows, whole, at.skip(rows, width), width))
-        at.good[rows] &= at.at[rows] == end
+            reader.good[rows] &= reader.at[rows] < end
+            reader.tag(tag, rows)
+            width = reader.size(rows, end)
+            parts.append((rows, whole, reader.skip(rows, width), width))
+        reader.good[rows] &= reader.at[rows] == end
         number += 1
-    both = []
+    combined = []
     for parts in (keys, values):
-        columns = _joined(parts, 4)
+        columns = _join(parts, 4)
         order = np.lexsort((columns[1], columns[0]))
-        both.append(Parts(*(column[order] for column in columns)))
-    return both[0], both[1]
+        combined.append(Parts(*(column[order] for column in columns)))
+    return combined[0], combined[1]
 
 
-def _joined(parts: Sequence[tuple[Ints, ...]], width: int) -> list[Ints]:
+def _join(parts: Sequence[tuple[Ints, ...]], width: int) -> list[Ints]:
     if not parts:
         return [np.zeros(0, np.int64)] * width
     return [np.concatenate([part[column] for part in parts]) for column in range(width)]

@@ -231,10 +231,10 @@ def decode_locations(keys: Sequence[bytes], values: Sequence[bytes], *, scoped: 
     location = np.frombuffer(b"".join(values), ">i8").astype(np.int64)
     bad = (entry < 0) | (location < 0) | (ledger < 0 if scope is None else scope == 0)
     if bad.any():
-        for at in np.flatnonzero(bad):
-            named = ledger[at] if scope is None else LedgerId(int(scope[at]), int(ledger[at]))
-            detail = f"ledger {named}, entry {entry[at]}, location {location[at]}"
-            damage.append(Damage(int(rows[at]), 0, Reason.BAD_VALUE, detail))
+        for index in np.flatnonzero(bad):
+            named = ledger[index] if scope is None else LedgerId(int(scope[index]), int(ledger[index]))
+            detail = f"ledger {named}, entry {entry[index]}, location {location[index]}"
+            damage.append(Damage(int(rows[index]), 0, Reason.BAD_VALUE, detail))
     taken = ~bad & (location != 0)
     if not taken.all():
         ledger, entry, location = ledger[taken], entry[taken], location[taken]

@@ -59,13 +59,13 @@ def encode_columns(table: pa.Table) -> pa.Array:
         ValueError: a null where none is named above, no segment, or a state or digest type that is not one.
     """
     parts = [pa.array([], pa.binary())]
-    for at in range(0, table.num_rows, _SLICE):
-        rows = table.slice(at, _SLICE)
+    for start in range(0, table.num_rows, _SLICE):
+        rows = table.slice(start, _SLICE)
         lacks = pc.is_null(rows["password"]).to_numpy()
         old, new = np.flatnonzero(lacks), np.flatnonzero(~lacks)
         if len(old) and len(new):
-            both = pa.concat_arrays([_encode_lines(rows.take(old)), _encode_messages(rows.take(new))])
-            parts.append(both.take(pa.array(np.argsort(np.concatenate((old, new))))))
+            combined = pa.concat_arrays([_encode_lines(rows.take(old)), _encode_messages(rows.take(new))])
+            parts.append(combined.take(pa.array(np.argsort(np.concatenate((old, new))))))
         else:
             parts.append(_encode_lines(rows) if len(old) else _encode_messages(rows))
     return pa.concat_arrays(parts)
@@ -125,18 +125,20 @@ def _columns(rows: pa.Table) -> _Columns:
     )
 
 
-def _present(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array:
+def _present(column: pa.Array | pa.ChunkedArray, noun: str) -> pa.Array:
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if array.null_count:
-        raise ValueError(f"null: {what}")
+        raise ValueError(f"null: {noun}")
     return array
 
 
 def _numbers(
-    names: pa.ChunkedArray, numbers: Mapping[State, int] | Mapping[Digest, int], what: str
+    names: pa.ChunkedArray, numbers: Mapping[State, int] | Mapping[Digest, int], noun: str
 ) -> npt.NDArray[np.int64]:
-    at = pc.index_in(names.cast(pa.string()), value_set=pa.array(list(numbers), pa.string()))
-    chosen: npt.NDArray[np.int64] = np.array(list(numbers.values()), np.int64)[_present(at, f"not {what}").to_numpy()]
+    indexes = pc.index_in(names.cast(pa.string()), value_set=pa.array(list(numbers), pa.string()))
+    chosen: npt.NDArray[np.int64] = np.array(list(numbers.values()), np.int64)[
+        _present(indexes, f"not {noun}").to_numpy()
+    ]
     return chosen
 
 
@@ -148,8 +150,8 @@ def _sizes(column: pa.Array) -> npt.NDArray[np.int64]:
 def _runs_joined(pieces: pa.Array, counts: npt.NDArray[np.int64]) -> pa.Array:
     """Join the first counts[0] pieces, the next counts[1], …: the same bytes, with fewer offsets."""
     _, offsets, data = pieces.buffers()
-    every = np.frombuffer(offsets, np.int32)[pieces.offset : pieces.offset + len(pieces) + 1]
-    kept = every[np.concatenate(([0], np.cumsum(counts)))]
+    whole = np.frombuffer(offsets, np.int32)[pieces.offset : pieces.offset + len(pieces) + 1]
+    kept = whole[np.concatenate(([0], np.cumsum(counts)))]
     return pa.Array.from_buffers(pieces.type, len(counts), [None, pa.py_buffer(kept), data or pa.py_buffer(_NONE)])
 
 
@@ -218,11 +220,11 @@ def _encode_messages(rows: pa.Table) -> pa.Array:
 
 
 def _encode_segments(columns: _Columns) -> pa.Array:
-    def tagged(names: pa.Array) -> pa.Array:
+    def add_tags(names: pa.Array) -> pa.Array:
         raw = names.cast(pa.binary())
         return pc.binary_join_element_wise(pack(len(raw), constant(b"\x0a"), varints(_sizes(raw))), raw, _NONE)
 
-    members = _runs_joined(_each_once(columns.members, tagged), columns.sizes)
+    members = _runs_joined(_each_once(columns.members, add_tags), columns.sizes)
     count = len(members)
     end = pack(count, constant(b"\x10"), varints(columns.first.to_numpy()))
     start = pack(count, constant(b"\x32"), varints(_sizes(members) + _sizes(end)))
@@ -268,49 +270,53 @@ def decode_columns(raws: pa.Array | pa.ChunkedArray) -> pa.Table:
     rest = np.flatnonzero(~good)
     if not len(rest):
         return quick
-    both = pa.concat_tables([quick, _decode_each(whole.take(pa.array(rest)))])
-    return both.take(pa.array(np.argsort(np.concatenate((np.flatnonzero(good), rest)))))
+    combined = pa.concat_tables([quick, _decode_each(whole.take(pa.array(rest)))])
+    return combined.take(pa.array(np.argsort(np.concatenate((np.flatnonzero(good), rest)))))
 
 
-def _decode_messages(found: ledger_columns.Read) -> tuple[npt.NDArray[np.bool_], pa.Table]:
+def _decode_messages(messages: ledger_columns.Read) -> tuple[npt.NDArray[np.bool_], pa.Table]:
     """Return which records are of the usual form, and their columns."""
-    good = found.good.copy()
+    good = messages.good.copy()
     # Each name once: which bookies there are is soon said.
-    names = found.members.texts(found.data, pa.binary()).dictionary_encode()
+    names = messages.members.texts(messages.data, pa.binary()).dictionary_encode()
     known = np.array([is_bookie_id(name.decode(errors="replace")) for name in names.dictionary.to_pylist()], np.bool_)
     wrong = ~known[names.indices.to_numpy()] if len(known) else np.zeros(0, np.bool_)
-    good[found.members.row[wrong]] = False
-    keys = found.keys.texts(found.data, pa.binary()).dictionary_encode()
+    good[messages.members.row[wrong]] = False
+    keys = messages.keys.texts(messages.data, pa.binary()).dictionary_encode()
     plain = np.array([name.isascii() for name in keys.dictionary.to_pylist()], np.bool_)
     odd = ~plain[keys.indices.to_numpy()] if len(plain) else np.zeros(0, np.bool_)
-    good[found.keys.row[odd]] = False
-    new_row = np.ones(len(found.segment_row), np.bool_)
-    new_row[1:] = found.segment_row[1:] != found.segment_row[:-1]
+    good[messages.keys.row[odd]] = False
+    new_row = np.ones(len(messages.segment_row), np.bool_)
+    new_row[1:] = messages.segment_row[1:] != messages.segment_row[:-1]
     starts = np.flatnonzero(new_row)
-    place = np.arange(len(found.segment_row)) - np.repeat(starts, np.diff(np.append(starts, len(found.segment_row))))
-    most = int(place.max(initial=0)) + 1
-    of_segment = np.searchsorted(found.segment_row * most + place, found.members.row * most + found.members.group)
-    counts = np.bincount(of_segment, minlength=len(found.segment_row))
-    good[found.segment_row[counts != found.numbers["ensemble_size"][found.segment_row]]] = False
+    place = np.arange(len(messages.segment_row)) - np.repeat(
+        starts, np.diff(np.append(starts, len(messages.segment_row)))
+    )
+    limit = int(place.max(initial=0)) + 1
+    of_segment = np.searchsorted(
+        messages.segment_row * limit + place, messages.members.row * limit + messages.members.group
+    )
+    counts = np.bincount(of_segment, minlength=len(messages.segment_row))
+    good[messages.segment_row[counts != messages.numbers["ensemble_size"][messages.segment_row]]] = False
     rows = np.flatnonzero(good)
     new = np.cumsum(good) - 1
-    numbers = {name: column[rows] for name, column in found.numbers.items()}
+    numbers = {name: column[rows] for name, column in messages.numbers.items()}
     closed = numbers["state"] == STATE_NUMBERS[State.CLOSED]
-    segments = good[found.segment_row]
-    members = found.members.of(good)
+    segments = good[messages.segment_row]
+    members = messages.members.of(good)
     lists = pa.StructArray.from_arrays(
         [
-            pa.array(found.segment_first[segments]),
-            _lists(_ends(counts[segments]), members.texts(found.data, pa.string()), _MEMBERS.type),
+            pa.array(messages.segment_first[segments]),
+            _lists(_ends(counts[segments]), members.texts(messages.data, pa.string()), _MEMBERS.type),
         ],
         fields=list(tables.SEGMENTS.value_type),
     )
-    entries = found.keys.of(good)
+    entries = messages.keys.of(good)
     custom = pa.StructArray.from_arrays(
-        [entries.texts(found.data, pa.string()), found.values.of(good).texts(found.data, pa.binary())],
+        [entries.texts(messages.data, pa.string()), messages.values.of(good).texts(messages.data, pa.binary())],
         fields=list(tables.CUSTOM.value_type),
     )
-    passwords = found.password.of(good).texts(found.data, pa.binary()).dictionary_encode()
+    passwords = messages.password.of(good).texts(messages.data, pa.binary()).dictionary_encode()
     hashes = pa.array([_key_hash(password) for password in passwords.dictionary.to_pylist()], pa.binary())
     columns: dict[str, pa.Array] = {
         "error": pa.nulls(len(rows), pa.string()),
@@ -319,9 +325,9 @@ def _decode_messages(found: ledger_columns.Read) -> tuple[npt.NDArray[np.bool_],
         "digest": _DIGEST_NAMES.take(pa.array(numbers["digest"])),
         "last_entry": pa.array(numbers["last_entry"], mask=~closed),
         "length": pa.array(numbers["length"], mask=~closed),
-        "ctime": pa.array(numbers["ctime"], mask=~found.has_ctime[rows]),
+        "ctime": pa.array(numbers["ctime"], mask=~messages.has_ctime[rows]),
         "password_hash": hashes.take(passwords.indices),
-        "segments": _lists(_ends(_per_row(new[found.segment_row[segments]], len(rows))), lists, tables.SEGMENTS),
+        "segments": _lists(_ends(_per_row(new[messages.segment_row[segments]], len(rows))), lists, tables.SEGMENTS),
         "custom": _lists(_ends(_per_row(new[entries.row], len(rows))), custom, tables.CUSTOM),
         **{name: pa.array(numbers[name].astype(np.int32)) for name in ("ensemble_size", "write_quorum", "ack_quorum")},
     }

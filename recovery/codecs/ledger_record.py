@@ -131,38 +131,38 @@ def problems(metadata: LedgerMetadata) -> tuple[str, ...]:
 
     Source: bookkeeper-metadata §1.7.
     """
-    found = []
+    flaws = []
     quorums = f"{metadata.ensemble_size}/{metadata.write_quorum}/{metadata.ack_quorum}"
     if not metadata.ensemble_size >= metadata.write_quorum >= metadata.ack_quorum >= 1:
-        found.append(f"not E >= W >= A >= 1: {quorums}")
+        flaws.append(f"not E >= W >= A >= 1: {quorums}")
     if not metadata.segments or metadata.segments[0].first != 0:
-        found.append("no segment starts at entry 0")
+        flaws.append("no segment starts at entry 0")
     starts = [segment.first for segment in metadata.segments]
     if any(later <= earlier for earlier, later in pairwise(starts)):
-        found.append("segments do not ascend")
+        flaws.append("segments do not ascend")
     for segment in metadata.segments:
         if len(segment.members) != metadata.ensemble_size:
-            found.append(f"segment {segment.first} has {len(segment.members)} members")
+            flaws.append(f"segment {segment.first} has {len(segment.members)} members")
         if len(set(segment.members)) != len(segment.members):
-            found.append(f"segment {segment.first} names a bookie twice")
-        found += [f"not a bookie id: {member!r}" for member in segment.members if not is_bookie_id(member)]
+            flaws.append(f"segment {segment.first} names a bookie twice")
+        flaws += [f"not a bookie id: {member!r}" for member in segment.members if not is_bookie_id(member)]
     if metadata.state is not State.CLOSED:
         if metadata.last_entry is not None or metadata.length is not None:
-            found.append("last entry or length of a ledger that is not closed")
+            flaws.append("last entry or length of a ledger that is not closed")
     elif metadata.last_entry is None or metadata.length is None:
-        found.append("closed without last entry or length")
+        flaws.append("closed without last entry or length")
     else:
         if metadata.last_entry < NO_ENTRY or metadata.length < 0:
-            found.append(f"last entry {metadata.last_entry}, length {metadata.length}")
+            flaws.append(f"last entry {metadata.last_entry}, length {metadata.length}")
         if metadata.last_entry == NO_ENTRY and metadata.length > 0:
-            found.append(f"no entry, but length {metadata.length}")
-        found += [f"segment {start} starts past the end" for start in starts if start > metadata.last_entry + 1]
+            flaws.append(f"no entry, but length {metadata.length}")
+        flaws += [f"segment {start} starts past the end" for start in starts if start > metadata.last_entry + 1]
     if metadata.format == 1:
         if metadata.password is not None or metadata.digest is not None:
-            found.append("format 1 has neither digest type nor password")
+            flaws.append("format 1 has neither digest type nor password")
     elif metadata.password is None or metadata.digest is None:
-        found.append("digest type or password is absent: no Java client can update the record")
-    return tuple(found)
+        flaws.append("digest type or password is absent: no Java client can update the record")
+    return tuple(flaws)
 
 
 # Reading
@@ -191,18 +191,18 @@ def _decode(raw: bytes, odd: Callable[[str], None]) -> LedgerMetadata:
     raise _refuse(Reason.BAD_VERSION, len(MAGIC), f"format {number!r}")
 
 
-def _decode_lines(text: str, at: int, odd: Callable[[str], None]) -> LedgerMetadata:
+def _decode_lines(text: str, position: int, odd: Callable[[str], None]) -> LedgerMetadata:
     def number(digits: str, bits: int) -> int:
         value = int(digits) if _NUMBER.fullmatch(digits) and len(digits) < 4000 else None
         if value is None or not -(1 << bits) <= value < 1 << bits:
-            raise _refuse(Reason.BAD_VALUE, at, f"not a number of {bits + 1} bits: {digits[:40]!r}")
+            raise _refuse(Reason.BAD_VALUE, position, f"not a number of {bits + 1} bits: {digits[:40]!r}")
         return value
 
     lines = _LINE_END.split(text)
     if lines[-1] == "":
         lines.pop()
     if len(lines) < 3:
-        raise _refuse(Reason.TRUNCATED, at, "fewer than three lines")
+        raise _refuse(Reason.TRUNCATED, position, "fewer than three lines")
     write_quorum, ensemble_size, length = number(lines[0], _I32), number(lines[1], _I32), number(lines[2], _I64)
     state, last_entry = State.OPEN, None
     segments = []
@@ -211,7 +211,7 @@ def _decode_lines(text: str, at: int, odd: Callable[[str], None]) -> LedgerMetad
         while members and not members[-1]:
             members.pop()
         if not members:
-            raise _refuse(Reason.BAD_VALUE, at, f"line {index} is neither a segment nor an end")
+            raise _refuse(Reason.BAD_VALUE, position, f"line {index} is neither a segment nor an end")
         if members[0] == CLOSED_LINE:
             last = number(start, _I64)
             state, last_entry = (State.IN_RECOVERY, None) if last == RECOVERING else (State.CLOSED, last)
@@ -221,24 +221,24 @@ def _decode_lines(text: str, at: int, odd: Callable[[str], None]) -> LedgerMetad
         segments.append(Segment(number(start, _I64), tuple(members)))
     if state is not State.CLOSED and length != 0:
         odd(f"length {length} of a ledger that is not closed: ignored")
-    _check(at, ensemble_size, write_quorum, write_quorum, segments)
+    _check(position, ensemble_size, write_quorum, write_quorum, segments)
     closed_length = length if state is State.CLOSED else None
     return LedgerMetadata(
         1, ensemble_size, write_quorum, write_quorum, state, last_entry, closed_length, tuple(segments)
     )
 
 
-def _decode_text(text: str, at: int, odd: Callable[[str], None]) -> LedgerMetadata:
+def _decode_text(text: str, position: int, odd: Callable[[str], None]) -> LedgerMetadata:
     message = LedgerMetadataFormat()
     try:
         text_format.Merge(_ESCAPED.sub(_as_java_reads, text), message, allow_unknown_field=True)
     except (text_format.ParseError, ValueError, RecursionError) as error:
         # The parser's own words quote the text, and a password may stand there.
-        raise _refuse(Reason.BAD_VALUE, at, f"not the text of a record: {type(error).__name__}") from None
+        raise _refuse(Reason.BAD_VALUE, position, f"not the text of a record: {type(error).__name__}") from None
     if message.HasField("cToken"):
         odd("creator token in format 2: ignored")
         message.ClearField("cToken")
-    return _from_message(2, message, at, odd)
+    return _from_message(2, message, position, odd)
 
 
 def _as_java_reads(escaped: re.Match[str]) -> str:
@@ -250,8 +250,8 @@ def _as_java_reads(escaped: re.Match[str]) -> str:
     return f"\\{int(escaped[1], 8) & 0xFF:03o}" if len(escaped[1]) == 3 else escaped[0]
 
 
-def _decode_binary(raw: bytes, at: int, odd: Callable[[str], None]) -> LedgerMetadata:
-    size, start = _read_varint(raw, at)
+def _decode_binary(raw: bytes, position: int, odd: Callable[[str], None]) -> LedgerMetadata:
+    size, start = _read_varint(raw, position)
     have = len(raw) - start
     if size > have:
         odd(f"announced {size} bytes, has {have}")
@@ -279,15 +279,15 @@ def _decode_binary(raw: bytes, at: int, odd: Callable[[str], None]) -> LedgerMet
 
 
 def _from_message(
-    version: int, message: LedgerMetadataFormat, at: int, odd: Callable[[str], None], unknown: bytes = b""
+    version: int, message: LedgerMetadataFormat, position: int, odd: Callable[[str], None], unknown: bytes = b""
 ) -> LedgerMetadata:
     if not (message.HasField("quorumSize") and message.HasField("ensembleSize") and message.HasField("state")):
-        raise _refuse(Reason.BAD_VALUE, at, "quorumSize, ensembleSize or state is absent")
+        raise _refuse(Reason.BAD_VALUE, position, "quorumSize, ensembleSize or state is absent")
     state = _STATES[message.state]
     closed = state is State.CLOSED
     if not message.HasField("length"):
         if version == 3 or closed:
-            raise _refuse(Reason.BAD_VALUE, at, "length is absent")
+            raise _refuse(Reason.BAD_VALUE, position, "length is absent")
         odd("length is absent")
     if closed:
         if not message.HasField("lastEntryId"):
@@ -305,9 +305,9 @@ def _from_message(
     segments = []
     for segment in message.segment:
         if not segment.HasField("firstEntryId"):
-            raise _refuse(Reason.BAD_VALUE, at, "a segment without a first entry")
-        segments.append(Segment(segment.firstEntryId, tuple(map(_known_text, segment.ensembleMember))))
-    _check(at, message.ensembleSize, message.quorumSize, ack_quorum, segments)
+            raise _refuse(Reason.BAD_VALUE, position, "a segment without a first entry")
+        segments.append(Segment(segment.firstEntryId, tuple(map(_demand_text, segment.ensembleMember))))
+    _check(position, message.ensembleSize, message.quorumSize, ack_quorum, segments)
     digest, password = None, None
     if message.HasField("password"):
         password = message.password
@@ -339,40 +339,42 @@ def _from_message(
 
 
 @lru_cache(maxsize=4096)
-def _known_text(raw: bytes) -> str:
+def _demand_text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
 _is_known = lru_cache(maxsize=4096)(is_bookie_id)
 
 
-def _check(at: int, ensemble_size: int, write_quorum: int, ack_quorum: int, segments: list[Segment]) -> None:
+def _check(position: int, ensemble_size: int, write_quorum: int, ack_quorum: int, segments: list[Segment]) -> None:
     if not segments:
-        raise _refuse(Reason.BAD_VALUE, at, "no segment")
+        raise _refuse(Reason.BAD_VALUE, position, "no segment")
     if not ensemble_size >= write_quorum >= ack_quorum:
-        raise _refuse(Reason.BAD_VALUE, at, f"not E >= W >= A: {ensemble_size}/{write_quorum}/{ack_quorum}")
-    before = None
+        raise _refuse(Reason.BAD_VALUE, position, f"not E >= W >= A: {ensemble_size}/{write_quorum}/{ack_quorum}")
+    previous = None
     for segment in segments:
-        if before is not None and segment.first <= before:
-            raise _refuse(Reason.BAD_VALUE, at, f"segment {segment.first} after segment {before}")
-        before = segment.first
+        if previous is not None and segment.first <= previous:
+            raise _refuse(Reason.BAD_VALUE, position, f"segment {segment.first} after segment {previous}")
+        previous = segment.first
         if len(segment.members) != ensemble_size:
-            raise _refuse(Reason.BAD_VALUE, at, f"{len(segment.members)} members in an ensemble of {ensemble_size}")
+            raise _refuse(
+                Reason.BAD_VALUE, position, f"{len(segment.members)} members in an ensemble of {ensemble_size}"
+            )
         for member in segment.members:
             if not _is_known(member):
-                raise _refuse(Reason.BAD_VALUE, at, f"not a bookie id: {member[:80]!r}")
+                raise _refuse(Reason.BAD_VALUE, position, f"not a bookie id: {member[:80]!r}")
 
 
-def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
+def _read_varint(raw: bytes, position: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 35, 7):
-        if at >= len(raw):
-            raise _refuse(Reason.TRUNCATED, at, "no length of the message")
-        value |= (raw[at] & 0x7F) << shift
-        at += 1
-        if raw[at - 1] < 0x80:
-            return value, at
-    raise _refuse(Reason.BAD_LENGTH, at, "the length of the message has more than five bytes")
+        if position >= len(raw):
+            raise _refuse(Reason.TRUNCATED, position, "no length of the message")
+        value |= (raw[position] & 0x7F) << shift
+        position += 1
+        if raw[position - 1] < 0x80:
+            return value, position
+    raise _refuse(Reason.BAD_LENGTH, position, "the length of the message has more than five bytes")
 
 
 # Writing
@@ -396,7 +398,7 @@ def _lines(metadata: LedgerMetadata, last_entry: int, length: int) -> str:
     return "\n".join((*lines, end))
 
 
-def _quoted(raw: bytes) -> str:
+def _quote(raw: bytes) -> str:
     return '"' + "".join([_ESCAPES[byte] for byte in raw]) + '"'
 
 
@@ -409,15 +411,15 @@ def _text(metadata: LedgerMetadata, last_entry: int, length: int) -> str:
         f"state: {metadata.state}",
     ]
     for segment in metadata.segments:
-        members = [f"  ensembleMember: {_quoted(member.encode())}" for member in segment.members]
+        members = [f"  ensembleMember: {_quote(member.encode())}" for member in segment.members]
         lines += ["segment {", *members, f"  firstEntryId: {segment.first}", "}"]
     if metadata.digest is not None and metadata.password is not None:
-        lines += [f"digestType: {metadata.digest}", f"password: {_quoted(metadata.password)}"]
+        lines += [f"digestType: {metadata.digest}", f"password: {_quote(metadata.password)}"]
     lines.append(f"ackQuorumSize: {metadata.ack_quorum}")
     if metadata.ctime is not None:
         lines.append(f"ctime: {metadata.ctime}")
     for key, value in metadata.custom:
-        lines += ["customMetadata {", f"  key: {_quoted(key.encode())}", f"  value: {_quoted(value)}", "}"]
+        lines += ["customMetadata {", f"  key: {_quote(key.encode())}", f"  value: {_quote(value)}", "}"]
     return "\n".join(lines) + "\n"
 
 

@@ -93,14 +93,14 @@ def decode(raw: bytes) -> ManagedLedger | Cursor:
     Raises:
         FormatError: neither.
     """
-    plain = _decompressed(raw)
+    plain = _decompress(raw)
     if not plain:
         return ManagedLedger(())
     if plain[0] == _CURSOR_TAG:
         return _cursor(plain)
     if plain[0] not in _LEDGER_TAGS:
         raise FormatError(Reason.BAD_MAGIC, "managed ledger", 0, f"begins with {plain[0]:#04x}")
-    return _managed_ledger(plain)
+    return _parse_ledger(plain)
 
 
 def decode_schema(raw: bytes) -> tuple[int, ...]:
@@ -111,56 +111,56 @@ def decode_schema(raw: bytes) -> tuple[int, ...]:
     """
     message = SchemaLocator()
     _parse(message, raw, "schema")
-    found = {entry.position.ledgerId for entry in (message.info, *message.index)}
-    return tuple(sorted(_id(ledger, "schema") for ledger in found))
+    ledgers = {entry.position.ledgerId for entry in (message.info, *message.index)}
+    return tuple(sorted(_id(ledger, "schema") for ledger in ledgers))
 
 
-def _managed_ledger(plain: bytes) -> ManagedLedger:
+def _parse_ledger(plain: bytes) -> ManagedLedger:
     message = ManagedLedgerInfo()
     _parse(message, plain, "managed ledger")
     ended = message.terminatedPosition if message.HasField("terminatedPosition") else None
-    found = []
-    for one in message.ledgerInfo:
-        ledger = _id(one.ledgerId, "managed ledger")
-        last = one.entries - 1 if one.HasField("entries") else None
-        length = one.size if last is not None and one.HasField("size") else None
+    ledgers = []
+    for info in message.ledgerInfo:
+        ledger = _id(info.ledgerId, "managed ledger")
+        last = info.entries - 1 if info.HasField("entries") else None
+        length = info.size if last is not None and info.HasField("size") else None
         if (last is not None and last < -1) or (length is not None and length < 0):
             raise FormatError(Reason.BAD_VALUE, "managed ledger", 0, f"ledger {ledger} has fewer than no entries")
         if last is None and ended is not None and ended.ledgerId == ledger and ended.entryId >= -1:
             last = ended.entryId
-        found.append(Listed(ledger, last, length, one.offloadContext.bookkeeperDeleted))
-    return ManagedLedger(tuple(found))
+        ledgers.append(Listed(ledger, last, length, info.offloadContext.bookkeeperDeleted))
+    return ManagedLedger(tuple(ledgers))
 
 
 def _cursor(plain: bytes) -> Cursor:
     message = ManagedCursorInfo()
     _parse(message, plain, "cursor")
-    found: dict[int, str] = {}
+    properties: dict[int, str] = {}
     if message.cursorsLedgerId != -1:
-        found[_id(message.cursorsLedgerId, "cursor")] = "cursor"
+        properties[_id(message.cursorsLedgerId, "cursor")] = "cursor"
     for number in message.properties:
         if number.name == _COMPACTED:
-            found.setdefault(_id(number.value, "cursor"), "compacted topic of")
+            properties.setdefault(_id(number.value, "cursor"), "compacted topic of")
     for text in message.cursorProperties:
         if text.name.startswith(_DELAYED) and text.value.isascii() and text.value.isdigit():
-            found.setdefault(_id(int(text.value), "cursor"), "delayed delivery of")
-    return Cursor(tuple(found.items()))
+            properties.setdefault(_id(int(text.value), "cursor"), "delayed delivery of")
+    return Cursor(tuple(properties.items()))
 
 
-def _id(ledger: int, of: str) -> int:
+def _id(ledger: int, owner: str) -> int:
     if ledger not in _IDS:
-        raise FormatError(Reason.BAD_VALUE, of, 0, f"ledger id {ledger}")
+        raise FormatError(Reason.BAD_VALUE, owner, 0, f"ledger id {ledger}")
     return ledger
 
 
-def _parse(message: Message, raw: bytes, of: str) -> None:
+def _parse(message: Message, raw: bytes, noun: str) -> None:
     try:
         message.ParseFromString(raw)
     except (DecodeError, RecursionError) as error:
-        raise FormatError(Reason.BAD_VALUE, of, 0, "no protobuf of it") from error
+        raise FormatError(Reason.BAD_VALUE, noun, 0, "no protobuf of it") from error
 
 
-def _decompressed(raw: bytes) -> bytes:
+def _decompress(raw: bytes) -> bytes:
     if len(raw) < _HEADER.size or not raw.startswith(MAGIC.to_bytes(2, "big")):
         return raw
     _, size = _HEADER.unpack_from(raw)
@@ -187,8 +187,8 @@ def _plain(body: bytes, kind: int, whole: int) -> bytes:
     try:
         if kind == _ZLIB:
             return zlib.decompressobj().decompress(body, whole + 1)
-        found: bytes = pa.Codec(_CODECS[kind]).decompress(body, whole, asbytes=True)
+        plain: bytes = pa.Codec(_CODECS[kind]).decompress(body, whole, asbytes=True)
     except (zlib.error, OSError, pa.ArrowException) as error:
         problem = f"cannot be decompressed: {error}"
         raise FormatError(Reason.BAD_VALUE, "managed ledger", _HEADER.size, problem) from error
-    return found
+    return plain

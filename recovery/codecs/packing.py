@@ -37,10 +37,10 @@ def varint_sizes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     bits = values.view(np.uint64)
     sizes = np.ones(len(bits), np.int64)
     for byte in range(1, 10):
-        more = bits >= np.uint64(1 << 7 * byte)
-        if not more.any():
+        rest = bits >= np.uint64(1 << 7 * byte)
+        if not rest.any():
             break
-        sizes += more
+        sizes += rest
     return sizes
 
 
@@ -67,19 +67,19 @@ def pack(count: int, *fields: Field, kind: pa.DataType | None = None) -> pa.Arra
     matrix = np.empty((count, sum(widths)), np.uint8)
     sizes = np.zeros(count, np.int64)
     whole = True
-    at = 0
+    position = 0
     for field, width in zip(fields, widths, strict=True):
-        matrix[:, at : at + width] = field.matrix
-        at += width
+        matrix[:, position : position + width] = field.matrix
+        position += width
         whole = whole and field.sizes is None
         sizes += width if field.sizes is None else field.sizes
     if not whole:
         keep = np.ones(matrix.shape, np.bool_)
-        at = 0
+        position = 0
         for field, width in zip(fields, widths, strict=True):
             if field.sizes is not None:
-                keep[:, at : at + width] = np.arange(width) < field.sizes[:, None]
-            at += width
+                keep[:, position : position + width] = np.arange(width) < field.sizes[:, None]
+            position += width
         matrix = matrix[keep]
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])

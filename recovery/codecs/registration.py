@@ -61,7 +61,7 @@ def decode_registration(raw: bytes) -> Endpoint | None:
 
 def address_in(bookie: str) -> Endpoint | None:
     """Return the address that a bookie id is; None if it is none."""
-    found = _ADDRESS.fullmatch(bookie)
-    if found is None or not 0 < int(found[2]) < _PORTS:
+    match = _ADDRESS.fullmatch(bookie)
+    if match is None or not 0 < int(match[2]) < _PORTS:
         return None
-    return Endpoint(found[1], int(found[2]))
+    return Endpoint(match[1], int(match[2]))

@@ -359,11 +359,11 @@ def list_largest_numbers(layout: Layout, ledger: npt.NDArray[np.int64], limit: i
     bits = BUCKET_BITS if layout is Layout.ETCD else 63
     number = ledger & ((1 << bits) - 1)
     given = (ledger >= 0) & (number <= limit) & ((layout is not Layout.ETCD) | (number > 0))
-    found = {}
+    largest = {}
     for bucket in np.unique(ledger[given] >> bits).tolist():
         key = bucket_key(bucket) if layout is Layout.ETCD else generator_key(layout)
-        found[key] = np.unique(number[given & (ledger >> bits == bucket)])[::-1][:count].tolist()
-    return found
+        largest[key] = np.unique(number[given & (ledger >> bits == bucket)])[::-1][:count].tolist()
+    return largest
 
 
 def high_order_key(high: int) -> str:

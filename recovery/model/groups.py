@@ -125,11 +125,11 @@ def regroup(key: Ints, first: Ints, size: Ints) -> GroupArrays:
     # other, the first begins a group, the second joins it as its second run, the third begins the next one.
     odd = _changes(distance) & ~begins
     odd[1:] &= ~begins[:-1]
-    at = np.flatnonzero(odd)
-    chain = np.ones(len(at), np.bool_)
-    np.not_equal(at[1:] - at[:-1], 1, out=chain[1:])
-    place = np.arange(len(at))
-    begins[at[(place - np.maximum.accumulate(np.where(chain, place, 0))) % 2 == 0]] = True
+    row = np.flatnonzero(odd)
+    chain = np.ones(len(row), np.bool_)
+    np.not_equal(row[1:] - row[:-1], 1, out=chain[1:])
+    place = np.arange(len(row))
+    begins[row[(place - np.maximum.accumulate(np.where(chain, place, 0))) % 2 == 0]] = True
     index = np.flatnonzero(begins)
     end = _ends(index, count)
     period = np.where(end > index, distance[np.minimum(index + 1, count - 1)], 0)
@@ -157,7 +157,7 @@ def count(first: Ints, last: Ints, size: Ints, period: Ints) -> Ints:
 def to_runs(groups: KeyedGroups) -> KeyedRuns:
     """Return the runs of groups, one by one, in their order."""
     runs = run_counts(groups.first, groups.last, groups.period)
-    first = np.repeat(groups.first, runs) + _numbered(runs) * np.repeat(groups.period, runs)
+    first = np.repeat(groups.first, runs) + _number(runs) * np.repeat(groups.period, runs)
     return KeyedRuns(np.repeat(groups.key, runs), first, np.repeat(groups.size, runs))
 
 
@@ -166,10 +166,10 @@ def within(groups: KeyedGroups, low: int, high: int) -> KeyedRuns:
     step = np.maximum(groups.period, 1)
     begin = np.maximum(-((groups.first + (groups.size - 1) - low) // step), 0)
     end = np.minimum((groups.last - groups.first) // step, (high - groups.first) // step)
-    some = begin <= end
-    first = groups.first[some] + begin[some] * groups.period[some]
-    last = groups.first[some] + end[some] * groups.period[some]
-    runs = to_runs(KeyedGroups(groups.key[some], first, last, groups.size[some], groups.period[some]))
+    chunk = begin <= end
+    first = groups.first[chunk] + begin[chunk] * groups.period[chunk]
+    last = groups.first[chunk] + end[chunk] * groups.period[chunk]
+    runs = to_runs(KeyedGroups(groups.key[chunk], first, last, groups.size[chunk], groups.period[chunk]))
     bound = np.maximum(runs.first, low)
     return KeyedRuns(runs.key, bound, np.minimum(runs.first + (runs.size - 1), high) - bound + 1)
 
@@ -191,10 +191,10 @@ def next_entry(groups: KeyedGroups, low: int) -> int | None:
 
 def lay_out(runs: KeyedRuns) -> tuple[Ints, Ints]:
     """Return (key, entry) of every entry of runs."""
-    return np.repeat(runs.key, runs.size), np.repeat(runs.first, runs.size) + _numbered(runs.size)
+    return np.repeat(runs.key, runs.size), np.repeat(runs.first, runs.size) + _number(runs.size)
 
 
-def _numbered(counts: Ints) -> Ints:
+def _number(counts: Ints) -> Ints:
     """Return 0, 1, ... for each count, one behind the other."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
@@ -207,11 +207,11 @@ def _lay(runs: KeyedRuns, weight: Ints | int) -> tuple[npt.NDArray[np.uint64], I
     position = np.concatenate([begin, begin + runs.size.astype(np.uint64)])
     key = np.concatenate([runs.key, runs.key])
     change = np.concatenate([np.broadcast_to(weight, runs.size.shape), np.broadcast_to(-weight, runs.size.shape)])
-    order = _sorted(key, position)
+    order = _sort(key, position)
     return position[order], key[order], change[order], order
 
 
-def _sorted(key: Ints, position: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+def _sort(key: Ints, position: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
     """Return the order by (key, position)."""
     if not len(key):
         return np.empty(0, np.intp)
@@ -222,7 +222,7 @@ def _sorted(key: Ints, position: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]
     return np.lexsort((position, key))
 
 
-def _covered(position: npt.NDArray[np.uint64], key: Ints, inside: npt.NDArray[np.bool_]) -> KeyedRuns:
+def _cover(position: npt.NDArray[np.uint64], key: Ints, inside: npt.NDArray[np.bool_]) -> KeyedRuns:
     """Return the runs between positions behind which `inside` holds; equal positions count as their last."""
     settled = np.ones(len(position), np.bool_)
     settled[:-1] = (position[1:] != position[:-1]) | (key[1:] != key[:-1])
@@ -243,17 +243,17 @@ def union_runs(runs: KeyedRuns) -> KeyedRuns:
         Sorted by (key, first), and apart from each other.
     """
     position, key, change, _ = _lay(runs, 1)
-    return _covered(position, key, np.cumsum(change) > 0)
+    return _cover(position, key, np.cumsum(change) > 0)
 
 
 def difference_runs(runs: KeyedRuns, without: KeyedRuns) -> KeyedRuns:
     """Return the runs of all entries that stand in `runs` and not in `without`; otherwise as `union_runs`."""
-    both = KeyedRuns(*(np.concatenate(pair) for pair in zip(runs, without, strict=True)))
-    ours = np.concatenate([np.ones(len(runs.key), np.int64), np.zeros(len(without.key), np.int64)])
-    position, key, change, order = _lay(both, 1)
-    mine = np.concatenate([ours, ours])[order] == 1
-    held = np.cumsum(np.where(mine, change, 0)) > 0
-    return _covered(position, key, held & (np.cumsum(np.where(mine, 0, change)) == 0))
+    combined = KeyedRuns(*(np.concatenate(pair) for pair in zip(runs, without, strict=True)))
+    own_names = np.concatenate([np.ones(len(runs.key), np.int64), np.zeros(len(without.key), np.int64)])
+    position, key, change, order = _lay(combined, 1)
+    own = np.concatenate([own_names, own_names])[order] == 1
+    node = np.cumsum(np.where(own, change, 0)) > 0
+    return _cover(position, key, node & (np.cumsum(np.where(own, 0, change)) == 0))
 
 
 def group_runs(runs: KeyedRuns) -> KeyedGroups:
@@ -262,9 +262,9 @@ def group_runs(runs: KeyedRuns) -> KeyedGroups:
     return KeyedGroups(runs.key[groups.begin], *groups[1:])
 
 
-def union(groups: KeyedGroups, *more: KeyedGroups) -> KeyedGroups:
+def union(groups: KeyedGroups, *rest: KeyedGroups) -> KeyedGroups:
     """Return the groups of all entries that stand in any list with the same key."""
-    runs = [to_runs(part) for part in (groups, *more)]
+    runs = [to_runs(part) for part in (groups, *rest)]
     return group_runs(union_runs(KeyedRuns(*(np.concatenate(column) for column in zip(*runs, strict=True)))))
 
 
@@ -319,10 +319,10 @@ def _narrow(groups: KeyedGroups) -> KeyedGroups:
     order = np.repeat(np.arange(len(runs)), runs)
     wide = wide[order]
     size, period = groups.size[order], groups.period[order]
-    first = groups.first[order] + np.where(wide, _numbered(runs) * period, 0)
+    first = groups.first[order] + np.where(wide, _number(runs) * period, 0)
     last = np.where(wide, first, groups.last[order])
     parts = (size - 1) // _I32 + 1
-    offset = _numbered(parts) * _I32
+    offset = _number(parts) * _I32
     order = np.repeat(np.arange(len(parts)), parts)
     return KeyedGroups(
         np.zeros(len(order), np.int64),
@@ -351,14 +351,14 @@ def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
         raise FormatError(Reason.BAD_LENGTH, "availability", 4, f"{number} groups in {len(raw)} bytes")
     table = np.frombuffer(raw, _GROUP, number, _HEADER.size)
     first, last, size, period = (table[name].astype(np.int64) for name in ("first", "last", "size", "period"))
-    many = last > first
+    number_of = last > first
     good = (first >= 0) & (size > 0) & (period >= 0) & (last >= first) & (last <= _I64 - size + 1)
-    good &= ~many | ((period >= size) & ((last - first) % np.maximum(period, 1) == 0))
+    good &= ~number_of | ((period >= size) & ((last - first) % np.maximum(period, 1) == 0))
     if not good.all():
-        at = int(np.flatnonzero(~good)[0])
-        detail = f"first {first[at]}, last {last[at]}, size {size[at]}, period {period[at]}"
-        raise FormatError(Reason.BAD_VALUE, "availability", _HEADER.size + at * _GROUP.itemsize, detail)
-    groups = KeyedGroups(np.zeros(number, np.int64), first, last, size, np.where(many, period, 0))
+        row = int(np.flatnonzero(~good)[0])
+        detail = f"first {first[row]}, last {last[row]}, size {size[row]}, period {period[row]}"
+        raise FormatError(Reason.BAD_VALUE, "availability", _HEADER.size + row * _GROUP.itemsize, detail)
+    groups = KeyedGroups(np.zeros(number, np.int64), first, last, size, np.where(number_of, period, 0))
     begin, end = first[1:], last[:-1] + (size[:-1] - 1)
     if run_counts(first, last, groups.period).sum(dtype=np.float64) <= _MAX_RUNS + number:
         apart = (begin > end) & (begin - end > 1)
@@ -378,9 +378,9 @@ def decode_availabilities(raws: Sequence[bytes]) -> tuple[KeyedGroups, dict[int,
     heads = np.frombuffer(b"".join([raw[: _HEAD.itemsize].ljust(_HEAD.itemsize, b"\xff") for raw in raws]), _HEAD)
     numbers = heads["groups"].astype(np.int64)
     usual = (heads["version"] == 0) & (numbers >= 0) & (sizes == _HEADER.size + numbers * _GROUP.itemsize)
-    at = np.flatnonzero(usual)
-    table = np.frombuffer(b"".join([raws[n][_HEADER.size :] for n in at.tolist()]), _GROUP)
-    key = np.repeat(at, numbers[at])
+    row = np.flatnonzero(usual)
+    table = np.frombuffer(b"".join([raws[n][_HEADER.size :] for n in row.tolist()]), _GROUP)
+    key = np.repeat(row, numbers[row])
     first, last, size, period = (table[name].astype(np.int64) for name in ("first", "last", "size", "period"))
     # Single runs that ascend and do not touch each other: all that released bookies send.
     single = (first >= 0) & (size > 0) & (period >= 0) & (last == first) & (last <= _I64 - size + 1)
@@ -388,7 +388,7 @@ def decode_availabilities(raws: Sequence[bytes]) -> tuple[KeyedGroups, dict[int,
     single[1:] &= (key[1:] != key[:-1]) | ((first[1:] > end[:-1]) & (first[1:] - end[:-1] > 1))
     usual[key[~single]] = False
     kept = usual[key]
-    found = [group_runs(KeyedRuns(key[kept], first[kept], size[kept]))]
+    runs = [group_runs(KeyedRuns(key[kept], first[kept], size[kept]))]
     errors: dict[int, FormatError] = {}
     for n in np.flatnonzero(~usual).tolist():
         try:
@@ -396,10 +396,10 @@ def decode_availabilities(raws: Sequence[bytes]) -> tuple[KeyedGroups, dict[int,
         except FormatError as error:
             errors[n] = error
         else:
-            found.append(groups._replace(key=np.full(len(groups.key), n)))
-    every = KeyedGroups(*(np.concatenate(column) for column in zip(*found, strict=True)))
-    order = np.argsort(every.key, kind="stable")
-    return KeyedGroups(*(column[order] for column in every)), errors
+            runs.append(groups._replace(key=np.full(len(groups.key), n)))
+    whole = KeyedGroups(*(np.concatenate(column) for column in zip(*runs, strict=True)))
+    order = np.argsort(whole.key, kind="stable")
+    return KeyedGroups(*(column[order] for column in whole)), errors
 
 
 # Arrow

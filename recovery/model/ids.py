@@ -141,8 +141,8 @@ def distinct(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return where each id stands first, in that order; and for each element which one of these it is."""
     raw = pa.py_buffer(np.column_stack((scope, ledger)))
-    of = pa.Array.from_buffers(_BOTH_HALVES, len(scope), [None, raw]).dictionary_encode().indices.to_numpy()
-    of = of.astype(np.int64)
-    first = np.empty(int(of.max(initial=-1)) + 1, np.int64)
-    first[of[::-1]] = np.arange(len(of))[::-1]
-    return first, of
+    codes = pa.Array.from_buffers(_BOTH_HALVES, len(scope), [None, raw]).dictionary_encode().indices.to_numpy()
+    codes = codes.astype(np.int64)
+    first = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return first, codes

@@ -87,7 +87,7 @@ def test_the_snapshot_is_the_dump() -> None:
 
 def test_the_snapshot_remembers_the_beginning() -> None:
     """At revision 2 it shows exactly what initialising the cluster had made."""
-    assert keys_of(EtcdFile(SNAPSHOT, at=2)) == dumped("after-init")
+    assert keys_of(EtcdFile(SNAPSHOT, revision=2)) == dumped("after-init")
 
 
 def test_history_leads_to_what_is_there() -> None:
@@ -180,7 +180,7 @@ def test_a_capture_of_the_snapshot_has_everything(tmp_path: Path) -> None:
         open_store(f"etcdfile://{SNAPSHOT}") as opened,
         DatasetWriter(tmp_path / "out", "catalog", binding={}, secret=True) as out,
     ):
-        summary = capture(opened.store, opened.root, Layout.ETCD, out, now=lambda: datetime.now(UTC))
+        summary = capture(opened.store, opened.root, Layout.ETCD, out, clock=lambda: datetime.now(UTC))
     assert (summary.complete, summary.ledgers, summary.unparsable, summary.layout) == (True, 9, 0, "etcd")
     assert summary.txn == REVISION
     dataset = open_dataset(tmp_path / "out", "catalog")
@@ -243,8 +243,8 @@ class TestAgainstEtcd:
         server.start()
         try:
             for revision in (2, 3, 12, 22, 100, 400, REVISION):
-                assert keys_of(EtcdFile(SNAPSHOT, at=revision)) == etcd_keys(server, ROOT, revision)
-            live = EtcdStore(server.hosts, top=ROOT, at=REVISION)
+                assert keys_of(EtcdFile(SNAPSHOT, revision=revision)) == etcd_keys(server, ROOT, revision)
+            live = EtcdStore(server.hosts, top=ROOT, revision=REVISION)
             assert keys_of(live) == dumped("final")
             assert history_of(live) == history_of(EtcdFile(SNAPSHOT))
             live.close()
@@ -272,7 +272,7 @@ class TestAgainstEtcd:
         assert [row["key"] for row in history_of(ours)] == [gone[0], f"{ROOT}/late"]
         assert ours.point() == live.point() or ours.point().txn == live.point().txn
         with pytest.raises(UnsupportedStoreError, match=f"it holds {middle} to"):
-            EtcdFile(tmp_path / "s.db", at=middle - 1)
+            EtcdFile(tmp_path / "s.db", revision=middle - 1)
         with pytest.raises(UnsupportedStoreError, match="compacted"):
-            EtcdStore(etcd_server.hosts, at=middle - 1)
+            EtcdStore(etcd_server.hosts, revision=middle - 1)
         live.close()

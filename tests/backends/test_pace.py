@@ -16,7 +16,7 @@ def test_no_more_than_was_allowed(asked: list[tuple[int, float]], ops_s: float) 
         assert seconds > 0
         now += seconds
 
-    pace = Pace(ops_s, now=lambda: now, wait=wait)
+    pace = Pace(ops_s, clock=lambda: now, wait=wait)
     begun: list[tuple[float, int]] = []
     for count, pause in asked:
         now += pause

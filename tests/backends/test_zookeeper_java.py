@@ -85,7 +85,7 @@ def captured(uri: str, folder: Path) -> Dataset:
     """Capture a store as the command does."""
     with open_store(uri) as opened, DatasetWriter(folder, "catalog", binding={}, secret=True) as out:
         named = Layout(opened.layout_hint) if opened.layout_hint else None
-        summary = capture(opened.store, opened.root, named, out, now=clock())
+        summary = capture(opened.store, opened.root, named, out, clock=clock())
     assert summary.complete, summary.gaps
     return open_dataset(folder, "catalog")
 

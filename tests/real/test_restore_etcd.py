@@ -180,7 +180,7 @@ WORKER = """
 def captured(opened: Any, root: str, layout: Layout, out: Path) -> pa.Table:
     """Return the ledgers of a store."""
     with DatasetWriter(out, "catalog", binding={}, secret=True) as writer:
-        summary = capture(opened, root, layout, writer, now=lambda: datetime.now(UTC))
+        summary = capture(opened, root, layout, writer, clock=lambda: datetime.now(UTC))
     assert summary.complete
     names = ["scope", "ledger", "raw", "state", "ensemble_size", "last_entry", "error"]
     return (

@@ -242,7 +242,7 @@ def test_ledgers_below_a_root_that_is_gone_are_not_lost(etcd_server: EtcdServer,
         open_store(f"etcd://{etcd_server.hosts}/s") as opened,
         DatasetWriter(tmp_path / "out", "catalog", binding={}, secret=True) as out,
     ):
-        summary = capture(opened.store, opened.root, Layout.ETCD, out, now=lambda: datetime.now(UTC))
+        summary = capture(opened.store, opened.root, Layout.ETCD, out, clock=lambda: datetime.now(UTC))
     assert (summary.root, summary.ledgers, summary.unparsable) == ("present", 3, 3)
 
 
@@ -281,7 +281,7 @@ def test_who_does_not_answer_is_named(etcd_server: EtcdServer) -> None:
         with pytest.raises(UnavailableError, match=str(port)):
             EtcdStore(f"127.0.0.1:{port}", session_s=0.2, patience_s=0.2)
     with pytest.raises(UnsupportedStoreError, match="future revision"):
-        EtcdStore(etcd_server.hosts, at=1 << 60)
+        EtcdStore(etcd_server.hosts, revision=1 << 60)
 
 
 def test_the_past_is_only_shown(etcd_server: EtcdServer) -> None:
@@ -290,7 +290,7 @@ def test_the_past_is_only_shown(etcd_server: EtcdServer) -> None:
     at = etcd_server.put("/s/old", b"1")
     etcd_server.put("/s/old", b"2")
     etcd_server.put("/s/new")
-    store = EtcdStore(etcd_server.hosts, at=at)
+    store = EtcdStore(etcd_server.hosts, revision=at)
     held = store.get("/s/old")
     assert held is not None
     assert (held.value, store.children("/s"), store.point().txn) == (b"1", ["old"], at)
@@ -396,7 +396,7 @@ def test_who_may_read_one_prefix_captures_all_but_the_past(tmp_path: Path) -> No
                 closing(store),
                 DatasetWriter(tmp_path / name, "catalog", binding={}, secret=True) as out,
             ):
-                return capture(store, "/bk/c1", Layout.ETCD, out, now=lambda: datetime.now(UTC))
+                return capture(store, "/bk/c1", Layout.ETCD, out, clock=lambda: datetime.now(UTC))
 
         limited = captured("limited", ("bob", "hunter2"))
         assert (limited.complete, limited.ledgers, limited.changes, limited.gaps) == (True, 3, 0, ())

@@ -84,9 +84,9 @@ def test_every_point_in_time_is_what_history_says() -> None:
     """At each zxid of a log from the start, the tree has exactly the values that history leads to."""
     for name in ("v39-plain", "v34-logs-only"):
         rows = _changes(ZooKeeperFiles(DATA / name))
-        start = dict.fromkeys(_values(ZooKeeperFiles(DATA / name, at=At(zxid=1))), b"")
+        start = dict.fromkeys(_values(ZooKeeperFiles(DATA / name, point=At(zxid=1))), b"")
         for zxid in range(1, max(row["txn"] for row in rows) + 1):
-            at = ZooKeeperFiles(DATA / name, at=At(zxid=zxid))
+            at = ZooKeeperFiles(DATA / name, point=At(zxid=zxid))
             values: dict[str, bytes | None] = {**start}
             for row in rows:
                 if row["txn"] <= zxid:
@@ -102,28 +102,28 @@ def test_a_time_is_the_last_transaction_until_then() -> None:
         entries["zxid"].tolist(), entries["ms"].tolist(), [*entries["ms"].tolist()[1:], 1 << 50], strict=True
     ):
         if following > ms:
-            point = ZooKeeperFiles(PLAIN, at=At(ms=following - 1 if following < 1 << 50 else ms)).point()
+            point = ZooKeeperFiles(PLAIN, point=At(ms=following - 1 if following < 1 << 50 else ms)).point()
             assert (point.txn, point.at_ms, point.gaps) == (zxid, ms, ())
     for files, txn in ((PLAIN, 0x2D), (PLAIN / "version-2" / "snapshot.28", 0x28)):
-        point = ZooKeeperFiles(files, at=parse_at("2100-01-01")).point()
+        point = ZooKeeperFiles(files, point=parse_at("2100-01-01")).point()
         assert point.txn == txn
         assert "that time was not reached" in point.gaps[0]
     with pytest.raises(UnsupportedStoreError, match="everything in them is later"):
-        ZooKeeperFiles(PLAIN, at=parse_at("2020-01-01T00:00:00+02:00")).point()
+        ZooKeeperFiles(PLAIN, point=parse_at("2020-01-01T00:00:00+02:00")).point()
 
 
 def test_what_the_files_do_not_show_is_refused_or_a_gap() -> None:
     """A zxid before everything is refused; one behind the end shows the end, with a gap that says so."""
     with pytest.raises(UnsupportedStoreError, match="do not show"):
-        ZooKeeperFiles(DATA / "v39-gzip", at=At(zxid=5)).point()
-    point = ZooKeeperFiles(PLAIN, at=At(zxid=0x99)).point()
+        ZooKeeperFiles(DATA / "v39-gzip", point=At(zxid=5)).point()
+    point = ZooKeeperFiles(PLAIN, point=At(zxid=0x99)).point()
     assert point.txn == 0x2D
     assert "0x99 was not reached" in point.gaps[0]
 
 
 def test_a_rejoined_server_alone_stops_at_its_hole() -> None:
     """What a server missed while it was away cannot be shown by it; that is a gap, and its tail is doubted."""
-    point = ZooKeeperFiles(DATA / "quorum-rejoined", at=At(zxid=0x300000003)).point()
+    point = ZooKeeperFiles(DATA / "quorum-rejoined", point=At(zxid=0x300000003)).point()
     assert point.txn == 0x20000001A
     assert "after zxid 0x20000001a comes 0x300000007" in point.gaps[0]
     assert any("may never have been committed" in note for note in point.notes)
@@ -194,7 +194,7 @@ def test_one_file_alone() -> None:
     """A snapshot that nothing overlapped with is whole by itself; a later log has only what it made, with a gap."""
     snapshot = ZooKeeperFiles(PLAIN / "version-2" / "snapshot.28")
     assert (snapshot.point().txn, snapshot.point().gaps) == (0x28, ())
-    assert _values(snapshot) == _values(ZooKeeperFiles(PLAIN, at=At(zxid=0x28)))
+    assert _values(snapshot) == _values(ZooKeeperFiles(PLAIN, point=At(zxid=0x28)))
     log = ZooKeeperFiles(PLAIN / "version-2" / "log.29")
     assert "no snapshot goes before" in log.point().gaps[0]
     assert {"/after-restart", "/new-eph"} < set(_values(log))

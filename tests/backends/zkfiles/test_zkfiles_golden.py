@@ -57,7 +57,7 @@ def _row(tree: Tree, path: bytes, node: Node) -> list[Any]:
 def test_the_tree_is_the_server_s(name: str, file: str, at: str | None) -> None:
     """Every node with every number, byte and right, the sessions, the digest, and how the state came about."""
     expected = _expected(name, file)
-    found = ZooKeeperFiles(DATA / name, at=parse_at(at) if at else None).restored
+    found = ZooKeeperFiles(DATA / name, point=parse_at(at) if at else None).restored
     rows = {path.decode() or "/": _row(found.tree, path, node) for path, node in _nodes(found.tree).items()}
     assert rows == {path: [*row[:10], expected["acls"][row[10]], *row[11:]] for path, row in expected["nodes"].items()}
     assert found.gaps == []

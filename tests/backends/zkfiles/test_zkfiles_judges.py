@@ -230,14 +230,14 @@ def test_any_point_in_time_is_what_clients_saw_then(recorded: _Recorded) -> None
     """At each zxid that was looked at, the files show what clients read, from whichever snapshot serves."""
     used = set()
     for zxid, values in recorded.states.items():
-        store = ZooKeeperFiles(recorded.killed, at=At(zxid=zxid))
+        store = ZooKeeperFiles(recorded.killed, point=At(zxid=zxid))
         assert (store.point().txn, store.point().gaps) == (zxid, ())
         assert {key: row[0] for key, row in _shown(store).items()} == values
         used.add(store.restored.source)
         assert store.restored.wrong == 0
         at = store.point().at_ms
         assert at is not None
-        assert (ZooKeeperFiles(recorded.killed, at=At(ms=at)).point().txn or 0) >= zxid
+        assert (ZooKeeperFiles(recorded.killed, point=At(ms=at)).point().txn or 0) >= zxid
     assert len(used) > 1
 
 

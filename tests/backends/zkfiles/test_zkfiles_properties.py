@@ -52,7 +52,7 @@ def _payloads(path: Path) -> list[bytes]:
 
 def _read(folder: Path, at: At | None = None) -> Point | None:
     """Read all that a store has; None: it says that it can show nothing."""
-    store = ZooKeeperFiles(folder, at=at)
+    store = ZooKeeperFiles(folder, point=at)
     try:
         point = store.point()
     except (CorruptStoreError, UnsupportedStoreError):

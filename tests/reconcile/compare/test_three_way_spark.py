@@ -73,9 +73,9 @@ def captured(
     with DatasetWriter(folder, "catalog", binding=binding, secret=True) as out:
         if isinstance(source, str):
             with open_store(source) as opened:
-                capture(opened.store, ROOT, None, out, now=now)
+                capture(opened.store, ROOT, None, out, clock=now)
         else:
-            capture(source, ROOT, layout, out, now=now)
+            capture(source, ROOT, layout, out, clock=now)
     return open_dataset(folder, "catalog")
 
 

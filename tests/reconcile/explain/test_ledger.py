@@ -202,7 +202,7 @@ def test_three_sides_are_said_with_the_deletion(tmp_path: Path) -> None:
     source.session = 0xABC
     source.put(key, None)
     with DatasetWriter(tmp_path / "cat", "catalog", binding={"root": "/ledgers"}, secret=True) as out:
-        capture(source, "/ledgers", None, out, now=lambda: datetime(2030, 1, 1, tzinfo=UTC))
+        capture(source, "/ledgers", None, out, clock=lambda: datetime(2030, 1, 1, tzinfo=UTC))
     done = process("explain", "7", "--snapshot", tmp_path / "cat", "--json")
     assert done.code == 3
     assert "deleted in transaction" in done.result["verdict"]

@@ -60,7 +60,7 @@ def catalog(tmp_path: Path) -> str:
     for row in cases.truth("c01")["ledgers"]:
         store.write([Write(row["path"], base64.b64decode(row["raw"]))])
     with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as out:
-        capture(store, "/ledgers", Layout.HIERARCHICAL, out, now=lambda: datetime.now(UTC))
+        capture(store, "/ledgers", Layout.HIERARCHICAL, out, clock=lambda: datetime.now(UTC))
     return f"catalog://{tmp_path / 'catalog'}"
 
 

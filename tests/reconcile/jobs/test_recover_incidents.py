@@ -72,7 +72,7 @@ def captured(folder: Path, ledgers: Mapping[int, bytes], **nodes: bytes) -> Data
     for ledger, raw in ledgers.items():
         source.put(key_of(ledger), raw)
     with DatasetWriter(folder, "catalog", binding={"root": ROOT}, secret=True) as out:
-        capture(source, ROOT, None, out, now=now)
+        capture(source, ROOT, None, out, clock=now)
     return open_dataset(folder, "catalog")
 
 

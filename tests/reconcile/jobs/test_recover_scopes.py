@@ -98,7 +98,7 @@ def restored(plan: Dataset, uri: str, folder: Path) -> Dataset:
     with open_store(uri) as opened:
         named = Layout(opened.layout_hint) if opened.layout_hint else None
         with DatasetWriter(folder / "catalog", "catalog", binding={"root": opened.root}, secret=True) as out:
-            capture(opened.store, opened.root, named, out, now=now)
+            capture(opened.store, opened.root, named, out, clock=now)
     return open_dataset(folder / "catalog", "catalog")
 
 

@@ -171,7 +171,7 @@ def collected(
 ) -> WireSummary:
     """Collect it as the program does, without Spark."""
     with DatasetWriter(folder / "catalog", "catalog", binding={}, secret=True) as out:
-        capture(source, "/ledgers", None, out, now=lambda: AT)
+        capture(source, "/ledgers", None, out, clock=lambda: AT)
     members = read_members(source, "/ledgers", None, aliases or {})
     options = Options(deadline_s=1.0, patience_s=0.5)
     request = Request(open_dataset(folder / "catalog", "catalog"), members, wanted, options, tasks=3)
@@ -254,7 +254,7 @@ def test_caps_are_shared_among_tasks(tmp_path: Path) -> None:
     with FakeBookie({1: Has({0}, {0: record(1, 0)})}).running() as address:
         source = made_store({LedgerId(0, 1): (str(address),)}, {str(address): b""}, ())
         with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as out:
-            capture(source, "/ledgers", None, out, now=lambda: AT)
+            capture(source, "/ledgers", None, out, clock=lambda: AT)
         options = Options(deadline_s=30, per_bookie=300.0, in_total=900.0)
         members = read_members(source, "/ledgers", None, {})
         request = Request(open_dataset(tmp_path / "catalog", "catalog"), members, None, options, tasks=3)

@@ -23,7 +23,7 @@ from tests.support.scannable_store import ScannableMemory
 def captured(source: Any, folder: Path, root: str = "/ledgers") -> CatalogStore:
     """Capture a store, and open what was written as a store."""
     with DatasetWriter(folder, "catalog", binding={"root": root}, secret=True) as out:
-        capture(source, root, None, out, now=lambda: READ_AT)
+        capture(source, root, None, out, clock=lambda: READ_AT)
     return CatalogStore(open_dataset(folder, "catalog"), root)
 
 

@@ -58,7 +58,7 @@ def expected(layout: Layout) -> set[LedgerId]:
 def run(source: MetadataStore, folder: Path, *, layout: Layout | None = None) -> tuple[CaptureSummary, Dataset]:
     """Capture into a folder, and open what was written."""
     with DatasetWriter(folder, "catalog", binding={}, secret=True) as out:
-        summary = capture(source, "/ledgers", layout, out, now=lambda: AT)
+        summary = capture(source, "/ledgers", layout, out, clock=lambda: AT)
     return summary, open_dataset(folder, "catalog")
 
 
@@ -345,7 +345,12 @@ def test_progress_ends_where_it_said(tmp_path: Path) -> None:
         many.write([Write("/ledgers" + store.ledger_key(Layout.FLAT, LedgerId(0, ledger)), RECORD)])
     with DatasetWriter(tmp_path / "out", "catalog", binding={}, secret=True) as out:
         capture(
-            many, "/ledgers", Layout.FLAT, out, now=lambda: AT, progress=lambda done, total: told.append((done, total))
+            many,
+            "/ledgers",
+            Layout.FLAT,
+            out,
+            clock=lambda: AT,
+            progress=lambda done, total: told.append((done, total)),
         )
     assert len(told) > 2
     assert [done for done, _ in told] == sorted(done for done, _ in told)

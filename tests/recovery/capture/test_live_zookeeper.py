@@ -71,7 +71,7 @@ def run(opened: OpenStore, folder: Path, known: list[pa.Table] | None = None) ->
     """Capture an open store."""
     with opened, DatasetWriter(folder, "catalog", binding={}, secret=True) as out:
         named = Layout(opened.layout_hint) if opened.layout_hint else None
-        summary = capture(opened.store, opened.root, named, out, now=clock(), known=known or ())
+        summary = capture(opened.store, opened.root, named, out, clock=clock(), known=known or ())
     return summary, open_dataset(folder, "catalog")
 
 
@@ -108,7 +108,7 @@ def test_a_capture_outlives_a_restart(tmp_path: Path) -> None:
                 server.start()
 
         with opened, DatasetWriter(tmp_path / "out", "catalog", binding={}, secret=True) as out:
-            summary = capture(opened.store, "/ledgers", None, out, now=clock(), progress=restart)
+            summary = capture(opened.store, "/ledgers", None, out, clock=clock(), progress=restart)
     finally:
         server.kill()
     assert again.is_set()
@@ -160,7 +160,7 @@ def test_ledgers_that_are_made_while_it_is_read(zookeeper_server: ZooKeeperServe
         writer.write([Write(key, RECORD) for key in keys])
 
     with opened, DatasetWriter(tmp_path / "out", "catalog", binding={}, secret=True) as out:
-        summary = capture(opened.store, opened.root, None, out, now=clock(), progress=more)
+        summary = capture(opened.store, opened.root, None, out, clock=clock(), progress=more)
     writer.close()
     assert summary.complete
     found = open_dataset(tmp_path / "out", "catalog").read("ledgers").to_pylist()
@@ -351,7 +351,7 @@ def test_an_ensemble_that_loses_its_leader(tmp_path: Path) -> None:
                 servers[1].start()
 
         with opened, DatasetWriter(tmp_path / "out", "catalog", binding={}, secret=True) as out:
-            summary = capture(opened.store, "/ledgers", None, out, now=clock(), progress=kill)
+            summary = capture(opened.store, "/ledgers", None, out, clock=clock(), progress=kill)
     assert killed.is_set()
     assert summary.complete
     assert ids_of(open_dataset(tmp_path / "out", "catalog")) == list(range(COUNT))

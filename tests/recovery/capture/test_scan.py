@@ -52,7 +52,7 @@ def fill(made: MemoryStore, layout: Layout, root: str = "/ledgers") -> None:
 def run(source: MetadataStore, folder: Path, layout: Layout | None = None) -> tuple[CaptureSummary, Dataset]:
     """Capture into a folder, and open what was written."""
     with DatasetWriter(folder, "catalog", binding={}, secret=True) as out:
-        summary = capture(source, "/ledgers", layout, out, now=lambda: READ_AT)
+        summary = capture(source, "/ledgers", layout, out, clock=lambda: READ_AT)
     return summary, open_dataset(folder, "catalog")
 
 

@@ -40,7 +40,7 @@ def test_every_node_of_a_real_tree_is_in_the_catalog(name: str, tmp_path: Path) 
     """Each node with data stands in the catalog once, byte for byte, and every ledger is parsed."""
     nodes = nodes_of(name)
     with DatasetWriter(tmp_path / "out", "catalog", binding={}, secret=True) as out:
-        summary = capture(loaded(nodes), "/ledgers", None, out, now=lambda: datetime.now(UTC))
+        summary = capture(loaded(nodes), "/ledgers", None, out, clock=lambda: datetime.now(UTC))
     assert (summary.complete, summary.unparsable, summary.layout) == (True, 0, "hierarchical")
     dataset = open_dataset(tmp_path / "out", "catalog")
     captured = {row["path"]: row["raw"] for row in dataset.read("nodes").to_pylist()}
@@ -58,6 +58,6 @@ def test_every_node_of_a_real_tree_is_in_the_catalog(name: str, tmp_path: Path) 
 def test_ledgers_on_both_sides_of_the_boundary_are_found(tmp_path: Path) -> None:
     """Ids that the Java client created at the edge of the short tree stand where the layout says."""
     with DatasetWriter(tmp_path / "out", "catalog", binding={}, secret=True) as out:
-        capture(loaded(nodes_of("final")), "/ledgers", None, out, now=lambda: datetime.now(UTC))
+        capture(loaded(nodes_of("final")), "/ledgers", None, out, clock=lambda: datetime.now(UTC))
     found = open_dataset(tmp_path / "out", "catalog").read("ledgers")["ledger"].to_pylist()
     assert {2147483646, 2147483647, 2147483648, 12345678901, (1 << 63) - 1} <= set(found)

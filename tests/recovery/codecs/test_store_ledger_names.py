@@ -46,7 +46,7 @@ def test_explain_takes_every_form(form: tuple[str, ...], tmp_path: Path, capsys:
     source.put("/ledgers/LAYOUT", store.layout_bytes(Layout.HIERARCHICAL))
     source.put("/ledgers" + store.ledger_key(Layout.HIERARCHICAL, LEDGER), RECORD)
     with DatasetWriter(tmp_path / "cat", "catalog", binding={"root": "/ledgers"}, secret=True) as out:
-        capture(source, "/ledgers", None, out, now=lambda: READ_AT)
+        capture(source, "/ledgers", None, out, clock=lambda: READ_AT)
     done = run(capsys, "explain", *form, "--metadata", f"catalog://{tmp_path / 'cat'}", "--json")
     assert (done.code, done.result["ledger"], done.result["qualified_name"]) == (0, "7:1005", LEDGER.qualified_name)
 
