@@ -8,7 +8,47 @@ ReconcileError          1
   PartlyAppliedError    6  stopped midway; resume
 """
 
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
+
+
+class Advice(StrEnum):
+    """What somebody can do next. The value says it to who calls a job; the command line names its own options."""
+
+    CONFIRM = "review it, then confirm its hash {value}"
+    SEE_WAVES = "see the plan's waves; splitting it makes some"
+    APPLY_AT_OWN_ROOT = "apply it there; to try it elsewhere, rehearse it"
+    RECOVER_OR_ACCEPT_UNSEEN = "collect them and recover again, or accept that {value} are unseen"
+    ACCEPT_NONE_UNSEEN = "accept no unseen bookies"
+    NAME_RIGHTS = "name them: edit the plan, or apply it with an ACL"
+    NAME_FREEZE_JOURNAL = "name the folder of the freeze's journal"
+    SHOW_THAT_NONE_IS_STORED = "show with an inventory of each bookie that they hold none; else restore first"
+    RESTORE = "restore or hold them"
+    RESTORE_OR_ACCEPT_ABSENT = "restore or hold them, or accept that {value} absent ledgers go"
+    ACCEPT_NONE_ABSENT = "accept no absent ledgers"
+    COLLECT_OR_ACCEPT_UNSEEN = "collect them and restore or hold that, or accept that {value} unseen bookies delete it"
+    INVENTORIES_OR_ACCEPT_UNSEEN = "give each bookie's inventory, or accept that nobody looked at {value} bookies"
+    RESTORE_OR_ACCEPT_LEFT_OUT = "hold or restore the ledgers with those bookies, or accept that {value} copies go"
+    ACCEPT_NONE_LEFT_OUT = "accept no copies that are left out"
+    MAKE_PLAN_FOR_STORE = "make a plan for this store"
+    NAME_NO_RIGHTS = "name no ACL"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to do next, without a word of the command line.
+
+    Attributes:
+        advice: what.
+        value: the number or the hash that it needs; empty: none.
+    """
+
+    advice: Advice
+    value: str | int = ""
+
+    def __str__(self) -> str:
+        return self.advice.value.format(value=self.value)
 
 
 class ReconcileError(Exception):
@@ -20,7 +60,7 @@ class ReconcileError(Exception):
 class _RemediedError(ReconcileError):
     """What is wrong with something, and what to do next."""
 
-    def __init__(self, subject: str, problem: str, remedy: str) -> None:
+    def __init__(self, subject: str, problem: str, remedy: str | Remedy) -> None:
         super().__init__(subject, problem, remedy)
         self.subject = subject
         self.problem = problem

@@ -13,7 +13,7 @@ from backends.errors import UnsupportedStoreError
 from backends.protocols import Tls
 from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
-from reconcile.errors import GuardRefusedError
+from reconcile.errors import Advice, GuardRefusedError, Remedy
 from recovery.capture.catalog_store import CatalogStore
 from recovery.dataset import MANIFEST, Dataset, open_dataset
 
@@ -165,7 +165,7 @@ def of_catalog(dataset: Dataset, uri: str) -> OpenStore:
     return OpenStore(store, root, None if store.layout is None else str(store.layout), uri)
 
 
-def demand_same_keys(opened: OpenStore, layout: str, acl: str | None = None) -> None:
+def demand_same_keys(opened: OpenStore, layout: str, *, has_rights: bool = False) -> None:
     """See that a plan's keys are those of the store's kind, and that the store has rights if some were named.
 
     Raises:
@@ -174,10 +174,12 @@ def demand_same_keys(opened: OpenStore, layout: str, acl: str | None = None) -> 
     on_etcd = opened.layout_hint == _ETCD
     if layout and on_etcd != (layout == _ETCD):
         raise GuardRefusedError(
-            opened.uri, f"the plan has the keys of layout {layout}", "make a plan for this store: bkmeta recover"
+            opened.uri, f"the plan has the keys of layout {layout}", Remedy(Advice.MAKE_PLAN_FOR_STORE)
         )
-    if on_etcd and acl is not None:
-        raise GuardRefusedError(opened.uri, "etcd gives rights to users, not to single keys", "leave --acl out")
+    if on_etcd and has_rights:
+        raise GuardRefusedError(
+            opened.uri, "etcd gives rights to users, not to single keys", Remedy(Advice.NAME_NO_RIGHTS)
+        )
 
 
 def list_principals(access: Access, opened: OpenStore | None = None) -> list[str] | None:

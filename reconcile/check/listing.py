@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
-from reconcile.errors import GuardRefusedError
+from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.rules import clusters
 from recovery.capture.ledger_tree import LISTINGS_IN_FLIGHT, LedgerTree, Piece, Unlisted, sort_root_names
 from recovery.codecs.keys import ledger_keys, ledgers_of
@@ -226,7 +226,7 @@ def demand_restored(
             raise GuardRefusedError(
                 root,
                 "lists no ledger, and thawed bookies delete every ledger that is not listed",
-                "show with --inventory DIR, for each bookie, that they hold none; else restore first",
+                Remedy(Advice.SHOW_THAT_NONE_IS_STORED),
             )
         return {"listed": listing.ledgers, "held": None, "absent": 0}
     absent = absent_ledgers(held, listing)
@@ -237,15 +237,15 @@ def demand_restored(
         raise GuardRefusedError(root, problem, "find out why the folders above them are not listed, then run it again")
     if accept_absent and not absent.num_rows:
         problem = "has a record of every ledger on the bookies' disks"
-        raise GuardRefusedError(root, problem, "leave out --accept-absent")
+        raise GuardRefusedError(root, problem, Remedy(Advice.ACCEPT_NONE_ABSENT))
     if absent.num_rows and (absent.num_rows != accept_absent or listing.ledgers == 0):
         more = ", …" if absent.num_rows > _EXAMPLES else ""
-        accept = f", or accept that they go: --accept-absent {absent.num_rows}" if listing.ledgers else ""
+        remedy = Remedy(Advice.RESTORE_OR_ACCEPT_ABSENT, absent.num_rows) if listing.ledgers else Remedy(Advice.RESTORE)
         raise GuardRefusedError(
             root,
             f"lists {listing.ledgers} ledgers; {absent.num_rows} of the {held.num_rows} on the bookies' disks are not "
             f"among them and would be deleted: {', '.join(examples(absent))}{more}",
-            f"restore or hold them{accept}",
+            remedy,
         )
     return {"listed": listing.ledgers, "held": held.num_rows, "absent": absent.num_rows}
 
@@ -276,15 +276,15 @@ def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset],
             root,
             f"has {len(unseen)} bookies that run or have a cookie{names}, and no inventory was given: what they hold "
             "without a record would be deleted",
-            f"give --inventory DIR for each bookie, or accept that nobody looked: --accept-unseen {len(unseen)}",
+            Remedy(Advice.INVENTORIES_OR_ACCEPT_UNSEEN, len(unseen)),
         )
     if len(unseen) != (accept or 0):
         more = ", …" if len(unseen) > _EXAMPLES else ""
         problem = f"has {len(unseen)} bookies that no inventory is of ({', '.join(unseen[:_EXAMPLES])}{more}): "
         problem += "what only they hold would be deleted"
-        remedy = f"collect them and restore or hold that, or accept that it goes: --accept-unseen {len(unseen)}"
+        remedy = Remedy(Advice.COLLECT_OR_ACCEPT_UNSEEN, len(unseen))
         if not unseen:
-            problem, remedy = "has no bookie that no inventory is of", "leave out --accept-unseen"
+            problem, remedy = "has no bookie that no inventory is of", Remedy(Advice.ACCEPT_NONE_UNSEEN)
         raise GuardRefusedError(root, problem, remedy)
     return len(unseen)
 
@@ -441,8 +441,6 @@ def demand_named(
             f"named for them, and these would be deleted: {'; '.join(shown)}{more}"
             if found
             else "has no closed record that leaves out what only one bookie holds",
-            f"have the ledgers held or restored with those bookies, or accept that they go: --accept-left-out {found}"
-            if found
-            else "leave out --accept-left-out",
+            Remedy(Advice.RESTORE_OR_ACCEPT_LEFT_OUT, found) if found else Remedy(Advice.ACCEPT_NONE_LEFT_OUT),
         )
     return found

@@ -19,6 +19,7 @@ from backends.errors import AccessDeniedError, BackendError, UnavailableError, U
 from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Exit
 from reconcile.cli.output import Output
+from reconcile.cli.wording.remedies import word_error
 from reconcile.errors import ReconcileError
 from reconcile.printable import printable
 from recovery import __version__
@@ -181,7 +182,8 @@ def _ended_by(error: BaseException, given: Sequence[str]) -> int:
         case click.ClickException():
             message = error.format_message()
         case RecoveryError() | ReconcileError() | BackendError():
-            message = "; ".join([str(error), *(remedy for kind, remedy in _REMEDIES if isinstance(error, kind))])
+            text = word_error(error) if isinstance(error, ReconcileError) else str(error)
+            message = "; ".join([text, *(remedy for kind, remedy in _REMEDIES if isinstance(error, kind))])
         case KeyboardInterrupt() | click.Abort() | _TerminatedError():
             message = "; ".join(["stopped before the end", *getattr(error, "__notes__", ())])
         case _:

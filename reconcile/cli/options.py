@@ -183,7 +183,7 @@ def inventory_options(help_text: str) -> Callable[[Callable[..., R]], Callable[.
             inventory_dirs: tuple[str, ...],
             **options: Any,  # noqa: ANN401 - the command's
         ) -> R:
-            from reconcile.jobs.inventories import find_inventories
+            from reconcile.jobs.collect.inventories import find_inventories
 
             typed = is_typed("inventory_dirs")
             if inventories and not typed:

@@ -1,23 +1,21 @@
-"""Bookies asked over the wire: the options of every command that does it, and `collect --wire`."""
+"""The options of every command that asks bookies over the wire."""
 
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import click
 
 from backends.errors import UnsupportedAuthError
-from reconcile.cli.command import Exit
-from reconcile.cli.options import FILE, carried, demand_bookie_ids, make_context, now, quoted, read_passwords
-from reconcile.cli.output import Output, Result
-from reconcile.jobs.context import add_remedy, connect, start_spark, throttle
-from reconcile.words import counted
+from reconcile.cli.options import FILE, demand_bookie_ids
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
-    from backends.bookie.client import Options
-    from recovery.bookies.wire_results import WireSummary
+    pass
+
+if TYPE_CHECKING:
+    from reconcile.jobs.context import Wire
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,7 +50,7 @@ def wire_options(command: Callable[P, R]) -> Callable[P, R]:
     return command
 
 
-def take_wire(values: dict[str, Any], *, wire: bool) -> "tuple[Options, dict[str, str]] | None":
+def take_wire(values: dict[str, Any], *, wire: bool) -> "Wire | None":
     """Take the options of asking bookies out of a command's arguments; None where it does not ask any.
 
     Raises:
@@ -68,6 +66,7 @@ def take_wire(values: dict[str, Any], *, wire: bool) -> "tuple[Options, dict[str
         return None
     from backends.bookie.auth import load_mechanism
     from backends.bookie.client import Options, Tls
+    from reconcile.jobs.context import Wire
 
     tls = None
     if given["tls_ca"] or given["tls_cert"]:
@@ -91,7 +90,7 @@ def take_wire(values: dict[str, Any], *, wire: bool) -> "tuple[Options, dict[str
         tls=tls,
         auth=given["bookie_auth"],
     )
-    return options, read_aliases(given["aliases"])
+    return Wire(options, read_aliases(given["aliases"]))
 
 
 def read_aliases(path: Path | None) -> dict[str, str]:
@@ -119,107 +118,3 @@ def read_aliases(path: Path | None) -> dict[str, str]:
             raise InputError(f"{path}, line {number}", f"gives {words[0]} to a second bookie", "mend the line")
     demand_bookie_ids([*found.values()], str(path))
     return found
-
-
-def collect_cluster(
-    uri: str,
-    names: tuple[str, ...] | None,
-    asked: "tuple[Options, dict[str, str]]",
-    passwords: Path | None,
-    where: tuple[str, Path | None],
-    out: Path,
-    output: Output,
-) -> Result:
-    """Ask the bookies of a cluster into inventories below a folder; on a master, with what its executors are to run."""
-    from reconcile.jobs.capture import capture_store
-    from recovery.bookies.addresses import read_members
-    from recovery.bookies.wire_inventory import Request, collect_wire
-    from recovery.bookies.wire_results import CATALOG
-    from recovery.dataset import open_dataset
-    from recovery.spark import demand_spark, over_buckets
-
-    master, python = where
-    demand_spark(master, python)
-    options, aliases = asked
-    candidates = read_passwords(passwords)
-    again = f"what stands in {out} is not whole: run the command again, into another folder"
-    with add_remedy(again), connect(uri, make_context(output)) as opened:
-        members = read_members(opened.store, opened.root, opened.layout_hint, aliases)
-        summary = capture_store(opened, out / CATALOG, make_context(output))
-    if summary.root != "present":
-        raise InputError(uri, "has no ledgers root, so nothing says what to ask for", "collect from the bookies' disks")
-    with (
-        add_remedy(again),
-        start_spark(master, python, make_context(output)) as spark,
-        output.progress("asking bookies", "parts") as told,
-    ):
-        show = throttle(told)
-        tasks = max(1, spark.sparkContext.defaultParallelism)
-        request = Request(open_dataset(out / CATALOG, "catalog"), members, names, options, candidates, tasks)
-        found = collect_wire(request, out, lambda task, ranges: over_buckets(spark, task, ranges, done=show), now=now)
-    return _collected(found, summary.gaps, out)
-
-
-def _collected(found: "WireSummary", gaps: Sequence[str], out: Path) -> Result:
-    from recovery.bookies.addresses import ALIAS_UNRESOLVED
-    from recovery.bookies.wire_results import NOT_TOLD, Kind, folder_of
-
-    made = [bookie for bookie in found.bookies if bookie.kind is Kind.COLLECTED]
-    without = [bookie for bookie in found.bookies if bookie.kind is not Kind.COLLECTED]
-    partly = [bookie for bookie in made if bookie.unanswered]
-    unknown = bool(without or partly or found.unresolved or gaps or found.scoped)
-    entries = sum(bookie.entries for bookie in made)
-    listed, shown = counted(found.listed, "ledger"), counted(entries, "entry", "entries")
-    verdict = f"{len(made)} of {counted(len(found.bookies), 'bookie')} answered for {listed}: {shown}"
-    if unknown:
-        verdict += ", NOT complete: what was not answered may exist"
-    details = [
-        f"{bookie.bookie}: {bookie.ledgers} ledgers, {bookie.entries} entries, in {bookie.folder}"
-        for bookie in made[:_SHOWN]
-    ]
-    details += [
-        f"{bookie.bookie}: nothing is known of {bookie.unanswered} ledgers ({bookie.why})" for bookie in partly[:_SHOWN]
-    ]
-    for bookie in without[:_SHOWN]:
-        if bookie.kind is Kind.NO_LISTS:
-            command = quoted("bkmeta", "collect", "--bookie-conf", _CONF, "--out", f"inv-{folder_of(bookie.bookie)}")
-            details.append(
-                f"{bookie.bookie}: does not say what it has of a ledger (DbLedgerStorage, or BookKeeper before 4.10); "
-                f"run on its host: {command}"
-            )
-        else:
-            details.append(f"{bookie.bookie}: {bookie.kind.replace('_', ' ')} ({bookie.why})")
-    details += [f"{ALIAS_UNRESOLVED} {name}: {why}" for name, why in list(found.unresolved.items())[:_SHOWN]]
-    details += [f"not read in the store: {gap}" for gap in gaps[:_SHOWN]]
-    if found.scoped:
-        details.append(f"not asked for: {found.scoped} ledgers of other scopes, which no released bookie knows")
-    details.append("the wire does not tell: " + "; ".join(NOT_TOLD))
-    return Result(
-        "collect",
-        verdict,
-        Exit.UNDECIDABLE if unknown else Exit.DONE,
-        counts={
-            "ledgers": found.listed,
-            "bookies": len(made),
-            "entries": entries,
-            "negatives": sum(bookie.negatives for bookie in made),
-            "unanswered": sum(bookie.unanswered for bookie in made),
-            "damaged": sum(bookie.damaged for bookie in made),
-        },
-        coverage={
-            "complete": False,
-            "not_told": list(NOT_TOLD),
-            "bookies": {bookie.bookie: _said(bookie) for bookie in found.bookies},
-            "unresolved": dict(found.unresolved),
-            "gaps": list(gaps),
-            "other_scopes": found.scoped,
-        },
-        details=details,
-        following=quoted("bkmeta", "explain", "LEDGER", "--inventory-dir", out, *carried("--metadata")) if made else "",
-        facts={"out": str(out)},
-    )
-
-
-def _said(bookie: Any) -> Mapping[str, object]:  # noqa: ANN401 - see recovery.collect.wire
-    names = ("why", "folder", "ledgers", "entries", "negatives", "unanswered", "damaged")
-    return {"kind": str(bookie.kind), **{name: getattr(bookie, name) for name in names}}

@@ -1,7 +1,7 @@
 """What every job has from its caller: whom stores take it for, whom it tells how far it is, and the time."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +13,7 @@ from reconcile.estimates import Step
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from backends.bookie.client import Options
     from backends.registry import OpenStore
     from reconcile.stores import Access
 
@@ -56,6 +57,19 @@ class Context:
     access: "Access"
     reporter: Reporter
     now: Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How running bookies are asked.
+
+    Attributes:
+        options: of the connections.
+        aliases: other names of bookies.
+    """
+
+    options: "Options"
+    aliases: Mapping[str, str]
 
 
 @contextmanager

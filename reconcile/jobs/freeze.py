@@ -13,7 +13,7 @@ from backends.protocols import ControlledStore
 from backends.registry import OpenStore, parse_store_uri
 from backends.zookeeper.acl import digest_principal
 from reconcile.check import listing
-from reconcile.errors import GuardRefusedError
+from reconcile.errors import Advice, GuardRefusedError, JournalError, Remedy
 from reconcile.jobs.context import Context, add_remedy
 from reconcile.stores import Access, AccessAs, open_store
 from reconcile.write import audit_journal, freeze_state, guards
@@ -174,15 +174,15 @@ def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
 
     Raises:
         GuardRefusedError: bookies would delete more than was accepted.
-        InputError: no identity, or that of the bookies; or no journal of a freeze.
-        JournalError: the journal is of something else.
+        InputError: no identity, or that of the bookies.
+        JournalError: there is no journal of a freeze, or it is of something else.
         UnavailableError: the store does not answer.
     """
     with _open_run(request, context) as run:
         past = engine.read_history(request.journal, run.root)
         if past is None:
             problem = "holds no journal of a freeze, which alone knows the former rights"
-            raise InputError(str(request.journal), problem, "name its folder with --journal")
+            raise JournalError(str(request.journal), problem, Remedy(Advice.NAME_FREEZE_JOURNAL))
         counts: dict[str, int | None] = {}
         if past.originals:
             counts = _demand_safe(run, request)

@@ -2,11 +2,9 @@
 
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,18 +19,22 @@ from reconcile.cli.options import (
     carried,
     demand_bookie_ids,
     executor_option,
+    make_context,
     make_output,
     now,
     output_options,
     quoted,
     read_passwords,
 )
-from reconcile.cli.output import Result
-from reconcile.cli.wire import collect_cluster, take_wire, wire_options
-from reconcile.jobs.context import add_remedy, throttle
+from reconcile.cli.output import Output, Result
+from reconcile.cli.wire import take_wire, wire_options
+from reconcile.cli.wording.asked_bookies import cluster_result
+from reconcile.jobs.context import add_remedy
 from reconcile.words import counted
 
 if TYPE_CHECKING:
+    from reconcile.jobs.collect.bookie import Damage, DamagePlace
+    from reconcile.jobs.context import Wire
     from recovery.collect.deep_check.counts import DeepCounts
     from recovery.collect.incremental.records import Reused
 
@@ -113,9 +115,9 @@ def collect(
     for each below --out. Nothing is fenced, recovered or written. Bookies of DbLedgerStorage do not say what they have
     of a ledger; they are named, with the command that collects them on their hosts.
     """
+    from reconcile.jobs.collect.bookie import collect_bookie
     from recovery.collect.disk.bookie_conf import read_conf
     from recovery.collect.options import CollectOptions
-    from recovery.collect.pipeline import collect as run
     from recovery.dataset import REPORT
 
     output = make_output(shared)
@@ -131,7 +133,7 @@ def collect(
             raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
         names = tuple(name.strip() for name in bookies.split(",") if name.strip()) if bookies else None
         demand_bookie_ids(names or (), "--bookies")
-        sys.exit(output.show(collect_cluster(uri, names, asked, passwords, (master, python), out, output)))
+        sys.exit(output.show(_collect_over_wire(uri, names, asked, passwords, (master, python), out, output)))
     if bool(bookie_conf) == bool(ledger_dirs or index_dirs or journal_dirs):
         raise click.UsageError("give either --bookie-conf, or the folders with --ledger-dir and the like")
     if deep and (incremental or since):
@@ -152,19 +154,12 @@ def collect(
         since=since,
         processes=processes or min(_PROCESSES, len(os.sched_getaffinity(0))),
     )
-    again = f"{out} is not an inventory yet: run the same command again"
-    with add_remedy(again), output.progress("collecting", "bytes") as told:
-        show = throttle(told)
-        found = run(
-            options,
-            out,
-            now=now,
-            progress=lambda p: show(p.bytes or p.files, p.bytes_total or p.files_total, p.stage),
-        )
+    collected = collect_bookie(options, out, make_context(output))
+    found, damage = collected.summary, collected.damage
     held = f"{counted(found.ledgers, 'ledger')}, {counted(found.entries, 'entry', 'entries')}"
     verdict = f"bookie {found.bookie}: {held}"
     verdict += ", collected completely" if found.complete else ", NOT complete: what is missing may exist"
-    suspect = _suspect(out) if found.damaged else []
+    suspect = list(damage.suspect)
     if suspect:
         verdict += f"; SUSPECT: {'the disk' if len(suspect) == 1 else 'the disks'} of {', '.join(suspect)}"
     if found.deleted:
@@ -184,7 +179,7 @@ def collect(
     if found.damaged:
         hides = "some of it hides entries" if found.hiding else "none of it hides an entry"
         details.append(f"places of damage: {found.damaged}, {hides}")
-        details += [f"  {line}" for line in _damage(out)]
+        details += [f"  {line}" for line in _damage_lines(damage)]
     if found.deep is not None:
         details += _compared(found.deep, dirty=found.dirty)
     if found.reused is not None:
@@ -278,48 +273,32 @@ def _since(begun: str) -> str:
     return f"{then.isoformat(sep=' ', timespec='seconds')}, {age} ago"
 
 
-def _damage(out: Path) -> Iterator[str]:
-    """Say how much there is of each kind, and where the first are: disks, what hides entries, the rest."""
-    import pyarrow.compute as pc
-
-    from recovery.dataset import open_dataset
-    from recovery.errors import Reason
-
-    inventory = open_dataset(out, "inventory")
-    kinds: Counter[str] = Counter()
-    for batch in inventory.batches("damage"):
-        kinds.update({row["values"]: row["counts"] for row in batch["reason"].value_counts().to_pylist()})
-    yield ", ".join(f"{kind.replace('_', ' ')}: {many}" for kind, many in kinds.most_common())
-    disk = pc.field("reason") == Reason.SUSPECT_DISK.value
-    file, hides = pc.is_null(pc.field("ledger")), pc.field("hides_entries")
-    ranks = (disk, file & hides, ~file & hides, ~disk & file & ~hides, ~file & ~hides)
-    for rank in ranks:
-        rows = (row for batch in inventory.batches("damage") for row in batch.filter(rank).slice(0, _SHOWN).to_pylist())
-        for row in islice(rows, _SHOWN):
-            yield _place(row)
+def _damage_lines(damage: "Damage") -> Iterator[str]:
+    """Say how much there is of each kind, and where the first are."""
+    yield ", ".join(f"{reason.replace('_', ' ')}: {count}" for reason, count in damage.reasons.items())
+    yield from map(_word_place, damage.places)
 
 
-def _suspect(out: Path) -> list[str]:
-    """Return the folders whose disks are suspect."""
-    import pyarrow.compute as pc
-
-    from recovery.dataset import open_dataset
-    from recovery.errors import Reason
-
-    disk = pc.field("reason") == Reason.SUSPECT_DISK.value
-    return [
-        file
-        for batch in open_dataset(out, "inventory").batches("damage")
-        for file in batch.filter(disk)["file"].to_pylist()
-    ]
+def _word_place(place: "DamagePlace") -> str:
+    where = place.file + ("" if place.offset is None else f" at byte {place.offset}")
+    ledger = "" if place.ledger is None else f", ledger {place.ledger}"
+    return f"{where}: {place.reason.replace('_', ' ')}{ledger}" + (f" ({place.detail})" if place.detail else "")
 
 
-def _place(row: Mapping[str, Any]) -> str:
-    from recovery.model.ids import LedgerId
+def _collect_over_wire(
+    uri: str,
+    names: tuple[str, ...] | None,
+    wire: "Wire",
+    passwords: Path | None,
+    spark: tuple[str, Path | None],
+    out: Path,
+    output: Output,
+) -> Result:
+    """Ask the bookies of a cluster; on a master, with what its executors are to run."""
+    from reconcile.jobs.collect.cluster import ClusterRequest, collect_cluster
 
-    place = row["file"] + ("" if row["offset"] is None else f" at byte {row['offset']}")
-    of = "" if row["ledger"] is None else f", ledger {LedgerId(row['scope'], row['ledger'])}"
-    return f"{place}: {row['reason'].replace('_', ' ')}{of}" + (f" ({row['detail']})" if row["detail"] else "")
+    request = ClusterRequest(uri, names, wire, read_passwords(passwords), *spark, out)
+    return cluster_result(collect_cluster(request, make_context(output)), out)
 
 
 def _write_page(out: Path, verdict: str, notes: Sequence[str]) -> None:

@@ -145,7 +145,7 @@ def recover(
     # Loading what is needed takes a second, and Spark several: nobody should look at an empty line that long.
     with output.progress("before Spark starts: looking at what was given", "inventories"):
         from reconcile.jobs import recover as job
-        from reconcile.jobs.collect_disks import collect_all, see
+        from reconcile.jobs.collect.disks import collect_all, see
         from reconcile.plan.actions import Passwords
         from reconcile.report.pages import plan_page, write_page
         from reconcile.stores import demand_store_uri

@@ -1,31 +1,25 @@
 """`rehearse`: a plan applied where it can do no harm, and read back."""
 
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
-from reconcile.cli.options import FOLDER, by_bookie, make_output, now, output_options, quoted
-from reconcile.cli.output import Output, Result
+from reconcile.cli.options import FOLDER, by_bookie, make_context, make_output, output_options, quoted
+from reconcile.cli.output import Result
 from reconcile.cli.wire import take_wire, wire_options
-from reconcile.jobs.context import add_remedy, throttle
 from reconcile.words import counted
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
-    from backends.registry import OpenStore
-    from recovery.bookies.disk_reader import BookieDisks
-    from recovery.bookies.wire_reader import AskedCluster
+    from reconcile.jobs.rehearse import Rehearsed
     from recovery.dataset import Dataset
 
-from reconcile.cli.commands.verify import SAMPLE, open_disks_of, open_wire, parse_sample, read_back
+from reconcile.cli.commands.verify import SAMPLE, parse_sample
 from reconcile.cli.wording.verified import verified_result
 
 _SHOWN: Final = 10
@@ -83,89 +77,46 @@ def rehearse(
     The root must be absent, and is marked before anything else is written in it; or be the marked root of an earlier
     rehearsal of the same plan, which is gone on with. It stays, to be looked at, until --remove.
     """
-    from reconcile.stores import demand_same_keys, open_store
-    from reconcile.write import rehearse as engine
+    from reconcile.jobs import rehearse as job
     from recovery.dataset import open_dataset
 
     output = make_output(shared)
-    asked = take_wire(shared, wire=wire)
+    wire_access = take_wire(shared, wire=wire)
     if (wire or away) and not is_typed("disks"):
         disks = {}
     if (wire and disks) or (bookies_from and not wire):
         raise click.UsageError("give either --wire, perhaps with --bookies-from, or --disk ID=DIR")
     dataset = open_dataset(plan, "plan")
-    with ExitStack() as stack:
-        opened = stack.enter_context(open_store(uri, EnvironmentAccess(), writable=True))
-        if away:
-            if disks or wire:
-                raise InputError("--disk, --wire", "have no meaning with --remove", "leave one of them out")
-            with output.progress("removing", "keys") as told:
-                removed = engine.remove(opened.store, opened.root, progress=throttle(told))
-            verdict = (
-                f"{counted(removed, 'key')} removed: the rehearsal is gone" if removed else "there is no such root"
-            )
-            sys.exit(output.show(Result("rehearse", verdict, 0, {"removed": removed}, {"root": opened.root})))
-        demand_same_keys(opened, str(dataset.manifest["binding"].get("layout") or ""))
-        bookies: AskedCluster | dict[str, BookieDisks] = {}
-        if asked is not None:
-            own = replace(opened, root=str(dataset.manifest["binding"].get("root") or opened.root))
-            if bookies_from:
-                own = stack.enter_context(open_store(bookies_from, EnvironmentAccess()))
-            bookies = stack.enter_context(open_wire(own, asked))
-        elif disks:
-            bookies = stack.enter_context(open_disks_of(disks, output))
-        result = _rehearsed(dataset, opened, bookies, sample, output, plan, uri)
-    sys.exit(output.show(result))
+    if away:
+        if disks or wire:
+            raise InputError("--disk, --wire", "have no meaning with --remove", "leave one of them out")
+        removed = job.remove_rehearsal(uri, make_context(output))
+        verdict = f"{counted(removed.keys, 'key')} removed: the rehearsal is gone"
+        verdict = verdict if removed.keys else "there is no such root"
+        sys.exit(output.show(Result("rehearse", verdict, 0, {"removed": removed.keys}, {"root": removed.root})))
+    source = disks if wire_access is None else wire_access
+    rehearsed = job.rehearse(job.RehearseRequest(dataset, uri, source, bookies_from, sample), make_context(output))
+    sys.exit(output.show(_rehearsed_result(rehearsed, dataset, plan, uri)))
 
 
-def _rehearsed(
-    dataset: "Dataset",
-    opened: "OpenStore",
-    bookies: "AskedCluster | Mapping[str, BookieDisks]",
-    sample: int | None,
-    output: Output,
-    plan: Path,
-    uri: str,
-) -> Result:
+def _rehearsed_result(rehearsed: "Rehearsed", dataset: "Dataset", plan: Path, uri: str) -> Result:
     from reconcile.cli.wording.plan_store import store_of
-    from reconcile.plan.plan_reader import demand_whole
-    from reconcile.stores import list_principals
-    from reconcile.write import apply, rehearse
 
-    seen = demand_whole(dataset)
-    mark = rehearse.begin(dataset, seen.hash, opened.store, opened.root, now=now)
-    journal = plan / rehearse.JOURNALS / mark.journal
-    stopped = add_remedy("the rehearsal is begun, go on: run the same command again")
-    with stopped, output.progress("writing", "writes") as told:
-        applied = apply.apply(
-            lambda: dataset.batches("actions"),
-            opened.store,
-            opened.root,
-            journal,
-            apply.Options(
-                plan_hash=seen.hash,
-                resume=journal.exists(),
-                principals=list_principals(EnvironmentAccess(), opened),
-            ),
-            now=now,
-            progress=throttle(told),
-        )
+    applied = rehearsed.applied
     tallies = {f"{op} {kind}": asdict(tally) for (kind, op), tally in sorted(applied.tallies.items())}
     written = sum(tally.written + tally.there for tally in applied.tallies.values())
     planned = sum(tally.planned for tally in applied.tallies.values())
-    verdict = f"{written} of {planned} writes stand in {opened.root}, {applied.checked} keys read back as written"
+    verdict = f"{written} of {planned} writes stand in {rehearsed.root}, {applied.checked} keys read back as written"
     if applied.changed_count:
         verdict = f"{applied.changed_count} keys do not hold what was written. {verdict}"
     details = [f"left as it is: {c.key} ({c.reason})" for c in applied.conflicts[:_SHOWN]]
     details += [f"not as written: {key}" for key in applied.changed[:_SHOWN]]
-    facts: dict[str, object] = {"root": opened.root, "made": mark.made, "journal": str(applied.journal)}
+    facts: dict[str, object] = {"root": rehearsed.root, "made": rehearsed.made, "journal": str(applied.journal)}
     counts: dict[str, object] = {"writes": tallies}
     coverage: dict[str, object] = {"read_back": applied.checked, "changed": applied.changed_count}
     code = applied.exit_code
-    if bookies != {}:
-        read = verified_result(
-            "rehearse", read_back(dataset, opened.store, opened.root, bookies, sample, output), bookies, plan
-        )
+    if rehearsed.read is not None:
+        read = verified_result("rehearse", rehearsed.read, plan)
         verdict = f"{verdict}; {read.verdict}"
         details += read.details
         counts, coverage = {**counts, **read.counts}, {**coverage, **read.coverage}
@@ -178,5 +129,5 @@ def _rehearsed(
     details.append(
         f"look at it in the store; then remove it: {quoted('bkmeta', 'rehearse', plan, '--metadata', uri)} --remove"
     )
-    following = quoted("bkmeta", "apply", plan, "--metadata", store_of(dataset), "--confirm", seen.hash)
+    following = quoted("bkmeta", "apply", plan, "--metadata", store_of(dataset), "--confirm", rehearsed.plan_hash)
     return Result("rehearse", verdict, code, counts, coverage, details, following if not code else "", facts)

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,15 +12,18 @@ from reconcile.cli.options import (
     FOLDER,
     make_context,
     make_output,
-    now,
     output_options,
     quoted,
     reason_option,
 )
 from reconcile.cli.output import Result
-from reconcile.jobs.context import add_remedy, connect, throttle
+from reconcile.jobs.context import add_remedy
 from reconcile.printable import printable
 from reconcile.words import counted, is_or_are
+
+if TYPE_CHECKING:
+    from reconcile.jobs.undo import UndoOutcome
+    from reconcile.write.undo import Proposal
 
 _SHOWN: Final = 10
 
@@ -61,39 +64,18 @@ def undo(
     record is removed only while the store is frozen: from a thawed one the bookies would delete the ledger. Generators
     stay raised. Without --confirm it prints what it would do and its hash, and changes nothing.
     """
-    from backends.registry import parse_store_uri
-    from reconcile.write import undo as engine
+    from reconcile.jobs import undo as job
     from reconcile.write.audit_journal import find_next_journal
 
     output = make_output(shared)
-    parse_store_uri(uri)
-    more = [*(["--replaced-only"] if replaced_only else []), *(["--reason", reason] if reason else [])]
-    again = quoted("bkmeta", "undo", journal, "--metadata", uri, *more)
-    stopped = add_remedy(f"what was taken back is recorded in {journal}: run the same command again")
-    with stopped, connect(uri, make_context(output), writable=True) as opened:
-        proposal = engine.propose(journal, opened.store, opened.root, replaced_only=replaced_only)
-        counts = {f"{op} {kind}": count for (kind, op), count in sorted(proposal.writes.items())}
-        lines = [f"{name}: {count} written by the apply" for name, count in counts.items()]
-        if confirm is None and sys.stdin.isatty():
-            for line in [*lines, f"hash {proposal.hash}"]:
-                click.echo(printable(line), err=True)
-            confirm = click.prompt(f"type the first {_TYPED} digits of the hash to go on", err=True)
-        if confirm is None or len(confirm) < _TYPED or not proposal.hash.startswith(confirm.lower()):
-            verdict = "nothing was changed: undo waits for its hash"
-            if confirm is not None:
-                verdict = f"nothing was changed: what was confirmed ({confirm[:12]}) is not what would be done now"
-            waiting = Result(
-                "undo",
-                verdict,
-                Exit.REFUSED,
-                counts=dict(counts),
-                details=[*lines, f"hash {proposal.hash}"],
-                following=f"{again} --confirm {proposal.hash}",
-                facts={"hash": proposal.hash, "journal": str(journal)},
-            )
-            sys.exit(output.show(waiting))
-        with output.progress("taking back", "batches") as told:
-            done = engine.undo(proposal, opened.store, opened.root, now=now, progress=throttle(told), reason=reason)
+    request = job.UndoRequest(journal, uri, confirm, replaced_only, reason)
+    with add_remedy(f"what was taken back is recorded in {journal}: run the same command again"):
+        outcome = job.undo(request, make_context(output), _ask_for_hash)
+    proposal, done = outcome.proposal, outcome.undone
+    if done is None:
+        more = [*(["--replaced-only"] if replaced_only else []), *(["--reason", reason] if reason else [])]
+        command = quoted("bkmeta", "undo", journal, "--metadata", uri, *more)
+        sys.exit(output.show(_waiting_result(outcome, command, journal)))
     taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())
     verdict = f"{taken} of {counted(taken + left, 'write')} {is_or_are(taken)} taken back"
     if left:
@@ -116,3 +98,39 @@ def undo(
         facts={"hash": proposal.hash, "journal": str(journal), "left": [asdict(one) for one in done.listed]},
     )
     sys.exit(output.show(result))
+
+
+def _ask_for_hash(proposal: "Proposal") -> str | None:
+    """Show on a terminal what would be taken back, and return what is typed; None: there is no terminal."""
+    if not sys.stdin.isatty():
+        return None
+    for line in _proposal_lines(proposal):
+        click.echo(printable(line), err=True)
+    typed: str = click.prompt(f"type the first {_TYPED} digits of the hash to go on", err=True)
+    return typed
+
+
+def _proposal_lines(proposal: "Proposal") -> list[str]:
+    counts = _proposal_counts(proposal)
+    return [*(f"{name}: {count} written by the apply" for name, count in counts.items()), f"hash {proposal.hash}"]
+
+
+def _proposal_counts(proposal: "Proposal") -> dict[str, int]:
+    return {f"{op} {kind}": count for (kind, op), count in sorted(proposal.writes.items())}
+
+
+def _waiting_result(outcome: "UndoOutcome", command: str, journal: Path) -> Result:
+    """Say that nothing was changed, and which command goes on."""
+    proposal, confirmed = outcome.proposal, outcome.confirmed
+    verdict = "nothing was changed: undo waits for its hash"
+    if confirmed is not None:
+        verdict = f"nothing was changed: what was confirmed ({confirmed[:12]}) is not what would be done now"
+    return Result(
+        "undo",
+        verdict,
+        Exit.REFUSED,
+        counts=_proposal_counts(proposal),
+        details=_proposal_lines(proposal),
+        following=f"{command} --confirm {proposal.hash}",
+        facts={"hash": proposal.hash, "journal": str(journal)},
+    )

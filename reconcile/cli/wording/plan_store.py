@@ -34,8 +34,3 @@ def rehearsal_root(plan: Dataset) -> str:
     if layout == "etcd":
         return f"etcd://{hosts}/{_REHEARSAL}"
     return f"zk+{layout}://{hosts.replace(',', ';')}/{_REHEARSAL}/ledgers"
-
-
-def writes_of(plan: Dataset) -> int:
-    """Return how many keys a plan writes: actions without those that write nothing."""
-    return plan.rows("actions") - int(plan.manifest.get("counts", {}).get("left_alone", 0))

@@ -12,27 +12,23 @@ from reconcile.cli.output import Result
 from reconcile.words import counted, is_or_are
 
 if TYPE_CHECKING:
-    from reconcile.check.verify import Verified
-    from recovery.bookies.disk_reader import BookieDisks
-    from recovery.bookies.wire_reader import AskedCluster
+    from reconcile.jobs.verify import ReadBack
 
 
 _SHOWN: Final = 10
 
 
-def verified_result(
-    command: str, found: "Verified", bookies: "AskedCluster | Mapping[str, BookieDisks]", plan: Path
-) -> Result:
+def verified_result(command: str, read: "ReadBack", plan: Path) -> Result:
     """Say what reading back gave."""
     from reconcile.check.verify import Outcome, Stored
 
+    found = read.verified
     outcomes = {str(outcome): found.outcomes.get(outcome, 0) for outcome in Outcome}
     records = {str(stored): found.records.get(stored, 0) for stored in Stored}
     holds = {str(stored): found.holds.get(stored, 0) for stored in Stored}
     entries, copies = dict(found.entries), dict(found.copies)
     readable, unchecked = outcomes[Outcome.READABLE], outcomes[Outcome.UNCHECKED]
-    wire = not isinstance(bookies, Mapping)
-    unresolved = {} if isinstance(bookies, Mapping) else dict(bookies.unresolved)
+    wire, unresolved = read.has_wire, read.unresolved
     code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked or unresolved or found.denied else Exit.DONE
     verdict = (
         f"{readable} of {counted(found.looked_at, 'ledger')} {is_or_are(readable)} readable, every entry from a bookie"
@@ -92,9 +88,9 @@ def verified_result(
             "held": found.held,
             "holds_looked_at": sum(found.holds.values()),
             "sample_seed": found.seed or None,
-            "bookies": sorted(name for name, _ in bookies.items()),
+            "bookies": list(read.bookies),
             "wire": wire,
-            "unresolved": unresolved,
+            "unresolved": dict(unresolved),
             "without_disks": dict(missing),
             "incomplete": {bookie: list(problems) for bookie, problems in found.incomplete.items()},
         },

@@ -9,7 +9,7 @@ import pytest
 from reconcile.cli.command import Exit
 from reconcile.cli.incident import FIELDS, read_incident
 from reconcile.cli.options import carried
-from reconcile.jobs.inventories import find_inventories
+from reconcile.jobs.collect.inventories import find_inventories
 from recovery.errors import InputError
 from tests.support.command import commands, run
 from tests.support.inventories import write_inventory

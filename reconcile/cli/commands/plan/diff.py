@@ -38,7 +38,7 @@ _HASH: Final = 12
 @output_options
 def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what plans A and B would write differently, key by key; passwords are compared and never shown."""
-    from reconcile.cli.wording.plan_store import writes_of
+    from reconcile.jobs.apply import count_writes
     from reconcile.plan.differences import compare_plans
     from reconcile.plan.plan_reader import open_whole
 
@@ -59,7 +59,7 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
             f"{keys} written differently: {counts['only_in_a']} by the first only, "
             f"{counts['only_in_b']} by the second only, {counts['differing']} by both"
         )
-    details = [f"A {str(d.manifest.get('hash'))[:_HASH]}: {counted(writes_of(d), 'write')}" for d in (left, right)]
+    details = [f"A {str(d.manifest.get('hash'))[:_HASH]}: {counted(count_writes(d), 'write')}" for d in (left, right)]
     details[1] = "B" + details[1][1:]
     details += [str(difference) for difference in listed]
     if total > len(listed):

@@ -29,7 +29,7 @@ def see(disks: Mapping[str, Sequence[Path]]) -> None:
         found = survey(tuple(folders), (), (), bookie)
         if found.bookie != bookie:
             problem = f"was given for {bookie}, and its cookie is that of {found.bookie}"
-            raise InputError(str(folders[0]), problem, f"write --disk {found.bookie}={folders[0]}")
+            raise InputError(str(folders[0]), problem, f"name {found.bookie} as its bookie")
 
 
 def collect_all(

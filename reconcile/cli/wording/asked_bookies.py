@@ -1,0 +1,84 @@
+"""What asking a cluster's bookies gave, in words."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from reconcile.cli.command import Exit
+from reconcile.cli.options import carried, quoted
+from reconcile.cli.output import Result
+from reconcile.words import counted
+
+if TYPE_CHECKING:
+    from reconcile.jobs.collect.cluster import CollectedCluster
+    from recovery.bookies.wire_results import BookieResult
+
+_SHOWN: Final = 10
+_CONF: Final = "/etc/bookkeeper/bk_server.conf"
+
+
+def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
+    """Say which bookies answered, and what for."""
+    from recovery.bookies.addresses import ALIAS_UNRESOLVED
+    from recovery.bookies.wire_results import NOT_TOLD, Kind, folder_of
+
+    found, gaps = collected.summary, collected.gaps
+    made = [bookie for bookie in found.bookies if bookie.kind is Kind.COLLECTED]
+    without = [bookie for bookie in found.bookies if bookie.kind is not Kind.COLLECTED]
+    partly = [bookie for bookie in made if bookie.unanswered]
+    unknown = bool(without or partly or found.unresolved or gaps or found.scoped)
+    entries = sum(bookie.entries for bookie in made)
+    listed, shown = counted(found.listed, "ledger"), counted(entries, "entry", "entries")
+    verdict = f"{len(made)} of {counted(len(found.bookies), 'bookie')} answered for {listed}: {shown}"
+    if unknown:
+        verdict += ", NOT complete: what was not answered may exist"
+    details = [
+        f"{bookie.bookie}: {bookie.ledgers} ledgers, {bookie.entries} entries, in {bookie.folder}"
+        for bookie in made[:_SHOWN]
+    ]
+    details += [
+        f"{bookie.bookie}: nothing is known of {bookie.unanswered} ledgers ({bookie.why})" for bookie in partly[:_SHOWN]
+    ]
+    for bookie in without[:_SHOWN]:
+        if bookie.kind is Kind.NO_LISTS:
+            command = quoted("bkmeta", "collect", "--bookie-conf", _CONF, "--out", f"inv-{folder_of(bookie.bookie)}")
+            details.append(
+                f"{bookie.bookie}: does not say what it has of a ledger (DbLedgerStorage, or BookKeeper before 4.10); "
+                f"run on its host: {command}"
+            )
+        else:
+            details.append(f"{bookie.bookie}: {bookie.kind.replace('_', ' ')} ({bookie.why})")
+    details += [f"{ALIAS_UNRESOLVED} {name}: {why}" for name, why in list(found.unresolved.items())[:_SHOWN]]
+    details += [f"not read in the store: {gap}" for gap in gaps[:_SHOWN]]
+    if found.scoped:
+        details.append(f"not asked for: {found.scoped} ledgers of other scopes, which no released bookie knows")
+    details.append("the wire does not tell: " + "; ".join(NOT_TOLD))
+    return Result(
+        "collect",
+        verdict,
+        Exit.UNDECIDABLE if unknown else Exit.DONE,
+        counts={
+            "ledgers": found.listed,
+            "bookies": len(made),
+            "entries": entries,
+            "negatives": sum(bookie.negatives for bookie in made),
+            "unanswered": sum(bookie.unanswered for bookie in made),
+            "damaged": sum(bookie.damaged for bookie in made),
+        },
+        coverage={
+            "complete": False,
+            "not_told": list(NOT_TOLD),
+            "bookies": {bookie.bookie: _facts(bookie) for bookie in found.bookies},
+            "unresolved": dict(found.unresolved),
+            "gaps": list(gaps),
+            "other_scopes": found.scoped,
+        },
+        details=details,
+        following=quoted("bkmeta", "explain", "LEDGER", "--inventory-dir", out, *carried("--metadata")) if made else "",
+        facts={"out": str(out)},
+    )
+
+
+def _facts(bookie: "BookieResult") -> Mapping[str, object]:
+    names = ("why", "folder", "ledgers", "entries", "negatives", "unanswered", "damaged")
+    return {"kind": str(bookie.kind), **{name: getattr(bookie, name) for name in names}}

@@ -1,0 +1,193 @@
+"""A plan into the store that it is for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.errors import Advice, GuardRefusedError, PlanError, Remedy
+from reconcile.estimates import Step
+from reconcile.jobs.context import Context, connect, throttle
+from reconcile.plan.plan_reader import open_whole
+from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
+from reconcile.words import counted
+from reconcile.write import apply as engine
+from reconcile.write import guards
+from reconcile.write.apply import Applied
+from recovery.codecs.store import Layout
+from recovery.dataset import Dataset
+
+TYPED: Final = 8
+"""Digits of the hash that count as having read it."""
+_NAMED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRequest:
+    """What is applied, and how.
+
+    Attributes:
+        plan: its folder.
+        uri: the store.
+        acl: rights of created keys; None: what the plan names, else what the store gives.
+        has_rights: the plan must name the rights of everything that it creates.
+        accept_unfrozen: write although bookies are registered.
+        wave: of a plan that was split, the one to write; None: all of it.
+        journal: folder where every write is recorded; None: in the plan's.
+        resume: go on with the journal that is there.
+        reason: why, for the journal.
+    """
+
+    plan: Path
+    uri: str
+    acl: str | None = None
+    has_rights: bool = False
+    accept_unfrozen: bool = False
+    wave: int | None = None
+    journal: Path | None = None
+    resume: bool = False
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A whole plan, and what has to be confirmed before it is written.
+
+    Attributes:
+        plan: the plan.
+        hash: made from its actions.
+        restored: records that will be created.
+        held: holds that will be created.
+        released: holds of an earlier plan that records will replace.
+        unseen: bookies that were not looked at.
+    """
+
+    plan: Dataset
+    hash: str
+    restored: int
+    held: int
+    released: int
+    unseen: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What somebody confirmed.
+
+    Attributes:
+        hash: of the plan, or its first digits; None: nobody confirmed it.
+        unseen: how many bookies were not looked at.
+    """
+
+    hash: str | None
+    unseen: int = 0
+
+
+def review(request: ApplyRequest) -> Review:
+    """Open a plan, and say what has to be confirmed.
+
+    Raises:
+        DatasetError: it is no whole plan.
+        PlanError: it is not what its hash was made of, or lacks the wave.
+        UnsupportedStoreError: the URI is malformed.
+    """
+    plan, seen = open_whole(request.plan)
+    # One of few ledgers may have waves without any.
+    waves = {*seen.waves, *(row[0] for row in plan.manifest["binding"].get("waves", ()))}
+    if request.wave is not None and request.wave not in waves:
+        raise PlanError(str(request.plan), f"has no wave {request.wave}", Remedy(Advice.SEE_WAVES))
+    demand_store_uri(request.uri)
+    counts = plan.manifest["counts"]
+    unseen = tuple(plan.manifest["coverage"].get("not_scanned") or ())
+    return Review(plan, seen.hash, counts["restored"], counts["held"], counts.get("released") or 0, unseen)
+
+
+def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, context: Context) -> Applied:
+    """Write what a plan proposes, and nothing over anything.
+
+    Args:
+        request: what is applied, and how.
+        reviewed: the plan, as `review` returned it.
+        confirmation: of that plan.
+        context: of the job.
+
+    Raises:
+        GuardRefusedError: not confirmed; or the store is not the plan's, or bookies run.
+        JournalError: the journal belongs to something else.
+        PartlyAppliedError: the store stopped answering midway.
+        UnavailableError: the store does not answer.
+    """
+    plan, binding = reviewed.plan, reviewed.plan.manifest["binding"]
+    _demand_confirmation(reviewed, confirmation)
+    if request.has_rights:
+        _demand_rights(plan)
+    with connect(request.uri, context, writable=True) as opened:
+        if binding["root"] and binding["root"] != opened.root:
+            problem = f"the plan was made for the root {binding['root']}"
+            raise GuardRefusedError(opened.uri, problem, Remedy(Advice.APPLY_AT_OWN_ROOT))
+        has_rights = request.has_rights or request.acl is not None
+        demand_same_keys(opened, str(binding.get("layout") or ""), has_rights=has_rights)
+        on_etcd = opened.layout_hint == Layout.ETCD
+        if on_etcd and not request.accept_unfrozen:
+            guards.demand_stopped(str(bookie) for bookie, *_ in binding.get("bookies", ()))
+        options = engine.Options(
+            plan_hash=reviewed.hash,
+            acl=request.acl if has_rights else guards.choose_acl(opened.store, opened.root),
+            accept_unfrozen=request.accept_unfrozen,
+            withhold_cookies="ledgers of the plan wait for a person" if binding["cookies_held_back"] else None,
+            resume=request.resume,
+            wave=request.wave,
+            reason=request.reason,
+            principals=list_principals(context.access, opened),
+            instance_ids=binding.get("instance_ids", ()),
+        )
+        context.reporter.expect(Step.APPLY, count_writes(plan))
+        with context.reporter.progress("writing", "writes") as progress:
+            return engine.apply(
+                lambda: plan.batches("actions"),
+                opened.store,
+                opened.root,
+                journal_folder(request),
+                options,
+                now=context.now,
+                progress=throttle(progress),
+            )
+
+
+def journal_folder(request: ApplyRequest) -> Path:
+    """Return the folder where every write of a request is recorded."""
+    return request.journal or request.plan / "journal"
+
+
+def count_writes(plan: Dataset) -> int:
+    """Return how many keys a plan writes: actions without those that write nothing."""
+    return plan.rows("actions") - int(plan.manifest.get("counts", {}).get("left_alone", 0))
+
+
+def _demand_confirmation(reviewed: Review, confirmation: Confirmation) -> None:
+    path, unseen, digits = reviewed.plan.path, reviewed.unseen, confirmation.hash
+    if digits is None:
+        problem = "is not confirmed, and there is no terminal to ask on"
+        raise GuardRefusedError(path, problem, Remedy(Advice.CONFIRM, reviewed.hash))
+    if not reviewed.hash.startswith(digits.lower()) or len(digits) < TYPED:
+        raise GuardRefusedError(path, "has another hash than the one confirmed", "review this plan first")
+    if len(unseen) != confirmation.unseen:
+        if not unseen:
+            raise GuardRefusedError(path, "was made with every bookie", Remedy(Advice.ACCEPT_NONE_UNSEEN))
+        more = f", and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
+        names = ", ".join(unseen[:_NAMED]) + more
+        problem = f"was made without {counted(len(unseen), 'bookie')} ({names}): what only they hold would be deleted"
+        raise GuardRefusedError(path, problem, Remedy(Advice.RECOVER_OR_ACCEPT_UNSEEN, len(unseen)))
+
+
+def _demand_rights(plan: Dataset) -> None:
+    """Refuse a plan that names no rights for what it creates."""
+    lacking = 0
+    for rows in plan.batches("actions"):
+        created = pc.is_in(rows["op"], value_set=pa.array(["create", "hold"]))
+        lacking += int(pc.sum(pc.and_(created, pc.is_null(rows["acl"]))).as_py() or 0)
+    if lacking:
+        problem = f"names no rights for {lacking} of the keys that it creates"
+        raise GuardRefusedError(plan.path, problem, Remedy(Advice.NAME_RIGHTS))

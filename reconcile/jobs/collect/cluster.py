@@ -1,0 +1,85 @@
+"""The running bookies of a cluster, asked over the wire, into inventories."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconcile.jobs.capture import capture_store
+from reconcile.jobs.context import Context, Wire, add_remedy, connect, start_spark, throttle
+from recovery.bookies.addresses import read_members
+from recovery.bookies.wire_inventory import Request, collect_wire
+from recovery.bookies.wire_results import CATALOG, WireSummary
+from recovery.dataset import open_dataset
+from recovery.errors import InputError
+from recovery.spark import demand_spark, over_buckets
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRequest:
+    """Which bookies are asked, and where their inventories go.
+
+    Attributes:
+        uri: the store, whose ledgers are asked for.
+        bookies: these only; None: all that the store knows.
+        wire: how they are asked.
+        passwords: that may have made HMACs.
+        master: Spark's.
+        python: what executors run as their Python; None: what they have.
+        out: folder that the inventories go below.
+    """
+
+    uri: str
+    bookies: tuple[str, ...] | None
+    wire: Wire
+    passwords: tuple[bytes, ...]
+    master: str
+    python: Path | None
+    out: Path
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedCluster:
+    """What came of asking a cluster.
+
+    Attributes:
+        summary: of the bookies.
+        gaps: parts of the store that could not be read.
+    """
+
+    summary: WireSummary
+    gaps: tuple[str, ...]
+
+
+def collect_cluster(request: ClusterRequest, context: Context) -> CollectedCluster:
+    """Ask the bookies of a cluster into inventories, one below `out` for each that answers.
+
+    Raises:
+        InputError: a bookie that nobody knows, a store without a ledgers root, or no Spark.
+        UnavailableError: the store does not answer.
+        SparkError: Spark failed.
+    """
+    demand_spark(request.master, request.python)
+    catalog = request.out / CATALOG
+    remedy = f"what stands in {request.out} is not whole: run the command again, into another folder"
+    with add_remedy(remedy), connect(request.uri, context) as opened:
+        members = read_members(opened.store, opened.root, opened.layout_hint, request.wire.aliases)
+        captured = capture_store(opened, catalog, context)
+    if captured.root != "present":
+        problem = "has no ledgers root, so nothing says what to ask for"
+        raise InputError(request.uri, problem, "collect from the bookies' disks")
+    with (
+        add_remedy(remedy),
+        start_spark(request.master, request.python, context) as spark,
+        context.reporter.progress("asking bookies", "parts") as progress,
+    ):
+        show = throttle(progress)
+        tasks = max(1, spark.sparkContext.defaultParallelism)
+        wanted = Request(
+            open_dataset(catalog, "catalog"), members, request.bookies, request.wire.options, request.passwords, tasks
+        )
+        summary = collect_wire(
+            wanted,
+            request.out,
+            lambda task, ranges: over_buckets(spark, task, ranges, done=show),
+            now=context.now,
+        )
+    return CollectedCluster(summary, tuple(captured.gaps))

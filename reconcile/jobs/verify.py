@@ -1,0 +1,109 @@
+"""The ledgers of a plan, read back from bookies or their disks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.protocols import MetadataStore
+from backends.registry import OpenStore
+from reconcile.check import verify as engine
+from reconcile.check.verify import Cluster, Verified
+from reconcile.jobs.context import Context, Wire, throttle
+from reconcile.plan.plan_reader import open_whole
+from reconcile.stores import open_store
+from recovery.bookies.addresses import read_members
+from recovery.bookies.disk_reader import BookieDisks, open_disks
+from recovery.bookies.wire_reader import AskedCluster
+from recovery.dataset import Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRequest:
+    """What is read back.
+
+    Attributes:
+        plan: its folder.
+        uri: the store that it was applied to.
+        source: bookies' folders, or how running bookies are asked.
+        sample: how many ledgers are drawn; None: all.
+    """
+
+    plan: Path
+    uri: str
+    source: Mapping[str, Sequence[Path]] | Wire
+    sample: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """What was read back, and from which bookies.
+
+    Attributes:
+        verified: what came of each ledger.
+        bookies: their ids.
+        unresolved: names of bookies without an address, each with the reason.
+        has_wire: running bookies were asked; else disks were read.
+    """
+
+    verified: Verified
+    bookies: tuple[str, ...]
+    unresolved: Mapping[str, str]
+    has_wire: bool
+
+
+def verify(request: VerifyRequest, context: Context) -> ReadBack:
+    """Read the ledgers of a plan back: records from the store, entries through them.
+
+    Raises:
+        DatasetError: it is no whole plan.
+        InputError: folders that are no bookie's.
+        UnavailableError: the store does not answer.
+    """
+    plan, _ = open_whole(request.plan)
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_store(request.uri, context.access))
+        cluster = stack.enter_context(open_bookies(request.source, opened, context))
+        return read_back(plan, opened.store, opened.root, cluster, request.sample, context)
+
+
+@contextmanager
+def open_bookies(
+    source: Mapping[str, Sequence[Path]] | Wire, registry: OpenStore, context: Context
+) -> Iterator[AskedCluster | Mapping[str, BookieDisks]]:
+    """Give bookies to read entries from.
+
+    Args:
+        source: their folders, or how they are asked.
+        registry: the store that running bookies are registered in.
+        context: of the job.
+    """
+    if isinstance(source, Wire):
+        members = read_members(registry.store, registry.root, registry.layout_hint, source.aliases)
+        with AskedCluster(members, source.options) as cluster:
+            yield cluster
+        return
+    with ExitStack() as stack:
+        disks: dict[str, BookieDisks] = {}
+        with context.reporter.progress("opening disks", "bookies") as progress:
+            for number, (bookie, folders) in enumerate(source.items()):
+                disks[bookie] = stack.enter_context(open_disks(bookie, folders))
+                progress(number + 1, len(source))
+        yield disks
+
+
+def read_back(
+    plan: Dataset,
+    store: MetadataStore,
+    root: str,
+    bookies: AskedCluster | Mapping[str, BookieDisks],
+    sample: int | None,
+    context: Context,
+) -> ReadBack:
+    """Read ledgers of a plan back from open bookies."""
+    cluster: Cluster = bookies
+    with context.reporter.progress("reading back", "ledgers") as progress:
+        verified = engine.verify(plan, store, root, cluster, sample=sample, progress=throttle(progress))
+    unresolved = {} if isinstance(bookies, Mapping) else dict(bookies.unresolved)
+    names = tuple(sorted(name for name, _ in bookies.items()))
+    return ReadBack(verified, names, unresolved, has_wire=not isinstance(bookies, Mapping))

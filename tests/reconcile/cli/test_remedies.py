@@ -1,0 +1,27 @@
+"""Every advice of a job is said with options of the command line that exist."""
+
+import re
+
+import click
+import pytest
+
+from reconcile.cli.wording.remedies import word_error
+from reconcile.errors import Advice, GuardRefusedError, Remedy
+from tests.support.command import commands
+
+
+@pytest.mark.parametrize("advice", Advice)
+def test_every_advice_is_worded(advice: Advice) -> None:
+    """With its subject, its problem and its value; each option belongs to a command."""
+    options = {name for command in commands().values() for p in command.params for name in p.opts
+               if isinstance(p, click.Option)}  # fmt: skip
+    text = word_error(GuardRefusedError("there", "is wrong", Remedy(advice, 17)))
+    assert text.startswith("there: is wrong; ")
+    assert set(re.findall(r"--[a-z-]+", text)) <= options
+    assert ("17" in text) is ("{value}" in advice.value)
+
+
+def test_a_remedy_in_words_stays_as_it_is() -> None:
+    """What needs no option is said as the job says it."""
+    error = GuardRefusedError("there", "is wrong", "wait")
+    assert word_error(error) == str(error)
