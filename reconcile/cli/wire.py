@@ -11,7 +11,6 @@ from backends.errors import UnsupportedAuthError
 from reconcile.cli.options import FILE, demand_bookie_ids
 from recovery.errors import InputError
 
-
 if TYPE_CHECKING:
     from reconcile.jobs.context import Wire
 
