@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconcile.jobs.context import Context, Wire, add_remedy, throttle
 from reconcile.jobs.verify import ReadBack, open_bookies, read_back
@@ -12,9 +13,11 @@ from reconcile.stores import demand_same_keys, list_principals, open_store
 from reconcile.write import apply
 from reconcile.write import rehearse as engine
 from reconcile.write.apply import Applied
-from recovery.bookies.disk_reader import BookieDisks
-from recovery.bookies.wire_reader import AskedCluster
 from recovery.dataset import Dataset
+
+if TYPE_CHECKING:
+    from recovery.bookies.disk_reader import BookieDisks
+    from recovery.bookies.wire_reader import AskedCluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backends.protocols import MetadataStore
 from backends.registry import OpenStore
@@ -13,9 +14,11 @@ from reconcile.jobs.context import Context, Wire, throttle
 from reconcile.plan.plan_reader import open_whole
 from reconcile.stores import open_store
 from recovery.bookies.addresses import read_members
-from recovery.bookies.disk_reader import BookieDisks, open_disks
-from recovery.bookies.wire_reader import AskedCluster
 from recovery.dataset import Dataset
+
+if TYPE_CHECKING:
+    from recovery.bookies.disk_reader import BookieDisks
+    from recovery.bookies.wire_reader import AskedCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def verify(request: VerifyRequest, context: Context) -> ReadBack:
 @contextmanager
 def open_bookies(
     source: Mapping[str, Sequence[Path]] | Wire, registry: OpenStore, context: Context
-) -> Iterator[AskedCluster | Mapping[str, BookieDisks]]:
+) -> "Iterator[AskedCluster | Mapping[str, BookieDisks]]":
     """Give bookies to read entries from.
 
     Args:
@@ -79,10 +82,14 @@ def open_bookies(
         context: of the job.
     """
     if isinstance(source, Wire):
+        from recovery.bookies.wire_reader import AskedCluster  # noqa: PLC0415 - loaded where bookies are asked
+
         members = read_members(registry.store, registry.root, registry.layout_hint, source.aliases)
         with AskedCluster(members, source.options) as cluster:
             yield cluster
         return
+    from recovery.bookies.disk_reader import open_disks  # noqa: PLC0415 - loaded where disks are read
+
     with ExitStack() as stack:
         disks: dict[str, BookieDisks] = {}
         with context.reporter.progress("opening disks", "bookies") as progress:
@@ -96,7 +103,7 @@ def read_back(
     plan: Dataset,
     store: MetadataStore,
     root: str,
-    bookies: AskedCluster | Mapping[str, BookieDisks],
+    bookies: "AskedCluster | Mapping[str, BookieDisks]",
     sample: int | None,
     context: Context,
 ) -> ReadBack:
