@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,6 @@ import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
-from recovery.bookies.disk_reader import Found
 from recovery.codecs import entry, ledger_metadata
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
@@ -42,6 +41,9 @@ from recovery.model.groups import group_entries
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata, State
 from recovery.spark import bucket_ranges
+
+if TYPE_CHECKING:
+    from recovery.bookies.disk_reader import Found
 
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int32]
@@ -104,7 +106,7 @@ class Held(Protocol):
         """What was, the first few."""
         ...
 
-    def find(self, ledger: LedgerId, wanted: Ints) -> Found:
+    def find(self, ledger: LedgerId, wanted: Ints) -> "Found":
         """Return where some entries of a ledger may be read; they ascend and are each there once."""
         ...
 
