@@ -14,7 +14,8 @@
 
 The other fields (A, creation time, custom metadata, the password beside its key) stand on no bookie. A length above
 that of the last entry is right where an entry behind the end has it (DEFERRED_SYNC counts what was never forced), and
-so is 0 where the last segment is empty (a recovery that no member of it answered).
+so is 0 where the last segment is empty (a recovery that no member of it answered). Where headers show that ids were
+sent out of order (LedgerHandleAdv), the largest length of a header up to the end is right: its entry was sent last.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -190,6 +191,9 @@ def _check_length(known: Facts, ledger: int, stored: LedgerMetadata) -> Iterator
     is_before = entries <= end
     # What was answered and never forced counts; where no member of an empty segment answered a recovery, nothing does.
     if length in lengths[~is_before] or (length == 0 and stored.segments[-1].first == end + 1):
+        return
+    # Who sends ids out of order counts up to the entry sent last, whichever that is.
+    if known.crossed[ledger] and is_before.any() and length == lengths[is_before].max():
         return
     shown = read_length(known, ledger, end) if end >= 0 else 0
     # Running lengths never fall: not before the end, and not behind it.

@@ -58,7 +58,7 @@ def record(ledger: int, number: int, digest: Digest = Digest.CRC32C, password: b
 
 def make_bookie(
     root: Path,
-    held: Mapping[int, Sequence[int]],
+    stored: Mapping[int, Sequence[int]],
     *,
     bookie: str = BOOKIE,
     instance: str | None = INSTANCE,
@@ -97,9 +97,9 @@ def make_bookie(
         (folder / "current" / "VERSION").write_bytes(version)
     for folder in made.ledger_dirs if dirty else ():
         (folder / "current" / "DIRTY").touch()
-    pairs = [(ledger, number) for ledger, numbers in held.items() for number in numbers]
+    pairs = [(ledger, number) for ledger, numbers in stored.items() for number in numbers]
     write_log(made, 0, pairs, digest=digest, password=password, rotated=rotated)
-    for ledger, numbers in held.items():
+    for ledger, numbers in stored.items():
         write_index(made, ledger, locations(made, 0, ledger), password=password, size=max(numbers, default=-1) + 1)
     return made
 
@@ -122,9 +122,9 @@ def write_log(
 def locations(made: BookieDir, number: int, ledger: int, folder: int = 0) -> dict[int, int]:
     """Return where the entries of a ledger stand in a log."""
     return {
-        found.entry: entry_log.location(number, found.position)
-        for found in entry_log.scan(made.log(number, folder).read_bytes())
-        if isinstance(found, entry_log.EntryAt) and found.ledger == ledger
+        places.entry: entry_log.location(number, places.position)
+        for places in entry_log.scan(made.log(number, folder).read_bytes())
+        if isinstance(places, entry_log.EntryAt) and places.ledger == ledger
     }
 
 

@@ -116,7 +116,7 @@ class Held:
 
 def make_scoped_bookie(
     root: Path,
-    held: Sequence[Held],
+    stored: Sequence[Held],
     storage: Storage = "interleaved",
     *,
     put: PutRows | None = None,
@@ -129,7 +129,7 @@ def make_scoped_bookie(
 
     Args:
         root: a new folder.
-        held: its ledgers.
+        stored: its ledgers.
         storage: interleaved, whose files a sorted bookie writes as well, or Db.
         put: makes databases; needed for Db.
         folders: ledger folders; without index folders the index is in them.
@@ -145,30 +145,30 @@ def make_scoped_bookie(
         (folder / "current").mkdir(parents=True)
         (folder / "current" / "VERSION").write_bytes(version)
     for number, folder in enumerate(made.ledger_dirs):
-        mine = [one for one in held if one.id.ledger % folders == number]
+        own = [one for one in stored if one.id.ledger % folders == number]
         # Ids of logs are one space for an interleaved bookie, and one a folder for a Db bookie.
         log_id = number if storage == "interleaved" else 0
-        log, places = _log(mine, rotated=rotated)
+        log, places = _log(own, rotated=rotated)
         (folder / "current" / f"{log_id:x}.log").write_bytes(log)
-        located = {(one.id, entry): log_id << 32 | places[one.id, entry] for one in mine for entry in one.indexed}
+        located = {(one.id, entry): log_id << 32 | places[one.id, entry] for one in own for entry in one.indexed}
         if storage == "interleaved":
-            for one in mine:
+            for one in own:
                 _write_index(folder / "current", one, located)
         elif put is not None:
-            _write_databases(folder / "current", mine, located, put)
+            _write_databases(folder / "current", own, located, put)
         if dirty:
             (folder / "current" / "DIRTY").touch()
         (folder / "current" / "lastMark").write_bytes(struct.pack(">qq", _JOURNAL, _ALIGNMENT))
-    made.journal(_JOURNAL).write_bytes(_journal(held))
+    made.journal(_JOURNAL).write_bytes(_journal(stored))
     return made
 
 
-def _log(held: Sequence[Held], *, rotated: bool) -> tuple[bytes, dict[tuple[LedgerId, int], int]]:
+def _log(stored: Sequence[Held], *, rotated: bool) -> tuple[bytes, dict[tuple[LedgerId, int], int]]:
     """Return an entry log, ledgers in turns, and the position of each entry."""
     out = bytearray(_HEADER)
     places: dict[tuple[LedgerId, int], int] = {}
     sizes: dict[LedgerId, int] = {}
-    waiting = [(one, list(one.indexed) + list(one.logged)) for one in held]
+    waiting = [(one, list(one.indexed) + list(one.logged)) for one in stored]
     while waiting:
         for one, entries in waiting:
             if entries:
@@ -210,10 +210,10 @@ def _index_name(ledger: LedgerId) -> str:
 
 
 def _write_databases(
-    folder: Path, held: Sequence[Held], located: dict[tuple[LedgerId, int], int], put: PutRows
+    folder: Path, stored: Sequence[Held], located: dict[tuple[LedgerId, int], int], put: PutRows
 ) -> None:
     ledgers: dict[str, list[tuple[bytes, bytes]]] = {"ledgers": [], "ledgers-scoped": []}
-    for one in held:
+    for one in stored:
         data = LedgerData(exists=True, fenced=one.fenced, masterKey=one.key)
         if one.lac is not None:
             data.explicitLac = one.lac_record(one.lac)
@@ -223,10 +223,10 @@ def _write_databases(
     for (ledger, entry), place in located.items():
         name, key = _row_key("locations", ledger)
         locations[name].append((key + struct.pack(">q", entry), struct.pack(">q", place)))
-    some = any(one.id.scope for one in held)
+    chosen = any(one.id.scope for one in stored)
     for name, rows in (ledgers | locations).items():
         # Those of scopes are made with the first ledger of one.
-        if some or not name.endswith("-scoped"):
+        if chosen or not name.endswith("-scoped"):
             put(folder / name, rows)
 
 
@@ -236,10 +236,10 @@ def _row_key(name: str, ledger: LedgerId) -> tuple[str, bytes]:
     return name, struct.pack(">q", ledger.ledger)
 
 
-def _journal(held: Sequence[Held]) -> bytes:
+def _journal(stored: Sequence[Held]) -> bytes:
     """Return a journal of version 6: a padded batch for each ledger, then reserved zeros."""
     out = bytearray(struct.pack(">4si", b"BKLG", 6).ljust(_ALIGNMENT, b"\0"))
-    for one in held:
+    for one in stored:
         bodies = [one.special(_MASTER_KEY, struct.pack(">i", len(one.key)) + one.key)]
         bodies += [one.record(entry) for entry in one.ahead]
         if one.fenced_ahead:

@@ -64,7 +64,9 @@ class Evidence:
 
     def quorums(self) -> dict[tuple[int, int, int], int]:
         """Count (E, W, A) of the records."""
-        return Counter((one.ensemble_size, one.write_quorum, one.ack_quorum) for one in self.records.values())
+        return Counter(
+            (record.ensemble_size, record.write_quorum, record.ack_quorum) for record in self.records.values()
+        )
 
     def catalog(self) -> pa.Table | None:
         """Return CATALOG_LEDGERS as `capture` would write them; None: no earlier store is known."""
@@ -103,9 +105,9 @@ class Evidence:
         stated = [self.references[ledger] for ledger in ledgers.tolist()]
         given: dict[str, Any] = {
             **_keys(ledgers),
-            "last_entry": pa.array([one.last_entry for one in stated], pa.int64()),
-            "length": pa.array([one.length for one in stated], pa.int64()),
-            "deleted": pa.array([one.deleted for one in stated], pa.bool_()),
+            "last_entry": pa.array([reference.last_entry for reference in stated], pa.int64()),
+            "length": pa.array([reference.length for reference in stated], pa.int64()),
+            "deleted": pa.array([reference.deleted for reference in stated], pa.bool_()),
         }
         columns = [given[f.name] if f.name in given else pa.nulls(len(ledgers), f.type) for f in SCHEMA]
         return pa.table(columns, schema=SCHEMA)
@@ -121,21 +123,21 @@ Draw = Callable[[], World]
 """Lives through another cluster's history of the same class."""
 
 
-def _now(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
-    return Evidence(_readable(world.metadata()))
+def _take_last(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+    return Evidence(_list_readable(world.metadata()))
 
 
-def _stale(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
-    return Evidence(_readable(rng.choice(world.past) if world.past else world.metadata()))
+def _take_stale(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+    return Evidence(_list_readable(rng.choice(world.past) if world.past else world.metadata()))
 
 
-def _lacking(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
-    records = _readable(world.metadata())
+def _take_lacking(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+    records = _list_readable(world.metadata())
     return Evidence({ledger: record for ledger, record in records.items() if rng.random() < 2 / 3})
 
 
-def _contradicting(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
-    records = _readable(world.metadata())
+def _contradict(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+    records = _list_readable(world.metadata())
     names = list(world.bookies)
     return Evidence(
         {n: rng.choice(CHANGES)(rng, record, names) if rng.random() < 0.5 else record for n, record in records.items()},
@@ -143,11 +145,11 @@ def _contradicting(rng: Random, world: World, other: Draw) -> Evidence:  # noqa:
     )
 
 
-def _foreign(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
-    return Evidence(_readable(other().metadata()), is_honest=False)
+def _take_foreign(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+    return Evidence(_list_readable(other().metadata()), is_honest=False)
 
 
-def _references(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+def _take_references(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
     closed = {ledger: record for ledger, record in world.records.items() if record.state is State.CLOSED}
     # An upper layer may have written down the end alone.
     ends = {n: Reference(r.last, r.length if rng.random() < 0.5 else None) for n, r in closed.items()}
@@ -155,54 +157,55 @@ def _references(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: AR
     return Evidence(references={**ends, **gone})
 
 
-def _misreferences(rng: Random, world: World, other: Draw) -> Evidence:
-    honest = _references(rng, world, other).references
+def _misstate_references(rng: Random, world: World, other: Draw) -> Evidence:
+    honest = _take_references(rng, world, other).references
     return Evidence(
         references={
-            n: _misstated(rng, one) if not one.deleted and rng.random() < 0.5 else one for n, one in honest.items()
+            n: _misstate(rng, reference) if not reference.deleted and rng.random() < 0.5 else reference
+            for n, reference in honest.items()
         },
         is_honest=False,
     )
 
 
-def _both(rng: Random, world: World, other: Draw) -> Evidence:
-    return Evidence(_stale(rng, world, other).records, _references(rng, world, other).references)
+def _take_both(rng: Random, world: World, other: Draw) -> Evidence:
+    return Evidence(_take_stale(rng, world, other).records, _take_references(rng, world, other).references)
 
 
-def _deletions(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
-    return Evidence(_readable(world.metadata()), deletions=_deleted(rng, world))
+def _take_deletions(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+    return Evidence(_list_readable(world.metadata()), deletions=_list_deleted(rng, world))
 
 
-def _elsewhere(rng: Random, world: World, other: Draw) -> Evidence:
+def _take_elsewhere(rng: Random, world: World, other: Draw) -> Evidence:
     foreign = other()
     # There what is here may have been deleted only yesterday.
     gone = {ledger: record for ledger, record in foreign.metadata().items() if rng.random() < 0.3}
-    return Evidence(_readable(world.metadata()), deletions=gone | _deleted(rng, foreign), is_honest=False)
+    return Evidence(_list_readable(world.metadata()), deletions=gone | _list_deleted(rng, foreign), is_honest=False)
 
 
-def _counter(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+def _take_counter(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
     records = rng.choice(world.past) if world.past else world.metadata()
     return Evidence(records, issued=max(records, default=-1) + 1)
 
 
-def _deleted(rng: Random, world: World) -> dict[int, LedgerMetadata | None]:
+def _list_deleted(rng: Random, world: World) -> dict[int, LedgerMetadata | None]:
     """Return what was deleted and not made again; of some, logs remember the deletion alone."""
     gone = {ledger: record for ledger, record in world.deleted.items() if ledger not in world.records}
     return {ledger: record.metadata() if rng.random() < 0.8 else None for ledger, record in gone.items()}
 
 
 KINDS: Final[Mapping[str, Callable[[Random, World, Draw], Evidence]]] = {
-    "now": _now,
-    "stale": _stale,
-    "lacking": _lacking,
-    "contradicting": _contradicting,
-    "foreign": _foreign,
-    "references": _references,
-    "misreferences": _misreferences,
-    "both": _both,
-    "deletions": _deletions,
-    "elsewhere": _elsewhere,
-    "counter": _counter,
+    "now": _take_last,
+    "stale": _take_stale,
+    "lacking": _take_lacking,
+    "contradicting": _contradict,
+    "foreign": _take_foreign,
+    "references": _take_references,
+    "misreferences": _misstate_references,
+    "both": _take_both,
+    "deletions": _take_deletions,
+    "elsewhere": _take_elsewhere,
+    "counter": _take_counter,
 }
 """By name."""
 
@@ -212,7 +215,7 @@ def make(kind: str, history: str, seed: int, world: World, other: Draw) -> Evide
     return KINDS[kind](Random(f"{kind} of {history} {seed}"), world, other)
 
 
-def _readable(records: Mapping[int, LedgerMetadata]) -> Records:
+def _list_readable(records: Mapping[int, LedgerMetadata]) -> Records:
     """Leave out what was in recovery, as `recover` does: a hold is."""
     return {ledger: record for ledger, record in records.items() if record.state is not State.IN_RECOVERY}
 
@@ -274,7 +277,7 @@ CHANGES: Final = (
 )
 
 
-def _misstated(rng: Random, reference: Reference) -> Reference:
+def _misstate(rng: Random, reference: Reference) -> Reference:
     last = reference.last_entry if reference.last_entry is not None else NO_ENTRY
     if reference.length is not None and rng.random() < 0.4:
         return replace(reference, length=reference.length + 7)

@@ -23,7 +23,7 @@ class _Life:
 
     def __init__(self, rng: Random, world: World, ledger: int, profile: Profile, shape: Shape) -> None:
         self.rng, self.world, self.profile = rng, world, profile
-        kind = _drawn(rng, profile.kinds)
+        kind = _draw(rng, profile.kinds)
         password = SECRET if rng.random() < profile.secret else rng.choice((PASSWORD, b""))
         free = world.available(())
         quorum = shape if shape[0] <= len(free) else (min(2, len(free)),) * 3
@@ -41,7 +41,7 @@ class _Life:
         self.window = rng.choice((1, 2, 4, 8))
         self.lag = rng.choice((0, 0, 1, 3, 10))
         self.explicit = rng.random() < profile.explicit
-        self.ending = _drawn(rng, profile.endings)
+        self.ending = _draw(rng, profile.endings)
         self.points = self._failures(self.left)
         self.replaced: list[str] = []
         self.refused: list[str] = []
@@ -60,36 +60,36 @@ class _Life:
 
     def step(self, share: float) -> None:
         """Write a share of what is left."""
-        many = max(1, round(self.left * share)) if self.left else 0
-        while many > 0 and self.writer.is_open():
+        count = max(1, round(self.left * share)) if self.left else 0
+        while count > 0 and self.writer.is_open():
             self._replace_dead()
             if not self.writer.is_open():
                 return
-            run = many
+            run = count
             if self.points:
                 run = min(run, max(0, self.points[0] - self.written))
             if run:
                 self._write(run)
-                self.left, self.written, many = self.left - run, self.written + run, many - run
+                self.left, self.written, count = self.left - run, self.written + run, count - run
             elif self.points:
                 self.points.pop(0)
                 self._fail()
 
-    def _sizes(self, many: int) -> list[int]:
-        return [self.rng.randint(1, 300) for _ in range(many)]
+    def _sizes(self, count: int) -> list[int]:
+        return [self.rng.randint(1, 300) for _ in range(count)]
 
-    def _write(self, many: int) -> None:
+    def _write(self, count: int) -> None:
         writer, rng = self.writer, self.rng
         fast = 0
         if not self.flight and not writer.queues and not writer.pending and self._takes():
-            fast = many
-        elif self.flight and many > 40 and not writer.record.adv:
+            fast = count
+        elif self.flight and count > 40 and not writer.record.adv:
             writer.deliver_all()
-            fast = many - 40 if not writer.pending and self._takes() else 0
+            fast = count - 40 if not writer.pending and self._takes() else 0
         if fast:
             writer.write(self._sizes(fast), lag=self.lag)
-        if many > fast:
-            self._send(self._sizes(many - fast))
+        if count > fast:
+            self._send(self._sizes(count - fast))
         if self.explicit and rng.random() < 0.5 and writer.is_open():
             writer.tell_lac()
         if writer.record.deferred and rng.random() < 0.5:
@@ -211,13 +211,13 @@ class _Life:
         """Let some of what is under way arrive; the rest never does."""
         for name in list(self.writer.queues):
             queue = self.writer.queues[name]
-            many = len(queue) if self.rng.random() < whole else self.rng.randint(0, len(queue))
-            for _ in range(many):
+            count = len(queue) if self.rng.random() < whole else self.rng.randint(0, len(queue))
+            for _ in range(count):
                 self.writer.deliver(name, heard=False)
         self.writer.queues.clear()
 
 
-def _drawn(rng: Random, weights: Weights) -> str:
+def _draw(rng: Random, weights: Weights) -> str:
     return rng.choices(list(weights), list(weights.values()))[0]
 
 
@@ -232,7 +232,7 @@ def make(name: str, seed: int, ledgers: int, profile: Profile | None = None) -> 
     for wave in range(profile.waves):
         ids = list(range(bounds[wave], bounds[wave + 1]))
         if wave and profile.reused:
-            ids += _forget(rng, world, profile)
+            ids += _forget_records(rng, world, profile)
         lives += [_Life(rng, world, ledger, profile, rng.choice(profile.shapes)) for ledger in ids]
         for life in lives:
             life.step(rng.random())
@@ -264,7 +264,7 @@ def make(name: str, seed: int, ledgers: int, profile: Profile | None = None) -> 
     return world, _view(rng, world, profile, lost)
 
 
-def _forget(rng: Random, world: World, profile: Profile) -> list[int]:
+def _forget_records(rng: Random, world: World, profile: Profile) -> list[int]:
     """Lose records as a restore from too old a state does; return their ids, which are given out again."""
     closed = [n for n, record in world.records.items() if record.state is State.CLOSED and n not in world.forgotten]
     lost = [ledger for ledger in closed if rng.random() < profile.reused]
@@ -321,8 +321,8 @@ def _harm(rng: Random, world: World, profile: Profile) -> None:
         holders = [bookie for bookie in world.bookies.values() if ledger in bookie.shelves]
         if holders and rng.random() < profile.holes:
             shelf = rng.choice(holders).shelves[ledger]
-            held = sorted(shelf.served())
-            for entry in rng.sample(held, min(len(held), rng.choice((1, 1, 1, 2, 5)))):
+            stored = sorted(shelf.served())
+            for entry in rng.sample(stored, min(len(stored), rng.choice((1, 1, 1, 2, 5)))):
                 shelf.index.pop(entry, None)
                 shelf.fresh.pop(entry, None)
         if holders and rng.random() < profile.lost:
@@ -332,9 +332,9 @@ def _harm(rng: Random, world: World, profile: Profile) -> None:
 def _view(rng: Random, world: World, profile: Profile, lost: Sequence[str]) -> View:
     names = list(world.bookies)
     rng.shuffle(names)
-    many = [rng.choice(some) for some in (profile.unscanned, profile.incomplete, profile.damaged)]
-    unscanned, rest = names[: many[0]], names[many[0] :]
-    folders, harmed = rest[: many[1]], rest[many[1] : many[1] + many[2]]
+    counts = [rng.choice(some) for some in (profile.unscanned, profile.incomplete, profile.damaged)]
+    unscanned, rest = names[: counts[0]], names[counts[0] :]
+    folders, harmed = rest[: counts[1]], rest[counts[1] : counts[1] + counts[2]]
     incomplete: dict[str, dict[int, frozenset[int]]] = {}
     for name in folders:
         # A folder of two: what stood there is not seen.
@@ -350,11 +350,11 @@ def _view(rng: Random, world: World, profile: Profile, lost: Sequence[str]) -> V
         if name not in unscanned:
             shelves = world.bookies[name].shelves
             gone = {ledger: frozenset(shelf.fresh) for ledger, shelf in shelves.items()}
-            before = incomplete.get(name, {})
+            hidden = incomplete.get(name, {})
             for ledger, entries in gone.items():
-                gone[ledger] = entries | before.get(ledger, frozenset())
+                gone[ledger] = entries | hidden.get(ledger, frozenset())
             world.bookies[name].lose_journal()
-            incomplete[name] = before
+            incomplete[name] = hidden
     damaged: dict[str, tuple[tuple[int | None, int, frozenset[int]], ...]] = {}
     for name in harmed:
         rows: list[tuple[int | None, int, frozenset[int]]] = []

@@ -19,7 +19,7 @@ from recovery.testing.protocol import Record, World
 from recovery.testing.simulated_bookie import Bookie, Copy, Shelf
 
 _HEADER_SIZE: Final = 32
-_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +87,25 @@ def inventory(world: World, view: View | None = None) -> Inventory:
         damage = view.damaged.get(name, ())
         hidden = view.hidden(name)
         complete = name not in view.incomplete and not any(ledger is None for ledger, _, _ in damage)
-        taken = _Taken(world, bookie, complete=complete)
+        taken = _BookieRows(world, bookie, complete=complete)
         named = {ledger for ledger, _, _ in damage if ledger is not None}
         for ledger in sorted({*bookie.shelves, *bookie.dropped}):
             dead, shelf = bookie.dropped.get(ledger), bookie.shelves.get(ledger)
-            both = shelf or dead
-            if both is None:
+            shelf_or_dropped = shelf or dead
+            if shelf_or_dropped is None:
                 continue
             taken.take(
-                ledger, both, hidden.get(ledger, frozenset()), named=ledger in named, logged=name in view.unindexed
+                ledger,
+                shelf_or_dropped,
+                hidden.get(ledger, frozenset()),
+                named=ledger in named,
+                logged=name in view.unindexed,
             )
-            own = {**both.index, **({} if bookie.clean else both.fresh)}
+            own = {**shelf_or_dropped.index, **({} if bookie.clean else shelf_or_dropped.fresh)}
             own = {entry: copy for entry, copy in own.items() if entry not in hidden.get(ledger, ())}
             if own:
                 served.setdefault(ledger, {})[name] = own
-            elif both.left:
+            elif shelf_or_dropped.left:
                 leftovers.setdefault(ledger, []).append(name)
         parts += taken.tables()
         rows.append(_bookie_row(bookie, taken, complete=complete and not named, damaged=len(damage)))
@@ -116,7 +120,7 @@ def inventory(world: World, view: View | None = None) -> Inventory:
     )
 
 
-class _Taken:
+class _BookieRows:
     """Columns of one bookie's rows, gathered ledger by ledger, as `recovery.collect.merge` puts them together."""
 
     def __init__(self, world: World, bookie: Bookie, *, complete: bool) -> None:
@@ -132,7 +136,7 @@ class _Taken:
         """Take what a bookie has of one ledger."""
         known = self._known_records(ledger)
         record = next((record for record in known if record.key == shelf.key), known[0])
-        index = _without(shelf.index, hidden)
+        index = _leave_out(shelf.index, hidden)
         journal = {entry: copy for entry, copy in shelf.fresh.items() if entry not in shelf.index}
         log = {e: copy for e, copy in shelf.left.items() if e not in shelf.index and e not in shelf.fresh}
         if logged:
@@ -140,12 +144,12 @@ class _Taken:
         if self._bookie.clean:
             log, journal = {**log, **journal}, {}
         listed = bool(index) or (shelf.listed and not (logged and hidden)) or named
-        for source, held in ((Source.INDEX, index), (Source.JOURNAL, journal), (Source.LOG, log)):
+        for source, copies_of in ((Source.INDEX, index), (Source.JOURNAL, journal), (Source.LOG, log)):
             ledgers, entries = self._entries[source]
-            ledgers.extend([ledger] * len(held))
-            entries.extend(held)
-            if held:
-                self._heads[source] += _heads(ledger, held, known, every=source is not Source.INDEX)
+            ledgers.extend([ledger] * len(copies_of))
+            entries.extend(copies_of)
+            if copies_of:
+                self._heads[source] += _yield_headers(ledger, copies_of, known, is_each=source is not Source.INDEX)
         if listed:
             self._rows[Source.INDEX].append(ledger)
         if journal or (not listed and not log and shelf.said):
@@ -161,8 +165,8 @@ class _Taken:
     def _known_records(self, ledger: int) -> list[Record]:
         """Return the records that an id has and had, the present one first."""
         world = self._world
-        some = (world.records.get(ledger), world.deleted.get(ledger), world.forgotten.get(ledger))
-        return [record for record in some if record is not None]
+        records = (world.records.get(ledger), world.deleted.get(ledger), world.forgotten.get(ledger))
+        return [record for record in records if record is not None]
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows."""
@@ -192,30 +196,32 @@ class _Taken:
         return len(self._known)
 
 
-def _without(held: dict[int, Copy], hidden: Collection[int]) -> dict[int, Copy]:
-    return {entry: copy for entry, copy in held.items() if entry not in hidden} if hidden else held
+def _leave_out(copies_of: dict[int, Copy], hidden: Collection[int]) -> dict[int, Copy]:
+    return {entry: copy for entry, copy in copies_of.items() if entry not in hidden} if hidden else copies_of
 
 
-def _heads(
-    ledger: int, held: Mapping[int, Copy], records: Sequence[Record], *, every: bool
+def _yield_headers(
+    ledger: int, copies_of: Mapping[int, Copy], records: Sequence[Record], *, is_each: bool
 ) -> Iterator[tuple[int, ...]]:
     """Yield the headers that are read: of the first entry and the last; of one more where that tells no digest."""
     by_life = {record.life: record for record in reversed(records)}
-    first, last = min(held), max(held)
+    first, last = min(copies_of), max(copies_of)
 
-    def told(copy: Copy) -> bool:
+    def shows_digest(copy: Copy) -> bool:
         record = by_life.get(copy.life, records[0])
         return record.digest in (Digest.CRC32, Digest.CRC32C) or (record.digest is Digest.HMAC and not record.password)
 
-    for entry in dict.fromkeys((last, last - 1, first) if every or not told(held[last]) else (last, first)):
-        copy = held.get(entry)
+    for entry in dict.fromkeys(
+        (last, last - 1, first) if is_each or not shows_digest(copies_of[last]) else (last, first)
+    ):
+        copy = copies_of.get(entry)
         if copy is not None:
             digest = by_life.get(copy.life, records[0]).digest
             size = copy.size + _HEADER_SIZE + DIGEST_SIZES[digest]
-            yield ledger, entry, copy.lac, copy.length, size, DIGESTS.index(digest) if told(copy) else -1
+            yield ledger, entry, copy.lac, copy.length, size, DIGESTS.index(digest) if shows_digest(copy) else -1
 
 
-def _bookie_row(bookie: Bookie, taken: _Taken, *, complete: bool, damaged: int) -> dict[str, Any]:
+def _bookie_row(bookie: Bookie, taken: _BookieRows, *, complete: bool, damaged: int) -> dict[str, Any]:
     return {
         "bookie": bookie.name,
         "incarnation": bookie.incarnation,
@@ -224,8 +230,8 @@ def _bookie_row(bookie: Bookie, taken: _Taken, *, complete: bool, damaged: int) 
         "storage": "db" if bookie.database else "interleaved",
         "mode": "disks",
         "dirty": not bookie.clean,
-        "started": _AT,
-        "ended": _AT,
+        "started": _TIME,
+        "ended": _TIME,
         "complete": complete,
         "dirs": [],
         "journals": [],

@@ -47,18 +47,18 @@ class Stage:
         self.next += 1
         return self.world.create(self.next - 1, shape, members, password=PASSWORD, adv=adv, deferred=deferred)
 
-    def sizes(self, many: int) -> list[int]:
+    def sizes(self, count: int) -> list[int]:
         """Return so many sizes of payloads."""
-        return [self.rng.randint(1, 300) for _ in range(many)]
+        return [self.rng.randint(1, 300) for _ in range(count)]
 
-    def write(self, writer: Writer, many: int) -> None:
+    def write(self, writer: Writer, count: int) -> None:
         """Write entries that all arrive, with a LAC that may be behind."""
-        if many:
-            writer.write(self.sizes(many), lag=self.rng.choice((0, 0, 1, 3)))
+        if count:
+            writer.write(self.sizes(count), lag=self.rng.choice((0, 0, 1, 3)))
 
-    def send(self, writer: Writer, many: int) -> None:
+    def send(self, writer: Writer, count: int) -> None:
         """Send entries of which some arrive, in any order of bookies."""
-        for size in self.sizes(many):
+        for size in self.sizes(count):
             writer.send(size)
             while writer.queues and self.rng.random() < 0.5:
                 writer.deliver(self.rng.choice(list(writer.queues)))
@@ -92,11 +92,11 @@ class Stage:
 
     def shape(self, *, striped: bool | None = None) -> Shape:
         """Draw a shape."""
-        some = [s for s in _SHAPES if striped is None or (s[1] < s[0]) == striped]
-        return self.rng.choice(some)
+        shapes = [s for s in _SHAPES if striped is None or (s[1] < s[0]) == striped]
+        return self.rng.choice(shapes)
 
 
-def _deferred(stage: Stage) -> View:
+def _play_deferred(stage: Stage) -> View:
     """DEFERRED_SYNC: journals are lost with what was acknowledged and not forced."""
     rng, world = stage.rng, stage.world
     for _ in range(8):
@@ -118,7 +118,7 @@ def _deferred(stage: Stage) -> View:
     return View()
 
 
-def _adv(stage: Stage) -> View:
+def _play_adv(stage: Stage) -> View:
     """LedgerHandleAdv: ids with holes, sent out of order, closed at a hole; then re-replicated."""
     rng, world = stage.rng, stage.world
     bad = rng.choice(stage.names)
@@ -145,11 +145,15 @@ def _adv(stage: Stage) -> View:
 def _repair(stage: Stage, bad: str) -> None:
     """Re-replicate what a bookie should have."""
     for ledger, record in stage.world.records.items():
-        if record.state is State.CLOSED and (record.last or 0) >= 0 and any(bad in who for _, who in record.segments):
+        if (
+            record.state is State.CLOSED
+            and (record.last or 0) >= 0
+            and any(bad in members for _, members in record.segments)
+        ):
             stage.world.repair(ledger, bad, stage.rng.choice)
 
 
-def _returns(stage: Stage) -> View:
+def _play_returns(stage: Stage) -> View:
     """Two changes within W entries, and the bookie that was replaced first comes in again, at another position."""
     rng = stage.rng
     for _ in range(8):
@@ -174,7 +178,7 @@ def _returns(stage: Stage) -> View:
     return View()
 
 
-def _turnover(stage: Stage) -> View:
+def _play_turnover(stage: Stage) -> View:
     """All bookies of an ensemble are replaced at once, or one after the other, with little or nothing between."""
     rng = stage.rng
     for _ in range(8):
@@ -190,7 +194,7 @@ def _turnover(stage: Stage) -> View:
     return View()
 
 
-def _wiped(stage: Stage) -> View:
+def _play_wiped(stage: Stage) -> View:
     """A bookie comes back empty while its ledgers are written, and gets their next stripes; writers notice nothing."""
     rng, world = stage.rng, stage.world
     writers = [stage.open(stage.shape()) for _ in range(8)]
@@ -208,11 +212,13 @@ def _wiped(stage: Stage) -> View:
     if rng.random() < 0.5:
         for ledger, record in world.records.items():
             if record.state is State.CLOSED and (record.last or 0) >= 0 and rng.random() < 0.5:
-                world.repair(ledger, name, rng.choice) if any(name in who for _, who in record.segments) else None
+                world.repair(ledger, name, rng.choice) if any(
+                    name in members for _, members in record.segments
+                ) else None
     return View()
 
 
-def _reused(stage: Stage) -> View:
+def _play_reused(stage: Stage) -> View:
     """An id is given out again after a bad restore: both ledgers have one key, and the same bookies, or some."""
     rng, world = stage.rng, stage.world
     for _ in range(8):
@@ -224,21 +230,21 @@ def _reused(stage: Stage) -> View:
             for name in stage.names:
                 world.bookies[name].flush()
         world.forgotten[first.ledger] = world.records.pop(first.ledger)
-        again = shape if rng.random() < 0.5 else stage.shape()
+        second = shape if rng.random() < 0.5 else stage.shape()
         old = list(first.members)
-        others = [name for name in stage.names if name not in old]
-        most = min(len(old), again[0])
-        same = most if rng.random() < 0.3 else rng.randint(max(0, again[0] - len(others)), most)
-        members = rng.sample(old, same) + rng.sample(others, again[0] - same)
+        rest = [name for name in stage.names if name not in old]
+        limit = min(len(old), second[0])
+        shared = limit if rng.random() < 0.3 else rng.randint(max(0, second[0] - len(rest)), limit)
+        members = rng.sample(old, shared) + rng.sample(rest, second[0] - shared)
         if rng.random() < 0.5:
-            members.sort(key=(old + others).index)
-        writer = world.create(first.ledger, again, members, password=PASSWORD)
+            members.sort(key=(old + rest).index)
+        writer = world.create(first.ledger, second, members, password=PASSWORD)
         stage.write(writer, rng.choice((0, 1, 1, 2, 5, 20)))
         stage.end(writer)
     return View()
 
 
-def _unscanned(stage: Stage) -> View:
+def _play_unscanned(stage: Stage) -> View:
     """E = W = A, and a bookie that is known was not scanned."""
     rng = stage.rng
     for _ in range(10):
@@ -254,11 +260,11 @@ def _unscanned(stage: Stage) -> View:
     return View(unscanned=tuple(rng.sample(stage.names, rng.choice((1, 1, 2)))))
 
 
-def _collected(stage: Stage) -> View:
+def _play_collected(stage: Stage) -> View:
     """Re-replicated, the old bookie back, then deleted: some bookies noticed, others did not."""
     rng, world = stage.rng, stage.world
-    mine = [stage.open(stage.shape()) for _ in range(8)]
-    for writer in mine:
+    writers = [stage.open(stage.shape()) for _ in range(8)]
+    for writer in writers:
         if rng.random() < 0.4:
             stage.send(writer, rng.randint(0, 3))
             stage.fail(writer, [rng.choice(writer.members)])
@@ -272,7 +278,7 @@ def _collected(stage: Stage) -> View:
         world.bookies[bad].start()
     if rng.random() < 0.5:
         world.collect_garbage(rng.choice(stage.names))
-    for writer in mine:
+    for writer in writers:
         if rng.random() < 0.5:
             world.delete(writer.ledger)
     for name in stage.names:
@@ -283,7 +289,7 @@ def _collected(stage: Stage) -> View:
     return View()
 
 
-def _late(stage: Stage) -> View:
+def _play_late(stage: Stage) -> View:
     """A bookie is away while its ledgers are recovered, not fenced, and has or gets entries above their ends."""
     rng, world = stage.rng, stage.world
     writers = [stage.open(stage.shape()) for _ in range(8)]
@@ -308,7 +314,7 @@ def _late(stage: Stage) -> View:
     return View()
 
 
-def _lost(stage: Stage) -> View:
+def _play_lost(stage: Stage) -> View:
     """Every copy of some entries is gone, or those of one bookie: the first, some in the middle, the last, stripes."""
     rng, world = stage.rng, stage.world
     for _ in range(8):
@@ -319,27 +325,29 @@ def _lost(stage: Stage) -> View:
         stage.end(writer)
         last = max(writer.next - 1, 0)
         low = rng.choice((0, rng.randint(0, last), last, max(0, last - 2)))
-        some = set(range(low, low + rng.choice((1, 1, 2, 5)))) if rng.random() < 0.7 else set(range(low, last + 1, 3))
+        entries = (
+            set(range(low, low + rng.choice((1, 1, 2, 5)))) if rng.random() < 0.7 else set(range(low, last + 1, 3))
+        )
         holders = [bookie for bookie in world.bookies.values() if writer.ledger in bookie.shelves]
         for bookie in holders if rng.random() < 0.8 else rng.sample(holders, min(1, len(holders))):
             shelf = bookie.shelves[writer.ledger]
-            for entry in some:
+            for entry in entries:
                 shelf.index.pop(entry, None)
                 shelf.fresh.pop(entry, None)
     return View()
 
 
 NASTY: Final[Mapping[str, Callable[[Stage], View]]] = {
-    "deferred-lost": _deferred,
-    "adv-holes": _adv,
-    "returns": _returns,
-    "turnover": _turnover,
-    "wiped-writing": _wiped,
-    "reused-same": _reused,
-    "full-unscanned": _unscanned,
-    "collected": _collected,
-    "late": _late,
-    "lost-copies": _lost,
+    "deferred-lost": _play_deferred,
+    "adv-holes": _play_adv,
+    "returns": _play_returns,
+    "turnover": _play_turnover,
+    "wiped-writing": _play_wiped,
+    "reused-same": _play_reused,
+    "full-unscanned": _play_unscanned,
+    "collected": _play_collected,
+    "late": _play_late,
+    "lost-copies": _play_lost,
 }
 """By name."""
 

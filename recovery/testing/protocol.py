@@ -172,15 +172,15 @@ class World:
         size, write, ack = record.ensemble, record.write, record.ack
         start, members = record.segments[-1]
         answers = {name: self.bookies[name].fence(ledger, record.key) for name in members}
-        for at in range(size):
-            if sum(answers[members[(at + i) % size]] is None for i in range(write)) >= ack:
+        for position in range(size):
+            if sum(answers[members[(position + i) % size]] is None for i in range(write)) >= ack:
                 return False
         lac, length = NO_ENTRY, 0
         for name in members:
             shelf = answers[name]
-            held = shelf.served() if shelf is not None else {}
-            if held and held[max(held)].lac > lac:
-                lac, length = held[max(held)].lac, held[max(held)].length
+            entries = shelf.served() if shelf is not None else {}
+            if entries and entries[max(entries)].lac > lac:
+                lac, length = entries[max(entries)].lac, entries[max(entries)].length
         lac = max(lac, start - 1)
         current = list(members)
         pending: dict[int, list[str]] = {}
@@ -197,12 +197,12 @@ class World:
                 place = (entry - 1 + i) % size
                 if self.bookies[current[place]].add(ledger, entry - 1, copy, record.key, recovery=True):
                     continue
-                others = self.available(current)
-                if not others:
+                spare = self.available(current)
+                if not spare:
                     return False
                 if entry - 1 not in pending:
                     pending[entry - 1] = list(current)
-                current[place] = choose(others)
+                current[place] = choose(spare)
                 self.bookies[current[place]].add(ledger, entry - 1, copy, record.key, recovery=True)
                 pending[entry - 1] = list(current)
         for first, ensemble in sorted(pending.items()):
@@ -240,12 +240,12 @@ class World:
         for number, (first, members) in enumerate(record.segments):
             if bad not in members:
                 continue
-            after = record.segments[number + 1][0] if number + 1 < len(record.segments) else end + 1
-            others = self.available(members)
-            if not others:
+            behind = record.segments[number + 1][0] if number + 1 < len(record.segments) else end + 1
+            spare = self.available(members)
+            if not spare:
                 return False
-            target, position = choose(others), members.index(bad)
-            own = [entry for entry in range(first, after) if (position - entry) % record.ensemble < record.write]
+            target, position = choose(spare), members.index(bad)
+            own = [entry for entry in range(first, behind) if (position - entry) % record.ensemble < record.write]
             if self._copy(record, ledger, members, own, target, end):
                 members[position] = target
             else:
@@ -427,12 +427,12 @@ class Writer:
         members = list(self.members)
         replaced = []
         for name in broken:
-            others = self.world.available([*members, *broken, *besides])
-            if not others:
+            spare = self.world.available([*members, *broken, *besides])
+            if not spare:
                 self.close()
                 return False
             place = members.index(name)
-            members[place] = choose(others)
+            members[place] = choose(spare)
             replaced.append((place, name))
         record.replace(self.lac + 1, members)
         places = dict(replaced)

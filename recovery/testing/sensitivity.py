@@ -79,14 +79,14 @@ def set_to(owner: ModuleType, name: str, value: float) -> Iterator[None]:
             setattr(place, name, stood)
 
 
-def judged(classes: Sequence[str], count: int, seed: int) -> tuple[Tally, list[Row]]:
+def judge_classes(classes: Sequence[str], count: int, seed: int) -> tuple[Tally, list[Row]]:
     """Judge classes; return what they come to, and all rows."""
     rows: list[Row] = []
 
     def recorded(*args: Any, **how: Any) -> pa.Table:  # noqa: ANN401 - as it is called
-        found = judge.reconstructed(*args, **how)
-        rows.extend(found.drop_columns(["alternatives"]).to_pylist())
-        return found
+        table = judge.reconstruct_alone(*args, **how)
+        rows.extend(table.drop_columns(["alternatives"]).to_pylist())
+        return table
 
     total = Tally()
     for name in classes:
@@ -94,21 +94,21 @@ def judged(classes: Sequence[str], count: int, seed: int) -> tuple[Tally, list[R
     return total, rows
 
 
-def _right(tally: Tally, name: str) -> str:
+def _share_right(tally: Tally, name: str) -> str:
     claims = [counted for (field, _), counted in tally.grades.items() if field == name]
-    return f"{100 * sum(right for _, right in claims) / max(1, sum(many for many, _ in claims)):.2f} %"
+    return f"{100 * sum(right for _, right in claims) / max(1, sum(count for count, _ in claims)):.2f} %"
 
 
 def row_of(name: str, stood: float, tried: float | None, other: int, tally: Tally) -> list[str]:
     """Return the cells of a try, under `HEAD`."""
-    held = 100 * sum(tally.reasons.values()) / max(1, tally.ledgers)
-    rights = [_right(tally, field) for field in ("write_quorum", "segments", "last_entry")]
+    held_share = 100 * sum(tally.reasons.values()) / max(1, tally.ledgers)
+    rights = [_share_right(tally, field) for field in ("write_quorum", "segments", "last_entry")]
     return [
         name,
         f"{stood:g}" if name else "",
         "" if tried is None else f"{tried:g}",
         str(other),
-        f"{held:.2f} %",
+        f"{held_share:.2f} %",
         *rights,
         str(len(tally.violations)),
     ]
@@ -118,8 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     known = {
         f"{owner.__name__.rpartition('.')[2]}.{name}": (owner, name)
-        for owner, some in DECIDING.items()
-        for name in some
+        for owner, names in DECIDING.items()
+        for name in names
     }
     parser = argparse.ArgumentParser(prog="python -m recovery.testing.sensitivity", description="Try other constants.")
     parser.add_argument("constants", nargs="*", metavar="CONSTANT", help=f"of {', '.join(known)}")
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if unknown := sorted(set(given.constants) - known.keys()):
         parser.error(f"no such constant: {', '.join(unknown)}")
-    tally, rows = judged(given.classes, given.count, given.seed)
+    tally, rows = judge_classes(given.classes, given.count, given.seed)
     sys.stdout.write(line(HEAD) + line(["---"] * len(HEAD)) + line(row_of("", 0, None, 0, tally)))
     for text in given.constants or known:
         owner, name = known[text]
@@ -137,8 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for factor in (0.5, 2):
             tried = stood * factor if isinstance(stood, float) else max(1, round(stood * factor))
             with set_to(owner, name, tried):
-                tally, found = judged(given.classes, given.count, given.seed)
-            other = sum(one != two for one, two in zip(rows, found, strict=True))
+                tally, tried_rows = judge_classes(given.classes, given.count, given.seed)
+            other = sum(row != two for row, two in zip(rows, tried_rows, strict=True))
             sys.stdout.write(line(row_of(text, stood, tried, other, tally)))
             sys.stdout.flush()
     return 0

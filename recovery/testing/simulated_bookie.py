@@ -85,13 +85,13 @@ class Bookie:
 
     def shelf(self, ledger: int, key: bytes) -> Shelf:
         """Return the shelf of a ledger, made if it is not there."""
-        found = self.shelves.get(ledger)
-        if found is None:
-            found = self.shelves[ledger] = Shelf(key)
+        shelf = self.shelves.get(ledger)
+        if shelf is None:
+            shelf = self.shelves[ledger] = Shelf(key)
             gone = self.dropped.pop(ledger, None)
             if gone is not None:
-                found.left = {**gone.left, **gone.fresh}
-        return found
+                shelf.left = {**gone.left, **gone.fresh}
+        return shelf
 
     def add(self, ledger: int, entry: int, copy: Copy, key: bytes, *, recovery: bool = False) -> bool:
         """Store an entry, unless the bookie is down, the ledger fenced, or its key another one."""
@@ -152,8 +152,8 @@ class Bookie:
         if not self.clean:
             for ledger, gone in list(self.dropped.items()):
                 if gone.fresh:
-                    again = self.dropped.pop(ledger)
-                    self.shelves[ledger] = again
+                    shelf = self.dropped.pop(ledger)
+                    self.shelves[ledger] = shelf
             self.flush()
         self.up, self.registered, self.clean = True, True, False
 

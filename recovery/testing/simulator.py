@@ -126,29 +126,29 @@ def history(rng: Random, ledger: int, cluster: Cluster) -> History:
     under_way = rng.choice((0, 0, 1, 4))
     returned = False
     changes = sorted(rng.choices(range(entries), k=rng.choice(cluster.changes)))
-    if any(after - start < cluster.apart for start, after in pairwise([0, *changes, entries])):
+    if any(behind - start < cluster.apart for start, behind in pairwise([0, *changes, entries])):
         changes = []
     for start in changes:
         for position in rng.sample(range(ensemble), min(ensemble, rng.choice((1, 1, 2)))):
             back = [bookie for bookie in left if bookie not in members]
-            again = bool(back) and rng.random() < cluster.returning
-            if not again and not spare:
+            is_return = bool(back) and rng.random() < cluster.returning
+            if not is_return and not spare:
                 continue
-            returned |= again
+            returned |= is_return
             sent = range(start, min(entries, start + rng.randint(0, under_way)))
             kept.setdefault(members[position], set()).update(e for e in sent if holds(position, e, ensemble, write))
             left.append(members[position])
-            members[position] = rng.choice(back) if again else spare.pop()
+            members[position] = rng.choice(back) if is_return else spare.pop()
         if segments[-1].first == start:
             segments.pop()
         segments.append(Segment(start, tuple(members)))
-    held = {bookie: set(own) for bookie, own in kept.items()}
-    for segment, after in pairwise([*segments, Segment(entries, ())]):
+    entries_of = {bookie: set(own) for bookie, own in kept.items()}
+    for segment, behind in pairwise([*segments, Segment(entries, ())]):
         for bookie in segment.members:
-            held.setdefault(bookie, set())
-        for entry in range(segment.first, after.first):
+            entries_of.setdefault(bookie, set())
+        for entry in range(segment.first, behind.first):
             for i in range(write):
-                held[segment.members[(entry + i) % ensemble]].add(entry)
+                entries_of[segment.members[(entry + i) % ensemble]].add(entry)
     honest = History(
         ledger,
         ensemble,
@@ -156,46 +156,46 @@ def history(rng: Random, ledger: int, cluster: Cluster) -> History:
         rng.randint(1, write),
         entries - 1,
         tuple(segments),
-        {bookie: frozenset(own) for bookie, own in held.items()},
+        {bookie: frozenset(own) for bookie, own in entries_of.items()},
         lag=rng.choice((0, 0, 1, 3, 1000)),
         payloads=tuple(rng.randint(1, 300) for _ in range(entries + ensemble)),
         overhang=any(kept.values()),
         returned=returned,
     )
-    return harmed(rng, honest, rng.choice(cluster.harms), cluster.names)
+    return do_harm(rng, honest, rng.choice(cluster.harms), cluster.names)
 
 
-def harmed(rng: Random, honest: History, harm: Harm, names: Sequence[str]) -> History:
+def do_harm(rng: Random, honest: History, harm: Harm, names: Sequence[str]) -> History:
     """Do one kind of harm to what bookies hold; names: of all bookies."""
-    held = {bookie: set(own) for bookie, own in honest.held.items()}
-    holders = sorted(bookie for bookie, own in held.items() if own)
+    entries_of = {bookie: set(own) for bookie, own in honest.held.items()}
+    holders = sorted(bookie for bookie, own in entries_of.items() if own)
     victim = rng.choice(holders)
     copied: frozenset[str] = frozenset()
     entries = honest.acked + 1
-    if harm is Harm.COPIED and held.keys() >= set(names):
+    if harm is Harm.COPIED and entries_of.keys() >= set(names):
         harm = Harm.NONE
     if harm is Harm.HOLE:
-        held[victim].discard(rng.choice(sorted(held[victim])))
+        entries_of[victim].discard(rng.choice(sorted(entries_of[victim])))
     elif harm is Harm.LOST:
-        del held[victim]
+        del entries_of[victim]
     elif harm is Harm.EXTRA:
-        held[victim].add(rng.randrange(entries))
+        entries_of[victim].add(rng.randrange(entries))
     elif harm is Harm.COPIED:
-        target = rng.choice([name for name in names if name not in held])
+        target = rng.choice([name for name in names if name not in entries_of])
         copied = frozenset({target})
-        held[target] = set(range(rng.randrange(entries), entries))
+        entries_of[target] = set(range(rng.randrange(entries), entries))
     elif harm is Harm.TAIL:
         # Not acknowledged: fewer than A bookies of the write set have it.
         for entry in range(entries, entries + rng.randint(1, honest.ensemble)):
             for bookie in rng.sample(honest.write_set(entry), rng.randint(0, honest.ack - 1)):
-                held[bookie].add(entry)
+                entries_of[bookie].add(entry)
     elif harm is Harm.BEHIND:
         for entry in range(max(0, entries - rng.randint(1, honest.ensemble)), entries):
             for bookie in rng.sample(honest.write_set(entry), rng.randint(0, honest.write - honest.ack)):
-                held[bookie].discard(entry)
+                entries_of[bookie].discard(entry)
     elif harm is Harm.SWAPPED and len(holders) > 1:
         other = rng.choice([bookie for bookie in holders if bookie != victim])
-        held[victim], held[other] = held[other], held[victim]
+        entries_of[victim], entries_of[other] = entries_of[other], entries_of[victim]
     return History(
         honest.ledger,
         honest.ensemble,
@@ -203,7 +203,7 @@ def harmed(rng: Random, honest: History, harm: Harm, names: Sequence[str]) -> Hi
         honest.ack,
         honest.acked,
         honest.segments,
-        {bookie: frozenset(own) for bookie, own in held.items()},
+        {bookie: frozenset(own) for bookie, own in entries_of.items()},
         harm,
         copied,
         honest.lag,
@@ -250,7 +250,7 @@ class Scan:
     explicit_lac: Mapping[int, int] = field(default_factory=dict)
 
 
-def copy_row(ledger: int, bookie: str, entries: Iterable[int], **others: Any) -> dict[str, Any]:  # noqa: ANN401 - columns
+def copy_row(ledger: int, bookie: str, entries: Iterable[int], **columns: Any) -> dict[str, Any]:  # noqa: ANN401 - columns
     """Return a row of COPIES: one bookie's entries of one ledger; other columns as given."""
     own = sorted(entries)
     groups = groups_of(own)
@@ -273,7 +273,7 @@ def copy_row(ledger: int, bookie: str, entries: Iterable[int], **others: Any) ->
         "key_kind": "set",
         "key": _KEY,
         "headers": [],
-        **others,
+        **columns,
     }
 
 
@@ -281,26 +281,26 @@ def copies(histories: Iterable[History], scan: Scan | None = None, rng: Random |
     """Return COPIES as a scan of all bookies would; rows in no order if `rng` is given."""
     scan = scan or Scan()
     rows = []
-    for past in histories:
-        lengths = np.cumsum(past.payloads)
-        for bookie, own in past.held.items():
+    for history in histories:
+        lengths = np.cumsum(history.payloads)
+        for bookie, own in history.held.items():
             if bookie in scan.unscanned:
                 continue
             headers = []
             if own:
                 last = max(own)
-                lac = past.acked if bookie in past.copied else max(-1, last - 1 - past.lag)
-                size = past.payloads[last] + _HEADER_SIZE + _CRC32C_SIZE
+                lac = history.acked if bookie in history.copied else max(-1, last - 1 - history.lag)
+                size = history.payloads[last] + _HEADER_SIZE + _CRC32C_SIZE
                 length = int(lengths[last])
                 headers = [{"entry": last, "lac": lac, "length": length, "size": size, "digest": scan.digest}]
-            lac_known = scan.explicit_lac.get(past.ledger)
+            lac_known = scan.explicit_lac.get(history.ledger)
             facts = {"headers": headers, "complete": bookie not in scan.incomplete, "explicit_lac": lac_known}
             if own and rng is not None and rng.random() < scan.split:
                 cut = rng.randint(0, max(own))
-                rows.append(copy_row(past.ledger, bookie, (e for e in own if e < cut), **facts))
-                rows.append(copy_row(past.ledger, bookie, (e for e in own if e >= cut), source="journal"))
+                rows.append(copy_row(history.ledger, bookie, (e for e in own if e < cut), **facts))
+                rows.append(copy_row(history.ledger, bookie, (e for e in own if e >= cut), source="journal"))
             else:
-                rows.append(copy_row(past.ledger, bookie, own, **facts))
+                rows.append(copy_row(history.ledger, bookie, own, **facts))
     if rng is not None:
         rng.shuffle(rows)
     return pa.Table.from_pylist(rows, schema=tables.COPIES)

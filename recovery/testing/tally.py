@@ -100,9 +100,9 @@ class Tally:
         self.unheard += other.unheard
         self.strays += other.strays
         for place, (claims, right) in other.grades.items():
-            mine = self.grades.setdefault(place, [0, 0])
-            mine[0] += claims
-            mine[1] += right
+            own = self.grades.setdefault(place, [0, 0])
+            own[0] += claims
+            own[1] += right
         self.violations += other.violations
 
 
@@ -126,20 +126,20 @@ def _share(right: int, claims: int, digits: int = 2) -> str:
 
 def row_of(name: str, tally: Tally) -> list[str]:
     """Return a class's cells, under `HEAD`."""
-    many = max(1, tally.ledgers)
+    count = max(1, tally.ledgers)
     counts: tuple[int, ...] = (tally.unseen, tally.gone, tally.resurrected, tally.blended, tally.odd)
     counts += (tally.misled, tally.unheard, len(tally.violations))
     return [
         name,
         str(tally.ledgers),
-        *(_share(tally.paths[path], many, 1) for path in PATHS),
-        _share(tally.outcomes["restored"], many, 1),
+        *(_share(tally.paths[path], count, 1) for path in PATHS),
+        _share(tally.outcomes["restored"], count, 1),
         _share(tally.readable, max(1, tally.entries), 3),
         *map(str, counts),
     ]
 
 
-def inferred(tallies: Mapping[str, Tally]) -> str:
+def write_inferred(tallies: Mapping[str, Tally]) -> str:
     """Return how often what is inferred is right, by class and field, in Markdown."""
     names = [name for name in JUDGED if any((name, "inferred") in tally.grades for tally in tallies.values())]
     lines = [line(["inferred", *names]), line(["---"] * (len(names) + 1))]
@@ -149,24 +149,24 @@ def inferred(tallies: Mapping[str, Tally]) -> str:
     return "".join(lines)
 
 
-def reasons(tallies: Mapping[str, Tally]) -> str:
+def write_reasons(tallies: Mapping[str, Tally]) -> str:
     """Return why ledgers are not restored, the commonest reasons of each class, in Markdown."""
     lines = [line(["class", "not restored", "why"]), line(["---"] * 3)]
     for name, tally in tallies.items():
-        held = sum(tally.reasons.values())
-        why = (f"{reason} {_share(many, tally.ledgers, 1)}" for reason, many in tally.reasons.most_common(_WHY))
-        lines.append(line([name, _share(held, tally.ledgers, 1), ", ".join(why)]))
+        held_count = sum(tally.reasons.values())
+        why = (f"{reason} {_share(count, tally.ledgers, 1)}" for reason, count in tally.reasons.most_common(_WHY))
+        lines.append(line([name, _share(held_count, tally.ledgers, 1), ", ".join(why)]))
     return "".join(lines)
 
 
-def calibration(tallies: Mapping[str, Tally]) -> str:
+def write_calibration(tallies: Mapping[str, Tally]) -> str:
     """Return how often what was claimed is right, by field and grade, in Markdown."""
     total = Tally()
     for tally in tallies.values():
         total.add(tally)
     lines = ["| field | grade | claims | right | worst class |", "| --- | --- | --- | --- | --- |"]
     for (name, grade), (claims, right) in sorted(total.grades.items()):
-        shares = [(mine[1] / mine[0], of) for of, tally in tallies.items() if (mine := tally.grades.get((name, grade)))]
+        shares = [(own[1] / own[0], of) for of, tally in tallies.items() if (own := tally.grades.get((name, grade)))]
         share, worst = min(shares)
         text = f"{100 * right / claims:.2f} %"
         lines.append(f"| {name} | {grade} | {claims} | {text} | {worst}: {100 * share:.2f} % |")

@@ -16,9 +16,10 @@ from recovery.infer.reconstruct import Options
 from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.testing import judge
+from recovery.testing.cluster_judge import Quorums
 from recovery.testing.evidence import Evidence
 from recovery.testing.inventories import Inventory
-from recovery.testing.judge import Quorums
+from recovery.testing.row_truth import PASSWORDS
 from tests.recovery.infer.test_reconstruct_histories import FIRST, said
 
 COUNT: Final = int(os.environ.get("BKMETA_SOAK_DECISIONS", "50"))
@@ -37,7 +38,7 @@ def decided(
     """Decide as `recover` and `explain` do, with all bookies known."""
     is_whole = not inventory.unscanned and all(inventory.bookies["complete"].to_pylist())
     known = Known(live=None, earlier=(), everywhere=is_whole, looked_at=True)
-    options = Options(passwords=judge.PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
+    options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
     case = Case((), inventory.bookies, known, options, Layout.HIERARCHICAL, None, members_known=True)
     catalog = evidence.catalog()
     beside = Tables(

@@ -15,9 +15,9 @@ from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.model.metadata import State
 from recovery.testing import judge, sensitivity
+from recovery.testing.cluster_judge import Quorums
 from recovery.testing.evidence import Evidence
 from recovery.testing.inventories import Inventory
-from recovery.testing.judge import Quorums
 from recovery.testing.profiles import CLASSES, SCANS
 from recovery.testing.tally import Tally
 
@@ -57,7 +57,7 @@ def test_every_guarantee_holds_by_every_policy(tail: Tail) -> None:
     """With a snapshot's quorums: what is left open, BookKeeper's own recovery closes without a loss, in any order."""
     opened = 0
     for name in CLASSES:
-        tally = judge.run(name, COUNT // 5, seed=FIRST + 2000, tail=tail, told=True)
+        tally = judge.run(name, COUNT // 5, seed=FIRST + 2000, tail=tail, is_snapshot_known=True)
         assert not tally.violations, said(tally)
         opened += tally.opened
     assert (opened > 0) == (tail is Tail.OPEN)
@@ -99,7 +99,7 @@ def sabotaged(change: Change) -> judge.Reconstruct:
         quorums: Quorums | None = None,
         evidence: Evidence = judge.NOTHING,
     ) -> pa.Table:
-        rows = judge.reconstructed(inventory, tail=tail, quorums=quorums, evidence=evidence).to_pylist()
+        rows = judge.reconstruct_alone(inventory, tail=tail, quorums=quorums, evidence=evidence).to_pylist()
         for row in rows:
             change(row)
         return pa.Table.from_pylist(rows, schema=tables.RECONSTRUCTION)
@@ -182,7 +182,7 @@ def believing(
     evidence: Evidence = judge.NOTHING,
 ) -> pa.Table:
     """Reconstruct what bookies show, and take whatever a closed record or a reference says instead."""
-    rows = judge.reconstructed(inventory, tail=tail, quorums=quorums).to_pylist()
+    rows = judge.reconstruct_alone(inventory, tail=tail, quorums=quorums).to_pylist()
     for row in rows:
         record, reference = evidence.records.get(row["ledger"]), evidence.references.get(row["ledger"])
         if row["outcome"] == "restored" and record is not None and record.state is State.CLOSED:
@@ -225,7 +225,7 @@ def test_a_ledger_that_is_left_out_is_seen() -> None:
         quorums: Quorums | None = None,
         evidence: Evidence = judge.NOTHING,
     ) -> pa.Table:
-        return judge.reconstructed(inventory, tail=tail, quorums=quorums, evidence=evidence).slice(1)
+        return judge.reconstruct_alone(inventory, tail=tail, quorums=quorums, evidence=evidence).slice(1)
 
     found = judge.judge("clean", 1, 40, reconstruct=reconstruct).violations
     assert [violation.guarantee for violation in found] == ["rows"]

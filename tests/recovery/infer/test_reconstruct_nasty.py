@@ -42,14 +42,14 @@ def test_every_guarantee_holds_in_the_worst(name: str) -> None:
 def test_every_guarantee_holds_in_the_worst_by_every_policy(tail: Tail) -> None:
     """The same with a snapshot's quorums, by every policy."""
     for name in NASTY:
-        tally = judge.run(name, COUNT // 3, seed=FIRST + 1000, tail=tail, told=True)
+        tally = judge.run(name, COUNT // 3, seed=FIRST + 1000, tail=tail, is_snapshot_known=True)
         assert not tally.violations, said(tally)
 
 
 @pytest.mark.parametrize(("name", "seed", "ledgers", "tail", "told"), ONCE_WRONG)
 def test_what_was_wrong_once_is_right(name: str, seed: int, ledgers: int, tail: Tail, *, told: bool) -> None:
     """Histories that broke a guarantee keep it."""
-    tally = judge.judge(name, seed, ledgers, tail=tail, told=told)
+    tally = judge.judge(name, seed, ledgers, tail=tail, is_snapshot_known=told)
     assert not tally.violations, said(tally)
 
 

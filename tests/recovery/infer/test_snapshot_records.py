@@ -219,6 +219,18 @@ def test_bookies_that_fail_in_turn_leave_what_striping_leaves() -> None:
     assert "1/1" in {other["value"] for other in found["alternatives"]}
 
 
+def test_the_length_of_ids_sent_out_of_order_is_that_of_what_was_sent_last() -> None:
+    """LedgerHandleAdv sent 29 before 28: a header of 28 has the ledger's length, and no other is right."""
+    headers = [header(28, lac=20, length=300), header(29, lac=20, length=290)]
+    rows = [one | {"headers": headers} for one in full(3, 30)]
+    stored = replace(TRUE, write_quorum=3)
+    found = compared(stored, rows)
+    assert (found["raw"], found["contradictions"]) == (ledger_metadata.encode(stored), None)
+    for length in (290, 299, 301, 9999):
+        other = compared(replace(stored, length=length), rows)
+        assert (other["outcome"], other["reason"]) == ("held", Refusal.LENGTHS_DIFFER)
+
+
 def test_a_length_above_that_of_a_later_entry_is_none_of_this_ledger() -> None:
     """Running lengths never fall, wherever the header that was read stands."""
     rows = [one | {"headers": [header(29, lac=10)]} for one in full(3, 30)]

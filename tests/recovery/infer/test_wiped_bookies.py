@@ -51,7 +51,7 @@ def test_a_wiped_bookie_in_use_again_makes_no_shape_smaller(shape: Shape) -> Non
     """Ledgers that lost their copy on it keep their shape, say what is missing, and the true shape is always listed."""
     world, name = wiped(shape)
     text, right, ledgers = f"{shape[0]}/{shape[1]}", 0, 0
-    for found in judge.reconstructed(inventory(world)).to_pylist():
+    for found in judge.reconstruct_alone(inventory(world)).to_pylist():
         record = world.records[found["ledger"]]
         if found["ledger"] >= LEDGERS or name not in record.members(0):
             continue
