@@ -16,6 +16,7 @@ from reconcile.words import counted
 from reconcile.write import apply as engine
 from reconcile.write import guards
 from reconcile.write.apply import Applied
+from reconcile.write.audit_journal import Approval
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset
 
@@ -38,6 +39,7 @@ class ApplyRequest:
         journal: folder where every write is recorded; None: in the plan's.
         resume: go on with the journal that is there.
         reason: why, for the journal.
+        approval: who else confirmed it, for the journal; None: nobody.
     """
 
     plan: Path
@@ -49,6 +51,7 @@ class ApplyRequest:
     journal: Path | None = None
     resume: bool = False
     reason: str | None = None
+    approval: Approval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
             resume=request.resume,
             wave=request.wave,
             reason=request.reason,
+            approval=request.approval,
             principals=list_principals(context.access, opened),
             instance_ids=binding.get("instance_ids", ()),
         )

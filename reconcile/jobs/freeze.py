@@ -33,6 +33,8 @@ _PULSAR_ELSEWHERE: Final = re.compile(r"metadata-store:(?:etcd|oxia)\b", re.IGNO
 
 Ask = Callable[[engine.Proposal], str | None]
 """Shows a proposal to a person; returns the hash that the person confirms, None where nobody can."""
+Approve = Callable[[engine.Proposal, Callable[[str], bool]], None]
+"""Refuses a proposal that a second person has to approve, and did not; is given what says whether a hash fits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,14 @@ class FreezeRequest:
         journal: folder where every change is recorded.
         confirmed: hash of the changes that are confirmed; None: nobody confirmed any yet.
         reason: why, for the journal.
+        approval: who else confirmed them, for the journal; None: nobody.
     """
 
     uri: str
     journal: Path
     confirmed: str | None = None
     reason: str | None = None
+    approval: audit_journal.Approval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,9 @@ def freeze(request: FreezeRequest, context: Context, ask: Ask) -> Waiting | Froz
         return waiting or run.prove(propose(engine.read_history(request.journal, run.root)), layout)
 
 
-def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
+def thaw(
+    request: ThawRequest, context: Context, ask: Ask, approve: Approve = lambda _proposal, _confirms: None
+) -> Waiting | Thawed:
     """Give the bookies back what a freeze took, where the changes are confirmed and nothing is lost by it.
 
     Raises:
@@ -190,7 +196,7 @@ def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
         def propose(past: FreezeHistory | None) -> engine.Proposal:
             return engine.propose_thaw(run.store, run.root, past or FreezeHistory())
 
-        waiting = run.change("thaw", propose, ask, counts)
+        waiting = run.change("thaw", propose, ask, counts, approve)
         state = freeze_state.read_freeze_state(run.store, run.root)
         return waiting or Thawed(run.root, state, bool(past.originals), counts)
 
@@ -262,6 +268,7 @@ class _Run:
         propose: Callable[[FreezeHistory | None], engine.Proposal],
         ask: Ask,
         counts: Mapping[str, int | None],
+        approve: Approve = lambda _proposal, _confirms: None,
     ) -> Waiting | None:
         """Make the changes if they are confirmed; return what waits if they are not."""
         folder, confirmed = self.request.journal, self.request.confirmed
@@ -273,6 +280,7 @@ class _Run:
             confirmed = ask(proposal)
         if confirmed is None or not _is_confirmed(proposal, past, confirmed):
             return Waiting(self.root, self.identity, proposal, confirmed, counts)
+        approve(proposal, partial(_is_confirmed, proposal, past))
         begun = FreezeHistory()
         opening = partial(
             audit_journal.Journal.open,
@@ -280,6 +288,7 @@ class _Run:
             now=self.context.now,
             replay=begun.replay,
             reason=self.request.reason,
+            approval=self.request.approval,
         )
         stopped = add_remedy(f"what was changed is recorded in {folder}, go on: run the same command again")
         with stopped, opening(folder, engine.make_binding(self.root)) as journal:

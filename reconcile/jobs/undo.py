@@ -8,12 +8,15 @@ from typing import Final
 from backends.registry import parse_store_uri
 from reconcile.jobs.context import Context, connect, throttle
 from reconcile.write import undo as engine
+from reconcile.write.audit_journal import Approval
 
 TYPED: Final = 8
 """Digits of the hash that count as having read it."""
 
 Ask = Callable[[engine.Proposal], str | None]
 """Shows a proposal to a person; returns the hash that the person confirms, None where nobody can."""
+Approve = Callable[[engine.Proposal], None]
+"""Refuses a proposal that a second person has to approve, and did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class UndoRequest:
         confirmed: hash of what is confirmed; None: nobody confirmed anything yet.
         replaced_only: put back what was replaced, and leave what was created.
         reason: why, for the journal.
+        approval: who else confirmed it, for the journal; None: nobody.
     """
 
     journal: Path
@@ -33,6 +37,7 @@ class UndoRequest:
     confirmed: str | None = None
     replaced_only: bool = False
     reason: str | None = None
+    approval: Approval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class UndoOutcome:
     undone: engine.Undone | None
 
 
-def undo(request: UndoRequest, context: Context, ask: Ask) -> UndoOutcome:
+def undo(request: UndoRequest, context: Context, ask: Ask, approve: Approve = lambda _proposal: None) -> UndoOutcome:
     """Take back what an apply wrote, where that is confirmed.
 
     Raises:
@@ -65,8 +70,15 @@ def undo(request: UndoRequest, context: Context, ask: Ask) -> UndoOutcome:
         confirmed = ask(proposal) if request.confirmed is None else request.confirmed
         if confirmed is None or len(confirmed) < TYPED or not proposal.hash.startswith(confirmed.lower()):
             return UndoOutcome(proposal, confirmed, None)
+        approve(proposal)
         with context.reporter.progress("taking back", "batches") as progress:
             undone = engine.undo(
-                proposal, opened.store, opened.root, now=context.now, progress=throttle(progress), reason=request.reason
+                proposal,
+                opened.store,
+                opened.root,
+                now=context.now,
+                progress=throttle(progress),
+                reason=request.reason,
+                approval=request.approval,
             )
     return UndoOutcome(proposal, confirmed, undone)

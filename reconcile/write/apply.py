@@ -34,7 +34,7 @@ from backends.protocols import AccessControl, MetadataStore, Versioned, Write
 from reconcile.errors import JournalError, PartlyAppliedError
 from reconcile.plan.actions import PHASES
 from reconcile.write import guards
-from reconcile.write.audit_journal import JOURNAL, Journal
+from reconcile.write.audit_journal import JOURNAL, Approval, Journal
 from reconcile.write.freeze_state import KEPT, close_acl, read_freeze_state
 from reconcile.write.journal_events import (
     AnnouncedWrite,
@@ -93,6 +93,7 @@ class Options:
         surprises: conflicts that the run bears before it ends.
         in_flight: transactions of ledgers that are under way at once.
         reason: why this is done, for the journal.
+        approval: who else confirmed it, for the journal; None: nobody.
         principals: whom the session is taken for, as rights name it; None: not judged, for a store without rights.
         instance_ids: of the cluster that the plan was made from; none: nothing named one.
     """
@@ -107,6 +108,7 @@ class Options:
     surprises: int = SURPRISES
     in_flight: int = IN_FLIGHT
     reason: str | None = None
+    approval: Approval | None = None
     principals: Sequence[str] | None = None
     instance_ids: Sequence[str] = ()
 
@@ -202,7 +204,7 @@ def apply(
 
     if not path.exists():
         demand_ready()
-    opening = partial(Journal.open, resume=options.resume, now=now, reason=options.reason)
+    opening = partial(Journal.open, resume=options.resume, now=now, reason=options.reason, approval=options.approval)
     with opening(journal, binding, replay=earlier.replay, ready=demand_ready) as opened:
         run = _Run(survey, earlier, store, root.rstrip("/"), options, opened, progress)
         try:

@@ -6,7 +6,8 @@ r"""The journal of what was written to a store: one JSON object a line, each bou
     event   fields besides n (from 0), prev, at (UTC), event
     begin   binding: what the journal belongs to; by: who runs which version of the program, where; reason: why, as
             they say (absent: they said nothing)
-    resume  binding, by, reason, torn: bytes of an unfinished line that were cut off
+            approved: by, hash: who else confirmed which hash (not there: nobody)
+    resume  binding, by, reason, approved, torn: bytes of an unfinished line that were cut off
 
 The other events stand in `journal_events`. A line is synced before the write that it announces is sent; `done` is
 synced with the next line. A journal has no values but those that were replaced, which may have passwords in them: the
@@ -27,7 +28,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -55,6 +56,19 @@ class Record:
     fields: Mapping[str, Any]
     hash: str
     offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A second person's word.
+
+    Attributes:
+        by: their name.
+        hash: of what they confirmed, or the first digits of it.
+    """
+
+    by: str
+    hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +196,7 @@ class Journal:
         ready: Callable[[], None] = lambda: None,
         write: Callable[[int, bytes], int] = os.write,
         reason: str | None = None,
+        approval: Approval | None = None,
     ) -> Self:
         """Open a folder's journal; begin one, or go on with the one that is there.
 
@@ -194,6 +209,7 @@ class Journal:
             ready: is called after the last of them, before a line is added; what it raises is passed on.
             write: as `os.write`.
             reason: why this is done, as who does it says; None: they said nothing.
+            approval: who else confirmed it; None: nobody.
 
         Raises:
             JournalError: in use, altered, of another binding, or there though `resume` was not said.
@@ -213,7 +229,7 @@ class Journal:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise JournalError(str(path), "another process is writing it", "wait until it has ended") from error
-            journal._begin(binding, resume=resume, replay=replay, ready=ready, reason=reason)
+            journal._begin(binding, resume=resume, replay=replay, ready=ready, reason=reason, approval=approval)
             unopened.pop_all()
         sync_folder(folder)
         return journal
@@ -226,6 +242,7 @@ class Journal:
         replay: Callable[[Record], None],
         ready: Callable[[], None],
         reason: str | None,
+        approval: Approval | None,
     ) -> None:
         torn: Torn | None = None
         for record in self._scan():
@@ -244,7 +261,11 @@ class Journal:
             raise JournalError(str(self.path), "this plan was begun before", "go on with it: --resume")
         if torn is not None:
             os.truncate(self._handle, torn.offset)
-        said = {"binding": dict(binding), "by": _by(), **({} if reason is None else {"reason": reason})}
+        said: dict[str, object] = {"binding": dict(binding), "by": name_runner()}
+        if reason is not None:
+            said["reason"] = reason
+        if approval is not None:
+            said["approved"] = asdict(approval)
         if self.earlier:
             self.append("resume", {**said, "torn": torn.length if torn else 0})
         else:
@@ -299,7 +320,7 @@ class Journal:
         self.close()
 
 
-def _by() -> dict[str, str]:
+def name_runner() -> dict[str, str]:
     """Say who runs this, as far as the machine knows."""
     try:
         user = getpass.getuser()

@@ -25,7 +25,7 @@ from typing import Final
 from backends.errors import BackendError
 from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import JournalError, PartlyAppliedError
-from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, read_at, report_foreign, scan
+from reconcile.write.audit_journal import JOURNAL, Approval, Journal, Record, Torn, read_at, report_foreign, scan
 from reconcile.write.guards import demand_frozen
 from reconcile.write.journal_events import (
     Done,
@@ -238,6 +238,7 @@ def undo(
     now: Callable[[], datetime],
     progress: Callable[[int, int], None] = lambda _done, _all: None,
     reason: str | None = None,
+    approval: Approval | None = None,
 ) -> Undone:
     """Take back what an apply wrote.
 
@@ -248,6 +249,7 @@ def undo(
         now: the clock; aware.
         progress: is told (done, of all) after each batch.
         reason: why this is done, for the journal.
+        approval: who else confirmed it, for the journal; None: nobody.
 
     Raises:
         JournalError: in use, altered, or cannot be written; nothing was written.
@@ -255,7 +257,13 @@ def undo(
         PartlyAppliedError: the store, or the journal, failed later.
     """
     with Journal.open(
-        proposal.journal.parent, proposal.binding, resume=True, now=now, replay=lambda _record: None, reason=reason
+        proposal.journal.parent,
+        proposal.binding,
+        resume=True,
+        now=now,
+        replay=lambda _record: None,
+        reason=reason,
+        approval=approval,
     ) as opened:
         run = _Run(proposal, store, root.rstrip("/"), opened)
         try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.approval import approval_option, carry_approval, demand_approval
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
@@ -24,6 +25,7 @@ from reconcile.words import counted, released_holds
 if TYPE_CHECKING:
     from reconcile.jobs.apply import Confirmation, Review
     from reconcile.write.apply import Applied, Tally
+    from reconcile.write.audit_journal import Approval
 
 from reconcile.cli.wording.lists import list_names
 
@@ -39,7 +41,8 @@ _FROM_SNAPSHOT: Final = "from-snapshot"
         Exit.DONE: "all was written and read back",
         Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
         Exit.USAGE: "a plan, a journal or a URI that cannot be used",
-        Exit.REFUSED: "a guard refused: not confirmed, another cluster's root, bookies that are running or were not "
+        Exit.REFUSED: "a guard refused: not confirmed, not approved by a second person where "
+        "that is asked for, another cluster's root, bookies that are running or were not "
         "looked at, rights that nothing names",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again with --resume",
     },
@@ -59,6 +62,7 @@ _FROM_SNAPSHOT: Final = "from-snapshot"
 @click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave of a plan that was split; in order.")
 @click.option("--journal", type=FOLDER, help="Where every write is recorded. [default: PLAN/journal]")
 @click.option("--resume", is_flag=True, help="Go on with the journal that is there.")
+@approval_option
 @reason_option
 @output_options
 def apply(
@@ -71,6 +75,7 @@ def apply(
     wave: int | None,
     journal: Path | None,
     resume: bool,  # noqa: FBT001 - click's option
+    approval: "Approval | None",
     reason: str | None,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -92,18 +97,21 @@ def apply(
         journal=journal,
         resume=resume,
         reason=reason,
+        approval=approval,
     )
     review = job.review(request)
     confirmation = job.Confirmation(confirm, accept_unseen)
     if confirm is None and sys.stdin.isatty():
         confirmation = _ask_for_confirmation(review, accept_unseen)
+    if confirmation.hash is not None:
+        demand_approval("apply", approval, review.hash)
     more = [] if wave is None else ["--wave", str(wave)]
     more += ["--journal", str(journal)] if journal else []
     more += ["--acl", acl] if acl else []
     more += ["--accept-unseen", str(confirmation.unseen)] if confirmation.unseen else []
     more += ["--accept-unfrozen"] if accept_unfrozen else []
     more += ["--reason", reason] if reason else []
-    more += ["--confirm", review.hash]
+    more += [*carry_approval(approval), "--confirm", review.hash]
     command = quoted("bkmeta", "apply", plan, "--metadata", uri, *more)
     with add_remedy(f"what was written is recorded in {job.journal_folder(request)}, go on: {command} --resume"):
         applied = job.apply(request, review, confirmation, make_context(output))

@@ -32,6 +32,7 @@ class _Run:
     at: str
     by: Mapping[str, str]
     reason: str | None
+    approved: Mapping[str, str] | None
     events: Counter[str] = field(default_factory=Counter)
     writes: Counter[str] = field(default_factory=Counter)
     conflicts: int = 0
@@ -43,6 +44,8 @@ class _Run:
         wrote = ", ".join(f"{count} {op}" for op, count in sorted(self.writes.items())) or "nothing written"
         conflicts = f", {self.conflicts} conflicts" if self.conflicts else ""
         why = f" ({self.reason})" if self.reason else ""
+        if self.approved:
+            why += f", approved by {self.approved.get('by', '?')} as {self.approved.get('hash', '?')[:_SHOWN_DIGITS]}"
         return f"{self.at} to {self.until}: {who}{why}: {wrote}{conflicts}; {self.ended or 'did not end'}"
 
     @property
@@ -51,6 +54,7 @@ class _Run:
         return bool(self.ended)
 
 
+_SHOWN_DIGITS: Final = 12
 _ENDS: Final = {"end": "ended", "frozen": "frozen", "thawed": "thawed", "undone": "undone", "stopped": "stopped"}
 
 
@@ -110,7 +114,9 @@ def _counted(path: Path, heads: Sequence[str]) -> _Told:
         fields = record.fields
         if record.event in ("begin", "resume"):
             told.binding = fields.get("binding", {})
-            told.runs.append(_Run(record.event, record.at, fields.get("by", {}), fields.get("reason")))
+            told.runs.append(
+                _Run(record.event, record.at, fields.get("by", {}), fields.get("reason"), fields.get("approved"))
+            )
         if not told.runs:
             continue
         run = told.runs[-1]
@@ -185,6 +191,7 @@ def _facts(one: _Told) -> dict[str, object]:
                 "until": run.until,
                 "by": dict(run.by),
                 "reason": run.reason,
+                "approved": run.approved,
                 "writes": dict(run.writes),
                 "conflicts": run.conflicts,
                 "ended": run.ended,

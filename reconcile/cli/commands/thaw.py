@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.access import AUTH_VARIABLE
+from reconcile.cli.approval import approval_option, carry_approval, demand_approval
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
@@ -23,6 +24,7 @@ from recovery.errors import InputError
 
 if TYPE_CHECKING:
     from reconcile.jobs.freeze import Thawed, ThawRequest
+    from reconcile.write.audit_journal import Approval
 
 _AFTER_THAW: Final = (
     "whether every bookie's next pass ends: 'Exception when iterating over the metadata' must not come again in its log"
@@ -37,7 +39,7 @@ _AFTER_THAW: Final = (
         Exit.FAILED: "the store did not answer",
         Exit.USAGE: "a URI, an identity or a journal that cannot be used",
         Exit.FOUND: "still frozen, by another journal's freeze",
-        Exit.REFUSED: "not confirmed; ledgers would be deleted; rights of others",
+        Exit.REFUSED: "not confirmed or not approved; ledgers would be deleted; rights of others",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
     epilog=f"Example: {AUTH_VARIABLE}=bkmeta:secret bkmeta thaw --metadata zk+hierarchical://zk1:2181/ledgers "
@@ -63,12 +65,14 @@ _AFTER_THAW: Final = (
     metavar="N",
     help="So many copies that closed records leave out may be deleted though nothing else has all their entries.",
 )
+@approval_option
 @reason_option
 @output_options
 def thaw(
     uri: str,
     confirm: str | None,
     journal: Path | None,
+    approval: "Approval | None",
     reason: str | None,
     inventories: tuple[str, ...],
     accept_absent: int,
@@ -97,12 +101,18 @@ def thaw(
         journal or job.default_journal(uri),
         confirm,
         reason,
+        approval,
         tuple(open_dataset(path, "inventory") for path in inventories),
         job.Accepted(accept_absent, accept_unseen, accept_left_out),
     )
-    done = job.thaw(request, make_context(output), ask_for_hash)
+    done = job.thaw(
+        request,
+        make_context(output),
+        ask_for_hash,
+        lambda proposal, confirms: demand_approval("thaw", approval, proposal.hash, confirms),
+    )
     if isinstance(done, job.Waiting):
-        options = carried("--inventory", "--inventory-dir")
+        options = [*carried("--inventory", "--inventory-dir"), *carry_approval(approval)]
         options += ["--accept-absent", str(accept_absent)] if accept_absent else []
         options += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
         options += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []

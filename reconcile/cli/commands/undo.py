@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.approval import approval_option, carry_approval, demand_approval
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
@@ -23,6 +24,7 @@ from reconcile.words import counted, is_or_are
 
 if TYPE_CHECKING:
     from reconcile.jobs.undo import UndoOutcome
+    from reconcile.write.audit_journal import Approval
     from reconcile.write.undo import Proposal
 
 _SHOWN: Final = 10
@@ -38,7 +40,7 @@ _TYPED: Final = 8
         Exit.DONE: "what the apply wrote is taken back",
         Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
         Exit.USAGE: "a journal or a URI that cannot be used",
-        Exit.REFUSED: "not confirmed; or records were created and the store is not frozen",
+        Exit.REFUSED: "not confirmed or not approved; or records were created and the store is not frozen",
         Exit.PARTLY: "stopped midway, or keys that somebody changed since were left",
     },
     epilog="Example: BKMETA_ZK_AUTH=bkmeta:secret bkmeta undo plan/journal --metadata zk+hierarchical://zk1:2181/ledgers",
@@ -47,6 +49,7 @@ _TYPED: Final = 8
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store that the apply wrote to.")
 @click.option("--confirm", metavar="HASH", help="Of what a run without it prints.")
 @click.option("--replaced-only", is_flag=True, help="Put back what was replaced, and leave what was created.")
+@approval_option
 @reason_option
 @output_options
 def undo(
@@ -55,6 +58,7 @@ def undo(
     confirm: str | None,
     *,
     replaced_only: bool,
+    approval: "Approval | None",
     reason: str | None,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
@@ -68,12 +72,18 @@ def undo(
     from reconcile.write.audit_journal import find_next_journal
 
     output = make_output(shared)
-    request = job.UndoRequest(journal, uri, confirm, replaced_only, reason)
+    request = job.UndoRequest(journal, uri, confirm, replaced_only, reason, approval)
     with add_remedy(f"what was taken back is recorded in {journal}: run the same command again"):
-        outcome = job.undo(request, make_context(output), _ask_for_hash)
+        outcome = job.undo(
+            request,
+            make_context(output),
+            _ask_for_hash,
+            lambda proposal: demand_approval("undo", approval, proposal.hash),
+        )
     proposal, done = outcome.proposal, outcome.undone
     if done is None:
         more = [*(["--replaced-only"] if replaced_only else []), *(["--reason", reason] if reason else [])]
+        more += carry_approval(approval)
         command = quoted("bkmeta", "undo", journal, "--metadata", uri, *more)
         sys.exit(output.show(_waiting_result(outcome, command, journal)))
     taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())
