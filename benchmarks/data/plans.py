@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from benchmarks.data.inventories import bookie_row, copies
 from benchmarks.data.ledgers import BOOKIES, CHUNK, PASSWORD, chunk
-from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, ledger_actions
+from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, make_ledger_actions
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
 from recovery.codecs.store import Layout
 from recovery.dataset import sort_by_key, write_manifest, write_part
@@ -28,7 +28,7 @@ _SIZE: Final = struct.Struct(">i")
 
 def write(folder: Path, ledgers: int) -> None:
     """Write a plan of so many creates, and its records."""
-    passwords = Passwords.of([PASSWORD])
+    passwords = Passwords.from_candidates([PASSWORD])
     found = []
     for number in range(-(-ledgers // CHUNK)):
         rows = copies(chunk(number, ledgers))
@@ -38,7 +38,7 @@ def write(folder: Path, ledgers: int) -> None:
         found.append(reconstruct(rows, bookies, tables.DAMAGE.empty_table(), prior, options))
     every = sort_by_key(pa.concat_tables(found))
     secrets = bytes(HOLD_PASSWORD_SIZE * every.num_rows)
-    actions = ledger_actions(every, LAYOUT, passwords, secrets)
+    actions = make_ledger_actions(every, LAYOUT, passwords, secrets)
     parts: dict[str, list[Part]] = {"actions": [write_part(folder, "actions", "buckets", [actions], secret=True)]}
     for name in ("findings", "reconstruction"):
         parts[name] = [write_part(folder, name, "buckets", [tables.PLAN[name].empty_table()], secret=True)]

@@ -294,7 +294,7 @@ def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
 
             def work() -> Mapping[str, Any]:
                 found: tuple[Dataset, ...] = open_inventories(_inventories(folder))
-                passwords = Passwords.of([PASSWORD, histories.PASSWORD])
+                passwords = Passwords.from_candidates([PASSWORD, histories.PASSWORD])
                 request = Request(found, None, (), LAYOUT, "/ledgers", passwords, BOOKIES, None)
                 prepare(Path(out), "plan", secret=True)
                 return {"counts": run(request, Path(out), spark, now=_now).counts}
@@ -382,7 +382,9 @@ def diff(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
                 now, earlier = (
                     open_dataset(Path(folder, name), "catalog") for name in (catalogs.NOW, catalogs.EARLIER)
                 )
-                request = Request((), now, (earlier,), LAYOUT, "/ledgers", Passwords.of([PASSWORD]), BOOKIES, None)
+                request = Request(
+                    (), now, (earlier,), LAYOUT, "/ledgers", Passwords.from_candidates([PASSWORD]), BOOKIES, None
+                )
                 prepare(Path(out), "plan", secret=True)
                 done = run(request, Path(out), spark, now=_now)
                 return {"ledgers": done.counts["looked_at"], "relations": done.manifest["sides"]}

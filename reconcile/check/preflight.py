@@ -350,7 +350,7 @@ class _Look:
                 "is another cluster's; to these bookies every ledger that is not in it is garbage",
             )
         raw = {bookie: held.value for bookie in cookies if (held := self._get(f"{self._where.cookies}/{bookie}"))}
-        for instance, names in clusters.named_by_cookies(raw).items():
+        for instance, names in clusters.read_cookie_instances(raw).items():
             if instance in (stored, *foreign):
                 continue
             self._say(

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.compare import outcomes, snapshot_only, three_way
-from reconcile.compare.evidence import Evidence, Tables
-from reconcile.compare.outcomes import without_members
+from reconcile.compare.evidence import Evidence, KnownTables
+from reconcile.compare.outcomes import claim_without_members
 from reconcile.compare.three_way import Range
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset
@@ -62,33 +62,35 @@ class Case:
     def copies(self, buckets: range, columns: Sequence[str] = tables.COPIES.names) -> pa.Table:
         """Return what bookies hold."""
         schema = pa.schema([tables.COPIES.field(name) for name in columns])
-        return self._all("copies", schema, buckets=buckets, columns=list(columns))
+        return self._read_all("copies", schema, buckets=buckets, columns=list(columns))
 
     def damage(self) -> pa.Table:
         """Return the damage of all disks."""
-        return self._all("damage", tables.DAMAGE)
+        return self._read_all("damage", tables.DAMAGE)
 
     def rows(self) -> int:
         """Return how many rows there are to be looked through."""
-        copies = sum(one.rows("copies") for one in self.inventories)
+        copies = sum(inventory.rows("copies") for inventory in self.inventories)
         return copies + sum(d.rows(name) for d in self.evidence.datasets for name in ("ledgers", "history"))
 
-    def _all(self, name: str, schema: pa.Schema, **how: Any) -> pa.Table:  # noqa: ANN401 - as Dataset.read
-        return pa.concat_tables([schema.empty_table(), *(one.read(name, **how) for one in self.inventories)])
+    def _read_all(self, name: str, schema: pa.Schema, **how: Any) -> pa.Table:  # noqa: ANN401 - as Dataset.read
+        return pa.concat_tables(
+            [schema.empty_table(), *(inventory.read(name, **how) for inventory in self.inventories)]
+        )
 
 
-def ranges(case: Case) -> Sequence[range]:
+def cut_ranges(case: Case) -> Sequence[range]:
     """Return the bucket ranges that the work is cut into."""
     rows = case.rows()
     return bucket_ranges(rows, at_least=2 if rows > _SMALL else 1)
 
 
-def sampled(parts: Sequence[range], rows: int) -> Sequence[range]:
+def sample_ranges(parts: Sequence[range], rows: int) -> Sequence[range]:
     """Return the bucket ranges that the prior is counted on."""
     return parts if rows <= PRIOR_ROWS else parts[:: -(-rows // PRIOR_ROWS)]
 
 
-def counted(case: Case, buckets: range, references: pa.Table | None) -> dict[str, Any]:
+def count_range(case: Case, buckets: range, references: pa.Table | None) -> dict[str, Any]:
     """Return what a range says of all the others, as JSON values."""
     copies = case.copies(buckets, COLUMNS)
     quorums: Counter[str] = Counter()
@@ -98,11 +100,11 @@ def counted(case: Case, buckets: range, references: pa.Table | None) -> dict[str
     return {
         "shapes": count_shapes(copies, case.bookies).to_json(),
         "quorums": quorums,
-        "deletions": case.evidence.deletions(copies, buckets, references),
+        "deletions": case.evidence.count_deletions(copies, buckets, references),
     }
 
 
-def prepared(case: Case, answers: Iterable[Mapping[str, Any]]) -> tuple[Case, Prior]:
+def prepare_case(case: Case, answers: Iterable[Mapping[str, Any]]) -> tuple[Case, Prior]:
     """Return the case with what all ranges say of deletions, and the prior."""
     shapes, quorums, deletions = ShapeCounts(), Counter[tuple[int, int, int]](), []
     for answer in answers:
@@ -125,11 +127,11 @@ def _quorums(catalog: Dataset, buckets: range) -> Iterable[tuple[tuple[int, int,
         yield (row["ensemble_size"], row["write_quorum"], row["ack_quorum"]), row["count_all"]
 
 
-def decided(case: Case, prior: Prior, copies: pa.Table, sides: Tables, issued: int) -> Range:
+def decide_range(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables, issued: int) -> Range:
     """Decide what becomes of each ledger.
 
     Args:
-        case: as `prepared`.
+        case: as `prepare_case` returns it.
         prior: of all ranges.
         copies: COPIES of whole ledgers.
         sides: what else is known of these, or of more.
@@ -138,10 +140,10 @@ def decided(case: Case, prior: Prior, copies: pa.Table, sides: Tables, issued: i
     rows = reconstruct(copies, case.bookies, case.damage(), prior, case.options, sides.records(), sides.references)
     if case.layout is not None:
         rows = outcomes.wait_without_place(rows, case.layout)
-    claimed = rows if case.members_known else without_members(rows)
-    one = three_way.settled(case.evidence, three_way.compared(claimed, sides), sides, copies, issued)
+    claimed = rows if case.members_known else claim_without_members(rows)
+    part = three_way.settle_range(case.evidence, three_way.join_sides(claimed, sides), sides, copies, issued)
     complete = case.bookies.filter(case.bookies["complete"])["bookie"].to_pylist()
-    alone = snapshot_only.proposed(case.evidence, one, sides, complete)
+    alone = snapshot_only.propose_rows(case.evidence, part, sides, complete)
     if case.layout is not None:
         alone = outcomes.wait_without_place(alone, case.layout)
-    return replace(one, shown=rows, alone=alone)
+    return replace(part, shown=rows, alone=alone)

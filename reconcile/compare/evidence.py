@@ -22,7 +22,7 @@ SHARE_OF_DELETIONS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class Catalog:
     """One catalog, and when it was taken.
 
     Attributes:
@@ -32,25 +32,25 @@ class Earlier:
     dataset: Dataset
     source: str
     txn: int | None
-    at: float
+    taken_at: float
     ledgers: int
     layout: Layout | None = None
     is_chosen: bool = False
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "Earlier":
+    def read(cls, dataset: Dataset) -> "Catalog":
         """Read what a catalog says of itself."""
         rows = dataset.read("sources").to_pylist()
         row: Mapping[str, Any] = rows[0] if rows else {}
-        at = row["at"].timestamp() if row.get("at") else 0.0
+        taken_at = row["at"].timestamp() if row.get("at") else 0.0
         layout = Layout(row["layout"]) if row.get("layout") else None
         source, is_chosen = str(row.get("uri") or dataset.path), dataset.manifest["binding"].get("at") is not None
-        return cls(dataset, source, row.get("txn"), at, dataset.rows("ledgers"), layout, is_chosen)
+        return cls(dataset, source, row.get("txn"), taken_at, dataset.rows("ledgers"), layout, is_chosen)
 
 
-def newest_first(catalogs: Sequence[Dataset]) -> tuple[Earlier, ...]:
+def sort_newest_first(catalogs: Sequence[Dataset]) -> tuple[Catalog, ...]:
     """Return catalogs by the time that they show, the newest first."""
-    return tuple(sorted(map(Earlier.of, catalogs), key=lambda one: (-one.at, -(one.txn or 0))))
+    return tuple(sorted(map(Catalog.read, catalogs), key=lambda catalog: (-catalog.taken_at, -(catalog.txn or 0))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class Evidence:
         collisions: files of key columns of ledgers whose lower halves stand in several scopes.
     """
 
-    live: Earlier | None
-    earlier: tuple[Earlier, ...]
+    live: Catalog | None
+    earlier: tuple[Catalog, ...]
     everywhere: bool
     looked_at: bool
     mass_deletion: bool = False
@@ -76,88 +76,88 @@ class Evidence:
     collisions: tuple[str, ...] = ()
 
     @property
-    def catalogs(self) -> tuple[Earlier, ...]:
+    def catalogs(self) -> tuple[Catalog, ...]:
         """All, the store's first."""
         return (*([self.live] if self.live else []), *self.earlier)
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
         """The same, as datasets."""
-        return tuple(one.dataset for one in self.catalogs)
+        return tuple(catalog.dataset for catalog in self.catalogs)
 
-    def stored(self, buckets: range) -> pa.Table:
+    def read_stored(self, buckets: range) -> pa.Table:
         """Return the store's records."""
         return self.live.dataset.read("ledgers", buckets=buckets) if self.live else tables.CATALOG_LEDGERS.empty_table()
 
-    def issued(self, layout: Layout) -> int:
+    def find_issued(self, layout: Layout) -> int:
         """Return the id below which a complete earlier catalog knew every ledger of scope 0 that was not deleted."""
-        found = 0
-        for one in self.earlier:
-            if one.dataset.manifest["coverage"].get("complete"):
-                nodes = one.dataset.read("nodes", columns=["path", "children_created"])
+        issued = 0
+        for catalog in self.earlier:
+            if catalog.dataset.manifest["coverage"].get("complete"):
+                nodes = catalog.dataset.read("nodes", columns=["path", "children_created"])
                 counters = nodes.filter(pc.equal(nodes["path"], generator_key(layout)))["children_created"]
-                found = max(found, pc.max(counters).as_py() or 0)
-        return int(found)
+                issued = max(issued, pc.max(counters).as_py() or 0)
+        return int(issued)
 
-    def counters(self, layout: Layout) -> list[tuple[pa.Table, Layout]]:
+    def read_counters(self, layout: Layout) -> list[tuple[pa.Table, Layout]]:
         """Return CATALOG_NODES of the store and of each earlier catalog, each with its layout, else the given one."""
         columns = ["path", "children_created"]
         return [(catalog.dataset.read("nodes", columns=columns), catalog.layout or layout) for catalog in self.catalogs]
 
-    def history(self, buckets: range) -> pa.Table:
+    def read_history(self, buckets: range) -> pa.Table:
         """Return what happened to records, as far as any catalog remembers."""
-        parts = [one.dataset.read("history", buckets=buckets) for one in self.catalogs]
+        parts = [catalog.dataset.read("history", buckets=buckets) for catalog in self.catalogs]
         return pa.concat_tables([tables.CATALOG_HISTORY.empty_table(), *parts])
 
-    def tables(self, buckets: range, references: pa.Table | None) -> "Tables":
+    def read_tables(self, buckets: range, references: pa.Table | None) -> "KnownTables":
         """Return what is known of a bucket range besides what bookies show."""
         collided = tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS))
         if self.collisions:
             wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
             collided = pa.concat_tables([pq.read_table(path, filters=wanted) for path in self.collisions])
-        earlier = tuple((one.dataset.read("ledgers", buckets=buckets), one.txn) for one in self.earlier)
-        return Tables(self.stored(buckets), earlier, self.history(buckets), collided, references)
+        earlier = tuple((catalog.dataset.read("ledgers", buckets=buckets), catalog.txn) for catalog in self.earlier)
+        return KnownTables(self.read_stored(buckets), earlier, self.read_history(buckets), collided, references)
 
-    def deletions(self, copies: pa.Table, buckets: range, references: pa.Table | None) -> dict[str, int]:
+    def count_deletions(self, copies: pa.Table, buckets: range, references: pa.Table | None) -> dict[str, int]:
         """Count, of the ledgers on bookies that the store lacks, those that history shows as deleted.
 
         Those that an upper layer's history shows as let go of are counted apart, as far as some bookie still serves
         them: what only logs have, bookies have deleted, too.
         """
-        remembers = any(one.dataset.rows("history") for one in self.catalogs)
+        remembers = any(catalog.dataset.rows("history") for catalog in self.catalogs)
         let_go = None if references is None else references.filter(pc.is_valid(references["deletion"]))
         if not remembers and (let_go is None or not let_go.num_rows):
             return {"on_bookies": 0, "deleted": 0, "let_go": 0, "named": 0}
         keys = list(tables.KEY_COLUMNS)
         served = copies.filter(pc.not_equal(copies["source"], "log"))
         on, serving = (part.select(keys).group_by(keys).aggregate([]) for part in (copies, served))
-        stored = self.stored(buckets).select(keys)
-        gone = sides.deletions(self.history(buckets)).select(keys)
+        stored = self.read_stored(buckets).select(keys)
+        gone = sides.deletions(self.read_history(buckets)).select(keys)
         left = stored.slice(0, 0) if let_go is None else let_go.select(keys)
-        held, now, deleted, has, named = (
+        is_on_bookies, is_stored, deleted, has, named = (
             r != sides.ABSENT for r in sides.unite([on, stored, gone, serving, left]).rows
         )
         return {
             "on_bookies": on.num_rows,
-            "deleted": int((held & deleted & ~now).sum()),
-            "let_go": int((has & named & ~now).sum()),
+            "deleted": int((is_on_bookies & deleted & ~is_stored).sum()),
+            "let_go": int((has & named & ~is_stored).sum()),
             "named": 0 if references is None or let_go is None else references.num_rows - let_go.num_rows,
         }
 
     def with_deletions(self, counted: Sequence[Mapping[str, int]]) -> "Evidence":
         """Decide from all ranges' counts whether deletions are believed to have been wanted."""
-        total = {name: sum(one[name] for one in counted) for name in ("on_bookies", "deleted", "let_go", "named")}
-        most = max(FEW_DELETIONS, SHARE_OF_DELETIONS * total["on_bookies"])
-        emptied = any(one.dataset.rows("history") and not one.ledgers for one in self.catalogs)
+        total = {name: sum(item[name] for item in counted) for name in ("on_bookies", "deleted", "let_go", "named")}
+        limit = max(FEW_DELETIONS, SHARE_OF_DELETIONS * total["on_bookies"])
+        emptied = any(item.dataset.rows("history") and not item.ledgers for item in self.catalogs)
         return replace(
             self,
-            mass_deletion=bool(total["deleted"] and (total["deleted"] > most or emptied)),
-            mass_let_go=bool(total["let_go"] and (total["let_go"] > most or not total["named"])),
+            mass_deletion=bool(total["deleted"] and (total["deleted"] > limit or emptied)),
+            mass_let_go=bool(total["let_go"] and (total["let_go"] > limit or not total["named"])),
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tables:
+class KnownTables:
     """What is known of some ledgers besides what bookies show.
 
     Attributes:
@@ -185,14 +185,18 @@ class Tables:
 
 def has_scopes(datasets: Sequence[Dataset]) -> bool:
     """Say whether any ledger is of another scope than 0, from what files say of themselves: no row is read."""
-    return any(dataset.bounds(name, "scope") not in (None, (0, 0)) for dataset in datasets for name in _keyed(dataset))
+    return any(
+        dataset.bounds(name, "scope") not in (None, (0, 0))
+        for dataset in datasets
+        for name in _tables_of_ledgers(dataset)
+    )
 
 
-def _keyed(dataset: Dataset) -> Sequence[str]:
+def _tables_of_ledgers(dataset: Dataset) -> Sequence[str]:
     return ["copies"] if dataset.kind == "inventory" else ["ledgers", "history"]
 
 
-def collisions(datasets: Sequence[Dataset], part: range) -> pa.Table:
+def find_collisions(datasets: Sequence[Dataset], part: range) -> pa.Table:
     """Return the key columns of ledgers that share the lower half of their ids with one of another scope.
 
     Args:
@@ -200,17 +204,17 @@ def collisions(datasets: Sequence[Dataset], part: range) -> pa.Table:
         part: the buckets of scope 0 that the lower halves fall into: each half is of one part, whatever its scope.
     """
     keys = list(tables.KEY_COLUMNS)
-    found = [pa.schema(tables.KEY).empty_table()]
+    parts = [pa.schema(tables.KEY).empty_table()]
     for dataset in datasets:
-        for name in _keyed(dataset):
+        for name in _tables_of_ledgers(dataset):
             for batch in dataset.batches(name):
                 ledger = batch["ledger"].to_numpy()
                 half = buckets_of(np.zeros_like(ledger), ledger)
-                mine = batch.select(keys).filter(pa.array((half >= part.start) & (half < part.stop)))
-                found.append(mine.group_by(keys).aggregate([]).select(keys).cast(found[0].schema))
-    rows = pa.concat_tables(found).group_by(keys).aggregate([])
+                selected = batch.select(keys).filter(pa.array((half >= part.start) & (half < part.stop)))
+                parts.append(selected.group_by(keys).aggregate([]).select(keys).cast(parts[0].schema))
+    rows = pa.concat_tables(parts).group_by(keys).aggregate([])
     several = rows.group_by("ledger").aggregate([([], "count_all")])
     several = several.filter(pc.greater(several["count_all"], 1))["ledger"]
     return sort_by_key(
-        rows.filter(pc.is_in(rows["ledger"], several.combine_chunks())).select(keys).cast(found[0].schema)
+        rows.filter(pc.is_in(rows["ledger"], several.combine_chunks())).select(keys).cast(parts[0].schema)
     )

@@ -15,26 +15,26 @@ def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
     bad = store.placeless(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy())
     if not bad.any():
         return rows
-    for name, said in (("outcome", "waiting"), ("reason", str(Refusal.ID_OUT_OF_RANGE))):
-        at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(pa.array(bad), said, rows[name]))
+    for name, value in (("outcome", "waiting"), ("reason", str(Refusal.ID_OUT_OF_RANGE))):
+        index = rows.schema.get_field_index(name)
+        rows = rows.set_column(index, rows.schema.field(index), pc.if_else(pa.array(bad), value, rows[name]))
     return rows
 
 
-def ended(rows: pa.Table, which: npt.NDArray[np.int64], outcome: str, reason: Refusal) -> pa.Table:
+def end_rows(rows: pa.Table, places: npt.NDArray[np.int64], outcome: str, reason: Refusal) -> pa.Table:
     """Let rows end otherwise; what waits for a person goes on waiting."""
-    if not len(which):
+    if not len(places):
         return rows
     chosen = np.zeros(rows.num_rows, np.bool_)
-    chosen[which] = True
+    chosen[places] = True
     chosen &= pc.not_equal(rows["outcome"], "waiting").to_numpy()
-    for name, said in (("outcome", outcome), ("reason", str(reason))):
-        at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(pa.array(chosen), said, rows[name]))
+    for name, value in (("outcome", outcome), ("reason", str(reason))):
+        index = rows.schema.get_field_index(name)
+        rows = rows.set_column(index, rows.schema.field(index), pc.if_else(pa.array(chosen), value, rows[name]))
     return rows
 
 
-def without_members(rows: pa.Table) -> pa.Table:
+def claim_without_members(rows: pa.Table) -> pa.Table:
     """Claim less where nothing says which bookies the cluster has.
 
     Copies that are missing may stand on one that nobody named: such ledgers are held, unless an earlier record or an
@@ -44,11 +44,11 @@ def without_members(rows: pa.Table) -> pa.Table:
     vouched = pc.is_in(grades.field("last_entry"), value_set=pa.array(["snapshot", "reference"]))
     gap = pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))
     hidden = np.flatnonzero(pc.and_not(gap, vouched).to_numpy())
-    rows = ended(rows, hidden, "held", Refusal.SOURCE_INCOMPLETE)
+    rows = end_rows(rows, hidden, "held", Refusal.SOURCE_INCOMPLETE)
     columns = [
         pc.if_else(pc.equal(column, "observed"), "inferred", column) if name in ("last_entry", "length") else column
         for name, column in zip(tables.GRADED, grades.flatten(), strict=True)
     ]
-    at = rows.schema.get_field_index("grades")
+    index = rows.schema.get_field_index("grades")
     lowered = pa.StructArray.from_arrays(columns, fields=list(grades.type))
-    return rows.set_column(at, rows.schema.field(at), lowered)
+    return rows.set_column(index, rows.schema.field(index), lowered)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from backends.protocols import Versioned
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
-from reconcile.compare.evidence import Earlier, Evidence, Tables, collisions, has_scopes, newest_first
+from reconcile.compare.evidence import Catalog, Evidence, KnownTables, find_collisions, has_scopes, sort_newest_first
 from reconcile.compare.knowledge import Knowledge, Shapes
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
@@ -27,7 +27,7 @@ from recovery.model.ids import LedgerId
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredLedger:
     """What a store or a catalog has of the ledger.
 
     Attributes:
@@ -53,11 +53,11 @@ class Stored:
     @property
     def at(self) -> float:
         """When it was read, in seconds since 1970; what is read now is newer than any capture."""
-        return math.inf if self.catalog is None else Earlier.of(self.catalog).at
+        return math.inf if self.catalog is None else Catalog.read(self.catalog).taken_at
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Decision:
     """What becomes of the ledger.
 
     Attributes:
@@ -73,7 +73,7 @@ class Decided:
     shown: tuple[Mapping[str, Any], ...] = ()
 
 
-def only(dataset: Dataset, table: str, ledger: LedgerId) -> pa.Table:
+def read_only_ledger(dataset: Dataset, table: str, ledger: LedgerId) -> pa.Table:
     """Return one ledger's rows of a table; only its bucket is read."""
     rows = dataset.read(table, buckets=range(ledger.bucket, ledger.bucket + 1))
     return rows.filter(is_of(rows, ledger))
@@ -84,17 +84,17 @@ def is_of(rows: pa.Table, ledger: LedgerId) -> Any:  # noqa: ANN401 - an Arrow c
     return pc.and_(pc.equal(rows["scope"], ledger.scope), pc.equal(rows["ledger"], ledger.ledger))
 
 
-def decided(
+def decide_ledger(
     ledger: LedgerId,
     inventories: Sequence[Dataset],
-    live: Stored | None,
-    earlier: Sequence[Stored],
+    live: StoredLedger | None,
+    earlier: Sequence[StoredLedger],
     copies: pa.Table,
     bookies: pa.Table,
     plan: Dataset | None,
     knowledge: Knowledge,
     coverage: Coverage,
-) -> Decided:
+) -> Decision:
     """Return what a plan says of the ledger, if it does; else what `recover` would decide.
 
     Args:
@@ -109,16 +109,16 @@ def decided(
         coverage: which bookies were looked at.
     """
     if plan is not None:
-        rows = only(plan, "reconstruction", ledger).to_pylist()
+        rows = read_only_ledger(plan, "reconstruction", ledger).to_pylist()
         if rows:
-            return Decided(rows[0], f"from the plan {plan.path}", plan.manifest.get("prior", ()))
+            return Decision(rows[0], f"from the plan {plan.path}", plan.manifest.get("prior", ()))
     if not inventories and (not earlier or (live is not None and live.catalog is None)):
         # Whether a store has other ledgers its capture tells.
-        return Decided()
-    whole = [one for one in (live, *earlier) if one is not None and one.catalog is not None]
+        return Decision()
+    whole = [decided for decided in (live, *earlier) if decided is not None and decided.catalog is not None]
     evidence = Evidence(
-        live=Earlier.of(live.catalog) if live is not None and live.catalog is not None else None,
-        earlier=newest_first([one.catalog for one in earlier if one.catalog is not None]),
+        live=Catalog.read(live.catalog) if live is not None and live.catalog is not None else None,
+        earlier=sort_newest_first([decided.catalog for decided in earlier if decided.catalog is not None]),
         everywhere=coverage.is_whole,
         looked_at=True,
     )
@@ -132,67 +132,69 @@ def decided(
         knowledge.default_quorum,
         members_known=bool(coverage.members_known_from),
     )
-    ranges = decide.ranges(case)
-    sampled = decide.sampled(ranges, case.rows())
-    counted = [decide.counted(case, part, _of_range(knowledge.references, part)) for part in sampled]
-    case, prior = decide.prepared(case, counted)
-    known = Tables(
+    ranges = decide.cut_ranges(case)
+    sampled = decide.sample_ranges(ranges, case.rows())
+    counted = [decide.count_range(case, part, _select_range(knowledge.references, part)) for part in sampled]
+    case, prior = decide.prepare_case(case, counted)
+    known = KnownTables(
         live.row if live is not None else tables.CATALOG_LEDGERS.empty_table(),
-        tuple((one.row, one.txn) for one in earlier),
+        tuple((decided.row, decided.txn) for decided in earlier),
         pa.concat_tables(
             [tables.CATALOG_HISTORY.empty_table(), *(s.history for s in (live, *earlier) if s is not None)]
         ),
-        _collided(ledger, [*inventories, *(one.catalog for one in whole if one.catalog is not None)]),
-        of_ledger(knowledge.references, ledger),
+        _find_collision(ledger, [*inventories, *(decided.catalog for decided in whole if decided.catalog is not None)]),
+        select_ledger(knowledge.references, ledger),
     )
-    issued = case.evidence.issued(knowledge.layout) if knowledge.layout is not None else 0
-    one = decide.decided(case, prior, copies, known, issued)
-    found = one.outcomes().to_pylist()
-    if not found:
-        return Decided()
+    issued = case.evidence.find_issued(knowledge.layout) if knowledge.layout is not None else 0
+    decided = decide.decide_range(case, prior, copies, known, issued)
+    outcomes = decided.outcomes().to_pylist()
+    if not outcomes:
+        return Decision()
     where = "all their ledgers" if len(sampled) == len(ranges) else f"{len(sampled)} of {len(ranges)} bucket ranges"
-    said = f"made now; shapes counted on {where}"
+    origin = f"made now; shapes counted on {where}"
     alone = [s.source for s in (live, *earlier) if s is not None and s.catalog is None]
     if alone:
-        said += f"; of {', '.join(alone)} only this ledger was read: a capture of it may tell recover more"
+        origin += f"; of {', '.join(alone)} only this ledger was read: a capture of it may tell recover more"
     shapes = [asdict(shape) for shape in prior.shapes]
-    shown = [row for row in one.shown.to_pylist() if found[0]["outcome"] != "restored" and row["state"] is not None]
-    return Decided(found[0], said, shapes, tuple(shown))
+    shown = [
+        row for row in decided.shown.to_pylist() if outcomes[0]["outcome"] != "restored" and row["state"] is not None
+    ]
+    return Decision(outcomes[0], origin, shapes, tuple(shown))
 
 
-def _collided(ledger: LedgerId, datasets: Sequence[Dataset]) -> pa.Table:
+def _find_collision(ledger: LedgerId, datasets: Sequence[Dataset]) -> pa.Table:
     """Return the key of the ledger if one of another scope has the same lower half; reads nothing where none has."""
-    found = tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS))
+    collisions = tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS))
     if has_scopes(datasets):
         half = LedgerId(0, ledger.ledger).bucket
-        found = collisions(datasets, range(half, half + 1))
-    return found.filter(is_of(found, ledger))
+        collisions = find_collisions(datasets, range(half, half + 1))
+    return collisions.filter(is_of(collisions, ledger))
 
 
-def _of_range(references: pa.Table | None, buckets: range) -> pa.Table | None:
+def _select_range(references: pa.Table | None, buckets: range) -> pa.Table | None:
     if references is None:
         return None
     bucket = references["bucket"]
     return references.filter(pc.and_(pc.greater_equal(bucket, buckets.start), pc.less(bucket, buckets.stop)))
 
 
-def of_ledger(references: pa.Table | None, ledger: LedgerId) -> pa.Table | None:
+def select_ledger(references: pa.Table | None, ledger: LedgerId) -> pa.Table | None:
     """Return what upper layers know of the ledger; None where none was asked."""
     return None if references is None else references.filter(is_of(references, ledger))
 
 
-def stored_row(held: Versioned, ledger: LedgerId) -> pa.Table:
+def as_catalog_row(entry: Versioned, ledger: LedgerId) -> pa.Table:
     """Return a record that was read from a store as a row of CATALOG_LEDGERS."""
-    raw = pa.array([held.value], pa.binary())
+    raw = pa.array([entry.value], pa.binary())
     parsed = ledger_metadata.decode_columns(raw)
     own: dict[str, Any] = {
         "bucket": pa.array([ledger.bucket], pa.int16()),
         "scope": pa.array([ledger.scope]),
         "ledger": pa.array([ledger.ledger]),
         "raw": raw,
-        "version": pa.array([held.version]),
-        "created_at": _time(held.created_ms),
-        "changed_at": _time(held.changed_ms),
+        "version": pa.array([entry.version]),
+        "created_at": _time(entry.created_ms),
+        "changed_at": _time(entry.changed_ms),
     }
     columns = [
         own[f.name] if f.name in own else parsed[f.name] if f.name in parsed.schema.names else pa.nulls(1, f.type)
@@ -201,9 +203,9 @@ def stored_row(held: Versioned, ledger: LedgerId) -> pa.Table:
     return pa.table(columns, schema=tables.CATALOG_LEDGERS)
 
 
-def history_rows(changes: Iterable[pa.RecordBatch], key: str, ledger: LedgerId) -> pa.Table:
+def as_history_rows(changes: Iterable[pa.RecordBatch], key: str, ledger: LedgerId) -> pa.Table:
     """Return what happened to one key of a store as rows of CATALOG_HISTORY."""
-    found = [tables.CATALOG_HISTORY.empty_table()]
+    parts = [tables.CATALOG_HISTORY.empty_table()]
     for batch in changes:
         rows = batch.filter(pc.equal(batch["key"], key))
         count = rows.num_rows
@@ -214,8 +216,8 @@ def history_rows(changes: Iterable[pa.RecordBatch], key: str, ledger: LedgerId) 
             "at": rows["at_ms"].cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
         }
         columns = {f.name: own[f.name] if f.name in own else rows[f.name] for f in tables.CATALOG_HISTORY}
-        found.append(pa.table(columns, schema=tables.CATALOG_HISTORY))
-    return pa.concat_tables(found)
+        parts.append(pa.table(columns, schema=tables.CATALOG_HISTORY))
+    return pa.concat_tables(parts)
 
 
 def _time(milliseconds: int | None) -> pa.Array:

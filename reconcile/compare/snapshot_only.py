@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare.evidence import Evidence, Tables
+from reconcile.compare.evidence import Evidence, KnownTables
 from reconcile.compare.three_way import Range
 from reconcile.rules import sides
 from reconcile.rules.sides import Relation
@@ -27,26 +27,26 @@ from recovery.model import tables
 from recovery.model.metadata import NO_ENTRY
 
 
-def proposed(evidence: Evidence, one: Range, known: Tables, looked_at: Sequence[str]) -> pa.Table:
+def propose_rows(evidence: Evidence, part: Range, known: KnownTables, looked_at: Sequence[str]) -> pa.Table:
     """Return RECONSTRUCTION of ledgers that only an earlier catalog has, and that nothing speaks against.
 
     Args:
         evidence: the store and earlier catalogs.
-        one: the range, settled.
+        part: the range, settled.
         known: what else is known.
         looked_at: bookies that were, completely.
     """
     nothing = tables.RECONSTRUCTION.empty_table()
     if not evidence.looked_at and evidence.live is not None and evidence.live.ledgers:
         return nothing
-    alone = one.compared.where(Relation.EARLIER_ONLY)
-    alone = alone[~one.collided[alone]]
+    alone = part.compared.where(Relation.EARLIER_ONLY)
+    alone = alone[~part.collided[alone]]
     if not len(alone):
         return nothing
-    wanted, theirs = sides.unite([one.compared.sides.take(pa.array(alone)), (records := known.records())]).rows
-    records = records.take(pa.array(np.sort(theirs[(wanted != sides.ABSENT) & (theirs != sides.ABSENT)])))
+    wanted, places = sides.unite([part.compared.sides.take(pa.array(alone)), (records := known.records())]).rows
+    records = records.take(pa.array(np.sort(places[(wanted != sides.ABSENT) & (places != sides.ABSENT)])))
     if known.references is not None:
-        records = _undisputed(records, known.references)
+        records = _drop_disputed(records, known.references)
     closed = pc.equal(records["state"], "CLOSED")
     if evidence.everywhere and evidence.looked_at:
         empty = pc.fill_null(pc.equal(records["last_entry"], NO_ENTRY), fill_value=False)
@@ -55,13 +55,13 @@ def proposed(evidence: Evidence, one: Range, known: Tables, looked_at: Sequence[
     return sort_by_key(pa.concat_tables(parts))
 
 
-def _undisputed(records: pa.Table, references: pa.Table) -> pa.Table:
+def _drop_disputed(records: pa.Table, references: pa.Table) -> pa.Table:
     """Leave out records of ledgers that an upper layer deleted, or of which it knows a later end."""
-    ours, other = sides.unite([records, references]).rows
-    both = (ours != sides.ABSENT) & (other != sides.ABSENT)
-    mine, said = records.take(pa.array(ours[both])), references.take(pa.array(other[both]))
-    later = pc.greater(said["last_entry"], pc.fill_null(mine["last_entry"], MAX_ENTRY))
-    against = pc.or_(pc.fill_null(said["deleted"], fill_value=False), pc.fill_null(later, fill_value=False))
+    recorded, other = sides.unite([records, references]).rows
+    is_referenced = (recorded != sides.ABSENT) & (other != sides.ABSENT)
+    own, referenced = records.take(pa.array(recorded[is_referenced])), references.take(pa.array(other[is_referenced]))
+    later = pc.greater(referenced["last_entry"], pc.fill_null(own["last_entry"], MAX_ENTRY))
+    against = pc.or_(pc.fill_null(referenced["deleted"], fill_value=False), pc.fill_null(later, fill_value=False))
     kept = np.ones(records.num_rows, np.bool_)
-    kept[ours[both][against.to_numpy()]] = False
+    kept[recorded[is_referenced][against.to_numpy()]] = False
     return records.filter(pa.array(kept))

@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare.evidence import Evidence, Tables
-from reconcile.compare.outcomes import ended
+from reconcile.compare.evidence import Evidence, KnownTables
+from reconcile.compare.outcomes import end_rows
 from reconcile.rules import contradicted, sides
-from reconcile.rules.sides import Compared, Relation, _take
+from reconcile.rules.sides import Joined, Relation, take_rows
 from recovery.dataset import sort_by_key
 from recovery.infer.refusal import Refusal
 
@@ -50,7 +50,7 @@ class Range:
     stored: pa.Table
     earlier: pa.Table
     history: pa.Table
-    compared: Compared
+    compared: Joined
     collided: Mask
     alone: pa.Table | None = None
 
@@ -60,72 +60,75 @@ class Range:
             return self.rows
         return sort_by_key(pa.concat_tables([self.rows, self.alone]))
 
-    def left_out(self) -> npt.NDArray[np.int64]:
+    def find_left_out(self) -> npt.NDArray[np.int64]:
         """Return the rows of the join that only an earlier catalog has, and of which nothing becomes."""
-        at = self.compared.where(Relation.EARLIER_ONLY)
+        places = self.compared.where(Relation.EARLIER_ONLY)
         if self.alone is None or not self.alone.num_rows:
-            return at
-        ours, proposed = sides.unite([_take(self.compared.sides, at), self.alone]).rows
-        left: npt.NDArray[np.int64] = at[np.sort(ours[(ours != sides.ABSENT) & (proposed == sides.ABSENT)])]
+            return places
+        absent, proposed = sides.unite([take_rows(self.compared.sides, places), self.alone]).rows
+        left: npt.NDArray[np.int64] = places[np.sort(absent[(absent != sides.ABSENT) & (proposed == sides.ABSENT)])]
         return left
 
 
-def compared(rows: pa.Table, known: Tables) -> Range:
+def join_sides(rows: pa.Table, known: KnownTables) -> Range:
     """Join all sides of some ledgers; `rows` is RECONSTRUCTION of them."""
     earlier, seen = sides.newest(known.earlier)
-    found = sides.compare(rows, known.stored, earlier, seen, known.history, has_earlier=bool(known.earlier))
-    found = contradicted.doubted(found, rows)
-    collided = np.zeros(found.sides.num_rows, np.bool_)
+    joined = sides.compare(rows, known.stored, earlier, seen, known.history, has_earlier=bool(known.earlier))
+    joined = contradicted.mark_doubted(joined, rows)
+    collided = np.zeros(joined.sides.num_rows, np.bool_)
     if known.collided.num_rows:
-        ours, theirs = sides.unite([found.sides, known.collided]).rows
-        collided[ours[(ours != sides.ABSENT) & (theirs != sides.ABSENT)]] = True
-    return Range(rows, rows, known.stored, earlier, known.history, found, collided)
+        places, collided_rows = sides.unite([joined.sides, known.collided]).rows
+        collided[places[(places != sides.ABSENT) & (collided_rows != sides.ABSENT)]] = True
+    return Range(rows, rows, known.stored, earlier, known.history, joined, collided)
 
 
-def settled(evidence: Evidence, one: Range, known: Tables, copies: pa.Table, issued: int = 0) -> Range:
+def settle_range(evidence: Evidence, part: Range, known: KnownTables, copies: pa.Table, issued: int = 0) -> Range:
     """Return the range with what somebody deleted not restored, and what collides held; COPIES of its ledgers."""
-    on = one.compared.held != sides.ABSENT
+    on = part.compared.shown != sides.ABSENT
     deleted = np.zeros(len(on), np.bool_)
-    deleted[one.compared.where(Relation.DELETED)] = True
-    another = _of_another_ledger(one, copies)
+    deleted[part.compared.where(Relation.DELETED)] = True
+    another = _find_other_ledgers(part, copies)
     deleted[another] = False
-    rows = ended(one.rows, _deleted_before(one, issued), "held", Refusal.DELETED_BEFORE)
+    rows = end_rows(part.rows, _find_deleted_before(part, issued), "held", Refusal.DELETED_BEFORE)
     if evidence.mass_let_go and known.references is not None:
         let_go = known.references.filter(pc.is_valid(known.references["deletion"]))
-        at, named = sides.unite([rows, let_go]).rows
-        rows = ended(rows, at[(at != sides.ABSENT) & (named != sides.ABSENT)], "held", Refusal.MASS_DELETION)
+        places, named = sides.unite([rows, let_go]).rows
+        rows = end_rows(rows, places[(places != sides.ABSENT) & (named != sides.ABSENT)], "held", Refusal.MASS_DELETION)
     if evidence.mass_deletion:
-        rows = ended(rows, one.compared.held[deleted & on], "held", Refusal.MASS_DELETION)
+        rows = end_rows(rows, part.compared.shown[deleted & on], "held", Refusal.MASS_DELETION)
     else:
-        rows = ended(rows, one.compared.held[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
-    rows = ended(rows, one.compared.held[another], "held", Refusal.TWO_HISTORIES)
-    rows = ended(rows, one.compared.held[one.collided & on], "held", Refusal.SCOPE_COLLISION)
-    return replace(one, rows=rows)
+        rows = end_rows(rows, part.compared.shown[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
+    rows = end_rows(rows, part.compared.shown[another], "held", Refusal.TWO_HISTORIES)
+    rows = end_rows(rows, part.compared.shown[part.collided & on], "held", Refusal.SCOPE_COLLISION)
+    return replace(part, rows=rows)
 
 
-def _of_another_ledger(one: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
+def _find_other_ledgers(part: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
     """Return the rows of the join whose deletion was of another ledger under the id than bookies hold.
 
     The record that was deleted has another key or digest than theirs, ends below an entry that was acknowledged, or has
     a length that their entries do not have there. That it ends above all of them says nothing: bookies collect what is
     deleted.
     """
-    at = one.compared.where(Relation.DELETED)
-    at = at[one.compared.held[at] != sides.ABSENT]
-    if not len(at):
-        return np.asarray(at)
-    last = sides.last_records(one.compared, one.earlier, one.history, at)
-    ours = _take(one.shown, one.compared.held[at])
-    against = [pc.not_equal(ours["key"], last["password_hash"]), pc.greater(ours["lac_low"], last["last_entry"])]
+    places = part.compared.where(Relation.DELETED)
+    places = places[part.compared.shown[places] != sides.ABSENT]
+    if not len(places):
+        return np.asarray(places)
+    last = sides.last_records(part.compared, part.earlier, part.history, places)
+    shown_rows = take_rows(part.shown, part.compared.shown[places])
+    against = [
+        pc.not_equal(shown_rows["key"], last["password_hash"]),
+        pc.greater(shown_rows["lac_low"], last["last_entry"]),
+    ]
     shown = np.logical_or.reduce([pc.fill_null(mask, fill_value=False).to_numpy() for mask in against])
     keys = ["scope", "ledger"]
-    numbered = ours.select(keys).append_column("at", pa.array(np.arange(len(at))))
+    numbered = shown_rows.select(keys).append_column("at", pa.array(np.arange(len(places))))
     served = copies.select([*keys, "source"]).append_column("row", pa.array(np.arange(copies.num_rows)))
     served = served.filter(pc.not_equal(served["source"], "log")).join(numbered, keys, join_type="inner")
     heads = copies["headers"].take(served["row"]).combine_chunks()
-    of = np.repeat(served["at"].to_numpy(), pc.list_value_length(heads).to_numpy())
+    owners = np.repeat(served["at"].to_numpy(), pc.list_value_length(heads).to_numpy())
     entry, running, digest = (pc.struct_field(heads.flatten(), name) for name in ("entry", "length", "digest"))
-    claimed = last.take(pa.array(of))
+    claimed = last.take(pa.array(owners))
     end, length = pc.subtract(entry, claimed["last_entry"]), pc.subtract(running, claimed["length"])
     for mask in (
         pc.not_equal(digest, claimed["digest"]),
@@ -133,13 +136,13 @@ def _of_another_ledger(one: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
         pc.and_(pc.greater_equal(end, 0), pc.less(length, 0)),
         pc.and_(pc.equal(end, 0), pc.not_equal(length, 0)),
     ):
-        shown[of[pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False)]] = True
-    return np.asarray(at[shown])
+        shown[owners[pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False)]] = True
+    return np.asarray(places[shown])
 
 
-def _deleted_before(one: Range, issued: int) -> npt.NDArray[np.int64]:
+def _find_deleted_before(part: Range, issued: int) -> npt.NDArray[np.int64]:
     """Return the rows of ledgers whose ids were given out before an earlier catalog that does not have them."""
-    held = one.compared.held[one.compared.where(Relation.BOOKIES_ONLY)]
-    held = held[held != sides.ABSENT]
-    scope, ledger = (one.rows[name].to_numpy()[held] for name in ("scope", "ledger"))
-    return np.asarray(held[(scope == 0) & (ledger >= 0) & (ledger < issued)])
+    places = part.compared.shown[part.compared.where(Relation.BOOKIES_ONLY)]
+    places = places[places != sides.ABSENT]
+    scope, ledger = (part.rows[name].to_numpy()[places] for name in ("scope", "ledger"))
+    return np.asarray(places[(scope == 0) & (ledger >= 0) & (ledger < issued)])

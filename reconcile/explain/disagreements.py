@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare.single_ledger import Stored, is_of
+from reconcile.compare.single_ledger import StoredLedger, is_of
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run
 from reconcile.rules import contradicted, diff, entries_beyond_end, id_reuse, reference_checks
@@ -28,7 +28,7 @@ class Disagreement:
 
 
 def compare_with_store(
-    row: Mapping[str, Any] | None, live: Stored | None, *, looked_at: bool
+    row: Mapping[str, Any] | None, live: StoredLedger | None, *, looked_at: bool
 ) -> tuple[Disagreement, ...]:
     """Say in what the store's record and the bookies disagree.
 
@@ -42,11 +42,12 @@ def compare_with_store(
     rows = _as_rows(row)
     return tuple(
         Disagreement(
-            one["category"],
-            f"{one['category']}: {one['field']} is {one['stored']} in the store, {one['held']} on bookies",
+            disagreement["category"],
+            f"{disagreement['category']}: {disagreement['field']} is {disagreement['stored']} in the store, "
+            f"{disagreement['held']} on bookies",
         )
-        for one in diff.disagreements(rows, live.row, diff.match(rows, live.row)).to_pylist()
-        if looked_at or one["category"] != Category.NOT_ON_BOOKIES
+        for disagreement in diff.disagreements(rows, live.row, diff.match(rows, live.row)).to_pylist()
+        if looked_at or disagreement["category"] != Category.NOT_ON_BOOKIES
     )
 
 
@@ -78,7 +79,7 @@ def apply_rules(
     if references is not None:
         parts.append(reference_checks.findings(references, rows, copies, stored, _RUN, looked_at=looked_at, seen=seen))
     for finding in pa.concat_tables(parts).to_pylist():
-        known = [one for one in finding["evidence"] if one["value"] != "nothing"]
+        known = [statement for statement in finding["evidence"] if statement["value"] != "nothing"]
         yield Disagreement(
             finding["category"], f"{finding['category']} ({finding['severity']}): {_describe_evidence(known)}"
         )
@@ -97,7 +98,7 @@ def read_plan_findings(plan: Dataset, ledger: LedgerId) -> Iterator[Disagreement
 
 
 def _describe_evidence(evidence: Iterable[Mapping[str, str]]) -> str:
-    return "; ".join(f"{one['side']} {one['field']} {one['value']}" for one in evidence)
+    return "; ".join(f"{statement['side']} {statement['field']} {statement['value']}" for statement in evidence)
 
 
 def _as_rows(row: Mapping[str, Any] | None) -> pa.Table:

@@ -84,7 +84,7 @@ def _members(segment: Mapping[str, Any]) -> str:
 
 def _evidence(row: Mapping[str, Any], copies: pa.Table, knowledge: Knowledge, shapes: Shapes) -> dict[str, str]:
     """Say in words what each field rests on, as far as the copies at hand show it."""
-    found = {
+    evidence = {
         "state": _state(row),
         "ctime": "on no bookie; only an earlier catalog has it",
         "custom": "on no bookie; only an earlier catalog has it",
@@ -92,7 +92,7 @@ def _evidence(row: Mapping[str, Any], copies: pa.Table, knowledge: Knowledge, sh
         "ack_quorum": "on no bookie; " + _ack_source(row, knowledge),
     }
     if row["grades"]["ensemble_size"] != "observed":
-        found["ensemble_size"] = found["write_quorum"] = _shape_source(row, shapes)
+        evidence["ensemble_size"] = evidence["write_quorum"] = _shape_source(row, shapes)
     key = row["key"]
     if key is not None:
         known = key in {hashlib.sha256(master_key(p)).digest() for p in knowledge.passwords}
@@ -100,23 +100,23 @@ def _evidence(row: Mapping[str, Any], copies: pa.Table, knowledge: Knowledge, sh
         if not known and row["grades"]["password"] in _VERIFIED:
             # A plan keeps that one did, and not which.
             says = "a candidate password gave it when the plan was made"
-        found["password"] = f"master key with SHA-256 {key.hex()[:HASH_DIGITS]}…: {says}"
-    held = copies.to_pylist()
-    if not held:
-        return found
-    found["last_entry"] = _end(row, max((c["last"] for c in held if c["last"] is not None), default=-1), held)
-    headers = [(c["bookie"], h) for c in held for h in c["headers"]]
+        evidence["password"] = f"master key with SHA-256 {key.hex()[:HASH_DIGITS]}…: {says}"
+    rows = copies.to_pylist()
+    if not rows:
+        return evidence
+    evidence["last_entry"] = _end(row, max((c["last"] for c in rows if c["last"] is not None), default=-1), rows)
+    headers = [(c["bookie"], h) for c in rows for h in c["headers"]]
     lengths = sorted({(h["length"], f"entry {h['entry']}") for _, h in headers if h["length"] == row["length"]})
     if lengths:
-        found["length"] = f"header of {lengths[0][1]}"
+        evidence["length"] = f"header of {lengths[0][1]}"
     agreed = Counter(h["digest"] for _, h in headers if h["digest"])
-    said = ", ".join(f"{n} as {kind}" for kind, n in agreed.items())
-    found["digest"] = f"of {len(headers)} headers read the bytes agree: {said or 'none; its width tells it'}"
-    striped = Counter((c["g_size"], c["g_period"]) for c in held if c["g_period"])
+    digests = ", ".join(f"{n} as {kind}" for kind, n in agreed.items())
+    evidence["digest"] = f"of {len(headers)} headers read the bytes agree: {digests or 'none; its width tells it'}"
+    striped = Counter((c["g_size"], c["g_period"]) for c in rows if c["g_period"])
     if striped and row["grades"]["ensemble_size"] == "observed":
         (size, period), count = striped.most_common(1)[0]
-        found["ensemble_size"] = found["write_quorum"] = f"{size} of every {period} entries on {count} bookies"
-    return found
+        evidence["ensemble_size"] = evidence["write_quorum"] = f"{size} of every {period} entries on {count} bookies"
+    return evidence
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -127,8 +127,8 @@ def _state(row: Mapping[str, Any]) -> str:
     return "bookies keep the same of a closed ledger and of one that nobody closed; proposed as closed"
 
 
-def _end(row: Mapping[str, Any], highest: int, held: Sequence[Mapping[str, Any]]) -> str:
-    having = ", ".join(sorted({c["bookie"] for c in held if c["last"] == highest}))
+def _end(row: Mapping[str, Any], highest: int, rows: Sequence[Mapping[str, Any]]) -> str:
+    having = ", ".join(sorted({c["bookie"] for c in rows if c["last"] == highest}))
     lac = f"largest LAC that anything shows: {'none' if row['lac_low'] is None else row['lac_low']}"
     if row["last_entry"] == highest:
         return f"highest entry held, on {having}; {lac}"
@@ -162,26 +162,26 @@ def alternatives(row: Mapping[str, Any] | None) -> Iterator[str]:
     for other in (row or {}).get("alternatives") or ():
         weight = f", weight {other['weight']:.2f}" if other["weight"] else ""
         settles = _SETTLES.get(other["field"])
-        told = f"; settled by {settles}" if settles else ""
-        yield f"{other['field']} = {other['value']}{weight}: {other['reads_as']}{told}"
+        remedy = f"; settled by {settles}" if settles else ""
+        yield f"{other['field']} = {other['value']}{weight}: {other['reads_as']}{remedy}"
 
 
 def changes(row: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield how the ensemble changed, by entry, and where the ledger ends."""
-    before: Mapping[str, Any] | None = None
+    previous: Mapping[str, Any] | None = None
     for segment in (row or {}).get("segments") or ():
-        if before is None:
+        if previous is None:
             yield f"entry {segment['first']}: written to {', '.join(segment['members'])}"
         else:
             low = segment["first_low"]
             span = "" if low == segment["first"] else f" (in truth somewhere from {low} on)"
             replaced = [
-                f"{new} for {old} at position {at}"
-                for at, (old, new) in enumerate(zip(before["members"], segment["members"], strict=True))
+                f"{new} for {old} at position {position}"
+                for position, (old, new) in enumerate(zip(previous["members"], segment["members"], strict=True))
                 if old != new
             ]
             yield f"entry {segment['first']}{span}: {'; '.join(replaced)}"
-        before = segment
+        previous = segment
     if row is not None and row["outcome"] == "restored":
         if row["last_entry"] is None:
             yield "open: no last entry is written"

@@ -61,9 +61,9 @@ def grid(copies: pa.Table, segments: Sequence[Segment]) -> Iterator[str]:
     if segments:
         yield f"{'segments':<{width}}  {''.join(marks)}".rstrip()
     for name in names:
-        held = np.diff(_below(rows.get(name, []), edges))
+        counts = np.diff(_below(rows.get(name, []), edges))
         due = np.diff(_due(name, segments, edges)) if segments else None
-        yield f"{name:<{width}}  {''.join(_cells(held, due, np.diff(edges)))}"
+        yield f"{name:<{width}}  {''.join(_cells(counts, due, np.diff(edges)))}"
 
 
 def _below(groups: Sequence[Mapping[str, int]], edges: Ints) -> Ints:
@@ -90,9 +90,9 @@ def _due(bookie: str, segments: Sequence[Segment], edges: Ints) -> Ints:
     return total
 
 
-def _cells(held: Ints, due: Ints | None, size: Ints) -> Iterator[str]:
-    for n in range(len(held)):
-        have, wanted = int(held[n]), int(size[n] if due is None else due[n])
+def _cells(counts: Ints, due: Ints | None, size: Ints) -> Iterator[str]:
+    for n in range(len(counts)):
+        have, wanted = int(counts[n]), int(size[n] if due is None else due[n])
         if have and not wanted:
             yield "+"
         elif not have:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from reconcile.compare.knowledge import Knowledge
-from reconcile.compare.single_ledger import Stored, decided, of_ledger, only
+from reconcile.compare.single_ledger import StoredLedger, decide_ledger, read_only_ledger, select_ledger
 from reconcile.explain.disagreements import apply_rules, compare_with_store, read_plan_findings
 from reconcile.explain.field_evidence import Field, alternatives, changes, fields
 from reconcile.explain.grid import Segment, grid
@@ -16,7 +16,7 @@ from reconcile.explain.ledger_copies import Copy, describe_copies, describe_dama
 from reconcile.explain.verdict import Facts, Standing, judge
 from reconcile.findings.refusal_texts import REASONS
 from reconcile.plan.actions import LEAVE
-from reconcile.plan.alternatives import FROM_BOOKIES, reads_as
+from reconcile.plan.alternatives import FROM_BOOKIES, describe_records
 from reconcile.rules import clusters, contradicted, sides
 from reconcile.topics import topic_of
 from recovery.codecs import ledger_metadata
@@ -116,7 +116,7 @@ class Explanation:
 def explain(
     ledger: LedgerId,
     inventories: Sequence[Dataset],
-    stored: Sequence[Stored],
+    stored: Sequence[StoredLedger],
     plan: Dataset | None,
     knowledge: Knowledge,
     *,
@@ -138,7 +138,9 @@ def explain(
         DatasetError: a file is gone or damaged.
         InputError: two sources are of two clusters.
     """
-    copies = pa.concat_tables([tables.COPIES.empty_table(), *(only(i, "copies", ledger) for i in inventories)])
+    copies = pa.concat_tables(
+        [tables.COPIES.empty_table(), *(read_only_ledger(i, "copies", ledger) for i in inventories)]
+    )
     bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in inventories)])
     of_bookies = clusters.of_bookies(bookies)
     # As recover: that the store is not the bookies' own is a finding, unless it is all that names a cluster.
@@ -148,9 +150,9 @@ def explain(
     coverage = _cover(bookies, stored, plan, knowledge)
     live, earlier = (stored[0], stored[1:]) if has_store else (None, stored)
     # As recover takes them: the newest first.
-    earlier = sorted(earlier, key=lambda one: (-one.at, -(one.txn or 0)))
-    known = decided(ledger, inventories, live, earlier, copies, bookies, plan, knowledge, coverage.bookies)
-    row, named = known.row, of_ledger(knowledge.references, ledger)
+    earlier = sorted(earlier, key=lambda side: (-side.at, -(side.txn or 0)))
+    known = decide_ledger(ledger, inventories, live, earlier, copies, bookies, plan, knowledge, coverage.bookies)
+    row, named = known.row, select_ledger(knowledge.references, ledger)
     record = _record(live.row) if live else None
     actions = _describe_actions(plan, ledger)
     stored_row = live.row if live is not None else tables.CATALOG_LEDGERS.empty_table()
@@ -167,7 +169,7 @@ def explain(
         *(read_plan_findings(plan, ledger) if plan is not None else ()),
     )
     relations = _compare(ledger, copies, live, earlier, plan, row)
-    reason, settles = _why(row)
+    reason, settles = _describe_refusal(row)
     verdict, standing = judge(
         Facts(
             ledger=ledger,
@@ -175,10 +177,10 @@ def explain(
             reason=reason,
             is_in_store=stored_row.num_rows > 0,
             record=record,
-            is_in_snapshot=any(one.row.num_rows for one in stored if one is not live),
+            is_in_snapshot=any(side_of.row.num_rows for side_of in stored if side_of is not live),
             has_actions=bool(actions),
             deletion=next(filter(None, map(_describe_deletion, relations)), None),
-            disagreements=[one.category for one in disagreements],
+            disagreements=[side_of.category for side_of in disagreements],
             may_exist_elsewhere=coverage.may_exist_elsewhere,
         )
     )
@@ -193,12 +195,12 @@ def explain(
         copies=tuple(describe_copies(copies)),
         fields=tuple(fields(row, copies, knowledge, known.shapes)),
         sides=tuple(_describe_sides(relations, copies, live, earlier)),
-        timeline=tuple(_timeline(row, stored)),
-        references=tuple(_references(named, ledger, plan)),
-        alternatives=(*alternatives(row), *_shown_instead(known.shown)),
-        grid=tuple(grid(copies, _proposed(row, record))),
-        stored=_shown(live, record),
-        disagreements=tuple(one.text for one in disagreements),
+        timeline=tuple(_describe_timeline(row, stored)),
+        references=tuple(_describe_references(named, ledger, plan)),
+        alternatives=(*alternatives(row), *_describe_instead(known.shown)),
+        grid=tuple(grid(copies, _propose_segments(row, record))),
+        stored=_describe_record(live, record),
+        disagreements=tuple(side_of.text for side_of in disagreements),
         actions=actions,
         damage=tuple(describe_damage(inventories, ledger)),
         coverage=coverage,
@@ -206,15 +208,15 @@ def explain(
 
 
 def _cover(
-    bookies: pa.Table, stored: Sequence[Stored], plan: Dataset | None, knowledge: Knowledge
+    bookies: pa.Table, stored: Sequence[StoredLedger], plan: Dataset | None, knowledge: Knowledge
 ) -> ExplanationCoverage:
     scanned = {row["bookie"]: row["complete"] for row in bookies.select(["bookie", "complete"]).to_pylist()}
     members: dict[str, set[str]] = {}
     if knowledge.expected is not None:
         members["expected by the operator"] = set(knowledge.expected)
-    for one in stored:
-        if one.members:
-            members[f"with a cookie in {one.source}"] = set(one.members)
+    for source in stored:
+        if source.members:
+            members[f"with a cookie in {source.source}"] = set(source.members)
     planned = Coverage.from_json(plan.manifest["coverage"]) if plan is not None else Coverage()
     # What the plan knew of the cluster is known, whatever is given besides.
     for name in planned.members_known_from:
@@ -224,26 +226,26 @@ def _cover(
         scanned = dict.fromkeys(planned.complete, True) | dict.fromkeys(planned.not_complete, False)
     return ExplanationCoverage(
         bookies=Coverage.count(scanned, members),
-        stores=tuple(one.source for one in stored),
-        stores_with_gaps=tuple(one.source for one in stored if not one.complete),
+        stores=tuple(source.source for source in stored),
+        stores_with_gaps=tuple(source.source for source in stored if not source.complete),
         plan=None if plan is None else plan.path,
     )
 
 
-def _why(row: Mapping[str, Any] | None) -> tuple[str, str]:
+def _describe_refusal(row: Mapping[str, Any] | None) -> tuple[str, str]:
     if row is None or not row["reason"]:
         return "", ""
     try:
-        said, settles = REASONS[Refusal(row["reason"])]
+        meaning, settles = REASONS[Refusal(row["reason"])]
     except ValueError:
         return str(row["reason"]), ""
-    return said, settles
+    return meaning, settles
 
 
-def _references(rows: pa.Table | None, ledger: LedgerId, plan: Dataset | None) -> Iterator[str]:
+def _describe_references(rows: pa.Table | None, ledger: LedgerId, plan: Dataset | None) -> Iterator[str]:
     """Say what upper layers know of the ledger: from what was given, else as the plan has it."""
     if rows is None:
-        for side in only(plan, "sides", ledger).to_pylist() if plan is not None else ():
+        for side in read_only_ledger(plan, "sides", ledger).to_pylist() if plan is not None else ():
             if side.get("referenced") is not None:
                 yield f"owner: {side['owner'] or 'not named'}" if side["referenced"] else "none of those asked names it"
         return
@@ -255,61 +257,64 @@ def _references(rows: pa.Table | None, ledger: LedgerId, plan: Dataset | None) -
         yield "none of those asked names it"
 
 
-def _timeline(row: Mapping[str, Any] | None, stored: Sequence[Stored]) -> Iterator[str]:
+def _describe_timeline(row: Mapping[str, Any] | None, stored: Sequence[StoredLedger]) -> Iterator[str]:
     """Say what happened in which order: by the stores' times, then the changes of ensembles by entry."""
     timed: list[tuple[datetime, str]] = []
-    for one in stored:
-        for record in one.row.to_pylist():
-            for name, what in (("created_at", "its record was created"), ("changed_at", "its record was last changed")):
+    for source in stored:
+        for record in source.row.to_pylist():
+            for name, event in (
+                ("created_at", "its record was created"),
+                ("changed_at", "its record was last changed"),
+            ):
                 if record[name] is not None:
-                    timed.append((record[name], f"{_when(record[name])}: {what} ({one.source})"))
-        for change in one.history.sort_by("txn").to_pylist():
+                    timed.append((record[name], f"{_when(record[name])}: {event} ({source.source})"))
+        for change in source.history.sort_by("txn").to_pylist():
             session = "" if change["session"] is None else f", session {change['session'] & _MASK:#x}"
-            what = f"{change['op']} in transaction {change['txn']}{session}{_reads(change['after'])}"
-            timed.append((change["at"] or _UNKNOWN_TIME, f"{_when(change['at'])}: {what} ({one.source})"))
+            event = f"{change['op']} in transaction {change['txn']}{session}{_reads(change['after'])}"
+            timed.append((change["at"] or _UNKNOWN_TIME, f"{_when(change['at'])}: {event} ({source.source})"))
     # What several stores remember of one moment stays in the order of its transactions.
-    yield from (text for _, text in sorted(timed, key=lambda one: one[0]))
+    yield from (text for _, text in sorted(timed, key=lambda source: source[0]))
     yield from changes(row)
 
 
-def _when(at: datetime | None) -> str:
-    return at.isoformat(timespec="seconds") if at else "at an unknown time"
+def _when(time: datetime | None) -> str:
+    return time.isoformat(timespec="seconds") if time else "at an unknown time"
 
 
 def _reads(raw: bytes | None) -> str:
     """Say what readers would see of a record."""
     if raw is None:
         return ""
-    return f": {reads_as(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0].as_py()}"
+    return f": {describe_records(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0].as_py()}"
 
 
 def _compare(
     ledger: LedgerId,
     copies: pa.Table,
-    live: Stored | None,
-    earlier: Sequence[Stored],
+    live: StoredLedger | None,
+    earlier: Sequence[StoredLedger],
     plan: Dataset | None,
     decided: Mapping[str, Any] | None,
 ) -> list[Mapping[str, Any]]:
     """Return the ledger's row of SIDES, or none: from what was given, else as the plan has it."""
     if live is None and not earlier:
-        return list(only(plan, "sides", ledger).to_pylist()) if plan is not None else []
-    held = copies.select(list(tables.KEY_COLUMNS)).slice(0, 1)
-    now = live.row if live is not None else tables.CATALOG_LEDGERS.empty_table()
-    past, seen = sides.newest([(one.row, one.txn) for one in earlier])
+        return list(read_only_ledger(plan, "sides", ledger).to_pylist()) if plan is not None else []
+    key = copies.select(list(tables.KEY_COLUMNS)).slice(0, 1)
+    stored = live.row if live is not None else tables.CATALOG_LEDGERS.empty_table()
+    records, seen = sides.newest([(source.row, source.txn) for source in earlier])
     history = pa.concat_tables(
-        [tables.CATALOG_HISTORY.empty_table(), *(one.history for one in (live, *earlier) if one is not None)]
+        [tables.CATALOG_HISTORY.empty_table(), *(source.history for source in (live, *earlier) if source is not None)]
     )
-    compared = sides.compare(held, now, past, seen, history, has_earlier=bool(earlier))
-    if decided is not None and held.num_rows:
+    compared = sides.compare(key, stored, records, seen, history, has_earlier=bool(earlier))
+    if decided is not None and key.num_rows:
         shown = pa.Table.from_pylist([dict(decided)], schema=tables.RECONSTRUCTION)
-        compared = contradicted.doubted(compared, shown)
+        compared = contradicted.mark_doubted(compared, shown)
     rows: list[Mapping[str, Any]] = compared.sides.to_pylist()
     return rows
 
 
 def _describe_sides(
-    relations: Sequence[Mapping[str, Any]], copies: pa.Table, live: Stored | None, earlier: Sequence[Stored]
+    relations: Sequence[Mapping[str, Any]], copies: pa.Table, live: StoredLedger | None, earlier: Sequence[StoredLedger]
 ) -> Iterator[str]:
     """Say how the three sides stand to each other, and what each of those that were given has."""
     for row in relations:
@@ -323,10 +328,10 @@ def _describe_sides(
             continue
         bookies = sorted(set(copies["bookie"].to_pylist()))
         yield f"bookies: {', '.join(bookies) if bookies else 'none of those looked at'}"
-        for name, one in [("store", live), *(("earlier", one) for one in earlier)]:
-            if one is not None:
-                raw = one.row["raw"][0].as_py() if one.row.num_rows else None
-                yield f"{name}: {'no record' if raw is None else _reads(raw)[2:]} ({one.source})"
+        for name, source in [("store", live), *(("earlier", source) for source in earlier)]:
+            if source is not None:
+                raw = source.row["raw"][0].as_py() if source.row.num_rows else None
+                yield f"{name}: {'no record' if raw is None else _reads(raw)[2:]} ({source.source})"
 
 
 def _describe_deletion(row: Mapping[str, Any]) -> str | None:
@@ -343,7 +348,7 @@ def _record(rows: pa.Table) -> LedgerMetadata | None:
     return ledger_metadata.decode(rows["raw"][0].as_py())
 
 
-def _shown(live: Stored | None, record: LedgerMetadata | None) -> Mapping[str, str] | None:
+def _describe_record(live: StoredLedger | None, record: LedgerMetadata | None) -> Mapping[str, str] | None:
     if live is None or not live.row.num_rows:
         return None
     version = {"source": live.source, "version": str(live.row["version"][0].as_py())}
@@ -368,7 +373,7 @@ def _shown(live: Stored | None, record: LedgerMetadata | None) -> Mapping[str, s
 def _describe_actions(plan: Dataset | None, ledger: LedgerId) -> tuple[str, ...]:
     """Say what the plan does with a ledger, and what a person can choose instead."""
     actions = []
-    for action in only(plan, "actions", ledger).to_pylist() if plan is not None else ():
+    for action in read_only_ledger(plan, "actions", ledger).to_pylist() if plan is not None else ():
         condition = "if absent" if action["expects"] is None else f"if version {action['expects']}"
         waits = action["op"] == LEAVE
         actions.append(f"nothing to {action['key']}" if waits else f"{action['op']} {action['key']} {condition}")
@@ -379,7 +384,7 @@ def _describe_actions(plan: Dataset | None, ledger: LedgerId) -> tuple[str, ...]
     return tuple(actions)
 
 
-def _proposed(row: Mapping[str, Any] | None, record: LedgerMetadata | None) -> list[Segment]:
+def _propose_segments(row: Mapping[str, Any] | None, record: LedgerMetadata | None) -> list[Segment]:
     """Return the segments that a grid is drawn against: the proposal's, else the store's, but never a hold's."""
     if row is not None and row["outcome"] == "restored":
         size, write = row["ensemble_size"], row["write_quorum"]
@@ -389,7 +394,7 @@ def _proposed(row: Mapping[str, Any] | None, record: LedgerMetadata | None) -> l
     return []
 
 
-def _shown_instead(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _describe_instead(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Say what bookies show of a ledger that something else speaks against."""
     for row in rows:
         end = "left open" if row["last_entry"] is None else f"{row['last_entry'] + 1} entries"

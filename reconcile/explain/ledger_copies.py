@@ -34,18 +34,18 @@ class Copy:
 
 def describe_copies(copies: pa.Table) -> Iterator[Copy]:
     """Yield what each bookie holds, source by source; COPIES of the ledger in."""
-    held: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    by_source: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in copies.sort_by([(name, "ascending") for name in ("bookie", "source", "part")]).to_pylist():
-        held.setdefault((row["bookie"], row["source"]), []).append(row)
-    for (bookie, source), parts in held.items():
+        by_source.setdefault((row["bookie"], row["source"]), []).append(row)
+    for (bookie, source), parts in by_source.items():
         front = parts[0]
         groups = [group for part in parts for group in part["groups"]]
-        more = [f"and {len(groups) - LISTED} more ranges"] if len(groups) > LISTED else []
+        rest = [f"and {len(groups) - LISTED} more ranges"] if len(groups) > LISTED else []
         yield Copy(
             bookie=bookie,
             source=source,
             entries=sum(part["entries"] for part in parts),
-            ranges=(*map(_range, groups[:LISTED]), *more),
+            ranges=(*map(_range, groups[:LISTED]), *rest),
             complete=front["complete"],
             fenced=front["fenced"],
             limbo=front["limbo"],
@@ -74,8 +74,8 @@ def describe_damage(inventories: Iterable[Dataset], ledger: LedgerId) -> Iterato
     """Yield the damage of bookies' disks that names the ledger, in words."""
     for inventory in inventories:
         rows = inventory.read("damage")
-        mine = pc.fill_null(is_of(rows, ledger), fill_value=False)
-        for row in rows.filter(mine).slice(0, LISTED).to_pylist():
+        named = pc.fill_null(is_of(rows, ledger), fill_value=False)
+        for row in rows.filter(named).slice(0, LISTED).to_pylist():
             hides = ", may hide entries" if row["hides_entries"] else ""
             where = row["file"] + ("" if row["offset"] is None else f" at byte {row['offset']}")
             yield f"{row['bookie']}: {where}: {row['reason']}{hides}" + (f" ({row['detail']})" if row["detail"] else "")

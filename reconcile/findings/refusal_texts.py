@@ -104,13 +104,13 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
 """Refusal → what it means, and what would settle it."""
 
 
-def in_words(reason: str) -> str:
+def describe_reason(reason: str) -> str:
     """Return what a stored reason means; itself where this version does not know it."""
     known = reason in set(Refusal)
     return REASONS[Refusal(reason)][0] if known else reason
 
 
-def settled_by(reason: str) -> str:
+def describe_remedy(reason: str) -> str:
     """Return what would settle a stored reason; nothing where this version does not know it."""
     known = reason in set(Refusal)
     return REASONS[Refusal(reason)][1] if known else ""

@@ -28,7 +28,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Said:
+class Statement:
     """What one side says: the same of every row, or a column.
 
     Attributes:
@@ -53,7 +53,7 @@ class LedgerKey:
     ledger: int
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "LedgerKey":
+    def from_row(cls, row: Mapping[str, Any]) -> "LedgerKey":
         """Take the key of a row of any table of ledgers."""
         return cls(row["bucket"], row["scope"], row["ledger"])
 
@@ -76,7 +76,7 @@ class Finding:
 
     category: Category
     subject: str
-    said: Sequence[Said]
+    statements: Sequence[Statement]
     key: LedgerKey | None = None
     severity: str | None = None
     entries: Sequence[Mapping[str, int]] = ()
@@ -85,10 +85,10 @@ class Finding:
     suggested: str | None = None
 
 
-def of_ledgers(
+def make_ledger_findings(
     category: Category,
     keys: pa.Table,
-    said: Sequence[Said],
+    statements: Sequence[Statement],
     run: Run,
     *,
     subject: str,
@@ -101,7 +101,7 @@ def of_ledgers(
     Args:
         category: of all of them.
         keys: the key columns.
-        said: the evidence.
+        statements: the evidence.
         run: this one.
         subject: what of the ledger it is about; part of the id.
         severity: a column; None: the category's.
@@ -110,7 +110,7 @@ def of_ledgers(
     """
     count = keys.num_rows
     scopes, ledgers = keys["scope"].to_pylist(), keys["ledger"].to_pylist()
-    ids = [finding_id(category, s, n, subject) for s, n in zip(scopes, ledgers, strict=True)]
+    ids = [make_finding_id(category, s, n, subject) for s, n in zip(scopes, ledgers, strict=True)]
     return _table(
         count,
         run,
@@ -120,14 +120,14 @@ def of_ledgers(
             "category": str(category),
             "severity": SEVERITIES[category] if severity is None else severity,
             "bookies": bookies,
-            "evidence": _evidence(said, count),
+            "evidence": _evidence(statements, count),
             "unknowns": pa.array([list(unknowns)] * count, pa.list_(pa.string())),
             "suggested": SUGGESTED[category],
         },
     )
 
 
-def of_findings(findings: Iterable[Finding], run: Run) -> pa.Table:
+def make_rows(findings: Iterable[Finding], run: Run) -> pa.Table:
     """Return findings that were made one by one, as rows."""
     return pa.Table.from_pylist([_row(finding, run) for finding in findings], schema=tables.FINDINGS)
 
@@ -138,7 +138,7 @@ def _row(finding: Finding, run: Run) -> dict[str, Any]:
         "id": (
             hashlib.sha256(f"{category}\0{finding.subject}".encode()).digest()
             if key is None
-            else finding_id(category, key.scope, key.ledger, finding.subject)
+            else make_finding_id(category, key.scope, key.ledger, finding.subject)
         ),
         **({"subject": finding.subject} if key is None else asdict(key)),
         "category": str(category),
@@ -146,9 +146,9 @@ def _row(finding: Finding, run: Run) -> dict[str, Any]:
         "entries": finding.entries,
         "bookies": finding.bookies,
         "evidence": [
-            {"side": one.side, "field": one.field, "value": "nothing" if one.value is None else str(one.value),
-             "source": one.source}
-            for one in finding.said
+            {"side": statement.side, "field": statement.field, "source": statement.source,
+             "value": "nothing" if statement.value is None else str(statement.value)}
+            for statement in finding.statements
         ],
         "unknowns": finding.unknowns,
         "suggested": finding.suggested or SUGGESTED[category],
@@ -159,7 +159,7 @@ def _row(finding: Finding, run: Run) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def finding_id(category: str, scope: int, ledger: int, subject: str) -> bytes:
+def make_finding_id(category: str, scope: int, ledger: int, subject: str) -> bytes:
     """Return the id of a finding of a ledger: the same for the same category and subject in every run."""
     return hashlib.sha256(f"{category}\0{scope}\0{ledger}\0{subject}".encode()).digest()
 
@@ -176,12 +176,12 @@ def verdicts(sides: pa.Table, findings: pa.Table, skipped: Any, undecided: Any) 
     words = np.full(sides.num_rows, "clean", object)
     words[skipped] = "skipped"
     words[undecided] = "undecided"
-    found = findings.filter(pc.is_valid(findings["ledger"]))
-    if found.num_rows:
+    of_ledgers = findings.filter(pc.is_valid(findings["ledger"]))
+    if of_ledgers.num_rows:
         names = ["scope", "ledger"]
         placed = sides.select(names).append_column("at", pa.array(np.arange(sides.num_rows)))
-        rank = pc.index_in(found["severity"], pa.array(_ORDER))
-        ranked = found.select([*names, "category"]).append_column("rank", rank)
+        rank = pc.index_in(of_ledgers["severity"], pa.array(_ORDER))
+        ranked = of_ledgers.select([*names, "category"]).append_column("rank", rank)
         joined = ranked.join(placed, names, join_type="inner")
         joined = joined.sort_by([("rank", "descending"), ("category", "descending")])
         words[joined["at"].to_numpy()] = joined["category"].to_pylist()
@@ -210,17 +210,17 @@ def _table(count: int, run: Run, given: Mapping[str, Any]) -> pa.Table:
     return pa.table(columns, schema=tables.FINDINGS)
 
 
-def _evidence(said: Sequence[Said], count: int) -> pa.Array:
+def _evidence(statements: Sequence[Statement], count: int) -> pa.Array:
     """Return lists of the evidence, a list a row, interleaved without a loop over the rows."""
     kind = tables.FINDINGS.field("evidence").type
     item = kind.value_type
-    width = len(said)
+    width = len(statements)
     if not width:
         return pa.array([[]] * count, kind)
     order = pa.array((np.arange(count)[:, None] + np.arange(width)[None, :] * count).ravel())
     columns = {}
     for name in ("side", "field", "value", "source"):
-        parts = [_text(getattr(one, name), count) for one in said]
+        parts = [_text(getattr(statement, name), count) for statement in statements]
         columns[name] = pa.concat_arrays(parts).take(order)
     structs = pa.StructArray.from_arrays([columns[field.name] for field in item], fields=list(item))
     return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32) * width), structs, type=kind)

@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 
 from reconcile.compare import decide, range_findings
 from reconcile.compare.decide import Case
-from reconcile.compare.evidence import Earlier, Evidence, collisions, has_scopes, newest_first
+from reconcile.compare.evidence import Catalog, Evidence, find_collisions, has_scopes, sort_newest_first
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, of_findings
+from reconcile.findings.table import Run, make_rows
 from reconcile.plan import alternatives
 from reconcile.plan.actions import (
     HOLD_PASSWORD_SIZE,
@@ -35,12 +35,12 @@ from reconcile.plan.actions import (
     Passwords,
     Phase,
     SystemWrite,
-    ledger_actions,
+    make_ledger_actions,
+    make_system_actions,
     phase_of,
     select_released,
-    system_actions,
 )
-from reconcile.plan.plan_hash import Hashes, bucket_hashes, settled_hashes
+from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes
 from reconcile.references import References, beside_them
 from reconcile.rules import clusters, diff, holds, reference_checks, used_ids
 from reconcile.rules.nodes import list_far_ids
@@ -136,11 +136,11 @@ class _Job:
         return pq.read_table(Path(self.out) / SPILL / _REFERENCES, filters=wanted, schema=SCHEMA)
 
     def shapes(self, buckets: range) -> dict[str, Any]:
-        return decide.counted(self.case, buckets, self.references(buckets))
+        return decide.count_range(self.case, buckets, self.references(buckets))
 
     def collide(self, part: range) -> dict[str, Any]:
         """Write the ledgers of a range of lower halves that stand in several scopes."""
-        found = collisions([*self.request.inventories, *self.case.evidence.datasets], part)
+        found = find_collisions([*self.request.inventories, *self.case.evidence.datasets], part)
         name = f"collisions-{part.start:04d}"
         return _part_json(write_part(Path(self.out), SPILL, name, [found], secret=True))
 
@@ -148,8 +148,8 @@ class _Job:
         assert self.prior is not None  # noqa: S101 - pass 2 comes after pass 1
         evidence, references = self.case.evidence, self.references(buckets)
         copies = self.case.copies(buckets)
-        known = evidence.tables(buckets, references)
-        sides = decide.decided(self.case, self.prior, copies, known, evidence.issued(self.request.layout))
+        known = evidence.read_tables(buckets, references)
+        sides = decide.decide_range(self.case, self.prior, copies, known, evidence.find_issued(self.request.layout))
         rows, stored = sides.outcomes(), sides.stored
         matched = diff.match(rows, stored)
         missing = rows.take(pa.array(matched.missing))
@@ -158,8 +158,8 @@ class _Job:
         wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "held"])))
         released, of_store = select_released(rows, stored, matched)
         wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
-        actions = ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
-        kept = holds.still_held(only(stored, pa.array(~of_store)))
+        actions = make_ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
+        kept = holds.find_holds(only(stored, pa.array(~of_store)))
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
         run = Run(self.run, self.at)
@@ -170,11 +170,11 @@ class _Job:
             [
                 diff.findings(disagreements, run),
                 holds.findings(unsolved, run),
-                range_findings.found(evidence, sides, copies, buckets, run, references),
+                range_findings.find_all(evidence, sides, copies, buckets, run, references),
             ]
         )
-        compared, looked_at = range_findings.verdicts(evidence, sides, found, references)
-        actions, left = alternatives.offered(sides, self.request.layout, self.request.passwords, actions)
+        compared, looked_at = range_findings.give_verdicts(evidence, sides, found, references)
+        actions, left = alternatives.offer_alternatives(sides, self.request.layout, self.request.passwords, actions)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         written = {
             table: _part_json(write_part(Path(self.out), table, name, [content], secret=True))
@@ -189,7 +189,7 @@ class _Job:
         return {
             "parts": written,
             "actions": bucket_hashes(actions),
-            "settled": settled_hashes(rows),
+            "settled": ledger_hashes(rows),
             "ledgers": rows.num_rows,
             "outcomes": _counted(missing["outcome"]),
             "present": len(matched.held_rows),
@@ -344,8 +344,8 @@ def recover(
     # One alone has nothing to be compared with.
     coverage = coverage.with_nameless(clusters.nameless(sources) if len(sources) > 1 else [])
     evidence = Evidence(
-        live=Earlier.of(request.live) if request.live else None,
-        earlier=newest_first(request.snapshots),
+        live=Catalog.read(request.live) if request.live else None,
+        earlier=sort_newest_first(request.snapshots),
         everywhere=coverage.is_whole,
         looked_at=bool(request.inventories),
     )
@@ -361,15 +361,15 @@ def recover(
     )
     job = _Job(request, str(out.absolute()), case, None, at.isoformat(timespec="seconds"), at)
     rows = case.rows()
-    ranges = decide.ranges(case)
+    ranges = decide.cut_ranges(case)
     if request.references is not None:
         write_part(out, SPILL, _REFERENCES.removesuffix(".parquet"), [request.references.rows], secret=True)
     evidence = _with_collisions(job, spark, ranges, lambda done, of: progress(done, of, "scopes"))
     job = replace(job, case=replace(case, evidence=evidence))
     answers = over_buckets(
-        spark, job.shapes, decide.sampled(ranges, rows), done=lambda done, of: progress(done, of, "shapes")
+        spark, job.shapes, decide.sample_ranges(ranges, rows), done=lambda done, of: progress(done, of, "shapes")
     )
-    case, prior = decide.prepared(job.case, answers)
+    case, prior = decide.prepare_case(job.case, answers)
     job = replace(job, case=case, prior=prior)
     answers = over_buckets(spark, job.recover, ranges, done=lambda done, of: progress(done, of, "ledgers"))
     try:
@@ -437,7 +437,7 @@ def _finish(
         reasons.update(answer["reasons"])
         hashes.actions.update({int(bucket): value for bucket, value in answer["actions"].items()})
         hashes.settled.update({int(bucket): value for bucket, value in answer["settled"].items()})
-    counters = used_ids.numbers(request.layout, used_ids.of_counters(job.case.evidence.counters(request.layout)))
+    counters = used_ids.numbers(request.layout, used_ids.of_counters(job.case.evidence.read_counters(request.layout)))
     of_bookies = used_ids.numbers(request.layout, used_ids.of_bookies(job.case.bookies))
     used = [used_ids.UsedNumbers(**answer["used"]) for answer in answers]
     raises = used_ids.decide_raises([counters, of_bookies, *used], request.raise_past)
@@ -445,7 +445,7 @@ def _finish(
     unsettled = sums["ledgers"] - sums["present"] - settled
     writes = _system_writes(request, job.case.bookies, raises.taken, with_cookies=unsettled == 0)
     proposes = bool(request.inventories or sums["ledgers"])
-    actions = system_actions(writes if proposes else ())
+    actions = make_system_actions(writes if proposes else ())
     hashes.actions.update(bucket_hashes(actions))
     split = sum(phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
     first, last = actions.slice(0, split), actions.slice(split)
@@ -453,7 +453,7 @@ def _finish(
         name: [Part(**answer["parts"][name]) for answer in answers]
         for name in ("actions", "findings", "reconstruction", "sides")
     }
-    beside = range_findings.beside(
+    beside = range_findings.find_beside_ledgers(
         job.case.evidence,
         job.case.bookies,
         Run(job.run, job.at),
@@ -464,7 +464,7 @@ def _finish(
     beside = pa.concat_tables([beside, of_findings(list_far_ids(raises), Run(job.run, job.at))])
     if request.references is not None:
         bad = reference_checks.unreadable(request.references.unreadable, request.references.gaps)
-        beside = pa.concat_tables([beside, of_findings(bad, Run(job.run, job.at))])
+        beside = pa.concat_tables([beside, make_rows(bad, Run(job.run, job.at))])
     parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
     sums.update({f"finding {k}": v for k, v in _counted(beside["category"]).items()})
     proven = beside.filter(pc.equal(beside["severity"], "critical"))["category"]
@@ -568,7 +568,7 @@ def _named(sums: Mapping[str, int], kind: str) -> dict[str, int]:
 
 def _earlier_instances(request: Request) -> list[str]:
     """Return the instance id of the newest earlier catalog that has one."""
-    for catalog in newest_first(request.snapshots):
+    for catalog in sort_newest_first(request.snapshots):
         nodes = catalog.dataset.read("nodes", columns=["kind", "raw"])
         raws = nodes.filter(pc.equal(nodes["kind"], "instance_id"))["raw"].to_pylist()
         if raws:

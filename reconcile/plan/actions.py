@@ -75,7 +75,7 @@ class Passwords:
         return f"Passwords({len(self.values)})"
 
     @classmethod
-    def of(cls, candidates: Iterable[bytes]) -> "Passwords":
+    def from_candidates(cls, candidates: Iterable[bytes]) -> "Passwords":
         """Take candidates in their order, the empty password first, each once."""
         return cls(tuple(dict.fromkeys((b"", *candidates))))
 
@@ -115,9 +115,9 @@ def _ledger_seq(bucket: pa.ChunkedArray) -> pa.Array:
     return pa.array((int(Phase.LEDGERS) << 48) | (values << 32) | inside)
 
 
-def _restored_records(rows: pa.Table, passwords: Passwords) -> pa.Array:
-    which = pc.index_in(rows["key"], value_set=pa.array(passwords.key_hashes, pa.binary()))
-    known = pa.array(list(passwords.values), pa.binary()).take(which)
+def _encode_restored(rows: pa.Table, passwords: Passwords) -> pa.Array:
+    indexes = pc.index_in(rows["key"], value_set=pa.array(passwords.key_hashes, pa.binary()))
+    known = pa.array(list(passwords.values), pa.binary()).take(indexes)
     # Without a verified password there is none to write: such a record is of format 1.
     password = pc.if_else(pc.equal(rows["format"], 1), pa.scalar(None, pa.binary()), known)
     # Where an earlier record is the base, it says more than fields: what is written is in `raw`.
@@ -142,7 +142,7 @@ def _record_columns(rows: pa.Table, password: pa.Array, segments: pa.Array) -> p
     return pa.table({**{name: rows[name] for name in names}, "password": password, "segments": segments})
 
 
-def _hold_records(rows: pa.Table, secrets: bytes) -> pa.Array:
+def _encode_holds(rows: pa.Table, secrets: bytes) -> pa.Array:
     """Encode holds: IN_RECOVERY, HMAC, random password, one segment of exactly the holders, E = W = their count, A = 1.
 
     Each of those was chosen because every other form was seen to lose data. Source: bookie-storage §8.5.
@@ -150,7 +150,7 @@ def _hold_records(rows: pa.Table, secrets: bytes) -> pa.Array:
     count = rows.num_rows
     holders = rows["holders"].combine_chunks()
     width = pc.cast(pc.list_value_length(holders), pa.int32())
-    one = np.arange(count + 1, dtype=np.int32)
+    offsets = np.arange(count + 1, dtype=np.int32)
     record = tables.SEGMENTS.value_type
     segment = pa.StructArray.from_arrays([_column(0, count, pa.int64()), holders], fields=list(record))
     mark = pa.StructArray.from_arrays(
@@ -171,10 +171,12 @@ def _hold_records(rows: pa.Table, secrets: bytes) -> pa.Array:
             "length": pa.nulls(count, pa.int64()),
             "digest": _column(str(Digest.HMAC), count, pa.string()),
             "ctime": pa.nulls(count, pa.int64()),
-            "custom": pa.ListArray.from_arrays(one, mark),
+            "custom": pa.ListArray.from_arrays(offsets, mark),
         }
     )
-    return ledger_metadata.encode_columns(_record_columns(columns, password, pa.ListArray.from_arrays(one, segment)))
+    return ledger_metadata.encode_columns(
+        _record_columns(columns, password, pa.ListArray.from_arrays(offsets, segment))
+    )
 
 
 def select_released(rows: pa.Table, stored: pa.Table, matched: diff.Matched) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
@@ -189,14 +191,17 @@ def select_released(rows: pa.Table, stored: pa.Table, matched: diff.Matched) -> 
         Their rows of RECONSTRUCTION, with the hold's version as `expects` and its bytes as `before`.
     """
     restored = pc.equal(rows["outcome"], "restored").to_numpy()
-    at = is_hold(stored)[matched.stored_rows] & restored[matched.held_rows]
-    ours, holds = rows.take(pa.array(matched.held_rows[at])), stored.take(pa.array(matched.stored_rows[at]))
+    mask = is_hold(stored)[matched.stored_rows] & restored[matched.held_rows]
+    restored_rows, holds = (
+        rows.take(pa.array(matched.held_rows[mask])),
+        stored.take(pa.array(matched.stored_rows[mask])),
+    )
     of_store = np.zeros(stored.num_rows, np.bool_)
-    of_store[matched.stored_rows[at]] = True
-    return ours.append_column("expects", holds["version"]).append_column("before", holds["raw"]), of_store
+    of_store[matched.stored_rows[mask]] = True
+    return restored_rows.append_column("expects", holds["version"]).append_column("before", holds["raw"]), of_store
 
 
-def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, secrets: bytes) -> pa.Table:
+def make_ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, secrets: bytes) -> pa.Table:
     """Propose a record for every ledger that the store lacks, or has only a hold of.
 
     Args:
@@ -211,14 +216,14 @@ def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, s
     """
     count = rows.num_rows
     restored = pc.equal(rows["outcome"], "restored").combine_chunks()
-    held = pc.invert(restored)
+    is_held = pc.invert(restored)
     columns = rows.column_names
     replaces = rows["expects"].combine_chunks() if "expects" in columns else pa.nulls(count, pa.int64())
-    before = rows["before"].combine_chunks() if "before" in columns else pa.nulls(count, pa.binary())
+    replaced = rows["before"].combine_chunks() if "before" in columns else pa.nulls(count, pa.binary())
     records = pa.concat_arrays(
-        [_restored_records(rows.filter(restored), passwords), _hold_records(rows.filter(held), secrets)]
+        [_encode_restored(rows.filter(restored), passwords), _encode_holds(rows.filter(is_held), secrets)]
     )
-    back = np.argsort(np.r_[np.flatnonzero(restored), np.flatnonzero(held)])
+    back = np.argsort(np.r_[np.flatnonzero(restored), np.flatnonzero(is_held)])
     return _actions(
         {
             "bucket": rows["bucket"],
@@ -228,7 +233,7 @@ def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, s
             "op": pc.if_else(restored, pc.if_else(pc.is_valid(replaces), "replace", "create"), "hold"),
             "kind": "ledger",
             "expects": replaces,
-            "before": before,
+            "before": replaced,
             "key": ledger_keys(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy()),
             "value": records.take(pa.array(back)),
         },
@@ -236,7 +241,9 @@ def ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, s
     )
 
 
-def left_alone(keys: pa.Table, layout: store.Layout, alternatives: pa.Array, *, instead: pa.Table | None) -> pa.Table:
+def make_leave_actions(
+    keys: pa.Table, layout: store.Layout, alternatives: pa.Array, *, instead: pa.Table | None
+) -> pa.Table:
     """Return actions that write nothing, unless a person chooses one of their alternatives.
 
     Args:
@@ -268,13 +275,13 @@ def left_alone(keys: pa.Table, layout: store.Layout, alternatives: pa.Array, *, 
     )
 
 
-def in_order(actions: Sequence[pa.Table]) -> pa.Table:
+def number_actions(actions: Sequence[pa.Table]) -> pa.Table:
     """Unite actions of ledgers of one bucket range, and number them in the order of their keys."""
     united = pa.concat_tables(actions)
     order = np.lexsort([united[name].to_numpy() for name in reversed(tables.KEY_COLUMNS)])
     sorted_ = united.take(pa.array(order))
-    at = tables.ACTIONS.get_field_index("seq")
-    return sorted_.set_column(at, tables.ACTIONS.field(at), _ledger_seq(sorted_["bucket"]))
+    index = tables.ACTIONS.get_field_index("seq")
+    return sorted_.set_column(index, tables.ACTIONS.field(index), _ledger_seq(sorted_["bucket"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +295,7 @@ class SystemWrite:
     value: bytes
 
 
-def system_actions(writes: Sequence[SystemWrite]) -> pa.Table:
+def make_system_actions(writes: Sequence[SystemWrite]) -> pa.Table:
     """Return the writes of no ledger as ACTIONS, in the order of their phases."""
     ordered = sorted(enumerate(writes), key=lambda item: (item[1].phase, item[0]))
     count = len(ordered)

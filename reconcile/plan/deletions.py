@@ -70,16 +70,16 @@ class SessionDeletions:
         return NO_SESSION if self.session is None else f"{self.session & _MASK:#x}"
 
     def __str__(self) -> str:
-        who = "no session known" if self.session is None else f"session {self.name}"
+        session = "no session known" if self.session is None else f"session {self.name}"
         ledgers = "1 ledger" if self.ledgers == 1 else f"{self.ledgers} ledgers"
         when = "at an unknown time"
         if self.first_at is not None and self.last_at is not None:
-            first, last = (at.isoformat(timespec="seconds") for at in (self.first_at, self.last_at))
+            first, last = (time.isoformat(timespec="seconds") for time in (self.first_at, self.last_at))
             when = f"at {first}" if first == last else f"from {first} to {last}"
         txns = f"transactions {self.first_txn:#x} to {self.last_txn:#x}"
         if self.first_txn == self.last_txn:
             txns = f"transaction {self.first_txn:#x}"
-        return f"{who}: {ledgers} ({self.on_bookies} on bookies), {txns}, {when}"
+        return f"{session}: {ledgers} ({self.on_bookies} on bookies), {txns}, {when}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` has it."""
@@ -95,7 +95,7 @@ class SessionDeletions:
         }
 
 
-def by_session(plan: Dataset) -> tuple[SessionDeletions, ...]:
+def group_by_session(plan: Dataset) -> tuple[SessionDeletions, ...]:
     """Return what each session deleted, by the transaction of its first deletion.
 
     Raises:
@@ -105,53 +105,53 @@ def by_session(plan: Dataset) -> tuple[SessionDeletions, ...]:
         return ()
     parts = []
     for buckets in ranges_of(plan)[1:]:
-        deleted = _deleted(plan.read("sides", buckets=buckets, columns=[*KEY_COLUMNS, *_COLUMNS]))
+        deleted = _select_deleted(plan.read("sides", buckets=buckets, columns=[*KEY_COLUMNS, *_COLUMNS]))
         if deleted.num_rows:
-            parts.append(_with_sums(deleted, _undecided(plan, buckets, deleted)))
+            parts.append(_with_sums(deleted, _count_undecided(plan, buckets, deleted)))
     if not parts:
         return ()
-    rows = _summed(pa.concat_tables(parts)).to_pylist()
-    return tuple(sorted((SessionDeletions(**row) for row in rows), key=lambda one: one.first_txn))
+    rows = _sum_by_session(pa.concat_tables(parts)).to_pylist()
+    return tuple(sorted((SessionDeletions(**row) for row in rows), key=lambda session: session.first_txn))
 
 
-def _deleted(sides: pa.Table) -> pa.Table:
+def _select_deleted(sides: pa.Table) -> pa.Table:
     return sides.filter(pc.equal(sides["relation"], str(Relation.DELETED)))
 
 
-def _undecided(plan: Dataset, buckets: range, deleted: pa.Table) -> pa.Array:
+def _count_undecided(plan: Dataset, buckets: range, deleted: pa.Table) -> pa.Array:
     """Say of which of these ledgers on bookies nobody chose what becomes of them, in their order."""
     rows = plan.read("reconstruction", buckets=buckets, columns=[*KEY_COLUMNS, "outcome"])
     rows = rows.filter(pc.is_in(rows["outcome"], pa.array(["held", "deleted", "waiting"])))
-    here, there = unite([deleted, rows]).rows
+    deleted_rows, outcome_rows = unite([deleted, rows]).rows
     undecided = np.zeros(deleted.num_rows, np.int64)
-    undecided[here[(here != ABSENT) & (there != ABSENT)]] = 1
+    undecided[deleted_rows[(deleted_rows != ABSENT) & (outcome_rows != ABSENT)]] = 1
     return pa.array(undecided)
 
 
 def _with_sums(deleted: pa.Table, undecided: pa.Array) -> pa.Table:
-    one = pa.array(np.ones(deleted.num_rows, np.int64))
-    txn, at = deleted["deleted_txn"], deleted["deleted_at"]
+    ones = pa.array(np.ones(deleted.num_rows, np.int64))
+    txn, time = deleted["deleted_txn"], deleted["deleted_at"]
     columns = {
         "session": deleted["deleted_session"],
-        "ledgers": one,
+        "ledgers": ones,
         "on_bookies": pc.cast(deleted["on_bookies"], pa.int64()),
         "undecided": undecided,
         "first_txn": txn,
         "last_txn": txn,
-        "first_at": at,
-        "last_at": at,
+        "first_at": time,
+        "last_at": time,
     }
-    return _summed(pa.table(columns))
+    return _sum_by_session(pa.table(columns))
 
 
-def _summed(rows: pa.Table) -> pa.Table:
+def _sum_by_session(rows: pa.Table) -> pa.Table:
     """Return a row a session, of rows or of sums of them."""
-    found = rows.group_by("session").aggregate(list(_SUMS.items()))
-    return pa.table({"session": found["session"], **{name: found[f"{name}_{how}"] for name, how in _SUMS.items()}})
+    sums = rows.group_by("session").aggregate(list(_SUMS.items()))
+    return pa.table({"session": sums["session"], **{name: sums[f"{name}_{how}"] for name, how in _SUMS.items()}})
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class CaptureBefore:
     """Where the state before a session's deletions can be captured from.
 
     Attributes:
@@ -163,16 +163,16 @@ class Before:
     at: int
 
 
-def before(plan: Dataset, one: SessionDeletions) -> Before | None:
+def find_capture_before(plan: Dataset, deletions: SessionDeletions) -> CaptureBefore | None:
     """Return what is captured to have the store as it was before a session's deletions.
 
     None: no source is known, or a person chose a point in time after them: to choose an earlier one is no advice then.
     """
     sources: Sequence[Mapping[str, Any]] = plan.manifest.get(HISTORIES, ())
-    if any(source["chosen"] and (source["txn"] or 0) >= one.last_txn for source in sources):
+    if any(source["chosen"] and (source["txn"] or 0) >= deletions.last_txn for source in sources):
         return None
-    able = [source for source in sources if source["txn"] is None or source["txn"] >= one.first_txn]
-    return Before(str(able[0]["uri"]), one.first_txn - 1) if able else None
+    able = [source for source in sources if source["txn"] is None or source["txn"] >= deletions.first_txn]
+    return CaptureBefore(str(able[0]["uri"]), deletions.first_txn - 1) if able else None
 
 
 def parse_session(text: str) -> int | None:
@@ -192,7 +192,7 @@ def parse_session(text: str) -> int | None:
     return number - (1 << 64) if number >= _SIGN else number
 
 
-def deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorable: bool) -> frozenset[LedgerId]:
+def select_deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorable: bool) -> frozenset[LedgerId]:
     """Return the ledgers on bookies that some sessions deleted, and of which a plan has an action to be edited.
 
     Args:
@@ -204,11 +204,11 @@ def deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorable: boo
         PlanError: a session deleted none of them.
         DatasetError: a file is gone or damaged.
     """
-    found: set[LedgerId] = set()
+    ledgers: set[LedgerId] = set()
     missed = set(sessions)
     for buckets in ranges_of(plan)[1:]:
         rows = plan.read("sides", buckets=buckets, columns=["scope", "ledger", *_COLUMNS])
-        rows = _deleted(rows.filter(rows["on_bookies"]))
+        rows = _select_deleted(rows.filter(rows["on_bookies"]))
         wanted = {
             LedgerId(row["scope"], row["ledger"]): row["deleted_session"]
             for row in rows.select(["scope", "ledger", "deleted_session"]).to_pylist()
@@ -218,13 +218,13 @@ def deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorable: boo
             ledger = LedgerId(action["scope"], action["ledger"])
             labels = {other["label"] for other in action["alternatives"]}
             if ledger in wanted and (not restorable or RESTORE in labels):
-                found.add(ledger)
+                ledgers.add(ledger)
                 missed.discard(wanted[ledger])
     for session in missed:
         name = NO_SESSION if session is None else f"{session & _MASK:#x}"
         problem = f"has no ledger on bookies that session {name} deleted" + (", and whose record is known" * restorable)
         raise PlanError(plan.path, problem, "see the sessions: bkmeta plan show")
-    return frozenset(found)
+    return frozenset(ledgers)
 
 
 def _to_edit(plan: Dataset, buckets: range) -> Iterator[Mapping[str, Any]]:

@@ -27,19 +27,19 @@ class Difference:
     """
 
     key: str
-    one: str | None
-    other: str | None
+    first: str | None
+    second: str | None
     fields: tuple[tuple[str, str, str], ...]
 
     def __str__(self) -> str:
-        if self.one is None:
-            return f"{self.key}: only the second has it ({self.other})"
-        if self.other is None:
-            return f"{self.key}: only the first has it ({self.one})"
+        if self.first is None:
+            return f"{self.key}: only the second has it ({self.second})"
+        if self.second is None:
+            return f"{self.key}: only the first has it ({self.first})"
         return f"{self.key}: " + "; ".join(f"{name} {a} → {b}" if a != b else name for name, a, b in self.fields)
 
 
-def compare_plans(one: Dataset, other: Dataset) -> Iterator[Difference]:
+def compare_plans(first: Dataset, second: Dataset) -> Iterator[Difference]:
     """Compare two plans key by key, in bucket order; yields nothing where they would write the same.
 
     Holds get a random password each time, so two holds that differ in nothing else are the same.
@@ -48,62 +48,64 @@ def compare_plans(one: Dataset, other: Dataset) -> Iterator[Difference]:
         DatasetError: a file is gone or damaged.
     """
     names = ["key", "id", "op", "kind", "value", "expects", "acl"]
-    rows = max(one.rows("actions"), other.rows("actions"))
+    rows = max(first.rows("actions"), second.rows("actions"))
     for buckets in [SYSTEM, *bucket_ranges(rows)]:
-        sides = [d.read("actions", buckets=buckets, columns=names) for d in (one, other)]
+        sides = [d.read("actions", buckets=buckets, columns=names) for d in (first, second)]
         numbered = [
             side.select(["key", "id"]).append_column("at", pa.array(np.arange(side.num_rows))) for side in sides
         ]
-        both = numbered[0].join(numbered[1], "key", join_type="full outer", right_suffix="_2")
-        same = pc.fill_null(pc.equal(both["id"], both["id_2"]), fill_value=False)
-        for row in both.filter(pc.invert(same)).sort_by("key").to_pylist():
+        joined = numbered[0].join(numbered[1], "key", join_type="full outer", right_suffix="_2")
+        is_same = pc.fill_null(pc.equal(joined["id"], joined["id_2"]), fill_value=False)
+        for row in joined.filter(pc.invert(is_same)).sort_by("key").to_pylist():
             left, right = (
-                None if at is None else side.slice(at, 1).to_pylist()[0]
-                for side, at in zip(sides, (row["at"], row["at_2"]), strict=True)
+                None if row_number is None else side.slice(row_number, 1).to_pylist()[0]
+                for side, row_number in zip(sides, (row["at"], row["at_2"]), strict=True)
             )
-            found = _difference(row["key"], left, right)
-            if found is not None:
-                yield found
+            difference = _difference(row["key"], left, right)
+            if difference is not None:
+                yield difference
 
 
-def _difference(key: str, one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> Difference | None:
-    what = [None if side is None else f"{side['op']} {side['kind']}" for side in (one, other)]
-    if one is None or other is None:
-        return Difference(key, what[0], what[1], ())
+def _difference(key: str, first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> Difference | None:
+    ops = [None if side is None else f"{side['op']} {side['kind']}" for side in (first, second)]
+    if first is None or second is None:
+        return Difference(key, ops[0], ops[1], ())
     fields = [
-        (name, _said(one[name]), _said(other[name]))
+        (name, _describe_value(first[name]), _describe_value(second[name]))
         for name in ("op", "kind", "expects", "acl")
-        if one[name] != other[name]
+        if first[name] != second[name]
     ]
-    held = one["op"] == other["op"] == "hold"
-    if one["value"] != other["value"]:
-        fields += _value_fields(one, other, held=held)
-    return Difference(key, what[0], what[1], tuple(fields)) if fields else None
+    are_holds = first["op"] == second["op"] == "hold"
+    if first["value"] != second["value"]:
+        fields += _value_fields(first, second, are_holds=are_holds)
+    return Difference(key, ops[0], ops[1], tuple(fields)) if fields else None
 
 
-def _said(value: object) -> str:
+def _describe_value(value: object) -> str:
     return "absent" if value is None else str(value)
 
 
-def _value_fields(one: Mapping[str, Any], other: Mapping[str, Any], *, held: bool) -> Iterator[tuple[str, str, str]]:
+def _value_fields(
+    first: Mapping[str, Any], second: Mapping[str, Any], *, are_holds: bool
+) -> Iterator[tuple[str, str, str]]:
     """Name the fields in which two values differ; two holds' passwords do not count."""
-    left, right = (_record(side) for side in (one, other))
+    left, right = (_record(side) for side in (first, second))
     if left is None or right is None:
-        yield "value", f"{len(one['value'] or b'')} bytes", f"{len(other['value'] or b'')} other bytes"
+        yield "value", f"{len(first['value'] or b'')} bytes", f"{len(second['value'] or b'')} other bytes"
         return
     for name in type(left).__slots__:
         a, b = getattr(left, name), getattr(right, name)
         if a == b:
             continue
         if name == "password":
-            if not held:
+            if not are_holds:
                 yield "another password", "", ""
         elif name in ("custom", "unknown"):
             yield f"other {name}", "", ""
         elif name == "segments":
             yield name, _segments(a), _segments(b)
         else:
-            yield name, _said(a), _said(b)
+            yield name, _describe_value(a), _describe_value(b)
 
 
 def _record(action: Mapping[str, Any]) -> LedgerMetadata | None:

@@ -24,7 +24,7 @@ from reconcile.errors import PlanError
 from reconcile.plan import alternatives
 from reconcile.plan.actions import LEAVE, Phase
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
-from reconcile.plan.plan_reader import STORE, SYSTEM, captured_store, demand_whole, ranges_of
+from reconcile.plan.plan_reader import STORE, SYSTEM, demand_whole, open_captured_store, ranges_of
 from reconcile.rules import clusters, holds
 from recovery.codecs import ledger_metadata, store
 from recovery.dataset import Dataset, prepare, write_manifest, write_part
@@ -95,7 +95,7 @@ def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
         raise PlanError(dataset.path, "was cut into waves", "edit the plan that it was cut from, then cut it again")
     demand_whole(dataset)
     prepare(out, "plan", secret=True)
-    run = _Editing(dataset, edits)
+    run = _Editor(dataset, edits)
     hashes = Hashes()
     parts: dict[str, list[Part]] = {"actions": [], "reconstruction": []}
 
@@ -154,12 +154,15 @@ def _demand_same_cluster(dataset: Dataset, rights: Dataset) -> None:
     Raises:
         InputError: the catalog is of another.
     """
-    bound = [clusters.Source(f"the plan {dataset.path}", one) for one in dataset.manifest["binding"]["instance_ids"]]
+    bound = [
+        clusters.Source(f"the plan {dataset.path}", instance_id)
+        for instance_id in dataset.manifest["binding"]["instance_ids"]
+    ]
     nodes = rights.read("nodes", columns=["path", "kind", "raw"])
     clusters.demand_one([*bound, clusters.of_catalog(rights.path, rights.read("sources"), nodes)])
 
 
-class _Editing:
+class _Editor:
     """The edits of one plan, bucket range by bucket range."""
 
     def __init__(self, dataset: Dataset, edits: Edits) -> None:
@@ -167,16 +170,16 @@ class _Editing:
         self._path = dataset.path
         self._layout = store.Layout(dataset.manifest["binding"]["layout"])
         self._places = store.places(self._layout)
-        self._captured = captured_store(dataset)
+        self._captured = open_captured_store(dataset)
         self._named = {*edits.drop, *edits.accept_loss, *edits.choose}
         self._found: set[LedgerId] = set()
         if edits.rights is not None:
             _demand_same_cluster(dataset, edits.rights)
-        self._common = _common_rights(edits.rights) if edits.rights is not None else {}
+        self._common = _find_common_acls(edits.rights) if edits.rights is not None else {}
         self._outcome: dict[LedgerId, str] = {}
         self._deleted: set[LedgerId] = set()
         self.changed: Counter[str] = Counter()
-        twice = [x for x in self._named if sum(x in of for of in (edits.drop, edits.accept_loss, edits.choose)) > 1]
+        twice = [x for x in self._named if sum(x in edit for edit in (edits.drop, edits.accept_loss, edits.choose)) > 1]
         if twice:
             raise PlanError(str(twice[0]), "two edits name it", "name one")
 
@@ -191,27 +194,27 @@ class _Editing:
         replaced |= {f"{self._places.cookies}/{bookie}" for bookie in self._edits.replace_cookies}
         listed = rows.to_pylist()
         if replaced:
-            held = self._stored_nodes(replaced)
+            stored = self._read_stored_nodes(replaced)
             for key in sorted(replaced):
                 row = next((row for row in listed if row["key"] == key), None)
-                if row is None or key not in held:
+                if row is None or key not in stored:
                     lacks = "no action for it" if row is None else "no such node in the store that it was made for"
                     raise PlanError(key, f"the plan has {lacks}", "replace only what both have")
-                if held[key]["raw"] != row["value"]:
-                    row.update(op="replace", expects=held[key]["version"], before=held[key]["raw"])
-        rights = self._rights_of_nodes()
+                if stored[key]["raw"] != row["value"]:
+                    row.update(op="replace", expects=stored[key]["version"], before=stored[key]["raw"])
+        rights = self._read_node_acls()
         for row in listed:
             if row["op"] not in ("replace", "remove"):
                 row["acl"] = self._edits.acl or rights.get(row["key"]) or self._common.get(row["kind"]) or row["acl"]
         return with_ids(pa.Table.from_pylist(listed, schema=tables.ACTIONS))
 
-    def _stored_nodes(self, wanted: set[str]) -> dict[str, Any]:
+    def _read_stored_nodes(self, wanted: set[str]) -> dict[str, Any]:
         if self._captured is None:
             raise PlanError(self._path, "was made without the store", "recover with --metadata, then edit that plan")
         rows = self._captured.read("nodes", columns=["path", "raw", "version"]).to_pylist()
         return {row["path"]: row for row in rows if row["path"] in wanted}
 
-    def _rights_of_nodes(self) -> dict[str, str]:
+    def _read_node_acls(self) -> dict[str, str]:
         if self._edits.rights is None:
             return {}
         rows = self._edits.rights.read("nodes", columns=["path", "acl"]).to_pylist()
@@ -219,11 +222,11 @@ class _Editing:
 
     def ledgers(self, rows: pa.Table, reconstruction: pa.Table, buckets: range) -> pa.Table:
         """Edit the actions of a bucket range."""
-        rows = self._with_rights(rows, buckets)
+        rows = self._set_acl(rows, buckets)
         named = {ledger for ledger in self._named if ledger.bucket in buckets}
         if named:
             listed = rows.to_pylist()
-            others = _other_readings(reconstruction, named & set(self._edits.choose))
+            readings = _other_readings(reconstruction, named & set(self._edits.choose))
             self._deleted |= _of_outcome(reconstruction, "deleted")
             kept = []
             for row in listed:
@@ -232,7 +235,7 @@ class _Editing:
                     kept.append(row)
                     continue
                 self._found.add(ledger)
-                edited = self._edited(ledger, row, others.get(ledger, {}))
+                edited = self._edit_action(ledger, row, readings.get(ledger, {}))
                 if edited is not None:
                     kept.append(edited)
             kept += self._removals(named & self._edits.accept_loss, listed, buckets)
@@ -240,15 +243,15 @@ class _Editing:
             rows = pa.Table.from_pylist(kept, schema=tables.ACTIONS)
         return with_ids(rows)
 
-    def _edited(
-        self, ledger: LedgerId, row: dict[str, Any], others: Mapping[str, tuple[str, int]]
+    def _edit_action(
+        self, ledger: LedgerId, row: dict[str, Any], readings: Mapping[str, tuple[str, int]]
     ) -> dict[str, Any] | None:
         if row["op"] == LEAVE:
-            return self._edited_leave(ledger, row, others)
+            return self._edit_leave(ledger, row, readings)
         was = {"create": "restored", "hold": "held", "replace": "released"}[row["op"]]
         if ledger in self._edits.choose:
             label = self._edits.choose[ledger]
-            value, choice = _chosen(ledger, label, _alternatives(row, others))
+            value, choice = _choose(ledger, label, _alternatives(row, readings))
             if row["op"] == "hold":
                 self.changed.update(held=-1, restored=1)
                 self._outcome[ledger] = "restored"
@@ -271,14 +274,14 @@ class _Editing:
         self._outcome[ledger] = "waiting"
         return None
 
-    def _edited_leave(
-        self, ledger: LedgerId, row: dict[str, Any], others: Mapping[str, tuple[str, int]]
+    def _edit_leave(
+        self, ledger: LedgerId, row: dict[str, Any], readings: Mapping[str, tuple[str, int]]
     ) -> dict[str, Any] | None:
         """Edit an action that writes nothing: of what was deleted, cannot be read, or is held in the store."""
         deleted, hold = ledger in self._deleted, _is_hold(row["before"])
         if ledger in self._edits.choose:
             label, replaces = self._edits.choose[ledger], row["expects"] is not None
-            value, choice = _chosen(ledger, label, _alternatives(row, others))
+            value, choice = _choose(ledger, label, _alternatives(row, readings))
             self.changed["released" if replaces else "restored"] += 1
             self.changed.update(deleted=-deleted, held_in_store=-hold, left_alone=-1)
             if deleted or hold:
@@ -302,17 +305,19 @@ class _Editing:
         if not open_ones or self._captured is None:
             return []
         stored = self._captured.read("ledgers", buckets=buckets)
-        held = stored.filter(pa.array(holds.is_hold(stored))).select(["bucket", "scope", "ledger", "raw", "version"])
-        found: list[dict[str, Any]] = []
-        for row in held.to_pylist():
+        stored_holds = stored.filter(pa.array(holds.is_hold(stored))).select(
+            ["bucket", "scope", "ledger", "raw", "version"]
+        )
+        removals: list[dict[str, Any]] = []
+        for row in stored_holds.to_pylist():
             ledger = LedgerId(row["scope"], row["ledger"])
             if ledger in open_ones:
                 self._found.add(ledger)
                 self.changed.update(held_in_store=-1, accepted_loss=1)
                 self._outcome[ledger] = "accepted_loss"
                 used = [action["seq"] & 0xFFFF_FFFF for action in listed if action["bucket"] == row["bucket"]]
-                number = 1 + max([*used, *(other["seq"] & 0xFFFF_FFFF for other in found), -1])
-                found.append(
+                number = 1 + max([*used, *(other["seq"] & 0xFFFF_FFFF for other in removals), -1])
+                removals.append(
                     {
                         **{name: row[name] for name in ("bucket", "scope", "ledger")},
                         "id": b"",
@@ -327,9 +332,9 @@ class _Editing:
                         "alternatives": [],
                     }
                 )
-        return found
+        return removals
 
-    def _with_rights(self, rows: pa.Table, buckets: range) -> pa.Table:
+    def _set_acl(self, rows: pa.Table, buckets: range) -> pa.Table:
         if self._edits.acl is None and self._edits.rights is None:
             return rows
         acl: Any = pa.scalar(self._edits.acl, pa.string())
@@ -337,44 +342,46 @@ class _Editing:
             known = self._edits.rights.read("ledgers", buckets=buckets, columns=["scope", "ledger", "acl"])
             names = ["scope", "ledger"]
             numbered = rows.select(names).append_column("at", pa.array(np.arange(rows.num_rows)))
-            both = numbered.join(known, names, join_type="left outer").sort_by("at")
-            acl = pc.coalesce(both["acl"], pa.scalar(self._common.get("ledger"), pa.string()), rows["acl"])
+            joined = numbered.join(known, names, join_type="left outer").sort_by("at")
+            acl = pc.coalesce(joined["acl"], pa.scalar(self._common.get("ledger"), pa.string()), rows["acl"])
         made = pc.is_in(rows["op"], pa.array(["create", "hold"]))
-        at = tables.ACTIONS.get_field_index("acl")
-        return rows.set_column(at, tables.ACTIONS.field(at), pc.if_else(made, acl, rows["acl"]))
+        index = tables.ACTIONS.get_field_index("acl")
+        return rows.set_column(index, tables.ACTIONS.field(index), pc.if_else(made, acl, rows["acl"]))
 
     def outcomes(self, rows: pa.Table) -> pa.Table:
         """Edit what the plan says became of its ledgers."""
         ids = zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True) if self._outcome else ()
-        changed = {at: out for at, (s, n) in enumerate(ids) if (out := self._outcome.get(LedgerId(s, n))) is not None}
+        changed = {
+            index: out for index, (s, n) in enumerate(ids) if (out := self._outcome.get(LedgerId(s, n))) is not None
+        }
         if not changed:
             return rows
         outcome = rows["outcome"].to_pylist()
-        for at, value in changed.items():
-            outcome[at] = value
-        at = tables.RECONSTRUCTION.get_field_index("outcome")
-        return rows.set_column(at, tables.RECONSTRUCTION.field(at), pa.array(outcome, pa.string()))
+        for index, value in changed.items():
+            outcome[index] = value
+        index = tables.RECONSTRUCTION.get_field_index("outcome")
+        return rows.set_column(index, tables.RECONSTRUCTION.field(index), pa.array(outcome, pa.string()))
 
 
-def _common_rights(catalog: Dataset) -> dict[str, str]:
+def _find_common_acls(catalog: Dataset) -> dict[str, str]:
     """Return, for each kind of action, the rights that most of its keys have in a catalog.
 
     Raises:
         PlanError: the catalog has no rights.
     """
-    found: dict[str, Counter[str]] = {}
+    counters: dict[str, Counter[str]] = {}
     for table in catalog.batches("ledgers"):
         counted = pc.value_counts(table["acl"].drop_null()).to_pylist()
-        found.setdefault("ledger", Counter()).update({row["values"]: row["counts"] for row in counted})
+        counters.setdefault("ledger", Counter()).update({row["values"]: row["counts"] for row in counted})
     for row in catalog.read("nodes", columns=["kind", "acl"]).to_pylist():
         if row["acl"] is not None:
-            found.setdefault(row["kind"], Counter())[row["acl"]] += 1
-    common = {kind: counter.most_common(1)[0][0] for kind, counter in found.items() if counter}
+            counters.setdefault(row["kind"], Counter())[row["acl"]] += 1
+    common = {kind: counter.most_common(1)[0][0] for kind, counter in counters.items() if counter}
     if not common:
         raise PlanError(catalog.path, "has no rights of any key", "name rights: --acl scheme:id:perms,…")
     either = common.get("ledger") or Counter(common.values()).most_common(1)[0][0]
-    every = ("ledger", "node", "layout", "instance_id", "cookie", "generator")
-    return {kind: common.get(kind, either) for kind in every}
+    kinds = ("ledger", "node", "layout", "instance_id", "cookie", "generator")
+    return {kind: common.get(kind, either) for kind in kinds}
 
 
 def _is_hold(raw: bytes | None) -> bool:
@@ -389,21 +396,21 @@ def _of_outcome(reconstruction: pa.Table, outcome: str) -> set[LedgerId]:
 
 def _other_readings(reconstruction: pa.Table, ledgers: set[LedgerId]) -> dict[LedgerId, dict[str, tuple[str, int]]]:
     """Return the alternatives of some ledgers that are one number of their record: label → field, value."""
-    found: dict[LedgerId, dict[str, tuple[str, int]]] = {}
+    readings: dict[LedgerId, dict[str, tuple[str, int]]] = {}
     if not ledgers:
-        return found
+        return readings
     for row in reconstruction.select(["scope", "ledger", "alternatives"]).to_pylist():
         ledger = LedgerId(row["scope"], row["ledger"])
         if ledger in ledgers:
-            found[ledger] = {
+            readings[ledger] = {
                 f"{other['field']}={other['value']}": (other["field"], int(other["value"]))
                 for other in row["alternatives"]
                 if other["field"] in _NUMBERS and _NUMBER.fullmatch(other["value"])
             }
-    return found
+    return readings
 
 
-def _chosen(ledger: LedgerId, label: str, values: Mapping[str, bytes]) -> tuple[bytes, int]:
+def _choose(ledger: LedgerId, label: str, values: Mapping[str, bytes]) -> tuple[bytes, int]:
     """Return the bytes of an alternative, and its number."""
     if label not in values:
         labels = ", ".join(values) or "none"
@@ -411,13 +418,13 @@ def _chosen(ledger: LedgerId, label: str, values: Mapping[str, bytes]) -> tuple[
     return values[label], 1 + list(values).index(label)
 
 
-def _alternatives(row: Mapping[str, Any], others: Mapping[str, tuple[str, int]]) -> dict[str, bytes]:
+def _alternatives(row: Mapping[str, Any], readings: Mapping[str, tuple[str, int]]) -> dict[str, bytes]:
     """Return what an action could write instead, by label."""
-    found = {other["label"]: other["value"] for other in row["alternatives"]}
-    base = found.get(alternatives.FROM_BOOKIES) if row["op"] == "hold" else row["value"]
+    values = {other["label"]: other["value"] for other in row["alternatives"]}
+    base = values.get(alternatives.FROM_BOOKIES) if row["op"] == "hold" else row["value"]
     if base is not None:
         record = ledger_metadata.decode(base)
-        for label, (name, number) in others.items():
+        for label, (name, number) in readings.items():
             other = replace(record, length=number) if name == "length" else replace(record, last_entry=number)
-            found.setdefault(label, ledger_metadata.encode(other))
-    return found
+            values.setdefault(label, ledger_metadata.encode(other))
+    return values

@@ -80,7 +80,7 @@ def few_copies(rows: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))
 
 
-def chosen(plan: Dataset, choice: Choice) -> Iterator[Line]:
+def list_ledgers(plan: Dataset, choice: Choice) -> Iterator[Line]:
     """Yield the chosen ledgers of a plan, by bucket.
 
     Raises:
@@ -88,10 +88,10 @@ def chosen(plan: Dataset, choice: Choice) -> Iterator[Line]:
     """
     for span in bucket_ranges(plan.rows("reconstruction") + plan.rows("sides"), rows_per_task=_ROWS):
         if choice.is_undecided:
-            yield from _undecided(plan, span)
+            yield from _list_undecided(plan, span)
             continue
         if choice.category is not None:
-            yield from _with_finding(plan, span, choice.category)
+            yield from _list_with_finding(plan, span, choice.category)
             continue
         rows = plan.read("reconstruction", buckets=span, columns=_COLUMNS)
         if choice.outcome is not None:
@@ -116,13 +116,13 @@ def _owners(plan: Dataset, span: range) -> dict[LedgerId, str]:
     return {LedgerId(row["scope"], row["ledger"]): row["owner"] for row in rows.to_pylist()}
 
 
-def _undecided(plan: Dataset, span: range) -> Iterator[Line]:
+def _list_undecided(plan: Dataset, span: range) -> Iterator[Line]:
     rows = plan.read("sides", buckets=span, columns=["scope", "ledger", "owner", "relation", "verdict"])
     for row in rows.filter(pc.equal(rows["verdict"], UNDECIDED)).to_pylist():
         yield Line(LedgerId(row["scope"], row["ledger"]), row["owner"], None, row["relation"], None, 0, ())
 
 
-def _with_finding(plan: Dataset, span: range, category: str) -> Iterator[Line]:
+def _list_with_finding(plan: Dataset, span: range, category: str) -> Iterator[Line]:
     rows = plan.read("findings", buckets=span, columns=["scope", "ledger", "category", "bookies"])
     rows = rows.filter(pc.equal(rows["category"], category))
     owners = _owners(plan, span) if rows.num_rows else {}

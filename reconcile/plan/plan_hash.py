@@ -46,40 +46,40 @@ def _list_field(column: Any) -> Any:  # noqa: ANN401 - an Arrow column
     items = lists.flatten()
     if pa.types.is_struct(items.type):
         # A weight is for people, and a float.
-        names = [one.name for one in items.type if one.name != "weight"]
-        items = _joined([pc.struct_field(items, name) for name in names])
+        names = [column_field.name for column_field in items.type if column_field.name != "weight"]
+        items = _join_fields([pc.struct_field(items, name) for name in names])
     offsets = pa.array(np.r_[0, np.cumsum(counts.to_numpy())], pa.int32())
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, _field(items)), b"")
     return _field(pc.binary_join_element_wise(_field(counts), joined, b""))
 
 
-def _joined(columns: Iterable[Any]) -> Any:  # noqa: ANN401 - an Arrow column
+def _join_fields(columns: Iterable[Any]) -> Any:  # noqa: ANN401 - an Arrow column
     return pc.binary_join_element_wise(*(_field(column) for column in columns), b"")
 
 
 def action_ids(actions: pa.Table) -> pa.Array:
     """Return the SHA-256 of what each action writes, where, what it replaces, and what it could write instead."""
-    rows = _joined(actions[name] for name in _WRITES)
+    rows = _join_fields(actions[name] for name in _WRITES)
     return pa.array([hashlib.sha256(row).digest() for row in rows.to_pylist()], pa.binary())
 
 
 def with_ids(actions: pa.Table) -> pa.Table:
     """Return actions with their ids made anew."""
-    at = tables.ACTIONS.get_field_index("id")
-    return actions.set_column(at, tables.ACTIONS.field(at), action_ids(actions))
+    index = tables.ACTIONS.get_field_index("id")
+    return actions.set_column(index, tables.ACTIONS.field(index), action_ids(actions))
 
 
 def bucket_hashes(actions: pa.Table) -> dict[int, str]:
     """Return, for each bucket that has actions, the SHA-256 of its sorted ids, with their places in the order."""
     columns = ("bucket", "id", "seq", "wave")
     ordered = actions.select(columns).sort_by([(name, "ascending") for name in columns[:-1]])
-    return dict(_by_bucket(ordered["bucket"], _joined(ordered[name] for name in columns[1:])))
+    return dict(_by_bucket(ordered["bucket"], _join_fields(ordered[name] for name in columns[1:])))
 
 
-def settled_hashes(rows: pa.Table) -> dict[int, str]:
+def ledger_hashes(rows: pa.Table) -> dict[int, str]:
     """Return, for each bucket that has ledgers, the SHA-256 of what RECONSTRUCTION says of them."""
     ordered = rows.select(["bucket", *_SAYS]).sort_by([(name, "ascending") for name in tables.KEY_COLUMNS])
-    return dict(_by_bucket(ordered["bucket"], _joined(ordered[name] for name in _SAYS)))
+    return dict(_by_bucket(ordered["bucket"], _join_fields(ordered[name] for name in _SAYS)))
 
 
 def _by_bucket(bucket: Any, rows: Any) -> Iterator[tuple[int, str]]:  # noqa: ANN401 - Arrow columns
@@ -100,7 +100,7 @@ class Hashes:
     def add(self, actions: pa.Table, settled: pa.Table) -> None:
         """Take the rows of buckets that nothing was taken of yet."""
         self.actions.update(bucket_hashes(actions))
-        self.settled.update(settled_hashes(settled))
+        self.settled.update(ledger_hashes(settled))
 
     def sign(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a plan's manifest gets besides: its hash, and the version of that."""

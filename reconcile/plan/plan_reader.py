@@ -19,8 +19,8 @@ from reconcile.plan.plan_hash import (
     BucketStream,
     Hashes,
     bucket_hashes,
+    ledger_hashes,
     plan_hash,
-    settled_hashes,
     with_ids,
 )
 from reconcile.topics import topics
@@ -108,7 +108,7 @@ def open_whole(path: str | Path) -> tuple[Dataset, Overview]:
     return dataset, demand_whole(dataset)
 
 
-def captured_store(dataset: Dataset) -> Dataset | None:
+def open_captured_store(dataset: Dataset) -> Dataset | None:
     """Return the catalog of the store that a plan was made for; None: it is not there.
 
     Raises:
@@ -118,11 +118,11 @@ def captured_store(dataset: Dataset) -> Dataset | None:
     folder = Path(dataset.path) / STORE
     if not folder.is_dir():
         return None
-    found = open_dataset(folder, "catalog")
+    catalog = open_dataset(folder, "catalog")
     inputs = dataset.manifest["binding"].get("inputs")
-    if inputs is not None and found.digest not in [one["digest"] for one in inputs if one["kind"] == STORE]:
+    if inputs is not None and catalog.digest not in [item["digest"] for item in inputs if item["kind"] == STORE]:
         raise PlanError(str(folder), "is not the catalog that the plan was made of", "copy or make the plan again")
-    return found
+    return catalog
 
 
 def demand_whole(dataset: Dataset) -> Overview:
@@ -153,19 +153,19 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
         problem = f"was made by bkmeta {dataset.manifest.get('tool_version')}, whose hash covers other things"
         raise PlanError(dataset.path, problem, "make it again with this version, or use that one")
     hashes = Hashes()
-    said, ledgers = _Actions(dataset, shown), _Ledgers(shown)
-    _read(dataset, "actions", said, hashes.actions, bucket_hashes)
-    _read(dataset, "reconstruction", ledgers, hashes.settled, settled_hashes)
-    found = plan_hash(dataset.manifest, hashes)
+    actions, ledgers = _Actions(dataset, shown), _Ledgers(shown)
+    _read(dataset, "actions", actions, hashes.actions, bucket_hashes)
+    _read(dataset, "reconstruction", ledgers, hashes.settled, ledger_hashes)
+    hash_now = plan_hash(dataset.manifest, hashes)
     return Overview(
-        hash=found,
+        hash=hash_now,
         hashes=hashes,
-        altered=said.altered,
-        phases=dict(sorted(said.phases.items())),
-        waves=dict(sorted(said.waves.items())),
-        first=tuple(line for _, line in said.first),
+        altered=actions.altered,
+        phases=dict(sorted(actions.phases.items())),
+        waves=dict(sorted(actions.waves.items())),
+        first=tuple(line for _, line in actions.first),
         holds=tuple(ledgers.holds(dataset)),
-        problems=tuple(_problems(dataset, found, said, ledgers)),
+        problems=tuple(_problems(dataset, hash_now, actions, ledgers)),
     )
 
 
@@ -213,7 +213,7 @@ class _Actions:
         """Count a batch, and return it with its ids made anew."""
         fresh = with_ids(actions)
         self.altered += actions.num_rows - int(pc.sum(pc.equal(actions["id"], fresh["id"])).as_py() or 0)
-        self.misplaced += _misplaced(actions, self._layout)
+        self.misplaced += _count_misplaced(actions, self._layout)
         numbered = pa.table({"phase": actions["seq"].to_numpy() >> 48, "op": actions["op"]})
         for row in numbered.group_by(["phase", "op"]).aggregate([([], "count_all")]).to_pylist():
             if row["phase"] not in set(Phase):
@@ -226,7 +226,7 @@ class _Actions:
         return fresh
 
 
-def _misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
+def _count_misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
     """Count the actions whose bucket, phase or key is not that of what they are of."""
     phases = pc.index_in(actions["kind"], pa.array(list(PHASES)))
     phase = np.array([*PHASES.values(), 0])[pc.fill_null(phases, len(PHASES)).to_numpy()]
@@ -235,13 +235,13 @@ def _misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
     bad |= is_ledger != pc.is_valid(actions["ledger"]).to_numpy(zero_copy_only=False)
     bucket = actions["bucket"].to_numpy()
     bad |= ~is_ledger & (bucket != SYSTEM_BUCKET)
-    of = actions.filter(pa.array(is_ledger & ~bad))
-    scope, ledger = (pc.fill_null(of[name], 0).to_numpy() for name in ("scope", "ledger"))
-    wrong = of["bucket"].to_numpy() != buckets(scope, ledger)
+    placed_actions = actions.filter(pa.array(is_ledger & ~bad))
+    scope, ledger = (pc.fill_null(placed_actions[name], 0).to_numpy() for name in ("scope", "ledger"))
+    wrong = placed_actions["bucket"].to_numpy() != buckets(scope, ledger)
     if layout is not None:
         placed = ~store.placeless(layout, scope, ledger)
         keys = ledger_keys(layout, scope[placed], ledger[placed])
-        wrong[placed] |= pc.not_equal(of["key"].filter(pa.array(placed)), keys).to_numpy()
+        wrong[placed] |= pc.not_equal(placed_actions["key"].filter(pa.array(placed)), keys).to_numpy()
         wrong |= ~placed
     return int(bad.sum() + wrong.sum())
 
@@ -257,9 +257,9 @@ class _Ledgers:
     def take(self, rows: pa.Table) -> pa.Table:
         """Remember the held ledgers with the smallest ids."""
         self.misplaced += int((rows["bucket"].to_numpy() != buckets(*_ids(rows))).sum())
-        held = pa.concat_tables([self._held, rows.select(_HOLD).filter(pc.equal(rows["outcome"], "held"))])
-        order = pc.sort_indices(held, [("scope", "ascending"), ("ledger", "ascending")])
-        self._held = held.take(order[: self._shown])
+        holds = pa.concat_tables([self._held, rows.select(_HOLD).filter(pc.equal(rows["outcome"], "held"))])
+        order = pc.sort_indices(holds, [("scope", "ascending"), ("ledger", "ascending")])
+        self._held = holds.take(order[: self._shown])
         return rows
 
     def holds(self, dataset: Dataset) -> Iterator[Hold]:
@@ -294,14 +294,14 @@ def _first(
     return sorted(lines, key=lambda line: line[0])[:shown]
 
 
-def _problems(dataset: Dataset, found: str, said: _Actions, settled: _Ledgers) -> Iterator[str]:
-    if said.altered:
-        yield f"{said.altered} actions are not what their ids say"
-    if said.misplaced or settled.misplaced:
-        yield f"{said.misplaced + settled.misplaced} rows stand where nobody looks for them"
-    if found != dataset.manifest.get("hash"):
-        yield f"the actions give the hash {found}, the manifest says {dataset.manifest.get('hash')}"
-    phases = said.phases
+def _problems(dataset: Dataset, hash_now: str, actions: _Actions, settled: _Ledgers) -> Iterator[str]:
+    if actions.altered:
+        yield f"{actions.altered} actions are not what their ids say"
+    if actions.misplaced or settled.misplaced:
+        yield f"{actions.misplaced + settled.misplaced} rows stand where nobody looks for them"
+    if hash_now != dataset.manifest.get("hash"):
+        yield f"the actions give the hash {hash_now}, the manifest says {dataset.manifest.get('hash')}"
+    phases = actions.phases
     ledgers: Mapping[str, int] = phases.get(Phase.LEDGERS, {})
     counts = dataset.manifest.get("counts", {})
     for name, have, stated in (

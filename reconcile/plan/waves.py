@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from reconcile.plan.actions import LEAVE, Phase
 from reconcile.plan.edits import _MANIFEST_KEYS
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
-from reconcile.plan.plan_reader import STORE, SYSTEM, captured_store, demand_whole, ranges_of
+from reconcile.plan.plan_reader import STORE, SYSTEM, demand_whole, open_captured_store, ranges_of
 from recovery.dataset import Dataset, prepare, write_manifest, write_part
 from recovery.manifest import Part
 from recovery.model import tables
@@ -49,10 +49,10 @@ def parse_waves(text: str) -> list[range]:
         if part == _CANARY and place == 0:
             shares.append(100 / BUCKETS)
             continue
-        found = _SHARE.fullmatch(part)
-        if found is None or float(found[1]) <= 0:
+        match = _SHARE.fullmatch(part)
+        if match is None or float(match[1]) <= 0:
             raise ValueError(f"not a share: {part!r}; write for example canary,1%,rest")
-        shares.append(float(found[1]))
+        shares.append(float(match[1]))
     total = sum(shares)
     if total > 100 or (rest and total >= 100):
         raise ValueError(f"the shares come to {total:g} %" + (", which leaves no rest" if rest else ""))
@@ -94,7 +94,7 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dic
         DatasetError: a file of the plan is damaged, or `out` cannot be written.
     """
     seen = demand_whole(dataset)
-    captured_store(dataset)
+    open_captured_store(dataset)
     prepare(out, "plan", secret=True)
     binding = {
         **dataset.manifest["binding"],
@@ -107,9 +107,9 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dic
     ledgers: Counter[int] = Counter()
 
     def in_wave(rows: pa.Table, wave: Any) -> pa.Table:  # noqa: ANN401 - a NumPy array
-        at = tables.ACTIONS.get_field_index("wave")
+        index = tables.ACTIONS.get_field_index("wave")
         actions.update(wave[pc.not_equal(rows["op"], LEAVE).to_numpy()].tolist())
-        return rows.set_column(at, tables.ACTIONS.field(at), pa.array(wave, pa.int32()))
+        return rows.set_column(index, tables.ACTIONS.field(index), pa.array(wave, pa.int32()))
 
     def written(name: str, rows: pa.Table) -> Part:
         return write_part(out, "actions", name, [rows], secret=True)
@@ -128,7 +128,7 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dic
         hashes.actions.update(bucket_hashes(rows))
         parts.append(written(f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}", rows))
     parts.append(written("system-last", system.filter(pa.array(~early))))
-    others = {
+    tables_kept = {
         name: [
             write_part(out, name, "part-00000", [tables.PLAN[name].empty_table(), *dataset.batches(name)], secret=True)
         ]
@@ -141,12 +141,12 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dic
     manifest = write_manifest(
         out,
         "plan",
-        {"actions": parts, **others},
+        {"actions": parts, **tables_kept},
         binding=binding,
         coverage=dataset.manifest["coverage"],
         secret=True,
         extra={key: value for key, value in dataset.manifest.items() if key not in _MANIFEST_KEYS},
         sign=hashes.sign,
     )
-    found = [Wave(n, r.start, r.stop - 1, actions[n], ledgers[n]) for n, r in enumerate(waves, 1)]
-    return manifest, found
+    cut = [Wave(n, r.start, r.stop - 1, actions[n], ledgers[n]) for n, r in enumerate(waves, 1)]
+    return manifest, cut

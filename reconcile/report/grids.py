@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.findings.refusal_texts import in_words, settled_by
+from reconcile.findings.refusal_texts import describe_reason, describe_remedy
 from reconcile.plan.ledger_lists import few_copies
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
@@ -60,12 +60,12 @@ class LedgerList:
     @property
     def words(self) -> str:
         """Why its ledgers are not restored."""
-        return in_words(self.reason) if self.reason else "no reason was given"
+        return describe_reason(self.reason) if self.reason else "no reason was given"
 
     @property
     def settled_by(self) -> str:
         """What would settle it."""
-        return settled_by(self.reason or "")
+        return describe_remedy(self.reason or "")
 
     @property
     def option(self) -> str:

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import SEVERITIES, SUGGESTED, Category
-from reconcile.findings.refusal_texts import in_words
-from reconcile.plan.ledger_lists import Choice, chosen
+from reconcile.findings.refusal_texts import describe_reason
+from reconcile.plan.ledger_lists import Choice, list_ledgers
 from reconcile.printable import printable, printable_line
 from reconcile.report.grids import BACK, WIDTH, Selection, grid_of
 from reconcile.report.picture import entries_by_outcome, stacked, strip_of
@@ -154,7 +154,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
         selection.add(batch)
     lists = selection.lists()
     findings = _listed(plan)
-    undecided = list(itertools.islice(chosen(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
+    undecided = list(itertools.islice(list_ledgers(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
     shown = [LedgerId(row["scope"], row["ledger"]) for kept in lists for row in kept.rows]
     shown += [row["id"] for row in findings if row["id"] is not None]
     named = topics(plan, shown)
@@ -185,7 +185,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
                 ]
                 for kept in lists
             },
-            in_words=in_words,
+            in_words=describe_reason,
             grades=[(name, sorted(counter.items(), key=lambda i: -i[1])) for name, counter in grades.items()],
             sides=[
                 (name, count, WORDS[Relation(name)], RIGHT[Relation(name)])

@@ -36,7 +36,7 @@ def decode_named(raw: bytes | None) -> str | None:
         return None
 
 
-def named_by_cookies(cookies: Mapping[str, bytes]) -> dict[str, list[str]]:
+def read_cookie_instances(cookies: Mapping[str, bytes]) -> dict[str, list[str]]:
     """Return the instance ids that cookies name, each with the bookies whose cookies do.
 
     Args:
@@ -65,7 +65,7 @@ def of_catalog(name: str, sources: pa.Table, nodes: pa.Table) -> Source:
     if given:
         return Source(name, given[0])
     rows = nodes.filter(pc.equal(nodes["kind"], "cookie")).select(["path", "raw"]).to_pylist()
-    named = list(named_by_cookies({row["path"]: row["raw"] for row in rows}))
+    named = list(read_cookie_instances({row["path"]: row["raw"] for row in rows}))
     return Source(name, named[0] if len(named) == 1 else None)
 
 

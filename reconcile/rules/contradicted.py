@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, LedgerKey, Run, Said, of_findings
-from reconcile.rules.sides import ABSENT, Compared, Relation
+from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_rows
+from reconcile.rules.sides import ABSENT, Joined, Relation
 
 NOBODY: str = "nobody"
 """In place of the side that is right."""
@@ -25,35 +25,37 @@ def findings(rows: pa.Table, run: Run, source: str) -> pa.Table:
         source: where earlier records are from.
     """
     contradicted = rows.filter(pc.is_valid(rows["contradictions"]))
-    return of_findings((_finding(row, source) for row in contradicted.to_pylist()), run)
+    return make_rows((_make_finding(row, source) for row in contradicted.to_pylist()), run)
 
 
-def doubted(compared: Compared, rows: pa.Table) -> Compared:
+def mark_doubted(compared: Joined, rows: pa.Table) -> Joined:
     """Say that nobody is right where a ledger that the store lacks is held for what its earlier record says."""
     is_doubted = pc.and_(pc.is_valid(rows["contradictions"]), pc.equal(rows["outcome"], "held")).to_numpy()
     if not is_doubted.any():
         return compared
-    at = compared.where(Relation.GONE)
-    held = compared.held[at]
+    places = compared.where(Relation.GONE)
+    shown = compared.shown[places]
     nobody = np.zeros(compared.sides.num_rows, np.bool_)
-    nobody[at[(held != ABSENT) & is_doubted[held]]] = True
+    nobody[places[(shown != ABSENT) & is_doubted[shown]]] = True
     column = compared.sides.schema.get_field_index("right")
     right = pc.if_else(pa.array(nobody), NOBODY, compared.sides["right"])
     return replace(compared, sides=compared.sides.set_column(column, "right", right))
 
 
-def _finding(row: Mapping[str, Any], source: str) -> Finding:
+def _make_finding(row: Mapping[str, Any], source: str) -> Finding:
     # What is restored in spite of it lacks copies, or has other members; what is held may be two ledgers.
-    grave = row["outcome"] != "restored" or any(one["field"] == "last_entry" for one in row["contradictions"])
+    grave = row["outcome"] != "restored" or any(
+        contradiction["field"] == "last_entry" for contradiction in row["contradictions"]
+    )
     return Finding(
         category=Category.RECORD_CONTRADICTED,
         subject="record",
-        said=[
-            Said(side, one["field"], one[side], place)
-            for one in row["contradictions"]
+        statements=[
+            Statement(side, contradiction["field"], contradiction[side], place)
+            for contradiction in row["contradictions"]
             for side, place in (("earlier", source), ("bookies", "recover"))
         ],
-        key=LedgerKey.of(row),
+        key=LedgerKey.from_row(row),
         severity=None if grave else "warning",
         bookies=row["holders"],
         unknowns=[] if row["outcome"] == "restored" else ["which of the two is the ledger that is wanted"],

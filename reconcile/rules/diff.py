@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, LedgerKey, Run, Said, of_findings
+from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_rows
 from recovery.model.tables import KEY_COLUMNS
 
 _OBSERVED: Final = pa.array(["observed", "verified"])
@@ -45,19 +45,19 @@ def match(reconstruction: pa.Table, catalog: pa.Table) -> Matched:
     def numbered(table: pa.Table, name: str) -> pa.Table:
         return table.select(keys).append_column(name, pa.array(np.arange(table.num_rows)))
 
-    both = numbered(reconstruction, "left").join(numbered(catalog, "right"), keys, join_type="full outer")
-    left, right = both["left"], both["right"]
+    joined = numbered(reconstruction, "left").join(numbered(catalog, "right"), keys, join_type="full outer")
+    left, right = joined["left"], joined["right"]
 
     def rows(column: pa.ChunkedArray, wanted: pa.ChunkedArray) -> Rows:
         picked: Rows = column.filter(wanted).to_numpy().astype(np.int64)
         return picked
 
     pairs = pc.and_(pc.is_valid(left), pc.is_valid(right))
-    held = rows(left, pairs)
+    shown = rows(left, pairs)
     stored = rows(right, pairs)
-    order = np.argsort(held, kind="stable")
+    order = np.argsort(shown, kind="stable")
     return Matched(
-        np.sort(rows(left, pc.is_null(right))), held[order], stored[order], np.sort(rows(right, pc.is_null(left)))
+        np.sort(rows(left, pc.is_null(right))), shown[order], stored[order], np.sort(rows(right, pc.is_null(left)))
     )
 
 
@@ -70,15 +70,15 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
     keys = list(KEY_COLUMNS)
     compared = ["last_entry", "ensemble_size", "write_quorum"]
     catalog = catalog.select([*keys, "state", "error", *compared])
-    ours = reconstruction.select(["outcome", "grades", *compared]).take(matched.held_rows)
-    theirs = catalog.take(matched.stored_rows)
-    closed = pc.fill_null(pc.equal(theirs["state"], "CLOSED"), fill_value=False)
-    known = pc.and_(pc.fill_null(pc.equal(ours["outcome"], "restored"), fill_value=False), closed)
-    grade = pc.struct_field(ours["grades"].combine_chunks(), "ensemble_size")
+    shown_rows = reconstruction.select(["outcome", "grades", *compared]).take(matched.held_rows)
+    stored_rows = catalog.take(matched.stored_rows)
+    closed = pc.fill_null(pc.equal(stored_rows["state"], "CLOSED"), fill_value=False)
+    known = pc.and_(pc.fill_null(pc.equal(shown_rows["outcome"], "restored"), fill_value=False), closed)
+    grade = pc.struct_field(shown_rows["grades"].combine_chunks(), "ensemble_size")
     striped = pc.is_in(grade, _OBSERVED)
     quorums = pc.or_(
-        pc.not_equal(ours["ensemble_size"], theirs["ensemble_size"]),
-        pc.not_equal(ours["write_quorum"], theirs["write_quorum"]),
+        pc.not_equal(shown_rows["ensemble_size"], stored_rows["ensemble_size"]),
+        pc.not_equal(shown_rows["write_quorum"], stored_rows["write_quorum"]),
     )
     lost = catalog.take(matched.unheld)
     has_entries = pc.and_(pc.equal(lost["state"], "CLOSED"), pc.greater_equal(lost["last_entry"], 0))
@@ -104,32 +104,35 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
     def last(side: pa.Table) -> Any:  # noqa: ANN401 - an Arrow column
         return side["last_entry"]
 
-    beyond = pc.and_(known, pc.greater(last(theirs), last(ours)))
+    beyond = pc.and_(known, pc.greater(last(stored_rows), last(shown_rows)))
     other = pc.and_(pc.and_(known, striped), quorums)
     return pa.concat_tables(
         [
             said(Category.METADATA_UNPARSABLE, "raw", pc.is_valid(catalog["error"]), lambda s: s["error"], catalog),
-            said(Category.ENTRIES_MISSING, "last_entry", beyond, last, theirs, ours),
-            said(Category.QUORUM_DIFFERS, "ensemble_size/write_quorum", other, _slashed, theirs, ours),
+            said(Category.ENTRIES_MISSING, "last_entry", beyond, last, stored_rows, shown_rows),
+            said(Category.QUORUM_DIFFERS, "ensemble_size/write_quorum", other, _join_quorums, stored_rows, shown_rows),
             said(Category.NOT_ON_BOOKIES, "last_entry", has_entries, last, lost),
         ]
     )
 
 
-def _slashed(table: pa.Table) -> Any:  # noqa: ANN401 - an Arrow column
-    both = [pc.cast(table[name], pa.string()) for name in ("ensemble_size", "write_quorum")]
-    return pc.binary_join_element_wise(*both, "/")
+def _join_quorums(table: pa.Table) -> Any:  # noqa: ANN401 - an Arrow column
+    texts = [pc.cast(table[name], pa.string()) for name in ("ensemble_size", "write_quorum")]
+    return pc.binary_join_element_wise(*texts, "/")
 
 
 def findings(disagreements: pa.Table, run: Run) -> pa.Table:
     """Return a finding for each disagreement; a table as `disagreements` returns it in."""
-    return of_findings(
+    return make_rows(
         (
             Finding(
                 category=Category(row["category"]),
                 subject=row["field"],
-                said=[Said("store", row["field"], row["stored"]), Said("bookies", row["field"], row["held"])],
-                key=LedgerKey.of(row),
+                statements=[
+                    Statement("store", row["field"], row["stored"]),
+                    Statement("bookies", row["field"], row["held"]),
+                ],
+                key=LedgerKey.from_row(row),
             )
             for row in disagreements.to_pylist()
         ),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, LedgerKey, Run, Said, of_findings
+from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_rows
 from reconcile.rules import sides
 from recovery.model import tables
 
@@ -40,46 +40,48 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.
     if not copies.num_rows:
         return tables.FINDINGS.empty_table()
     ends = copies.group_by(keys).aggregate([("last", "max")])
-    ours, theirs = sides.unite([ends, stored]).rows
-    both = (ours != sides.ABSENT) & (theirs != sides.ABSENT)
-    at = pa.array(theirs[both])
-    known = stored.select(["state", "last_entry"]).take(at)
-    above = pc.greater(ends["last_max"].take(pa.array(ours[both])), known["last_entry"])
+    on_bookies, in_store = sides.unite([ends, stored]).rows
+    is_shared = (on_bookies != sides.ABSENT) & (in_store != sides.ABSENT)
+    places = pa.array(in_store[is_shared])
+    known = stored.select(["state", "last_entry"]).take(places)
+    above = pc.greater(ends["last_max"].take(pa.array(on_bookies[is_shared])), known["last_entry"])
     beyond = pc.fill_null(pc.and_(pc.equal(known["state"], "CLOSED"), above), fill_value=False)
-    closed = stored.take(at.filter(beyond.combine_chunks()))
+    closed = stored.take(places.filter(beyond.combine_chunks()))
     if not closed.num_rows:
         return tables.FINDINGS.empty_table()
     wanted = pa.table({**{name: closed[name] for name in keys}, "wanted": pa.array([True] * closed.num_rows)})
     numbered = copies.select(keys).append_column("at", pa.array(range(copies.num_rows), pa.int64()))
-    mine = copies.take(numbered.join(wanted, keys, join_type="inner")["at"].sort())
-    held: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
-    for row in mine.to_pylist():
-        held.setdefault((row["scope"], row["ledger"]), []).append(row)
-    rows = (_finding(one, held[one["scope"], one["ledger"]], seen=seen) for one in closed.to_pylist())
-    return of_findings(rows, run)
+    copies_of_closed = copies.take(numbered.join(wanted, keys, join_type="inner")["at"].sort())
+    by_ledger: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+    for row in copies_of_closed.to_pylist():
+        by_ledger.setdefault((row["scope"], row["ledger"]), []).append(row)
+    rows = (
+        _make_finding(record, by_ledger[record["scope"], record["ledger"]], seen=seen) for record in closed.to_pylist()
+    )
+    return make_rows(rows, run)
 
 
-def _finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *, seen: bool) -> Finding:
+def _make_finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *, seen: bool) -> Finding:
     last = record["last_entry"]
     by_bookie: dict[str, Runs] = {}
     for copy in copies:
         by_bookie.setdefault(copy["bookie"], []).extend(_above(copy["groups"], last))
-    holders = {bookie: _merged(runs) for bookie, runs in by_bookie.items() if runs}
+    holders = {bookie: _merge_runs(runs) for bookie, runs in by_bookie.items() if runs}
     lac = max(
         [h["lac"] for copy in copies for h in copy["headers"]]
         + [copy["explicit_lac"] for copy in copies if copy["explicit_lac"] is not None],
         default=-1,
     )
-    most = _deepest(holders.values())
-    acknowledged = most >= (record["ack_quorum"] or record["write_quorum"] or 1)
+    copies_of_entry = _deepest(holders.values())
+    acknowledged = copies_of_entry >= (record["ack_quorum"] or record["write_quorum"] or 1)
     headers = [(copy["bookie"], h) for copy in copies for h in copy["headers"] if h["entry"] > last][:LISTED]
-    said = [
-        Said("store", "last_entry", last),
-        Said("bookies", "largest LAC", lac),
-        Said("bookies", "copies of one entry, at most", most),
-        *(Said("bookies", f"held by {bookie}", _texts(runs)) for bookie, runs in sorted(holders.items())),
+    statements = [
+        Statement("store", "last_entry", last),
+        Statement("bookies", "largest LAC", lac),
+        Statement("bookies", "copies of one entry, at most", copies_of_entry),
+        *(Statement("bookies", f"held by {bookie}", _texts(runs)) for bookie, runs in sorted(holders.items())),
         *(
-            Said("bookies", f"entry {h['entry']} on {bookie}",
+            Statement("bookies", f"entry {h['entry']} on {bookie}",
                  f"LAC {h['lac']}, length {h['length']}, "
                  + (f"{h['digest']} agrees" if h["digest"] else "no digest agrees"))
             for bookie, h in headers
@@ -88,12 +90,12 @@ def _finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *, seen
     return Finding(
         category=Category.ENTRIES_BEYOND_LAST_ENTRY,
         subject="last_entry",
-        said=said,
-        key=LedgerKey.of(record),
+        statements=statements,
+        key=LedgerKey.from_row(record),
         severity="critical" if lac > last or acknowledged else "info" if seen else "warning",
         entries=[
             {"first": first, "last": first, "size": end - first, "period": 0}
-            for first, end in _merged([one for runs in holders.values() for one in runs])[:LISTED]
+            for first, end in _merge_runs([run for runs in holders.values() for run in runs])[:LISTED]
         ],
         bookies=sorted(holders),
         unknowns=[] if lac > last else ["whether a writer was told that they are safe"],
@@ -109,15 +111,15 @@ def _above(groups: Iterable[Mapping[str, int]], last: int) -> Iterator[tuple[int
             yield max(start, last + 1), start + size
 
 
-def _merged(runs: Runs) -> Runs:
+def _merge_runs(runs: Runs) -> Runs:
     """Return runs in order, those that touch as one."""
-    found: Runs = []
+    merged: Runs = []
     for first, end in sorted(runs):
-        if found and first <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
-            found.append((first, end))
-    return found
+            merged.append((first, end))
+    return merged
 
 
 def _deepest(holders: Iterable[Runs]) -> int:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from reconcile.findings import table
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, Said
+from reconcile.findings.table import Run, Statement
 from reconcile.rules.holds import HOLD_MARK
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import ledger_metadata
@@ -24,7 +24,9 @@ _DIGITS: Final = 12
 _UNKNOWN: Final = ("which of the two ledgers is wanted under this id",)
 
 
-_HISTORIES: Final = pa.array([str(one) for one in (Refusal.TWO_KEYS, Refusal.LENGTHS_DIFFER, Refusal.DIGESTS_DIFFER)])
+_HISTORIES: Final = pa.array(
+    [str(refusal) for refusal in (Refusal.TWO_KEYS, Refusal.LENGTHS_DIFFER, Refusal.DIGESTS_DIFFER)]
+)
 """Reasons for a hold that show two ledgers; others only allow for them."""
 
 
@@ -41,24 +43,27 @@ def findings(copies: pa.Table, stored: pa.Table, rows: pa.Table, run: Run) -> pa
     several = rows.filter(pc.fill_null(pc.is_in(rows["reason"], _HISTORIES), fill_value=False))
     if not several.num_rows:
         return known
-    named, theirs = unite([several, known]).rows
-    several = several.take(pa.array(np.sort(named[(named != ABSENT) & (theirs == ABSENT)])))
+    named, known_rows = unite([several, known]).rows
+    several = several.take(pa.array(np.sort(named[(named != ABSENT) & (known_rows == ABSENT)])))
     keys: dict[tuple[int, int], dict[str, set[str]]] = {}
-    held = copies.filter(pc.is_valid(copies["key"])).select(["scope", "ledger", "key", "bookie"])
-    mine = held.filter(pc.is_in(held["ledger"], several["ledger"].combine_chunks()))
-    for one in mine.to_pylist():
-        by_key = keys.setdefault((one["scope"], one["ledger"]), {})
-        by_key.setdefault(one["key"].hex()[:_DIGITS], set()).add(one["bookie"])
-    said = []
+    keyed = copies.filter(pc.is_valid(copies["key"])).select(["scope", "ledger", "key", "bookie"])
+    of_several = keyed.filter(pc.is_in(keyed["ledger"], several["ledger"].combine_chunks()))
+    for copy in of_several.to_pylist():
+        by_key = keys.setdefault((copy["scope"], copy["ledger"]), {})
+        by_key.setdefault(copy["key"].hex()[:_DIGITS], set()).add(copy["bookie"])
+    texts = []
     for row in several.select(["scope", "ledger"]).to_pylist():
         by_key = keys.get((row["scope"], row["ledger"]), {})
-        said.append("; ".join(f"key {key}… on {', '.join(sorted(names))}" for key, names in sorted(by_key.items())))
-    evidence = [Said("bookies", "reason", several["reason"]), Said("bookies", "keys", pa.array(said, pa.string()))]
+        texts.append("; ".join(f"key {key}… on {', '.join(sorted(names))}" for key, names in sorted(by_key.items())))
+    evidence = [
+        Statement("bookies", "reason", several["reason"]),
+        Statement("bookies", "keys", pa.array(texts, pa.string())),
+    ]
     holders = several["holders"].combine_chunks()
-    found = table.of_ledgers(
+    made = table.make_ledger_findings(
         Category.ID_REUSE, several, evidence, run, subject="histories", bookies=holders, unknowns=_UNKNOWN
     )
-    return pa.concat_tables([known, found])
+    return pa.concat_tables([known, made])
 
 
 def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
@@ -74,32 +79,37 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
     other = seen.join(record, keys, join_type="inner")
     other = other.filter(pc.fill_null(pc.not_equal(other["key"], other["password_hash"]), fill_value=False))
     rows: dict[int, tuple[set[str], set[str]]] = {}
-    for one in other.to_pylist():
-        known = ledger_metadata.decode(stored["raw"][one["at"]].as_py())
+    for row in other.to_pylist():
+        known = ledger_metadata.decode(stored["raw"][row["at"]].as_py())
         if any(key == HOLD_MARK for key, _ in known.custom):
             continue  # which has a password of its own
         # A data-integrity copy stores the password itself where its key belongs.
-        if known.password is None or one["key"] != hashlib.sha256(known.password).digest():
-            bookies, found = rows.setdefault(one["at"], (set(), set()))
-            bookies.add(one["bookie"])
-            found.add(one["key"].hex()[:_DIGITS])
+        if known.password is None or row["key"] != hashlib.sha256(known.password).digest():
+            bookies, key_texts = rows.setdefault(row["at"], (set(), set()))
+            bookies.add(row["bookie"])
+            key_texts.add(row["key"].hex()[:_DIGITS])
     places = sorted(rows)
-    mine = stored.take(pa.array(places, pa.int64()))
+    records = stored.take(pa.array(places, pa.int64()))
     members = [
-        {name for segment in segments or () for name in segment["members"]} for segments in mine["segments"].to_pylist()
+        {name for segment in segments or () for name in segment["members"]}
+        for segments in records["segments"].to_pylist()
     ]
-    outside = [", ".join(sorted(rows[at][0] - names)) or "none" for at, names in zip(places, members, strict=True)]
-    own = [one.hex()[:_DIGITS] for one in mine["password_hash"].to_pylist()]
-    said = [
-        Said("store", "key", pa.array([f"key {one}…" for one in own], pa.string())),
-        Said("store", "state", mine["state"]),
-        Said("store", "created", mine["created_at"]),
-        Said(
+    outside = [
+        ", ".join(sorted(rows[place][0] - names)) or "none" for place, names in zip(places, members, strict=True)
+    ]
+    own = [row.hex()[:_DIGITS] for row in records["password_hash"].to_pylist()]
+    statements = [
+        Statement("store", "key", pa.array([f"key {row}…" for row in own], pa.string())),
+        Statement("store", "state", records["state"]),
+        Statement("store", "created", records["created_at"]),
+        Statement(
             "bookies",
             "key",
-            pa.array([", ".join(f"key {k}…" for k in sorted(rows[at][1])) for at in places], pa.string()),
+            pa.array([", ".join(f"key {k}…" for k in sorted(rows[place][1])) for place in places], pa.string()),
         ),
-        Said("bookies", "hold it, and are not in the record", pa.array(outside, pa.string())),
+        Statement("bookies", "hold it, and are not in the record", pa.array(outside, pa.string())),
     ]
-    bookies = pa.array([sorted(rows[at][0]) for at in places], pa.list_(pa.string()))
-    return table.of_ledgers(Category.ID_REUSE, mine, said, run, subject="key", bookies=bookies, unknowns=_UNKNOWN)
+    bookies = pa.array([sorted(rows[place][0]) for place in places], pa.list_(pa.string()))
+    return table.make_ledger_findings(
+        Category.ID_REUSE, records, statements, run, subject="key", bookies=bookies, unknowns=_UNKNOWN
+    )

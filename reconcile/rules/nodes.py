@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Said
+from reconcile.findings.table import Finding, Statement
 from reconcile.rules.used_ids import RaiseTargets, is_behind
 from recovery.codecs import store
 from recovery.codecs.store import Layout
@@ -45,10 +45,10 @@ class Side:
     complete: bool
 
     @classmethod
-    def of(cls, name: str, source: str, nodes: pa.Table, ledgers: int, *, complete: bool) -> "Side":
+    def from_catalog(cls, name: str, source: str, nodes: pa.Table, ledgers: int, *, complete: bool) -> "Side":
         """Take a catalog's nodes; its marks are passed over."""
-        few = nodes.filter(pc.not_equal(nodes["kind"], "mark")).to_pylist()
-        return cls(name, source, {row["path"]: row for row in few}, ledgers, complete)
+        rows = nodes.filter(pc.not_equal(nodes["kind"], "mark")).to_pylist()
+        return cls(name, source, {row["path"]: row for row in rows}, ledgers, complete)
 
     def kind(self, kind: str) -> dict[str, Mapping[str, Any]]:
         """Return the last part of the path of each node of a kind, and the node."""
@@ -79,7 +79,7 @@ class Bookies:
 
 
 def findings(
-    now: Side,
+    live: Side,
     earlier: Side | None,
     bookies: Bookies,
     *,
@@ -90,99 +90,101 @@ def findings(
     """Yield what is wrong beside the ledgers, one by one.
 
     Args:
-        now: the store.
+        live: the store.
         earlier: the newest earlier catalog.
         bookies: of the inventories.
         layout: of the store.
         taken: key of each generator to the largest number that it can have given, of any side.
         raised: those that the plan raises past it.
     """
-    yield from _sessions(now, earlier)
-    yield from _cookies(now, earlier, bookies)
+    yield from _sessions(live, earlier)
+    yield from _cookies(live, earlier, bookies)
     for counter, largest in taken.items():
-        yield from _generator(now, counter, largest, raised=counter in raised)
-    yield from _names(now, earlier, bookies, store.places(layout))
+        yield from _generator(live, counter, largest, raised=counter in raised)
+    yield from _names(live, earlier, bookies, store.places(layout))
 
 
-def _sessions(now: Side, earlier: Side | None) -> Iterator[Finding]:
+def _sessions(live: Side, earlier: Side | None) -> Iterator[Finding]:
     for kind, category in (("lock", Category.DEAD_LOCK), ("registration", Category.DEAD_REGISTRATION)):
-        for row in now.nodes.values():
+        for row in live.nodes.values():
             if row["kind"] == kind and row["owner"] is None:
-                said = [Said(now.name, "owner", "no session", now.source)]
-                yield Finding(category=category, subject=row["path"], said=said)
+                statements = [Statement(live.name, "owner", "no session", live.source)]
+                yield Finding(category=category, subject=row["path"], statements=statements)
     if earlier is None:
         return
     for path, row in earlier.nodes.items():
-        if path not in now.nodes and (row["kind"] in _OF_SESSIONS or path.startswith(_VOTES)):
+        if path not in live.nodes and (row["kind"] in _OF_SESSIONS or path.startswith(_VOTES)):
             owner = "no session" if row["owner"] is None else f"session {row['owner'] & (1 << 64) - 1:#x}"
             yield Finding(
                 category=Category.EPHEMERAL_NOT_RESTORED,
                 subject=path,
-                said=[
-                    Said(earlier.name, "owner", owner, earlier.source),
-                    Said(now.name, "node", "none", now.source),
+                statements=[
+                    Statement(earlier.name, "owner", owner, earlier.source),
+                    Statement(live.name, "node", "none", live.source),
                 ],
             )
 
 
-def _cookies(now: Side, earlier: Side | None, bookies: Bookies) -> Iterator[Finding]:
-    if not now.in_use:
+def _cookies(live: Side, earlier: Side | None, bookies: Bookies) -> Iterator[Finding]:
+    if not live.in_use:
         return
-    cookies, registered = now.kind("cookie"), now.kind("registration")
+    cookies, registered = live.kind("cookie"), live.kind("registration")
     for name in sorted(cookies.keys() - registered.keys() - bookies.cookies.keys()):
         unknowns = [] if bookies.looked_at else ["whether it has disks: no inventory was given"]
         yield Finding(
             category=Category.COOKIE_WITHOUT_BOOKIE,
             subject=f"{store.COOKIES}/{name}",
             bookies=[name],
-            said=[
-                Said(now.name, "cookie", _hash(cookies[name]["raw"]), now.source),
-                Said(now.name, "registration", "none", now.source),
-                Said("bookies", "inventory", "none"),
+            statements=[
+                Statement(live.name, "cookie", _hash(cookies[name]["raw"]), live.source),
+                Statement(live.name, "registration", "none", live.source),
+                Statement("bookies", "inventory", "none"),
             ],
             unknowns=unknowns,
         )
     for name in sorted((registered.keys() | bookies.cookies.keys()) - cookies.keys()):
-        there = [Said(now.name, "registration", "yes", now.source)] if name in registered else []
-        there += [Said("bookies", "inventory", "yes")] if name in bookies.cookies else []
+        statements = [Statement(live.name, "registration", "yes", live.source)] if name in registered else []
+        statements += [Statement("bookies", "inventory", "yes")] if name in bookies.cookies else []
         yield Finding(
             category=Category.BOOKIE_WITHOUT_COOKIE,
             subject=f"{store.COOKIES}/{name}",
             bookies=[name],
-            said=[*there, Said(now.name, "cookie", "none", now.source)],
+            statements=[*statements, Statement(live.name, "cookie", "none", live.source)],
         )
-    before = {} if earlier is None else earlier.kind("cookie")
+    snapshot_cookies = {} if earlier is None else earlier.kind("cookie")
     for name in sorted(cookies):
         raw = cookies[name]["raw"]
-        said = [Said(now.name, "cookie", _hash(raw), now.source)]
+        differing = [Statement(live.name, "cookie", _hash(raw), live.source)]
         own = bookies.cookies.get(name)
         if own is not None and own != raw:
-            said.append(Said("bookies", "cookie", _hash(own), "VERSION"))
-        if earlier is not None and name in before and before[name]["raw"] != raw:
-            said.append(Said("earlier", "cookie", _hash(before[name]["raw"]), earlier.source))
-        if len(said) > 1:
+            differing.append(Statement("bookies", "cookie", _hash(own), "VERSION"))
+        if earlier is not None and name in snapshot_cookies and snapshot_cookies[name]["raw"] != raw:
+            differing.append(Statement("earlier", "cookie", _hash(snapshot_cookies[name]["raw"]), earlier.source))
+        if len(differing) > 1:
             yield Finding(
                 category=Category.COOKIE_DIFFERS,
                 subject=f"{store.COOKIES}/{name}",
                 bookies=[name],
-                said=said,
+                statements=differing,
             )
 
 
-def _generator(now: Side, counter: str, largest: int, *, raised: bool) -> Iterator[Finding]:
-    if not now.ledgers:
+def _generator(live: Side, counter: str, largest: int, *, raised: bool) -> Iterator[Finding]:
+    if not live.ledgers:
         return
-    reached = (now.nodes.get(counter) or {}).get("children_created")
-    if counter in now.nodes and reached is None:
+    reached = (live.nodes.get(counter) or {}).get("children_created")
+    if counter in live.nodes and reached is None:
         return
     if is_behind(reached, largest):
         yield Finding(
             category=Category.GENERATOR_BEHIND,
             subject=counter,
             severity="warning" if raised else "critical",
-            said=[
-                Said(now.name, "next id", "none was ever given" if reached is None else str(reached), now.source),
-                Said("plan" if raised else "all sides", "largest id that is used", str(largest)),
+            statements=[
+                Statement(
+                    live.name, "next id", "none was ever given" if reached is None else str(reached), live.source
+                ),
+                Statement("plan" if raised else "all sides", "largest id that is used", str(largest)),
             ],
             suggested="the plan raises it, before anything else" if raised else None,
         )
@@ -194,21 +196,24 @@ def list_far_ids(raises: RaiseTargets) -> Iterator[Finding]:
         yield Finding(
             Category.ID_FAR_ABOVE,
             f"{counter} {number}",
-            [Said("bookies", "id", str(number)), Said("all sides", "largest other id", str(raises.next_below))],
+            [
+                Statement("bookies", "id", str(number)),
+                Statement("all sides", "largest other id", str(raises.next_below)),
+            ],
         )
 
 
-def _names(now: Side, earlier: Side | None, bookies: Bookies, where: store.Places) -> Iterator[Finding]:
-    sides = [now] if earlier is None else [now, earlier]
-    layouts = [Said(side.name, "layout", _layout(side.nodes[where.layout]["raw"]), side.source)
+def _names(live: Side, earlier: Side | None, bookies: Bookies, where: store.Places) -> Iterator[Finding]:
+    sides = [live] if earlier is None else [live, earlier]
+    layouts = [Statement(side.name, "layout", _layout(side.nodes[where.layout]["raw"]), side.source)
                for side in sides if where.layout in side.nodes]  # fmt: skip
-    if len({one.value for one in layouts}) > 1:
-        yield Finding(category=Category.LAYOUT_DIFFERS, subject=where.layout, said=layouts)
-    ids = [Said(side.name, "instance id", _instance(side.nodes[where.instance_id]["raw"]), side.source)
+    if len({statement.value for statement in layouts}) > 1:
+        yield Finding(category=Category.LAYOUT_DIFFERS, subject=where.layout, statements=layouts)
+    ids = [Statement(side.name, "instance id", _instance(side.nodes[where.instance_id]["raw"]), side.source)
            for side in sides if where.instance_id in side.nodes]  # fmt: skip
-    ids += [Said("bookies", "instance id", one, "VERSION") for one in bookies.instance_ids]
-    if len({one.value for one in ids}) > 1:
-        yield Finding(category=Category.INSTANCE_ID_DIFFERS, subject=where.instance_id, said=ids)
+    ids += [Statement("bookies", "instance id", name, "VERSION") for name in bookies.instance_ids]
+    if len({statement.value for statement in ids}) > 1:
+        yield Finding(category=Category.INSTANCE_ID_DIFFERS, subject=where.instance_id, statements=ids)
 
 
 def _hash(raw: bytes) -> str:

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from reconcile.findings import table
 from reconcile.findings.categories import SEVERITIES, Category
-from reconcile.findings.table import Run, Said
+from reconcile.findings.table import Run, Statement
 from reconcile.rules.sides import ABSENT, unite
 
 _UNKNOWN = ("what bookies have that were not looked at, or not completely",)
@@ -25,22 +25,22 @@ def findings(records: pa.Table, proposed: pa.Table, run: Run, source: str, *, lo
     """
     empty = pc.and_(pc.equal(records["state"], "CLOSED"), pc.less(records["last_entry"], 0))
     rows = records.filter(pc.invert(pc.fill_null(empty, fill_value=False)))
-    ours, theirs = unite([rows, proposed]).rows
-    at = np.full(rows.num_rows, ABSENT)
-    at[ours[ours != ABSENT]] = theirs[ours != ABSENT]
-    said = [
-        Said("earlier", "state", rows["state"], source),
-        Said("earlier", "last_entry", rows["last_entry"], source),
-        Said("bookies", "last_entry", "nothing" if looked_at else "not looked at"),
-        Said("plan", "outcome", proposed["outcome"].take(pa.array(at, mask=at == ABSENT))),
+    recorded, proposed_rows = unite([rows, proposed]).rows
+    places = np.full(rows.num_rows, ABSENT)
+    places[recorded[recorded != ABSENT]] = proposed_rows[recorded != ABSENT]
+    statements = [
+        Statement("earlier", "state", rows["state"], source),
+        Statement("earlier", "last_entry", rows["last_entry"], source),
+        Statement("bookies", "last_entry", "nothing" if looked_at else "not looked at"),
+        Statement("plan", "outcome", proposed["outcome"].take(pa.array(places, mask=places == ABSENT))),
     ]
     # What was open may have had no entry yet, and what was not looked at may have them all.
     lost = pc.and_(pc.fill_null(pc.greater_equal(rows["last_entry"], 0), fill_value=False), seen)
     grave = pc.if_else(lost, SEVERITIES[Category.ONLY_IN_EARLIER], "warning")
-    return table.of_ledgers(
+    return table.make_ledger_findings(
         Category.ONLY_IN_EARLIER,
         rows,
-        said,
+        statements,
         run,
         subject="last_entry",
         severity=grave,

@@ -19,25 +19,25 @@ import pyarrow.compute as pc
 
 from reconcile.findings import table
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Run, Said
+from reconcile.findings.table import Finding, Run, Statement
 from reconcile.rules import sides
 
 Mask = npt.NDArray[np.bool_]
 _LEFT_OUT: Final = ("bookies that were not looked at, or not completely",)
 
 
-def named(keys: pa.Table, references: pa.Table | None) -> pa.Table:
+def add_owners(keys: pa.Table, references: pa.Table | None) -> pa.Table:
     """Add to a table of ledgers whether an upper layer names each, and its owner; nulls where none was asked."""
     if references is None:
         count = keys.num_rows
         return keys.append_column("referenced", pa.nulls(count, pa.bool_())).append_column(
             "owner", pa.nulls(count, pa.string())
         )
-    ours, theirs = sides.unite([keys, references]).rows
-    at = np.full(keys.num_rows, sides.ABSENT)
-    at[ours[ours != sides.ABSENT]] = theirs[ours != sides.ABSENT]
-    owner = references["owner"].take(pa.array(at, mask=at == sides.ABSENT))
-    return keys.append_column("referenced", pa.array(at != sides.ABSENT)).append_column("owner", owner)
+    ledgers, referenced = sides.unite([keys, references]).rows
+    places = np.full(keys.num_rows, sides.ABSENT)
+    places[ledgers[ledgers != sides.ABSENT]] = referenced[ledgers != sides.ABSENT]
+    owner = references["owner"].take(pa.array(places, mask=places == sides.ABSENT))
+    return keys.append_column("referenced", pa.array(places != sides.ABSENT)).append_column("owner", owner)
 
 
 def findings(
@@ -63,11 +63,20 @@ def findings(
     """
     keys = ["bucket", "scope", "ledger"]
     ends = copies.group_by(keys).aggregate([("last", "max")])
-    said, held, now, ended = sides.unite([references, rows, stored, ends]).rows
-    mine = said != sides.ABSENT
-    one = _Joined(references, rows, stored, ends, said[mine], held[mine], now[mine], ended[mine])
-    found = [_differing(one, run, seen=seen), _deleted(one, run)]
-    return pa.concat_tables([*found, *([_in_vain(one, run, seen=seen)] if looked_at else [])])
+    referenced, shown, in_store, ended = sides.unite([references, rows, stored, ends]).rows
+    is_referenced = referenced != sides.ABSENT
+    joined = _ReferenceJoin(
+        references,
+        rows,
+        stored,
+        ends,
+        referenced[is_referenced],
+        shown[is_referenced],
+        in_store[is_referenced],
+        ended[is_referenced],
+    )
+    parts = [_find_differing(joined, run, seen=seen), _find_deleted(joined, run)]
+    return pa.concat_tables([*parts, *([_find_missing(joined, run, seen=seen)] if looked_at else [])])
 
 
 def unreadable(records: Sequence[tuple[str, str]], gaps: Sequence[str]) -> Iterator[Finding]:
@@ -76,104 +85,124 @@ def unreadable(records: Sequence[tuple[str, str]], gaps: Sequence[str]) -> Itera
         yield Finding(
             category=Category.REFERENCE_UNREADABLE,
             subject=path,
-            said=[Said("reference", "record", problem)],
+            statements=[Statement("reference", "record", problem)],
         )
     for gap in gaps:
-        yield Finding(category=Category.REFERENCE_UNREADABLE, subject=gap, said=[Said("reference", "store", "a gap")])
+        yield Finding(
+            category=Category.REFERENCE_UNREADABLE, subject=gap, statements=[Statement("reference", "store", "a gap")]
+        )
 
 
-class _Joined:
+class _ReferenceJoin:
     """References with what the other sides have of each, in columns of NumPy; -2 where a number is not known."""
 
     def __init__(
-        self, references: pa.Table, rows: pa.Table, stored: pa.Table, ends: pa.Table, *at: npt.NDArray[np.int64]
+        self, references: pa.Table, rows: pa.Table, stored: pa.Table, ends: pa.Table, *places: npt.NDArray[np.int64]
     ) -> None:
-        of, held, now, ended = at
-        self.rows = references.take(pa.array(of))
-        self.on, self.in_store = held != sides.ABSENT, now != sides.ABSENT
+        referenced, shown, in_store, ended = places
+        self.rows = references.take(pa.array(referenced))
+        self.on, self.in_store = shown != sides.ABSENT, in_store != sides.ABSENT
         self.deleted = pc.fill_null(self.rows["deleted"], fill_value=False).to_numpy()
         self.last, self.length = _numbers(self.rows["last_entry"]), _numbers(self.rows["length"])
-        self.end = _taken(ends["last_max"], ended)
-        self.lac = _taken(rows["lac_low"], held)
-        self.shown = _taken(rows["last_entry"], held)
-        self.shown_length = _taken(rows["length"], held)
+        self.end = _take_numbers(ends["last_max"], ended)
+        self.lac = _take_numbers(rows["lac_low"], shown)
+        self.shown = _take_numbers(rows["last_entry"], shown)
+        self.shown_length = _take_numbers(rows["length"], shown)
         closed = pc.fill_null(pc.equal(stored["state"], "CLOSED"), fill_value=False)
-        self.closed = np.append(closed.to_numpy(), False)[now]
-        self.record = _taken(stored["last_entry"], now)
-        self.record_length = _taken(stored["length"], now)
+        self.closed = np.append(closed.to_numpy(), False)[in_store]
+        self.record = _take_numbers(stored["last_entry"], in_store)
+        self.record_length = _take_numbers(stored["length"], in_store)
 
-    def said(self) -> list[Said]:
+    def state(self) -> list[Statement]:
         """Return the evidence of each."""
         columns: Sequence[tuple[str, str, Any]] = (
             ("reference", "owner", self.rows["owner"]),
             ("reference", "last_entry", self.rows["last_entry"]),
             ("reference", "length", self.rows["length"]),
-            ("bookies", "last entry held", _shown(self.end)),
-            ("bookies", "largest LAC", _shown(self.lac)),
-            ("bookies", "length", _shown(self.shown_length)),
-            ("store", "last_entry", _shown(self.record)),
-            ("store", "length", _shown(self.record_length)),
+            ("bookies", "last entry held", _as_nullable(self.end)),
+            ("bookies", "largest LAC", _as_nullable(self.lac)),
+            ("bookies", "length", _as_nullable(self.shown_length)),
+            ("store", "last_entry", _as_nullable(self.record)),
+            ("store", "length", _as_nullable(self.record_length)),
         )
         source = self.rows["source"]
-        return [Said(side, name, value, source if side == "reference" else "recover") for side, name, value in columns]
+        return [
+            Statement(side, name, value, source if side == "reference" else "recover") for side, name, value in columns
+        ]
 
 
 _UNKNOWN: Final = -2
 
 
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = pc.fill_null(column, _UNKNOWN).to_numpy().astype(np.int64)
-    return found
+    numbers: npt.NDArray[np.int64] = pc.fill_null(column, _UNKNOWN).to_numpy().astype(np.int64)
+    return numbers
 
 
-def _taken(column: pa.ChunkedArray, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    return np.append(_numbers(column), _UNKNOWN)[at]
+def _take_numbers(column: pa.ChunkedArray, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.append(_numbers(column), _UNKNOWN)[places]
 
 
-def _shown(numbers: npt.NDArray[np.int64]) -> pa.Array:
+def _as_nullable(numbers: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(numbers, pa.int64(), mask=numbers == _UNKNOWN)
 
 
-def _differing(one: _Joined, run: Run, *, seen: bool) -> pa.Table:
-    ends = (one.last != _UNKNOWN) & ~one.deleted
-    lost = ends & one.on & (one.last > np.maximum(one.end, -1))
-    below = ends & one.on & (one.lac > one.last)
-    cut = ends & one.closed & (one.record < one.last)
-    stated = ends & (one.length != _UNKNOWN)
-    lengths = stated & (one.shown == one.last) & (one.shown_length != _UNKNOWN) & (one.shown_length != one.length)
-    lengths |= stated & one.closed & (one.record == one.last) & (one.record_length != one.length)
-    longer = ends & one.closed & (one.record > one.last)
+def _find_differing(joined: _ReferenceJoin, run: Run, *, seen: bool) -> pa.Table:
+    ends = (joined.last != _UNKNOWN) & ~joined.deleted
+    lost = ends & joined.on & (joined.last > np.maximum(joined.end, -1))
+    below = ends & joined.on & (joined.lac > joined.last)
+    cut = ends & joined.closed & (joined.record < joined.last)
+    stated = ends & (joined.length != _UNKNOWN)
+    lengths = (
+        stated
+        & (joined.shown == joined.last)
+        & (joined.shown_length != _UNKNOWN)
+        & (joined.shown_length != joined.length)
+    )
+    lengths |= stated & joined.closed & (joined.record == joined.last) & (joined.record_length != joined.length)
+    longer = ends & joined.closed & (joined.record > joined.last)
     grave = below | cut | (lost & seen)
-    return _of(one, Category.REFERENCE_DIFFERS, lost | below | cut | lengths | longer, grave, run, seen=seen)
-
-
-def _in_vain(one: _Joined, run: Run, *, seen: bool) -> pa.Table:
-    absent = ~one.on & ~one.in_store & ~one.deleted
-    return _of(one, Category.REFERENCE_NOT_FOUND, absent, absent & (one.last >= 0) & seen, run, seen=seen)
-
-
-def _deleted(one: _Joined, run: Run) -> pa.Table:
-    still = one.deleted & (one.on | one.in_store)
-    rows = one.rows.filter(pa.array(still))
-    on, now = (pa.array(np.where(mask[still], "yes", "no")) for mask in (one.on, one.in_store))
-    said = [
-        Said("reference", "owner", rows["owner"], rows["source"]),
-        Said("reference", "deleted", pc.fill_null(rows["deletion"], "as it says"), rows["source"]),
-        Said("bookies", "have it", on),
-        Said("store", "has it", now),
-    ]
-    return table.of_ledgers(
-        Category.DELETED_BY_OWNER, rows, said, run, subject="reference", unknowns=["whether it was wanted"]
+    return _make_findings(
+        joined, Category.REFERENCE_DIFFERS, lost | below | cut | lengths | longer, grave, run, seen=seen
     )
 
 
-def _of(one: _Joined, category: Category, which: Mask, grave: Mask, run: Run, *, seen: bool) -> pa.Table:
-    rows = one.rows.filter(pa.array(which))
-    said = [Said(part.side, part.field, _picked(part.value, which), _picked(part.source, which)) for part in one.said()]
-    severity = pa.array(np.where(grave[which], "critical", "warning"))
+def _find_missing(joined: _ReferenceJoin, run: Run, *, seen: bool) -> pa.Table:
+    absent = ~joined.on & ~joined.in_store & ~joined.deleted
+    return _make_findings(
+        joined, Category.REFERENCE_NOT_FOUND, absent, absent & (joined.last >= 0) & seen, run, seen=seen
+    )
+
+
+def _find_deleted(joined: _ReferenceJoin, run: Run) -> pa.Table:
+    still = joined.deleted & (joined.on | joined.in_store)
+    rows = joined.rows.filter(pa.array(still))
+    on, in_store = (pa.array(np.where(mask[still], "yes", "no")) for mask in (joined.on, joined.in_store))
+    statements = [
+        Statement("reference", "owner", rows["owner"], rows["source"]),
+        Statement("reference", "deleted", pc.fill_null(rows["deletion"], "as it says"), rows["source"]),
+        Statement("bookies", "have it", on),
+        Statement("store", "has it", in_store),
+    ]
+    return table.make_ledger_findings(
+        Category.DELETED_BY_OWNER, rows, statements, run, subject="reference", unknowns=["whether it was wanted"]
+    )
+
+
+def _make_findings(
+    joined: _ReferenceJoin, category: Category, mask: Mask, grave: Mask, run: Run, *, seen: bool
+) -> pa.Table:
+    rows = joined.rows.filter(pa.array(mask))
+    statements = [
+        Statement(part.side, part.field, _filter_column(part.value, mask), _filter_column(part.source, mask))
+        for part in joined.state()
+    ]
+    severity = pa.array(np.where(grave[mask], "critical", "warning"))
     unknowns = () if seen else _LEFT_OUT
-    return table.of_ledgers(category, rows, said, run, subject="reference", severity=severity, unknowns=unknowns)
+    return table.make_ledger_findings(
+        category, rows, statements, run, subject="reference", severity=severity, unknowns=unknowns
+    )
 
 
-def _picked(value: Any, which: Mask) -> Any:  # noqa: ANN401 - an Arrow column, or text
-    return value if isinstance(value, str) else value.filter(pa.array(which))
+def _filter_column(value: Any, mask: Mask) -> Any:  # noqa: ANN401 - an Arrow column, or text
+    return value if isinstance(value, str) else value.filter(pa.array(mask))

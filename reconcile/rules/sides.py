@@ -150,12 +150,12 @@ def unite(sides: Sequence[pa.Table]) -> Union:
     place = np.empty(len(order), np.int64)
     place[order] = np.cumsum(new) - 1
     rows = []
-    at = 0
+    start = 0
     for count in counts:
-        mine = np.full(int(new.sum()), ABSENT, np.int64)
-        mine[place[at : at + count]] = np.arange(count)
-        rows.append(mine)
-        at += count
+        places = np.full(int(new.sum()), ABSENT, np.int64)
+        places[place[start : start + count]] = np.arange(count)
+        rows.append(places)
+        start += count
     keys = pa.table({name: column[new] for name, column in zip(KEY_COLUMNS, columns, strict=True)})
     return Union(keys, tuple(rows))
 
@@ -181,8 +181,8 @@ def newest(catalogs: Sequence[tuple[pa.Table, int | None]]) -> tuple[pa.Table, R
         picked[fresh] = rows[fresh] + start
         seen[fresh] = ABSENT if txn is None else txn
         start += table.num_rows
-    every = pa.concat_tables([table for table, _ in catalogs])
-    return every.take(pa.array(picked)), seen
+    records = pa.concat_tables([table for table, _ in catalogs])
+    return records.take(pa.array(picked)), seen
 
 
 def deletions(history: pa.Table) -> pa.Table:
@@ -200,12 +200,12 @@ def deletions(history: pa.Table) -> pa.Table:
     keys = [history[name].to_numpy()[order] for name in KEY_COLUMNS]
     last = np.ones(len(order), np.bool_)
     last[:-1] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
-    found = history.take(pa.array(order[last]))
-    return found.filter(pc.equal(found["op"], "deleted"))
+    changes = history.take(pa.array(order[last]))
+    return changes.filter(pc.equal(changes["op"], "deleted"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class Joined:
     """The three sides of all ledgers of a bucket range.
 
     Attributes:
@@ -214,24 +214,24 @@ class Compared:
     """
 
     sides: pa.Table
-    held: Rows
+    shown: Rows
     stored: Rows
     earlier: Rows
     deleted: Rows
 
     def where(self, *relations: Relation) -> Rows:
         """Return the rows of ledgers of these relations."""
-        wanted = pc.is_in(self.sides["relation"], pa.array([str(one) for one in relations]))
+        wanted = pc.is_in(self.sides["relation"], pa.array([str(relation) for relation in relations]))
         return np.flatnonzero(wanted.to_numpy())
 
 
 def compare(
-    held: pa.Table, stored: pa.Table, earlier: pa.Table, seen: Rows, history: pa.Table, *, has_earlier: bool
-) -> Compared:
+    shown: pa.Table, stored: pa.Table, earlier: pa.Table, seen: Rows, history: pa.Table, *, has_earlier: bool
+) -> Joined:
     """Say of each ledger how its three sides stand to each other.
 
     Args:
-        held: RECONSTRUCTION, or its key columns: what bookies show.
+        shown: RECONSTRUCTION, or its key columns: what bookies show.
         stored: CATALOG_LEDGERS of the store.
         earlier: CATALOG_LEDGERS of earlier, from `newest`.
         seen: from `newest`.
@@ -240,83 +240,85 @@ def compare(
     """
     gone = deletions(history)
     keys = list(KEY_COLUMNS)
-    united = unite([table.select(keys) for table in (held, stored, earlier, gone)])
+    united = unite([table.select(keys) for table in (shown, stored, earlier, gone)])
     h, s, e, d = united.rows
-    on, now, before = h != ABSENT, s != ABSENT, e != ABSENT
+    on, is_stored, is_in_snapshot = h != ABSENT, s != ABSENT, e != ABSENT
     # A record that was seen after the deletion was made again.
-    deleted = (d != ABSENT) & ~now
-    both = deleted & before
-    deleted[both] &= gone["txn"].to_numpy()[d[both]] > seen[e[both]]
+    deleted = (d != ABSENT) & ~is_stored
+    is_known = deleted & is_in_snapshot
+    deleted[is_known] &= gone["txn"].to_numpy()[d[is_known]] > seen[e[is_known]]
     relation = np.full(len(h), _CODES[Relation.BOOKIES_ONLY], np.int8)
-    relation[~now & before] = _CODES[Relation.EARLIER_ONLY]
-    relation[~now & before & on] = _CODES[Relation.GONE]
+    relation[~is_stored & is_in_snapshot] = _CODES[Relation.EARLIER_ONLY]
+    relation[~is_stored & is_in_snapshot & on] = _CODES[Relation.GONE]
     relation[deleted] = _CODES[Relation.DELETED]
-    relation[now] = _CODES[Relation.CREATED if has_earlier else Relation.STORE_ONLY]
+    relation[is_stored] = _CODES[Relation.CREATED if has_earlier else Relation.STORE_ONLY]
     if not has_earlier:
-        relation[now & on] = _CODES[Relation.STORE_AND_BOOKIES]
-    pairs = np.flatnonzero(now & before)
-    relation[pairs] = _pairs((stored, s[pairs]), (earlier, e[pairs]))
+        relation[is_stored & on] = _CODES[Relation.STORE_AND_BOOKIES]
+    pairs = np.flatnonzero(is_stored & is_in_snapshot)
+    relation[pairs] = _relate_pairs((stored, s[pairs]), (earlier, e[pairs]))
     broken = np.zeros(len(h), np.bool_)
-    broken[now] = pc.is_valid(stored["error"]).to_numpy()[s[now]]
+    broken[is_stored] = pc.is_valid(stored["error"]).to_numpy()[s[is_stored]]
     relation[broken] = _CODES[Relation.UNPARSABLE]
     readable = np.zeros(len(h), np.bool_)
-    readable[before] = pc.is_null(earlier["error"]).to_numpy()[e[before]]
-    right = pa.array([RIGHT[one] for one in Relation]).take(pa.array(relation))
+    readable[is_in_snapshot] = pc.is_null(earlier["error"]).to_numpy()[e[is_in_snapshot]]
+    right = pa.array([RIGHT[side] for side in Relation]).take(pa.array(relation))
     right = pc.if_else(pa.array(broken & ~readable), "bookies", right)
     of_deleted = pa.array(d, mask=~deleted)
     sides = {
         **{name: united.keys[name] for name in keys},
         "on_bookies": pa.array(on),
-        "in_store": pa.array(now),
-        "in_earlier": pa.array(before),
-        "relation": pa.array([str(one) for one in Relation]).take(pa.array(relation)),
+        "in_store": pa.array(is_stored),
+        "in_earlier": pa.array(is_in_snapshot),
+        "relation": pa.array([str(side) for side in Relation]).take(pa.array(relation)),
         "right": right,
         "deleted_txn": gone["txn"].take(of_deleted),
         "deleted_at": gone["at"].take(of_deleted),
         "deleted_session": gone["session"].take(of_deleted),
     }
-    return Compared(pa.table(sides), h, s, e, np.where(deleted, d, ABSENT))
+    return Joined(pa.table(sides), h, s, e, np.where(deleted, d, ABSENT))
 
 
-def _pairs(*sides: tuple[pa.Table, Rows]) -> npt.NDArray[np.int8]:
+def _relate_pairs(*sides: tuple[pa.Table, Rows]) -> npt.NDArray[np.int8]:
     """Return the relation of records that both the store and the earlier catalog have: some rows of each."""
-    found = np.full(len(sides[0][1]), _CODES[Relation.EQUAL], np.int8)
+    relations = np.full(len(sides[0][1]), _CODES[Relation.EQUAL], np.int8)
     # Records are the widest rows there are: of those that are equal nothing else is taken.
     differ = np.flatnonzero(~_equal(*(side["raw"].take(pa.array(rows)) for side, rows in sides)))
     if len(differ):
-        found[differ] = _differing(*(side.take(pa.array(rows[differ])) for side, rows in sides))
-    return found
+        relations[differ] = _relate_differing(*(side.take(pa.array(rows[differ])) for side, rows in sides))
+    return relations
 
 
-def _differing(ours: pa.Table, theirs: pa.Table) -> npt.NDArray[np.int8]:
-    found = np.full(ours.num_rows, _CODES[Relation.CHANGED], np.int8)
-    same = np.logical_and.reduce([_equal(ours[name], theirs[name]) for name in _SAME_WHERE_MOVED])
-    found[same & ~_equal(ours["segments"], theirs["segments"])] = _CODES[Relation.MOVED]
-    ranks = [pc.fill_null(pc.index_in(side["state"], pa.array(_STATES)), -1).to_numpy() for side in (ours, theirs)]
+def _relate_differing(stored: pa.Table, snapshot: pa.Table) -> npt.NDArray[np.int8]:
+    relations = np.full(stored.num_rows, _CODES[Relation.CHANGED], np.int8)
+    is_same = np.logical_and.reduce([_equal(stored[name], snapshot[name]) for name in _SAME_WHERE_MOVED])
+    relations[is_same & ~_equal(stored["segments"], snapshot["segments"])] = _CODES[Relation.MOVED]
+    ranks = [pc.fill_null(pc.index_in(side["state"], pa.array(_STATES)), -1).to_numpy() for side in (stored, snapshot)]
     both_closed = (ranks[0] == _CLOSED) & (ranks[1] == _CLOSED)
-    back = (ranks[0] >= 0) & ((ranks[0] < ranks[1]) | (both_closed & ~_equal(ours["last_entry"], theirs["last_entry"])))
-    found[back] = _CODES[Relation.WENT_BACK]
-    other = np.zeros(len(found), np.bool_)
+    back = (ranks[0] >= 0) & (
+        (ranks[0] < ranks[1]) | (both_closed & ~_equal(stored["last_entry"], snapshot["last_entry"]))
+    )
+    relations[back] = _CODES[Relation.WENT_BACK]
+    other = np.zeros(len(relations), np.bool_)
     for name in ("password_hash", "digest", "ctime"):
-        known = pc.and_(pc.is_valid(ours[name]), pc.is_valid(theirs[name])).to_numpy()
-        other |= known & ~_equal(ours[name], theirs[name])
-    found[other] = _CODES[Relation.REUSED]
-    return found
+        known = pc.and_(pc.is_valid(stored[name]), pc.is_valid(snapshot[name])).to_numpy()
+        other |= known & ~_equal(stored[name], snapshot[name])
+    relations[other] = _CODES[Relation.REUSED]
+    return relations
 
 
-def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:
+def _equal(left: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:
     """Compare two columns row by row; two nulls are equal, and so are lists of the same values."""
-    if pa.types.is_nested(one.type):
+    if pa.types.is_nested(left.type):
         # Arrow compares no lists: their rows as Python values, only where a record changed.
-        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
-        return np.fromiter((a == b for a, b in pairs), np.bool_, len(one))
-    equal = pc.fill_null(pc.equal(one, other), fill_value=False)
-    both = pc.and_(pc.is_null(one), pc.is_null(other))
-    found: Mask = pc.or_(equal, both).to_numpy()
-    return found
+        pairs = zip(left.to_pylist(), other.to_pylist(), strict=True)
+        return np.fromiter((a == b for a, b in pairs), np.bool_, len(left))
+    equal = pc.fill_null(pc.equal(left, other), fill_value=False)
+    are_null = pc.and_(pc.is_null(left), pc.is_null(other))
+    mask: Mask = pc.or_(equal, are_null).to_numpy()
+    return mask
 
 
-def last_records(compared: Compared, earlier: pa.Table, history: pa.Table, rows: Rows) -> pa.Table:
+def last_records(compared: Joined, earlier: pa.Table, history: pa.Table, rows: Rows) -> pa.Table:
     """Return the last record before its deletion of each of these ledgers: raw, null if nothing knows it, and parsed.
 
     Args:
@@ -335,6 +337,6 @@ def last_records(compared: Compared, earlier: pa.Table, history: pa.Table, rows:
     return pa.table({"raw": raw, **{name: parsed[name] for name in parsed.column_names}})
 
 
-def _take(rows: pa.Table, at: npt.NDArray[np.int64]) -> pa.Table:
-    # Of none, Arrow would still lay out all columns.
-    return rows.take(pa.array(at)) if len(at) else rows.slice(0, 0)
+def take_rows(rows: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
+    """Return some rows; of none, Arrow would still lay out all columns."""
+    return rows.take(pa.array(places)) if len(places) else rows.slice(0, 0)

@@ -19,7 +19,7 @@ from typing import Final
 
 from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import GuardRefusedError, PartlyAppliedError
-from reconcile.plan.plan_reader import captured_store
+from reconcile.plan.plan_reader import open_captured_store
 from reconcile.write.guards import demand_separate_root, demand_unregistered
 from reconcile.write.writer import BATCH_ROWS, RecordTarget, settle_changes
 from recovery.codecs import store as keys
@@ -120,7 +120,7 @@ def _demand_elsewhere(dataset: Dataset, store: MetadataStore, root: str) -> None
     own = str(dataset.manifest["binding"].get("root") or "")
     if root != own:
         return
-    catalog = captured_store(dataset)
+    catalog = open_captured_store(dataset)
     if catalog is not None:
         hosts = {
             host for uri in catalog.read("sources", columns=["uri"])["uri"].to_pylist() for host in _HOSTS.findall(uri)

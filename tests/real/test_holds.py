@@ -10,7 +10,7 @@ import pytest
 
 from backends.protocols import Write
 from backends.zookeeper.store import ZooKeeperStore
-from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, ledger_actions
+from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, make_ledger_actions
 from recovery.codecs.store import Layout
 from recovery.model import tables
 from tests.support import jars
@@ -114,7 +114,7 @@ class Held:
             rows.append(Ledger(ledger, [(0, sorted(set(members)))], reason="ragged_tail").row())
         table = pa.Table.from_pylist(rows, schema=tables.RECONSTRUCTION)
         secrets = bytes(range(256))[: HOLD_PASSWORD_SIZE * len(rows)]
-        actions = ledger_actions(table, Layout.HIERARCHICAL, Passwords.of(()), secrets)
+        actions = make_ledger_actions(table, Layout.HIERARCHICAL, Passwords.from_candidates(()), secrets)
         for row in actions.to_pylist():
             assert row["op"] == "hold"
             self.replace(row["ledger"], row["value"])

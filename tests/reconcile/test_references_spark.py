@@ -98,7 +98,7 @@ def recovered(spark: "SparkSession", inventories: tuple[Dataset, ...], tmp_path:
             "snapshots": (),
             "layout": Layout.HIERARCHICAL,
             "root": ROOT,
-            "passwords": Passwords.of([]),
+            "passwords": Passwords.from_candidates([]),
             "expected": NAMES,
             "default_quorum": (3, 2, 2),
             "references": references,

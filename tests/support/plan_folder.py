@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, Phase, SystemWrite, ledger_actions, system_actions
+from reconcile.plan.actions import (
+    HOLD_PASSWORD_SIZE,
+    Passwords,
+    Phase,
+    SystemWrite,
+    make_ledger_actions,
+    make_system_actions,
+)
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
 from recovery.codecs import store
 from recovery.codecs.entry import master_key
@@ -125,8 +132,8 @@ def write_plan(
     rows = pa.Table.from_pylist([ledger.row() for ledger in ledgers], schema=tables.RECONSTRUCTION).sort_by(by_key)
     sides = pa.Table.from_pylist([ledger.side() for ledger in ledgers], schema=tables.SIDES).sort_by(by_key)
     noise = bytes([secrets]) * HOLD_PASSWORD_SIZE * rows.num_rows
-    actions = ledger_actions(rows, layout, Passwords.of(passwords), noise)
-    system = system_actions(
+    actions = make_ledger_actions(rows, layout, Passwords.from_candidates(passwords), noise)
+    system = make_system_actions(
         [
             SystemWrite(Phase.GENERATORS, "raise", "generator", store.generator_key(layout), b"100"),
             SystemWrite(Phase.LAYOUT, "create", "layout", store.LAYOUT, store.layout_bytes(layout)),

@@ -146,7 +146,7 @@ def main(kind: str, folder: Path) -> dict[str, Any]:
         snapshots=(),
         layout=Layout.HIERARCHICAL,
         root="/ledgers",
-        passwords=Passwords.of([simulator.PASSWORD]),
+        passwords=Passwords.from_candidates([simulator.PASSWORD]),
         expected=NAMES,
         default_quorum=None,
     )

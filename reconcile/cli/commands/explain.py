@@ -34,7 +34,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Output, Result
 
 if TYPE_CHECKING:
-    from reconcile.compare.single_ledger import Stored
+    from reconcile.compare.single_ledger import StoredLedger
     from reconcile.explain.field_evidence import Field
     from reconcile.explain.ledger import Explanation
     from reconcile.explain.ledger_copies import Copy
@@ -133,7 +133,7 @@ def explain(
         named_layout = named_layout or (str(made.manifest["binding"].get("layout") or "") if made else None)
         known = read_references(references, output)
         knowledge = Knowledge(
-            passwords=Passwords.of(read_passwords(passwords)).values,
+            passwords=Passwords.from_candidates(read_passwords(passwords)).values,
             expected=read_names(expect_bookies) if expect_bookies else None,
             default_quorum=default_quorum,
             tail=Tail(tail),
@@ -146,7 +146,7 @@ def explain(
     sys.exit(output.show(_result(found, given, uri, plan)))
 
 
-def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "tuple[Stored, str | None]":
+def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "tuple[StoredLedger, str | None]":
     """Return what a store has of the ledger, and its layout.
 
     Catalogs are read where they are; copied files of stores are captured for as long as `stack` is open, as recover
@@ -168,10 +168,10 @@ def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "
     return _kept(uri, catalog, ledger), layouts[0] if layouts else None
 
 
-def _live(uri: str, ledger: "LedgerId") -> "tuple[Stored, str | None]":
+def _live(uri: str, ledger: "LedgerId") -> "tuple[StoredLedger, str | None]":
     """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
     from backends.protocols import ScannableStore
-    from reconcile.compare.single_ledger import Stored, history_rows, stored_row
+    from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_history_rows
     from reconcile.rules.clusters import decode_named
     from reconcile.stores import open_store
     from recovery.codecs import store
@@ -199,28 +199,28 @@ def _live(uri: str, ledger: "LedgerId") -> "tuple[Stored, str | None]":
         if isinstance(opened.store, ScannableStore):
             point = opened.store.point()
             txn, complete = point.txn, not point.gaps
-            history = history_rows(opened.store.history(key), key, ledger)
+            history = as_history_rows(opened.store.history(key), key, ledger)
     row = tables.CATALOG_LEDGERS.empty_table()
     if record is not None:
-        row = stored_row(record, ledger)
+        row = as_catalog_row(record, ledger)
     cluster = decode_named(None if named is None else named.value)
-    return Stored(uri, row, history, txn, members, complete=complete, instance_id=cluster), str(layout)
+    return StoredLedger(uri, row, history, txn, members, complete=complete, instance_id=cluster), str(layout)
 
 
-def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "Stored":
+def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "StoredLedger":
     """Read the ledger's record, its history, and who has a cookie, from a catalog."""
     import pyarrow.compute as pc
 
-    from reconcile.compare.single_ledger import Stored, only
+    from reconcile.compare.single_ledger import StoredLedger, read_only_ledger
     from reconcile.rules.clusters import of_catalog
 
     nodes = catalog.read("nodes", columns=["path", "kind", "raw"])
     cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
     sources = catalog.read("sources", columns=["txn"])["txn"].to_pylist()
-    return Stored(
+    return StoredLedger(
         uri,
-        only(catalog, "ledgers", ledger),
-        only(catalog, "history", ledger),
+        read_only_ledger(catalog, "ledgers", ledger),
+        read_only_ledger(catalog, "history", ledger),
         sources[0] if sources else None,
         tuple(path.rsplit("/", 1)[-1] for path in cookies),
         complete=bool(catalog.manifest["coverage"].get("complete")),

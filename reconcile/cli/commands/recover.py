@@ -32,7 +32,7 @@ from reconcile.cli.output import Output, Result
 from reconcile.cli.settings import effective_settings
 from reconcile.estimates import Step, estimate_s
 from reconcile.estimates import in_words as time_in_words
-from reconcile.findings.refusal_texts import in_words
+from reconcile.findings.refusal_texts import describe_reason
 from reconcile.jobs.context import add_remedy, connect, start_spark, throttle
 from reconcile.words import counted, released_holds
 from recovery.errors import InputError
@@ -157,7 +157,7 @@ def recover(
         if uri is not None:
             demand_store_uri(uri)
         demand_spark(master, python)
-        candidates = Passwords.of(read_passwords(passwords))
+        candidates = Passwords.from_candidates(read_passwords(passwords))
         expected = read_names(expect_bookies) if expect_bookies else None
         opened_inventories = job.open_inventories(inventories)
         see(disks)
@@ -242,7 +242,7 @@ def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
 
 def _recovered(made: "Dataset", *, no_root: str) -> Result:
     from reconcile.cli.wording.deletions import deletion_lines
-    from reconcile.plan.deletions import by_session
+    from reconcile.plan.deletions import group_by_session
     from reconcile.rules.sides import SHORT, Relation
     from reconcile.rules.used_ids import RAISE_LIMIT
     from recovery.dataset import REPORT
@@ -315,7 +315,7 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
             f"disks not read completely (these bookies get no cookie): {list_names(coverage['not_complete'])}"
         )
     reasons = sorted(manifest["reasons"].items(), key=lambda reason: -reason[1])
-    details += [f"held: {count}, {in_words(reason)} ({reason})" for reason, count in reasons]
+    details += [f"held: {count}, {describe_reason(reason)} ({reason})" for reason, count in reasons]
     if counts["disagreements"]:
         places = f"{counted(counts['disagreements'], 'place')}, {counts['critical']} of them critical"
         details.append(f"the store and the bookies disagree in {places}: {out}/findings")
@@ -323,7 +323,7 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
     if found:
         listed = ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
         details.append(f"findings: {listed}: {out}/findings, bkmeta explain LEDGER")
-    deletions = by_session(made)
+    deletions = group_by_session(made)
     if manifest["mass_deletion"]:
         details.append("so many ledgers were deleted that they are held, not left deleted, until a person says which")
     details += deletion_lines(made, deletions)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from reconcile.cli.options import quoted
-from reconcile.plan.deletions import LISTED, SessionDeletions, before
+from reconcile.plan.deletions import LISTED, SessionDeletions, find_capture_before
 from recovery.dataset import Dataset
 
 _OUT: Final = "plan-2"
@@ -38,7 +38,7 @@ def _lines(plan: Dataset, one: SessionDeletions) -> Iterator[str]:
     to = ["--out", Path(plan.path).with_name(_OUT)]
     restore = quoted(*edit, "--restore-deleted-by", one.name, *to)
     accept = quoted(*edit, "--accept-deleted-by", one.name, *to)
-    past = before(plan, one)
+    past = find_capture_before(plan, one)
     if past is None:
         yield f"  it was wanted, and bookies may delete them: {accept}"
         yield f"  it was not: {restore}"

@@ -9,7 +9,7 @@ import pytest
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import Evidence as Known
-from reconcile.compare.evidence import Tables
+from reconcile.compare.evidence import KnownTables
 from recovery.codecs.store import Layout
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options
@@ -41,7 +41,7 @@ def decided(
     options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
     case = Case((), inventory.bookies, known, options, Layout.HIERARCHICAL, None, members_known=True)
     catalog = evidence.catalog()
-    beside = Tables(
+    beside = KnownTables(
         tables.CATALOG_LEDGERS.empty_table(),
         () if catalog is None else ((catalog, 0),),
         evidence.history(),
@@ -50,7 +50,7 @@ def decided(
     )
     shapes = count_shapes(inventory.copies, inventory.bookies)
     prior = Prior.build(shapes, quorums, unscanned=inventory.unscanned)
-    return decide.decided(case, prior, inventory.copies, beside, evidence.issued).outcomes()
+    return decide.decide_range(case, prior, inventory.copies, beside, evidence.issued).outcomes()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -126,7 +126,7 @@ def recovered(spark: "SparkSession", tmp_path: Path) -> Recover:
         values: dict[str, Any] = {
             "layout": Layout.HIERARCHICAL,
             "root": ROOT,
-            "passwords": Passwords.of([one.encode() for one in operator(CASE)["passwords"]]),
+            "passwords": Passwords.from_candidates([one.encode() for one in operator(CASE)["passwords"]]),
             "expected": tuple(one["id"] for one in operator(CASE)["bookies"]),
             "default_quorum": None,
         }
@@ -280,7 +280,7 @@ def test_deletions_are_shown_by_session_and_undone_by_session(
         source.put(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)), None)
     plan = recovered("plan", inventories, snapshots=(captured(source, tmp_path / "after", None),))
     assert plan.manifest["mass_deletion"]
-    sessions = deletions.by_session(plan)
+    sessions = deletions.group_by_session(plan)
     assert [(one.name, one.ledgers, one.on_bookies, one.undecided) for one in sessions] == [
         ("0x200", 11, len(held & set(by_retention)), len(held & set(by_retention))),
         ("0xfffffffffffffffb", 8, len(held & set(by_mistake)), len(held & set(by_mistake))),
@@ -297,7 +297,7 @@ def test_deletions_are_shown_by_session_and_undone_by_session(
     assert run(capsys, *words, "--accept-deleted-by", "0x200").code == 0
     edited = open_dataset(tmp_path / "plan-2", "plan")
     assert plan_reader.overview(edited, shown=0).problems == ()
-    assert not any("bkmeta" in line for line in deletion_lines(edited, deletions.by_session(edited)))
+    assert not any("bkmeta" in line for line in deletion_lines(edited, deletions.group_by_session(edited)))
     target = MemoryStore()
     applied(edited, target, tmp_path / "journal")
     for ledger in held & set(by_mistake):
@@ -307,7 +307,7 @@ def test_deletions_are_shown_by_session_and_undone_by_session(
     for ledger in by_retention:
         assert target.get(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger))) is None
     again = recovered("again", inventories, snapshots=(before,))
-    [retention] = deletions.by_session(again)
+    [retention] = deletions.group_by_session(again)
     assert retention.ledgers == 11
     lines = "\n".join(_recovered(again, no_root="").details)
     assert "session 0x200: 11 ledgers" in lines
@@ -321,9 +321,11 @@ def test_a_session_that_deleted_nothing_is_no_edit(
     """A wrong session is said to be wrong, instead of a plan that is the same as before."""
     plan = recovered("plan", inventories, snapshots=(catalog("zookeeper"),))
     with pytest.raises(PlanError, match="session 0x1 deleted"):
-        deletions.deleted_by(plan, [1], restorable=False)
-    every = {one.session for one in deletions.by_session(plan)}
-    assert deletions.deleted_by(plan, sorted(every, key=str), restorable=True) == {LedgerId(0, n) for n in DELETED}
+        deletions.select_deleted_by(plan, [1], restorable=False)
+    every = {one.session for one in deletions.group_by_session(plan)}
+    assert deletions.select_deleted_by(plan, sorted(every, key=str), restorable=True) == {
+        LedgerId(0, n) for n in DELETED
+    }
 
 
 def test_sessions_of_an_earlier_catalog_are_named_and_never_written(
@@ -408,7 +410,7 @@ def test_three_records_that_nobody_can_read_are_three_findings_and_the_rest_is_l
             out.append("bookies", simulator.bookies([name]))
             out.close(coverage={})
     inventories = recover.open_inventories([str(path) for path in sorted((tmp_path / "inventories").iterdir())])
-    common: dict[str, Any] = {"passwords": Passwords.of([simulator.PASSWORD]), "expected": cluster.names}
+    common: dict[str, Any] = {"passwords": Passwords.from_candidates([simulator.PASSWORD]), "expected": cluster.names}
     whole = recovered("whole", inventories, **common)
     created = [row for row in whole.read("actions").to_pylist() if (row["op"], row["kind"]) == ("create", "ledger")]
     records = {row["ledger"]: row["value"] for row in created}
@@ -468,7 +470,7 @@ def test_an_explanation_is_what_the_plan_decides(
     plan = recovered("plan", inventories, snapshots=snapshots, **changes)
     adds_up(plan)
     known = Knowledge(
-        passwords=Passwords.of([one.encode() for one in operator(CASE)["passwords"]]).values,
+        passwords=Passwords.from_candidates([one.encode() for one in operator(CASE)["passwords"]]).values,
         layout=Layout.HIERARCHICAL,
         **knowledge,
     )

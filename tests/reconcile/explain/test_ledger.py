@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backends.protocols import Versioned
 from reconcile.compare.knowledge import Knowledge
-from reconcile.compare.single_ledger import Stored, stored_row
+from reconcile.compare.single_ledger import StoredLedger, as_catalog_row
 from reconcile.explain.grid import Segment, grid
 from reconcile.explain.ledger import Explanation, explain
 from reconcile.explain.verdict import Standing
@@ -117,15 +117,15 @@ def _record(**changed: Any) -> md.LedgerMetadata:
     return md.LedgerMetadata(**values)
 
 
-def _stored(raw: bytes | None, members: tuple[str, ...] = ()) -> Stored:
+def _stored(raw: bytes | None, members: tuple[str, ...] = ()) -> StoredLedger:
     row = tables.CATALOG_LEDGERS.empty_table()
     if raw is not None:
-        row = stored_row(Versioned(raw, 4, created_ms=1_700_000_000_000, changed_ms=None), LEDGER)
-    return Stored("zk://x", row, tables.CATALOG_HISTORY.empty_table(), None, members, complete=True)
+        row = as_catalog_row(Versioned(raw, 4, created_ms=1_700_000_000_000, changed_ms=None), LEDGER)
+    return StoredLedger("zk://x", row, tables.CATALOG_HISTORY.empty_table(), None, members, complete=True)
 
 
 def _explained(
-    stored: Sequence[Stored], *, has_store: bool = True, expected: tuple[str, ...] | None = None
+    stored: Sequence[StoredLedger], *, has_store: bool = True, expected: tuple[str, ...] | None = None
 ) -> Explanation:
     return explain(LEDGER, [], stored, None, Knowledge(expected=expected), has_store=has_store)
 
@@ -183,7 +183,7 @@ def test_an_earlier_catalog_alone_is_no_present_record() -> None:
 
 def test_a_row_of_a_record_is_as_a_capture_has_it() -> None:
     """A record read by itself has the columns of a catalog, in their types."""
-    row = stored_row(Versioned(ledger_metadata.encode(_record()), 4), LEDGER)
+    row = as_catalog_row(Versioned(ledger_metadata.encode(_record()), 4), LEDGER)
     assert row.schema == tables.CATALOG_LEDGERS
     assert (row["bucket"].to_pylist(), row["state"].to_pylist()) == ([LEDGER.bucket], ["CLOSED"])
     assert np.array_equal(row["last_entry"].to_numpy(), [9])

@@ -69,7 +69,7 @@ def request_of(inventories: tuple[Dataset, ...], live: Dataset | None = None, **
         "snapshots": (),
         "layout": Layout.HIERARCHICAL,
         "root": "/ledgers",
-        "passwords": Passwords.of([simulator.PASSWORD]),
+        "passwords": Passwords.from_candidates([simulator.PASSWORD]),
         "expected": CLUSTER.names,
         "default_quorum": None,
     }
@@ -172,7 +172,7 @@ def test_how_the_work_is_cut_changes_nothing_but_holds_random_passwords(
     other = make(request_of(inventories), tmp_path / "p", spark)
     assert len(other.parts("reconstruction")) == 7
     assert other.read("reconstruction").equals(plan.read("reconstruction"))
-    assert [d for d in compare_plans(plan, other) if d.fields or d.one != d.other] == []
+    assert [d for d in compare_plans(plan, other) if d.fields or d.first != d.second] == []
 
 
 def test_what_the_store_has_is_not_proposed_again(

@@ -14,7 +14,7 @@ import pytest
 
 from reconcile.cli.commands.explain import _kept
 from reconcile.compare.knowledge import Knowledge
-from reconcile.compare.single_ledger import Stored, only
+from reconcile.compare.single_ledger import StoredLedger, read_only_ledger
 from reconcile.explain.ledger import explain
 from reconcile.jobs import recover
 from reconcile.plan import plan_reader
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.spark
 CASE = "c02-clean-interleaved"
 ROOT = "/ledgers"
 NAMES = tuple(one["id"] for one in operator(CASE)["bookies"])
-PASSWORDS = Passwords.of([one.encode() for one in operator(CASE)["passwords"]])
+PASSWORDS = Passwords.from_candidates([one.encode() for one in operator(CASE)["passwords"]])
 Recover = Callable[..., Dataset]
 
 
@@ -176,7 +176,7 @@ def test_no_id_is_given_twice_and_one_that_was_is_told(recovered: Recover, tmp_p
         "plan",
         inventories=recover.open_inventories(made),
         expected=("b0:3181", "b1:3181"),
-        passwords=Passwords.of([b"before", b"after"]),
+        passwords=Passwords.from_candidates([b"before", b"after"]),
         default_quorum=(1, 1, 1),
     )
     reused = found(plan, "ID_REUSE")
@@ -236,7 +236,14 @@ def test_a_store_that_was_initialised_again_is_shown_with_all_that_it_reused(
     assert {typed["instance_id"]["value"].decode()} == instances
     known = Knowledge(passwords=PASSWORDS.values, expected=NAMES, layout=Layout.HIERARCHICAL)
     one = LedgerId(0, reused[0])
-    side = Stored("store", only(live, "ledgers", one), only(live, "history", one), None, NAMES[:1], complete=True)
+    side = StoredLedger(
+        "store",
+        read_only_ledger(live, "ledgers", one),
+        read_only_ledger(live, "history", one),
+        None,
+        NAMES[:1],
+        complete=True,
+    )
     lines = explain(one, inventories, [side], None, known, has_store=True).disagreements
     assert any(line.startswith("ID_REUSE (critical)") for line in lines)
 

@@ -78,7 +78,7 @@ def plan_of(
         inventories=given,
         layout=layout,
         root=root,
-        passwords=Passwords.of([simulator.PASSWORD]),
+        passwords=Passwords.from_candidates([simulator.PASSWORD]),
         expected=CLUSTER.names,
         **values,
     )

@@ -15,9 +15,9 @@ from reconcile.plan.actions import (
     Passwords,
     Phase,
     SystemWrite,
-    ledger_actions,
+    make_ledger_actions,
+    make_system_actions,
     phase_of,
-    system_actions,
 )
 from reconcile.plan.plan_hash import Hashes, action_ids, bucket_hashes, plan_hash
 from reconcile.rules import diff, holds
@@ -29,7 +29,7 @@ from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, State
 
-PASSWORDS = Passwords.of([b"hunter2"])
+PASSWORDS = Passwords.from_candidates([b"hunter2"])
 KEYS = dict(zip(PASSWORDS.values, PASSWORDS.key_hashes, strict=True))
 GRADES = dict.fromkeys(tables.GRADED, "inferred")
 
@@ -86,7 +86,7 @@ def actions_of(*rows: dict[str, object]) -> pa.Table:
     """The ledger actions for such rows, with secrets that can be told apart."""
     table = reconstruction(*rows)
     secrets = bytes(range(256)) * (1 + len(rows) * HOLD_PASSWORD_SIZE // 256)
-    return ledger_actions(table, Layout.HIERARCHICAL, PASSWORDS, secrets)
+    return make_ledger_actions(table, Layout.HIERARCHICAL, PASSWORDS, secrets)
 
 
 def test_a_restored_ledger_becomes_the_record_that_its_row_says() -> None:
@@ -151,7 +151,7 @@ def test_the_order_of_a_restore_is_law_6s() -> None:
         SystemWrite(Phase.LAYOUT, "create", "layout", "/LAYOUT", b"l"),
         SystemWrite(Phase.GENERATORS, "raise", "generator", "/idgen", b"9"),
     ]
-    system = system_actions(writes)
+    system = make_system_actions(writes)
     both = pa.concat_tables([system, actions_of(row(1))]).sort_by("seq")
     assert both["kind"].to_pylist() == ["generator", "ledger", "layout", "instance_id", "cookie"]
 
@@ -266,10 +266,10 @@ def test_a_hold_in_the_store_is_found_until_it_is_resolved() -> None:
             found["ledger"]
         )
         found["segments"] = [{"first": 0, "members": ["b1:1", "b0:1"]}] if found["ledger"] == 2 else None
-    kept = holds.still_held(pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS))
+    kept = holds.find_holds(pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS))
     (found,) = kept.to_pylist()
     assert (found["ledger"], found["reason"], found["holders"]) == (2, "hole", ["b0:1", "b1:1"])
-    assert holds.still_held(tables.CATALOG_LEDGERS.empty_table()).num_rows == 0
+    assert holds.find_holds(tables.CATALOG_LEDGERS.empty_table()).num_rows == 0
     (finding,) = holds.findings(kept, Run("a", datetime.now(UTC))).to_pylist()
     assert (finding["category"], finding["ledger"], finding["bookies"]) == ("HELD", 2, ["b0:1", "b1:1"])
 

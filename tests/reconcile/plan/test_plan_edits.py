@@ -11,7 +11,7 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.plan import plan_reader
-from reconcile.plan.actions import Passwords, ledger_actions, select_released
+from reconcile.plan.actions import Passwords, make_ledger_actions, select_released
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.rules import diff
 from reconcile.write.apply import Options, apply
@@ -200,7 +200,7 @@ def test_a_hold_is_released_and_its_loss_can_be_accepted(made: Dataset, tmp_path
     restored = pa.Table.from_pylist([Ledger(7, SEGMENTS).row()], schema=tables.RECONSTRUCTION)
     released, of_store = select_released(restored, stored, diff.match(restored, stored))
     assert stored.filter(pa.array(of_store))["ledger"].to_pylist() == [7]
-    actions = ledger_actions(released, Layout.HIERARCHICAL, Passwords.of([]), b"")
+    actions = make_ledger_actions(released, Layout.HIERARCHICAL, Passwords.from_candidates([]), b"")
     [row] = actions.to_pylist()
     assert (row["op"], row["expects"], row["before"]) == ("replace", 0, holds[7])
     assert ledger_metadata.decode(row["value"]).state == "CLOSED"

@@ -15,7 +15,7 @@ from reconcile.errors import PlanError
 from reconcile.plan import alternatives, plan_reader
 from reconcile.plan.actions import LEAVE, Passwords
 from reconcile.plan.edits import Edits, edit_plan
-from reconcile.plan.plan_hash import Hashes, bucket_hashes, settled_hashes
+from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes
 from reconcile.rules import sides
 from reconcile.rules.holds import HOLD_MARK
 from reconcile.write.apply import Options, apply
@@ -87,7 +87,9 @@ def made(tmp_path: Path) -> Dataset:
     one = three_way.Range(rows, shown, stored, past, history, joined, np.zeros(joined.sides.num_rows, np.bool_))
     actions = dataset.read("actions")
     planned = pa.array([n is not None and n not in STORED for n in actions["ledger"].to_pylist()])
-    offered, left = alternatives.offered(one, Layout.HIERARCHICAL, Passwords.of(()), actions.filter(planned))
+    offered, left = alternatives.offer_alternatives(
+        one, Layout.HIERARCHICAL, Passwords.from_candidates(()), actions.filter(planned)
+    )
     assert left == 1
     parts = {name: dataset.parts(name) for name in dataset.manifest["tables"]}
     system = [part for part in parts["actions"] if "system" in part.file]
@@ -96,7 +98,7 @@ def made(tmp_path: Path) -> Dataset:
     kept = {name: dataset.manifest[name] for name in ("counts", "reasons", "binding", "coverage")}
     binding, coverage = kept.pop("binding"), kept.pop("coverage")
     every = pa.concat_tables([dataset.read("actions").filter(pc.is_null(actions["ledger"])), offered])
-    hashes = Hashes(bucket_hashes(every), settled_hashes(rows))
+    hashes = Hashes(bucket_hashes(every), ledger_hashes(rows))
     kept["counts"] |= {"held": 5, "held_in_store": 2, "left_alone": 1, "actions": every.num_rows}
     write_manifest(
         Path(dataset.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept, sign=hashes.sign

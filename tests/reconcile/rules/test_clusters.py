@@ -66,7 +66,7 @@ def test_bookies_of_one_cluster_are_one_source() -> None:
 
 def test_a_cookie_that_cannot_be_read_names_nothing() -> None:
     """Neither damage nor a cookie of old says of which cluster it is."""
-    assert clusters.named_by_cookies({"b1": b"?", "b2": encode(Cookie(5, "b2", ("/j",), ("/l",), None, "a"))}) == {
+    assert clusters.read_cookie_instances({"b1": b"?", "b2": encode(Cookie(5, "b2", ("/j",), ("/l",), None, "a"))}) == {
         "a": ["b2"]
     }
     assert clusters.decode_named(b"") is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.protocols import Versioned
-from reconcile.compare.single_ledger import stored_row
+from reconcile.compare.single_ledger import as_catalog_row
 from reconcile.findings.table import Run
 from reconcile.rules import entries_beyond_end, id_reuse
 from reconcile.rules.holds import HOLD_MARK
@@ -33,7 +33,7 @@ def stored(**changed: Any) -> pa.Table:
         "last_entry": LAST, "length": 90, "segments": (md.Segment(0, NAMES),), "digest": md.Digest.CRC32C,
         "password": simulator.PASSWORD, **changed,
     }  # fmt: skip
-    return stored_row(Versioned(ledger_metadata.encode(md.LedgerMetadata(**values)), 0), LedgerId(0, 7))
+    return as_catalog_row(Versioned(ledger_metadata.encode(md.LedgerMetadata(**values)), 0), LedgerId(0, 7))
 
 
 def copies(held: dict[str, set[int]], lac: int = LAST, **changed: Any) -> pa.Table:

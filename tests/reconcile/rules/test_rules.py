@@ -145,7 +145,7 @@ def test_many_ranges_are_counted(runs: int) -> None:
 def side(name: str, *rows: dict[str, Any]) -> Side:
     """A store, or an earlier catalog, with these nodes."""
     made = [{"raw": b"", "version": 0, **row} for row in rows]
-    return Side.of(name, "zk", pa.Table.from_pylist(made, schema=tables.CATALOG_NODES), 1, complete=True)
+    return Side.from_catalog(name, "zk", pa.Table.from_pylist(made, schema=tables.CATALOG_NODES), 1, complete=True)
 
 
 def found(now: Side, earlier: Side | None) -> list[Finding]:
@@ -179,7 +179,7 @@ def test_what_belonged_to_a_session_is_named_and_not_written(owner: int | None, 
     rows = found(side("store", {"path": "/u/locks/2", "kind": "lock", "owner": 9}), before)
     assert [row.category for row in rows] == [Category.EPHEMERAL_NOT_RESTORED] * 2
     assert [row.subject for row in rows] == ["/u/locks/1", "/underreplication/auditorelection/V_0000000001"]
-    assert {row.said[0].value for row in rows} == {text}
+    assert {row.statements[0].value for row in rows} == {text}
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_cookies_against_bookies(
     found = nodes.findings(
         side("store", *rows), earlier, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()
     )
-    shown = [(row.category, {one.side: one.value for one in row.said}) for row in found]
+    shown = [(row.category, {one.side: one.value for one in row.statements}) for row in found]
     sums = {hashlib.sha256(raw).hexdigest()[:12]: raw.decode() for raw in (b"c", b"d", b"e")}
     short = [(category, {s: sums.get(text[-13:-1], text) for s, text in said.items()}) for category, said in shown]
     assert short == expected

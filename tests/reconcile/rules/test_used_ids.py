@@ -132,7 +132,7 @@ def test_on_etcd_counters_are_weighed_together() -> None:
 def test_a_counter_that_gives_a_used_id_next_is_behind(next_id: int | None, largest: int, *, behind: bool) -> None:
     """Equal is behind: the number is the one that it gives next. What the plan raises is only a warning."""
     assert used_ids.is_behind(next_id, largest) == behind
-    now = Side.of("store", "zk", nodes(**{"/idgen": next_id}), 1, complete=True)
+    now = Side.from_catalog("store", "zk", nodes(**{"/idgen": next_id}), 1, complete=True)
     for raised in (False, True):
         found = list(
             beside.findings(

@@ -48,7 +48,7 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
     listed = list(itertools.islice(found, shown))
     counts = {"only_in_a": 0, "only_in_b": 0, "differing": 0}
     for difference in itertools.chain(listed, found):
-        side = "only_in_b" if difference.one is None else "only_in_a" if difference.other is None else "differing"
+        side = "only_in_b" if difference.first is None else "only_in_a" if difference.second is None else "differing"
         counts[side] += 1
     total = sum(counts.values())
     sizes = {"actions_a": left.rows("actions"), "actions_b": right.rows("actions")}
@@ -77,8 +77,8 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
             "differences": [
                 {
                     "key": difference.key,
-                    "a": difference.one,
-                    "b": difference.other,
+                    "a": difference.first,
+                    "b": difference.second,
                     "fields": [{"field": name, "a": a, "b": b} for name, a, b in difference.fields],
                 }
                 for difference in listed

@@ -109,7 +109,7 @@ def edit(
     """
     from backends.protocols import parse_rights
     from reconcile.plan.alternatives import RESTORE
-    from reconcile.plan.deletions import deleted_by
+    from reconcile.plan.deletions import select_deleted_by
     from reconcile.plan.edits import Edits, edit_plan
     from recovery.dataset import open_dataset
 
@@ -138,9 +138,9 @@ def edit(
     before = open_dataset(path, "plan")
     accepted = frozenset(named(text, "--accept-loss") for text in lost)
     if restored_of:
-        choices = dict.fromkeys(deleted_by(before, restored_of, restorable=True), RESTORE) | choices
+        choices = dict.fromkeys(select_deleted_by(before, restored_of, restorable=True), RESTORE) | choices
     if accepted_of:
-        accepted |= deleted_by(before, accepted_of, restorable=False)
+        accepted |= select_deleted_by(before, accepted_of, restorable=False)
     edits = Edits(
         drop=frozenset(named(text, "--drop") for text in dropped),
         accept_loss=accepted,

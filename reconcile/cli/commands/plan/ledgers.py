@@ -11,7 +11,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options, quoted
 from reconcile.cli.output import Result
 from reconcile.findings.categories import Category
-from reconcile.findings.refusal_texts import in_words
+from reconcile.findings.refusal_texts import describe_reason
 from recovery.infer.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -65,13 +65,13 @@ def ledgers(
         raise click.UsageError("--undecided and --category stand alone: they are not of what the plan does")
     if ids and shared["as_json"]:
         raise click.UsageError("--ids is text: give it or --json")
-    from reconcile.plan.ledger_lists import Choice, chosen
+    from reconcile.plan.ledger_lists import Choice, list_ledgers
     from recovery.dataset import open_dataset
 
     if category is not None and category not in set(Category):
         raise click.BadParameter(f"there is no category {category!r}; findings are listed in the plan's report")
     output = make_output(shared)
-    lines = chosen(open_dataset(path, "plan"), Choice(outcome, reason, few_copies, undecided, category))
+    lines = list_ledgers(open_dataset(path, "plan"), Choice(outcome, reason, few_copies, undecided, category))
     if ids:
         for line in lines:
             click.echo(str(line.ledger))
@@ -108,7 +108,7 @@ def _told(line: "Line") -> str:
     if line.topic:
         words.insert(0, line.topic)
     if line.reason:
-        words.append(in_words(line.reason))
+        words.append(describe_reason(line.reason))
     if line.missing_copies:
         words.append(
             "1 copy of an entry is missing"

@@ -12,7 +12,7 @@ from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
 from reconcile.estimates import Step, estimate_s
 from reconcile.estimates import in_words as time_in_words
-from reconcile.findings.refusal_texts import in_words
+from reconcile.findings.refusal_texts import describe_reason
 from reconcile.words import counted, is_or_are, released_holds
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     from reconcile.cli.wording.deletions import deletion_lines
     from reconcile.cli.wording.plan_store import rehearsal_root
     from reconcile.plan.actions import LEAVE
-    from reconcile.plan.deletions import by_session
+    from reconcile.plan.deletions import group_by_session
     from reconcile.plan.plan_reader import overview
     from recovery.dataset import open_dataset
 
@@ -93,10 +93,10 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     if counts["held"]:
         details += ["", f"held by this plan, {counts['held']}:"]
         reasons = sorted(manifest.get("reasons", {}).items(), key=lambda item: -item[1])
-        details += [f"  {count}, {in_words(reason)} ({reason})" for reason, count in reasons]
+        details += [f"  {count}, {describe_reason(reason)} ({reason})" for reason, count in reasons]
     if earlier := counts.get("held_in_store"):
         details += ["", f"held by records of an earlier plan, which this one leaves as they are: {earlier}"]
-    deletions = by_session(dataset)
+    deletions = group_by_session(dataset)
     if deletions:
         details += ["", *deletion_lines(dataset, deletions)]
     if found.holds:
