@@ -461,7 +461,7 @@ def _finish(
         taken=raises.taken,
         raised=frozenset(write.key for write in writes if write.op == "raise" and proposes),
     )
-    beside = pa.concat_tables([beside, of_findings(list_far_ids(raises), Run(job.run, job.at))])
+    beside = pa.concat_tables([beside, make_rows(list_far_ids(raises), Run(job.run, job.at))])
     if request.references is not None:
         bad = reference_checks.unreadable(request.references.unreadable, request.references.gaps)
         beside = pa.concat_tables([beside, make_rows(bad, Run(job.run, job.at))])
