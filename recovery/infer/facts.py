@@ -327,7 +327,7 @@ def _count_distinct(code: Ints, owner: Ints, owners: int) -> Ints:
     return np.where(highest < 0, 0, np.where(lowest == highest, 1, 2))
 
 
-def _fold_headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: int) -> dict[str, Any]:
+def _fold_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, count: int) -> dict[str, Any]:
     """Fold the entry headers of each ledger's strong rows into fields of `Facts`.
 
     And `header_lac`, `beyond`; `records`, `entries`, `lacs`: of each header the table's row, the entry and the LAC;
@@ -339,30 +339,30 @@ def _fold_headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: in
         copied_weak = record[~strong[record] & (_ints(items.field(1)) >= _ints(items.field(0)))]
         kept = np.flatnonzero(strong[record])
         record, items = record[kept], items.take(pa.array(kept))
-    owner = of[record]
-    entry, lac, length, size = (_ints(items.field(at)) for at in range(4))
+    owner = number[record]
+    entry, lac, length, size = (_ints(items.field(column)) for column in range(4))
     size = size - _SCOPED_MORE * (_ints(copies["scope"])[record] != 0)
     at_end = np.flatnonzero(entry == end[owner])
     order = _order(owner, entry)
-    mine, one, total = owner[order], entry[order], length[order]
-    differ = ~heads(mine, one)
+    ledgers, entry_ids, total = owner[order], entry[order], length[order]
+    differ = ~heads(ledgers, entry_ids)
     differ[1:] &= total[1:] != total[:-1]
-    crosses = ~heads(mine)
-    distinct = heads(mine, one)
+    crosses = ~heads(ledgers)
+    distinct = heads(ledgers, entry_ids)
 
     named = _ints(pc.index_in(items.field(4), value_set=pa.array(DIGESTS, pa.string())), -1)
     kinds = _count_distinct(named, owner, count)
     digest = np.where(kinds == 1, _fold(np.maximum, named, owner, count, -1), -1)
-    every = ~_mark(owner[named < 0], count)
+    is_known = ~_mark(owner[named < 0], count)
     header_lac = _fold(np.maximum, lac, owner, count, NO_LAC)
     newest = np.flatnonzero((lac >= entry) & (lac == header_lac[owner]))
     payload = np.where(named < 0, -1, size - _ENTRY_HEADER - np.append(_WIDTHS, 0)[named])[order]
-    all_headers = Headers(mine, one, total, payload)
+    all_headers = Headers(ledgers, entry_ids, total, payload)
     crosses[1:] &= distinct[1:] & (total[1:] - np.maximum(payload[1:], 0) < total[:-1])
     # Only where nothing verified: the types differ in the bytes that they take.
     wanted = kinds == 0
-    order = order[wanted[mine]]
-    by_width = _tell_digest(copies, of, wanted, owner[order], entry[order], length[order], size[order])
+    order = order[wanted[ledgers]]
+    by_width = _tell_digest(copies, number, wanted, owner[order], entry[order], length[order], size[order])
     return {
         "header_lac": header_lac,
         "closed_copy": _fold(np.maximum, entry[newest], owner[newest], count, -1),
@@ -374,10 +374,10 @@ def _fold_headers(copies: pa.Table, of: Ints, strong: Mask, end: Ints, count: in
         "lacs": lac,
         "headers": all_headers,
         "last_length": _fold(np.maximum, length[at_end], owner[at_end], count, -1),
-        "lengths_differ": _mark(mine[differ], count),
-        "crossed": _mark(mine[crosses], count),
+        "lengths_differ": _mark(ledgers[differ], count),
+        "crossed": _mark(ledgers[crosses], count),
         "digest": np.where(kinds == 0, by_width, digest),
-        "verified": (kinds == 1) & every,
+        "verified": (kinds == 1) & is_known,
         "digests_differ": kinds > 1,
         "beyond": _mark(owner[(entry > end[owner]) | (entry < 0) | (length < 0)], count),
     }
