@@ -6,7 +6,7 @@ Written from the protocol, on rows of COPIES as they are: nothing of `recovery.i
     digest   an entry's digest verified as another type
     LAC      an entry above the end was acknowledged
     length   an entry up to the end has a greater running length than is claimed, or the last one that anybody has a
-             smaller one
+             smaller one; not where it is 0 and the last segment empty: so a recovery leaves it that no member answered
     end      every bookie was seen whole, those that are named serve many older ledgers, so were not wiped since,
              and none has an entry so late
     stripes  two bookies or more repeat a pattern that another E or W gives, and none repeats the claimed one
@@ -28,13 +28,18 @@ _REPEATS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What somebody says of a ledger; None: nothing."""
+    """What somebody says of a ledger; None: nothing.
+
+    Attributes:
+        is_uncounted: the length may be that of a recovery which no member of the last, empty segment answered.
+    """
 
     end: int | None = None
     length: int | None = None
     digest: str | None = None
     key: bytes | None = None
     shape: tuple[int, int] | None = None
+    is_uncounted: bool = False
 
     def value(self, name: str) -> int | str | None:
         """Return what is claimed of a field."""
@@ -52,6 +57,7 @@ class Claim:
             None if record.digest is None else str(record.digest),
             None if record.password is None else hashlib.sha256(master_key(record.password)).digest(),
             (record.ensemble_size, record.write_quorum),
+            is_closed and not record.length and record.segments[-1].first == (record.last_entry or 0) + 1,
         )
 
     @classmethod
@@ -75,7 +81,9 @@ def contradictions(claim: Claim, rows: Sequence[Row], *, is_all_seen: bool) -> I
     if claim.digest is not None and (types := {head["digest"] for head in heads} - {None, claim.digest}):
         yield f"digest {sorted(types)} verified"
     if claim.end is not None:
-        yield from _of_end(claim.end, claim.length, rows, heads, is_all_seen=is_all_seen)
+        yield from _of_end(
+            claim.end, None if claim.is_uncounted else claim.length, rows, heads, is_all_seen=is_all_seen
+        )
     if claim.shape is not None:
         yield from _of_shape(claim.shape, rows)
 

@@ -80,6 +80,13 @@ def test_every_guarantee_holds_beside_what_is_not_true(kind: str) -> None:
         assert not tally.violations, said(tally)
 
 
+def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
+    """A record of another cluster says 0, as a recovery leaves it that no member of an empty last segment answered."""
+    tally = judge.judge("mixed@foreign", 0, 500)
+    assert not tally.violations, said(tally)
+    assert 0 < tally.misled < tally.ledgers // 20
+
+
 def test_what_nothing_happened_to_comes_back() -> None:
     """Of clean histories, all are restored, equal to the lost metadata."""
     tally = judge.run("clean", COUNT, seed=FIRST)

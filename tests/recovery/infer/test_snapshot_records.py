@@ -173,6 +173,14 @@ def test_an_open_record_tells_what_was_acknowledged_before_its_last_segment() ->
     assert compared(fits, striped(30))["outcome"] == "restored"
 
 
+def test_a_record_of_an_old_format_says_nothing_of_digest_and_password() -> None:
+    """What it does not say is not contradicted: it is taken byte for byte."""
+    old = replace(TRUE, format=1, digest=None, password=None, ctime=None, custom=(), creator_token=None)
+    found = compared(old, striped(30))
+    assert (found["outcome"], found["contradictions"]) == ("restored", None)
+    assert found["raw"] == ledger_metadata.encode(old)
+
+
 @pytest.mark.parametrize("changes", [{"digest": Digest.HMAC}, {"password": b"another"}])
 def test_an_open_record_of_another_digest_or_key_is_held(changes: dict[str, Any]) -> None:
     """The bytes of bookies are not what its password and type would open."""
