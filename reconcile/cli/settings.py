@@ -10,6 +10,7 @@ _PREFIX: Final = "BKMETA_"
 _SOURCES: Final = {
     click.core.ParameterSource.COMMANDLINE: "option",
     click.core.ParameterSource.ENVIRONMENT: "environment",
+    click.core.ParameterSource.DEFAULT_MAP: "incident file",
 }
 _NO_SECRETS: Final = frozenset({"BKMETA_PATIENCE_S", "BKMETA_DEBUG"})
 """Variables whose values are told; of the others it is said only that they are set."""

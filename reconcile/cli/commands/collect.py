@@ -163,7 +163,9 @@ def collect(
     if suspect:
         verdict += f"; SUSPECT: {'the disk' if len(suspect) == 1 else 'the disks'} of {', '.join(suspect)}"
     if found.deleted:
-        verdict = f"THE BOOKIE DELETES: {found.deleted} or more ledgers went while it was collected. {verdict}"
+        went = "1 or more ledgers" if found.deleted == 1 else f"{found.deleted} or more ledgers"
+        why = "the metadata store is lost: stop it now; the cluster is healthy: retention, and normal"
+        verdict = f"THE BOOKIE DELETES: {went} went while it was collected ({why}). {verdict}"
     storage = {"interleaved": "interleaved or sorted", "none": "not known: no index was found"}
     stopped = (
         "not known how it was stopped"
@@ -180,6 +182,11 @@ def collect(
         hides = "some of it hides entries" if found.hiding else "none of it hides an entry"
         details.append(f"places of damage: {found.damaged}, {hides}")
         details += [f"  {line}" for line in _damage_lines(damage)]
+    if found.deleted:
+        details.append(
+            "the inventory can be used: what went is listed as damage, by ledger where its own file went, and no "
+            "absence on this bookie is believed; all else counts. For a complete one, collect again when it is quiet"
+        )
     if found.deep is not None:
         details += _compared(found.deep, dirty=found.dirty)
     if found.reused is not None:
@@ -197,8 +204,9 @@ def collect(
         counts={"ledgers": found.ledgers, "entries": found.entries, "damaged": found.damaged},
         coverage={"complete": found.complete, "missing": list(found.missing), "bytes_read": found.bytes_read},
         details=details,
-        following="kill -STOP the bookie's process on its host, at once, and every other bookie's; never -CONT. "
-        f"Copy its disks, and collect it again into another folder than {quoted(out)}"
+        following="if the store is lost: kill -STOP the bookie's process on its host, at once, and every other "
+        f"bookie's; never -CONT. Copy its disks, and collect it again into another folder than {quoted(out)}. "
+        f"If the cluster is healthy: {_next(out)}"
         if found.deleted
         else _next(out),
         facts={

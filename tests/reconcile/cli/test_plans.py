@@ -238,3 +238,13 @@ def test_settings_are_told_with_where_they_came_from(monkeypatch: pytest.MonkeyP
     assert found["BKMETA_PATIENCE_S"] == {"value": "3", "from": "environment"}
     assert found["BKMETA_ZK_AUTH"] == {"value": "set", "from": "environment"}
     assert "secret" not in json.dumps(found)
+
+
+def test_settings_of_an_incident_file_are_told_as_its_own(tmp_path: Path) -> None:
+    """What nobody typed is not called a default where a file said it."""
+    (tmp_path / "i.toml").write_text('quorums = "3/2/2"\n')
+    words = ["--incident", str(tmp_path / "i.toml"), "--inventory", "a", "--out", "new"]
+    with recover.recover.make_context("recover", words):
+        found = effective_settings()
+    assert found["--default-quorum"] == {"value": [3, 2, 2], "from": "incident file"}
+    assert found["--inventory"]["from"] == "option"
