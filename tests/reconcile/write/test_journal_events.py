@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backends.memory import MemoryStore
+from backends.memory import TRANSACTION_BYTES, MemoryStore
 from backends.protocols import Write
 from reconcile.write import audit_journal, freeze, undo
 from reconcile.write.apply import Applied, Options, apply
@@ -153,3 +153,17 @@ def test_an_undo_takes_back_by_a_journal_of_an_earlier_version(tmp_path: Path) -
     assert (sum(done.left.values()), sum(done.done.values())) == (0, 11)
     assert store.get(f"{ROOT}/00/0000/L0100").value == b"worse"  # type: ignore[union-attr]
     assert store.get(f"{ROOT}/00/0000/L0102").value == b"held"  # type: ignore[union-attr]
+
+
+def test_former_values_of_any_size_are_put_back(tmp_path: Path) -> None:
+    """What one batch replaced may be more than a transaction takes."""
+    store = MemoryStore()
+    former = bytes(TRANSACTION_BYTES // 8)
+    ledgers = [f"/00/0000/L{n:04d}" for n in range(20)]
+    for key in ledgers:
+        store.write([Write(ROOT + key, former)])
+    rows = [action("ledger", "replace", key, b"small", expects=0, before=former) for key in ledgers]
+    apply(lambda: [plan_of(rows)], store, ROOT, tmp_path / "j", Options("hash"), now=clock())
+    done = undo.undo(undo.propose(tmp_path / "j", store, ROOT), store, ROOT, now=clock())
+    assert (done.done, done.left) == ({"replace": 20}, {})
+    assert {stored.value for _, stored in store.get_many(ROOT + key for key in ledgers) if stored} == {former}

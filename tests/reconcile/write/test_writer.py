@@ -1,0 +1,138 @@
+"""The writer settles every change, and says truly which of them it made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from backends.errors import OutcomeUnknownError, TooLargeError, UnavailableError
+from backends.memory import TRANSACTION_BYTES, MemoryStore
+from backends.protocols import Versioned, Write
+from backends.testing.faults import Fault, FaultyStore
+from reconcile.write.audit_journal import JOURNAL, Journal, Record, scan
+from reconcile.write.journal_events import AclDone, AclIntent
+from reconcile.write.writer import Outcome, RecordTarget, Step, Writer, cut_transactions, settle_changes
+
+ROOT = "/ledgers"
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """A key that is made, or removed where there is no value."""
+
+    key: str
+    value: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return len(self.key) + len(self.value or b"")
+
+    def is_made(self, stored: Versioned | None) -> bool:
+        """Whether it is so."""
+        return stored is None if self.value is None else stored is not None and stored.value == self.value
+
+    def find_objection(self, stored: Versioned | None) -> str | None:
+        """Only what is absent can be made."""
+        return None if stored is None or self.value is None else "other bytes are there"
+
+
+def make_target(store: MemoryStore | FaultyStore) -> RecordTarget[Creation]:
+    """Return the values below a root."""
+
+    def to_write(change: Creation, key: str, stored: Versioned | None) -> Write:
+        return Write(key, change.value, None if stored is None else stored.version)
+
+    return RecordTarget(store, ROOT, to_write)
+
+
+def settle(
+    store: MemoryStore | FaultyStore, changes: Sequence[Creation], *, is_whole: bool = False
+) -> dict[str, Outcome]:
+    """Read, and settle."""
+    target = make_target(store)
+    return settle_changes(target, changes, target.read(changes), is_whole=is_whole)
+
+
+def test_what_is_there_and_what_differs_is_told_apart() -> None:
+    """Made, there already, in conflict; the conflict of one key does not keep the others from being made."""
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/a", b"same"), Write(f"{ROOT}/b", b"other")])
+    outcomes = settle(store, [Creation("/a", b"same"), Creation("/b", b"wanted"), Creation("/c", b"new")])
+    assert outcomes == {
+        "/a": Outcome(),
+        "/b": Outcome(conflict="other bytes are there"),
+        "/c": Outcome(version=0),
+    }
+
+
+def test_of_changes_that_belong_together_none_is_made_where_one_conflicts() -> None:
+    """What is absent stays absent."""
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/b", b"other")])
+    outcomes = settle(store, [Creation("/a", b"new"), Creation("/b", b"wanted")], is_whole=True)
+    assert all(outcome.conflict is not None for outcome in outcomes.values())
+    assert store.get(f"{ROOT}/a") is None
+
+
+def test_a_key_that_cannot_be_removed_is_left_and_the_others_go() -> None:
+    """Something stands below one of them."""
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/a/child", b""), Write(f"{ROOT}/b", b"")])
+    outcomes = settle(store, [Creation("/a", None), Creation("/b", None)])
+    assert outcomes == {"/a": Outcome(conflict="something stands below it"), "/b": Outcome(version=-1)}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_lost_answer_is_told_by_reading(after: bool) -> None:
+    """Whether the write was made before its answer was lost or not: it is made once, and counted as made."""
+    store = MemoryStore()
+    faulty = FaultyStore(store, {0: Fault(OutcomeUnknownError("store", "cut"), after=after)}.get)
+    target = make_target(faulty)
+    assert settle_changes(target, [Creation("/a", b"new")]) == {"/a": Outcome(version=0)}
+
+
+def test_a_store_that_never_answers_is_not_available() -> None:
+    """The run ends; nothing is said to be in conflict."""
+    faulty = FaultyStore(
+        MemoryStore(), lambda n: Fault(OutcomeUnknownError("store", "cut"), after=False) if n % 2 == 0 else None
+    )
+    with pytest.raises(UnavailableError, match="10 writes in a row"):
+        settle_changes(make_target(faulty), [Creation("/a", b"new")])
+
+
+def test_large_changes_are_cut_into_transactions() -> None:
+    """Together they are more than a store takes; cut, they are all made; one that is too large is left."""
+    store = MemoryStore()
+    changes = [Creation(f"/k{n}", bytes(TRANSACTION_BYTES // 8)) for n in range(20)]
+    with pytest.raises(TooLargeError):
+        store.write([Write(ROOT + change.key, change.value) for change in changes])
+    too_large = Creation("/large", bytes(TRANSACTION_BYTES + 1))
+    outcomes: dict[str, Outcome] = {}
+    for transaction in cut_transactions([*changes, too_large]):
+        outcomes |= settle(store, transaction)
+    assert outcomes.pop("/large").conflict == "it is larger than what the store takes"
+    assert set(outcomes.values()) == {Outcome(version=0)}
+
+
+def test_nothing_is_made_that_is_not_announced_before(tmp_path: Path) -> None:
+    """Every step's lines stand in the journal when the first change is made; what became of it follows."""
+    seen: list[list[str]] = []
+
+    def read_events() -> list[str]:
+        return [record.event for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
+
+    def make() -> None:
+        seen.append(read_events())
+
+    steps = [Step([AclIntent("freeze", "touch", key)], make, lambda _made: AclDone("/")) for key in ("/a", "/b")]
+    with Journal.open(
+        tmp_path, {}, resume=False, now=lambda: datetime(2026, 1, 1, tzinfo=UTC), replay=lambda _record: None
+    ) as journal:
+        writer = Writer(journal)
+        writer.carry_out(steps)
+        assert writer.has_begun
+    assert seen == [["begin", "intent", "intent"], ["begin", "intent", "intent", "done"]]
+    assert read_events() == ["begin", "intent", "intent", "done", "done"]
