@@ -292,7 +292,7 @@ class EtcdFile:
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         asked = list(keys)
         wanted = {key.encode() for key in asked}
-        nodes = {kv.key: pages.versioned(kv) for kv in self._keys() if kv.key in wanted}
+        nodes = {kv.key: pages.make_versioned(kv) for kv in self._keys() if kv.key in wanted}
         for key in asked:
             yield key, nodes.get(key.encode())
 

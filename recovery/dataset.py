@@ -24,6 +24,8 @@ A plan's folder also holds `store/`: the catalog of the store that it was compar
 `earlier/` those of files of the store that were named as snapshots.
 
 Reading goes through `pyarrow.fs`: a path is a local path or a URI that it knows.
+
+In one module because writer and reader share the folder's form and the manifest's.
 """
 
 import json

@@ -12,6 +12,8 @@
     what comes back is not the protocol                   as when the connection breaks, but at last not_understood
 
 A clear-text connection never takes the place of an encrypted one.
+
+In one module because connection, bookie and pace share one event loop and hand requests to each other.
 """
 
 import asyncio
@@ -129,7 +131,7 @@ class Pace:
         self._left = self._burst
         self._at = 0.0
 
-    def allowed(self, moment: float) -> int:
+    def count_allowed(self, moment: float) -> int:
         """Return how many requests may be sent now."""
         if self._rate is None:
             return 1 << 30
@@ -353,7 +355,7 @@ class _Connection(asyncio.BufferedProtocol):
         room = self._window - len(self._talk)
         if len(self._talk) and room < self._window // _REFILL:
             return
-        allowed = 0 if moment < work.pause_until else min(pace.allowed(moment) for pace in self._paces)
+        allowed = 0 if moment < work.pause_until else min(pace.count_allowed(moment) for pace in self._paces)
         out: list[bytes] = []
         due = moment + self._options.deadline_s
         while len(out) < min(room, allowed):

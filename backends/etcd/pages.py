@@ -171,7 +171,7 @@ def _names(keys: pa.Array) -> pa.Array:
         return pa.array([key.decode(errors="backslashreplace") for key in keys.to_pylist()], pa.string())
 
 
-def versioned(kv: Any) -> Versioned:  # noqa: ANN401 - a message
+def make_versioned(kv: Any) -> Versioned:  # noqa: ANN401 - a message
     """Return a key of an answer."""
     return Versioned(
         value=kv.value,

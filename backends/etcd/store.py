@@ -15,6 +15,8 @@ is under way. A write whose connection broke may still be on its way when it is 
 not a second one.
 
 Source: bookkeeper-metadata §4; etcd-io/etcd v3.5, API version 3, run against 3.5.1.
+
+In one module because reads and writes share the revision that is shown, and how requests are repeated.
 """
 
 import threading
@@ -151,7 +153,7 @@ class EtcdStore:
 
     def _get(self, key: str) -> Versioned | None:
         kvs = self._range(rpc.RangeRequest(key=_key(key), revision=self._shown)).kvs
-        return pages.versioned(kvs[0]) if kvs else None
+        return pages.make_versioned(kvs[0]) if kvs else None
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         flying: deque[tuple[str, Any, Asked | UnavailableError]] = deque()
@@ -159,7 +161,7 @@ class EtcdStore:
         def receive() -> tuple[str, Versioned | None]:
             key, request, asked = flying.popleft()
             kvs = self._wait_for(request, asked).kvs
-            return key, pages.versioned(kvs[0]) if kvs else None
+            return key, pages.make_versioned(kvs[0]) if kvs else None
 
         for key in keys:
             request = rpc.RangeRequest(key=_key(key), revision=self._shown)

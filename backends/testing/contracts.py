@@ -1,4 +1,7 @@
-"""The promises of the store protocols as tests: an adapter subclasses them and gives its store."""
+"""The promises of the store protocols as tests: an adapter subclasses them and gives its store.
+
+In one module because they are read as one list: what a new adapter has to keep.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -103,7 +103,7 @@ def _find_snapshot(history: History, number: int, snapshots: Sequence[Path], rea
     first = int(zxids[number])
     later = history.breaks[history.breaks > number]
     last = int(zxids[int(later[0]) - 1 if len(later) else -1])
-    begun = sorted((zxid, path) for path in snapshots if (zxid := snapshot.begun_of(path.name)) is not None)
+    begun = sorted((zxid, path) for path in snapshots if (zxid := snapshot.zxid_of(path.name)) is not None)
     previous = [(zxid, path) for zxid, path in reversed(begun) if zxid < first and (follows(zxid, first) or not zxid)]
     for _, path in (*previous, *((zxid, path) for zxid, path in begun if first <= zxid <= last)):
         try:

@@ -73,7 +73,7 @@ def restore(snapshots: Sequence[Path], history: History, until: int | None) -> R
     restored: Restored | None = None
     read: Snapshot | None = None
     for path in reversed(snapshots):
-        begun = snapshot.begun_of(path.name)
+        begun = snapshot.zxid_of(path.name)
         if until is not None and begun is not None and begun > until:
             continue
         read = None  # two are never held at once

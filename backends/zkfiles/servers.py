@@ -134,25 +134,25 @@ def _walk(top: Path, notes: list[str]) -> Iterable[Path]:
     for folder, names, files in os.walk(top, onerror=fail):
         names.sort()
         links = [name for name in names if Path(folder, name).is_symlink()]
-        notes += [f"{shown(Path(folder, name))} is a symbolic link, and not followed" for name in links]
+        notes += [f"{format_path(Path(folder, name))} is a symbolic link, and not followed" for name in links]
         if files:
             yield Path(folder)
 
 
-def shown(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Return a path that can be printed, whatever bytes its name has."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _of_folder(folder: Path, top: Path) -> Server | None:
-    server = Server(shown(folder.relative_to(top)) if folder != top else shown(top))
+    server = Server(format_path(folder.relative_to(top)) if folder != top else format_path(top))
     snapshots: list[tuple[int, Path]] = []
     logs: list[tuple[int, Path]] = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        begun, first = snapshot.begun_of(entry.name), txnlog.first_of(entry.name)
+        begun, first = snapshot.zxid_of(entry.name), txnlog.first_of(entry.name)
         if begun is None and first is None:
             if _LOOK_ALIKE.fullmatch(entry.name):
-                server.notes.append(f"{shown(folder / entry.name)} is not read: no server gives such a name")
+                server.notes.append(f"{format_path(folder / entry.name)} is not read: no server gives such a name")
             continue
         if begun is not None:
             snapshots.append((begun, folder / entry.name))
@@ -250,7 +250,7 @@ def _never_committed(server: Server, history: History) -> set[tuple[int, int]]:
 
     A server that was given a whole snapshot in between proves nothing: it has no log of what it missed.
     """
-    begun = [zxid for path in server.snapshots if (zxid := snapshot.begun_of(path.name)) is not None]
+    begun = [zxid for path in server.snapshots if (zxid := snapshot.zxid_of(path.name)) is not None]
     zxids = history.rows["zxid"]
     places = np.flatnonzero(zxids[1:] >> 32 > zxids[:-1] >> 32).tolist()
     steps = [
@@ -261,7 +261,7 @@ def _never_committed(server: Server, history: History) -> set[tuple[int, int]]:
     return {(a, b) for a, b in steps if not any(a < zxid < b for zxid in begun)}
 
 
-def united(server: Server, own: History, rest: Sequence[tuple[Server, History]]) -> History:
+def unite(server: Server, own: History, rest: Sequence[tuple[Server, History]]) -> History:
     """Return a server's history without what was never committed, its breaks and its beginning filled from others.
 
     Only servers with equal records, and none that contradict, are of the same ensemble.
@@ -286,7 +286,7 @@ def united(server: Server, own: History, rest: Sequence[tuple[Server, History]])
     return History(tuple(logs), rows, _breaks(rows))
 
 
-def related(own: History, foreign: History) -> bool:
+def are_related(own: History, foreign: History) -> bool:
     """Tell whether another history can be of the same ensemble: their records agree, or one has none."""
     return not len(own.rows) or not len(foreign.rows) or _agree(own.rows, foreign.rows)
 

@@ -25,25 +25,23 @@ Source: zookeeper-files §1, §2, §5; Apache ZooKeeper 3.9, FileSnap, DataTree,
 SnappyOutputStream.
 """
 
-import io
-import os
 import re
 import struct
 import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backends.zkfiles.compression import read_image
 from backends.zkfiles.records import OPEN_KEY, OPEN_RIGHTS, Damage, MalformedError, Reader, Rights
 from backends.zkfiles.txnlog import open_file
 
@@ -51,21 +49,8 @@ Ints = npt.NDArray[np.int64]
 
 MAGIC: Final = b"ZKSN"
 VERSION: Final = 2
-_GZIP: Final = b"\x1f\x8b"
-_SNAPPY: Final = b"\x82SNAPPY\0"
-_SNAPPY_HEAD: Final = 16
-_SNAPPY_AGAIN: Final = int.from_bytes(_SNAPPY[:4], "big", signed=True)
-_SNAPPY_RATIO: Final = 64
-"""A raw block never grows by more."""
-_GZIP_RATIO: Final = 100
-"""Nodes differ in their paths, times and transactions: a snapshot shrinks to a tenth, hardly ever to a fiftieth."""
-_GZIP_FREE: Final = 64 << 20
-"""So much may come of anything."""
-_PIECE: Final = 8 << 20
-_BLOCK: Final = 4096
 _LARGEST_NODE: Final = 1 << 30
 _END: Final = b"\0\0\0\x01/"
-_SEAL: Final = 13
 _I32: Final = struct.Struct(">i")
 _I64: Final = struct.Struct(">q")
 _DIGEST: Final = struct.Struct(">qiq")
@@ -374,7 +359,7 @@ def is_text(path: bytes) -> bool:
 NAME: Final = re.compile(r"snapshot\.([0-9a-f]{1,16})(\.(gz|snappy))?")
 
 
-def begun_of(name: str) -> int | None:
+def zxid_of(name: str) -> int | None:
     """Return the zxid in a snapshot's name; None: it is no such name."""
     match = NAME.fullmatch(name)
     zxid = int(match[1], 16) if match else -1
@@ -389,9 +374,9 @@ def read(path: Path) -> Snapshot:
     Raises:
         OSError: it cannot be opened.
     """
-    snapshot = Snapshot(path, begun_of(path.name))
+    snapshot = Snapshot(path, zxid_of(path.name))
     with open_file(path, buffering=0) as file:
-        snapshot.compression, snapshot.image, damage = _image(file)
+        snapshot.compression, snapshot.image, damage = read_image(file)
     try:
         _parse(snapshot)
     except MalformedError as error:
@@ -399,85 +384,6 @@ def read(path: Path) -> Snapshot:
     if damage:
         snapshot.damage = Damage(str(path), damage.at, damage.problem)
     return snapshot
-
-
-def _image(file: IO[bytes]) -> tuple[str, bytes, MalformedError | None]:
-    """Return what a file holds, and what is wrong with its compression or the disk."""
-    head = file.read(len(_SNAPPY))
-    file.seek(0)
-    kind, inflate = "plain", _copy
-    if head.startswith(_GZIP):
-        kind, inflate = "gzip", _gunzip
-    elif head == _SNAPPY:
-        kind, inflate = "snappy", _unsnap
-    sink = io.BytesIO()
-    try:
-        if kind == "plain":
-            with suppress(OSError):
-                return kind, file.read(), None
-            file.seek(0)
-        inflate(file, sink)
-    except MalformedError as error:
-        return kind, sink.getvalue(), error
-    except OSError as error:
-        return kind, sink.getvalue(), MalformedError(sink.tell(), f"the disk refuses ({error.strerror})")
-    return kind, sink.getvalue(), None
-
-
-def _copy(file: IO[bytes], sink: io.BytesIO) -> None:
-    """Copy up to where the disk refuses."""
-    while piece := file.read(_BLOCK):
-        sink.write(piece)
-
-
-def _gunzip(file: IO[bytes], sink: io.BytesIO) -> None:
-    inflater = zlib.decompressobj(wbits=31)
-    size = os.fstat(file.fileno()).st_size
-    limit = max(_GZIP_FREE, _GZIP_RATIO * size)
-    try:
-        while not inflater.eof:
-            piece = inflater.unconsumed_tail or file.read(_PIECE)
-            if not piece:
-                raise MalformedError(sink.tell(), "the compressed file ends too early")
-            sink.write(inflater.decompress(piece, _PIECE))
-            if sink.tell() > limit:
-                problem = f"{size} bytes become more than {limit}, which no snapshot's do"
-                raise MalformedError(sink.tell(), f"cannot be decompressed: {problem}")
-    except zlib.error as error:
-        raise MalformedError(sink.tell(), f"cannot be decompressed ({error})") from error
-    if inflater.unused_data or file.read(1):
-        raise MalformedError(sink.tell(), "bytes behind the compressed ones")
-
-
-def _unsnap(file: IO[bytes], sink: io.BytesIO) -> None:
-    codec = pa.Codec("snappy")
-    size_of_file = os.fstat(file.fileno()).st_size
-    file.seek(_SNAPPY_HEAD)
-    while head := file.read(_I32.size):
-        position = file.tell()
-        size = _I32.unpack(head)[0] if len(head) == _I32.size else -1
-        if size == _SNAPPY_AGAIN:
-            file.seek(position + _SNAPPY_HEAD - _I32.size)
-            continue
-        if not 0 < size <= size_of_file - position:
-            raise MalformedError(sink.tell(), f"the compressed file is cut off, or wrong at byte {position}")
-        block = file.read(size)
-        whole = _varint(block)
-        if whole is None or whole > size * _SNAPPY_RATIO:
-            raise MalformedError(sink.tell(), f"cannot be decompressed: a block of impossible size at byte {position}")
-        try:
-            sink.write(codec.decompress(block, decompressed_size=whole))
-        except (pa.ArrowInvalid, OSError) as error:
-            raise MalformedError(sink.tell(), f"cannot be decompressed at byte {position}") from error
-
-
-def _varint(block: bytes) -> int | None:
-    value = 0
-    for place, byte in enumerate(block[:5]):
-        value |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            return value
-    return None
 
 
 def _parse(snapshot: Snapshot) -> None:

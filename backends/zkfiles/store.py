@@ -76,7 +76,7 @@ class ZooKeeperFiles:
     """
 
     def __init__(self, path: Path, *, point: At | None = None) -> None:
-        self._name = f"zkfiles://{servers.shown(path.absolute())}"
+        self._name = f"zkfiles://{servers.format_path(path.absolute())}"
         self._at = point
         self._servers = servers.find(path)
         self._lock = threading.Lock()
@@ -185,7 +185,7 @@ class _Candidate:
     @property
     def reach(self) -> tuple[int, int]:
         """Its epoch and the last zxid of which it has anything: the order in which leaders are elected."""
-        begun = [snapshot.begun_of(path.name) or 0 for path in self.server.snapshots]
+        begun = [snapshot.zxid_of(path.name) or 0 for path in self.server.snapshots]
         logged = int(self.history.rows["zxid"][-1]) if len(self.history.rows) else 0
         last = max([logged, *begun])
         return max(self.server.epoch or 0, last >> 32), last
@@ -197,7 +197,7 @@ def _decide(folders: Sequence[Server], point: At | None) -> _Shown:
     notes: list[str] = []
     failed: list[str] = []
     for candidate in candidates:
-        history = servers.united(
+        history = servers.unite(
             candidate.server, candidate.history, [(o.server, o.history) for o in candidates if o is not candidate]
         )
         try:
@@ -207,7 +207,9 @@ def _decide(folders: Sequence[Server], point: At | None) -> _Shown:
         except NothingToShowError as error:
             failed.append(f"{candidate.server.name}: {error}" if len(folders) > 1 else str(error))
             continue
-        if best is None or (best[0].gaps and not restored.gaps and servers.related(best[1].history, candidate.history)):
+        if best is None or (
+            best[0].gaps and not restored.gaps and servers.are_related(best[1].history, candidate.history)
+        ):
             best = restored, candidate, history
         if not best[0].gaps:
             break
@@ -254,7 +256,7 @@ def _until(server: Server, history: History, point: At | None) -> int | None:
     if len(early) and early[-1] < len(zxids) - 1:
         return int(zxids[early[-1]])
     for path in reversed(server.snapshots):
-        begun = snapshot.begun_of(path.name)
+        begun = snapshot.zxid_of(path.name)
         if begun is None or (len(early) and begun <= int(zxids[-1])) or (len(zxids) > len(early) and begun >= zxids[0]):
             continue
         try:

@@ -90,7 +90,7 @@ def parse_ledger(text: str, scope: str | None = None, *, hint: str = "LEDGER") -
     except ValueError as error:
         raise click.BadParameter(f"{error}; write 123, scope:123 or 32 hex digits", param_hint=hint) from error
     if not ids.is_short(text) and named.scope != whole:
-        raise click.BadParameter(f"{text} is of scope {ids.unsigned(named.scope)}, not {scope}", param_hint=hint)
+        raise click.BadParameter(f"{text} is of scope {ids.to_unsigned(named.scope)}, not {scope}", param_hint=hint)
     return ids.LedgerId(whole, named.ledger)
 
 

@@ -57,7 +57,7 @@ class RootNames:
 
     folders: tuple[str, ...]
     ledgers: tuple[str, ...]
-    others: tuple[str, ...]
+    rest: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,7 @@ class _Run:
         names = sort_root_names(layout, self._tree.list_root())
         if SCOPED in names.folders:
             self._write_nodes([SCOPED])
-        self._write_tree([ROOT, *names.others])
+        self._write_tree([ROOT, *names.rest])
         self._write_ledgers(layout, self._tree.walk(layout, names))
 
     # Ledgers

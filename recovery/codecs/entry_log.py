@@ -73,7 +73,6 @@ _ID: Final = 8
 _MAP_LEDGERS: Final = 10_000
 _NO_LEDGER: Final = -1
 _MAP_ID: Final = -2
-_FILLER_ID: Final = 0
 _BLOCK: Final = 4096
 _FILLER: Final = _BLOCK - HEADER_SIZE - SIZE_FIELD
 _PADDING: Final = b"\xf0"

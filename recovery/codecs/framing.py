@@ -14,7 +14,7 @@ over several more records. A false record would be invented data; one that is pa
 Records of scopes are read only where a caller says `scoped`: what no released BookKeeper writes must change nothing of
 how its files are read.
 
-Source: bookie-storage §3.3, §3.5, §6.3; scoped-ids.
+In one module because reading ahead, reading each alone and searching behind damage must agree on what a record is.
 """
 
 import struct
@@ -108,13 +108,13 @@ class Entries(NamedTuple):
         """Return the position behind the last entry."""
         return int(self.position[-1] + self.size[-1])
 
-    def before(self, start: int) -> "Entries":
+    def cut(self, start: int) -> "Entries":
         """Return the entries before an index."""
         ledger, number, position, size = (column[:start] for column in self[:-1])
         return Entries(ledger, number, position, size, None if self.scope is None else self.scope[:start])
 
     @classmethod
-    def joined(cls, parts: Sequence["Entries"]) -> "Entries":
+    def join(cls, parts: Sequence["Entries"]) -> "Entries":
         """Return the entries of all parts, of which there is one at least."""
         if len(parts) == 1:
             return parts[0]
@@ -250,13 +250,13 @@ def ahead(
         step = min(step, RUN - count)
         part = _usual(data, _starts(data, position, step), scoped=scoped)
         if part.scope is not None and not sure:
-            part = part.before(_find_unbelieved(data, part, part.scope, known, successor))
+            part = part.cut(_find_unbelieved(data, part, part.scope, known, successor))
         parts.append(part)
         count += len(part.size)
         if len(part.size) < step:
             break
         position, step = part.end(), step * growth
-    return Entries.joined(parts).before(count - DOUBTED) if count - DOUBTED >= FEW else None
+    return Entries.join(parts).cut(count - DOUBTED) if count - DOUBTED >= FEW else None
 
 
 def _usual(data: memoryview, starts: Ints, *, scoped: bool) -> Entries:
@@ -280,7 +280,7 @@ def _usual(data: memoryview, starts: Ints, *, scoped: bool) -> Entries:
         good[rest] = (scope[rest] != 0) & (size[rest] >= entry.SCOPED_HEADER_SIZE)
     good &= (number >= 0) & (number < _USUAL_IDS)
     usual = Entries(ledger, number, starts + SIZE_FIELD, size, scope)
-    return usual if good.all() else usual.before(int(good.argmin()))
+    return usual if good.all() else usual.cut(int(good.argmin()))
 
 
 def _find_unbelieved(data: memoryview, entries: Entries, scope: Ints, known: Met, successor: Successor) -> int:

@@ -175,13 +175,13 @@ def ledgers_in(folder: str, names: Iterable[str]) -> Iterator[int | None]:
         yield ledger if ledger & 0xFFFF == low and 0 <= ledger < 1 << 63 and f"{ledger:x}{_SUFFIX}" == name else None
 
 
-def scoped_name_of(path: str) -> str | None:
+def parse_scoped_name(path: str) -> str | None:
     """Return the qualified name of the ledger of another scope whose index belongs at a path, or None if none does."""
     match = _SCOPED_PATH.fullmatch(path)
     return "".join(match.groups()) if match is not None and (match[1] + match[2]).strip("0") else None
 
 
-def scoped_ledger_of(path: str) -> LedgerId | None:
+def parse_scoped_ledger(path: str) -> LedgerId | None:
     """Return the ledger of another scope whose index belongs at a path below ``current``, or None if none does."""
-    name = scoped_name_of(path)
+    name = parse_scoped_name(path)
     return None if name is None else ids.parse(name)

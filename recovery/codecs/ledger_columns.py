@@ -43,7 +43,7 @@ class Parts:
     start: Ints
     size: Ints
 
-    def of(self, rows: Mask) -> "Parts":
+    def select(self, rows: Mask) -> "Parts":
         """Return those of some records, by a mask over all."""
         kept = rows[self.row]
         return Parts(self.row[kept], self.group[kept], self.start[kept], self.size[kept])

@@ -303,7 +303,7 @@ def _decode_messages(messages: ledger_columns.Read) -> tuple[npt.NDArray[np.bool
     numbers = {name: column[rows] for name, column in messages.numbers.items()}
     closed = numbers["state"] == STATE_NUMBERS[State.CLOSED]
     segments = good[messages.segment_row]
-    members = messages.members.of(good)
+    members = messages.members.select(good)
     lists = pa.StructArray.from_arrays(
         [
             pa.array(messages.segment_first[segments]),
@@ -311,12 +311,12 @@ def _decode_messages(messages: ledger_columns.Read) -> tuple[npt.NDArray[np.bool
         ],
         fields=list(tables.SEGMENTS.value_type),
     )
-    entries = messages.keys.of(good)
+    entries = messages.keys.select(good)
     custom = pa.StructArray.from_arrays(
-        [entries.texts(messages.data, pa.string()), messages.values.of(good).texts(messages.data, pa.binary())],
+        [entries.texts(messages.data, pa.string()), messages.values.select(good).texts(messages.data, pa.binary())],
         fields=list(tables.CUSTOM.value_type),
     )
-    passwords = messages.password.of(good).texts(messages.data, pa.binary()).dictionary_encode()
+    passwords = messages.password.select(good).texts(messages.data, pa.binary()).dictionary_encode()
     hashes = pa.array([_key_hash(password) for password in passwords.dictionary.to_pylist()], pa.binary())
     columns: dict[str, pa.Array] = {
         "error": pa.nulls(len(rows), pa.string()),

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recovery.errors import FormatError, Reason
-from recovery.model.ids import LedgerId, signed
+from recovery.model.ids import LedgerId, to_signed
 
 
 class Layout(StrEnum):
@@ -224,7 +224,7 @@ def ledger_of(layout: Layout, key: str) -> LedgerId | None:
         if match is None:
             return None
         digits = "".join(match.groups())
-        scope, ledger = (signed(int(half, 16)) for half in (digits[:16], digits[16:]))
+        scope, ledger = (to_signed(int(half, 16)) for half in (digits[:16], digits[16:]))
         return LedgerId(scope, ledger) if scope or (layout is Layout.ETCD and ledger >= 0) else None
     is_short = key.count("/") == SHORT_FORM.count("/")
     pattern = _FLAT_KEY if layout is Layout.FLAT else _SHORT_KEY if is_short else _LONG_KEY

@@ -19,7 +19,7 @@ import numpy as np
 
 from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import Facts
-from recovery.model.ids import mixed
+from recovery.model.ids import mix
 
 SAMPLED: Final = 4096
 """Ledgers in a sample: a bookie out of some hundred has enough of them."""
@@ -80,7 +80,7 @@ class Sample:
 
 def _choose_least(scope: Ints, ledger: Ints) -> Ints:
     """Return the places of the ids with the least hashes, in order of the ids' places."""
-    hashes = mixed(scope, ledger)
+    hashes = mix(scope, ledger)
     if len(hashes) <= SAMPLED:
         return np.arange(len(hashes))
     return np.sort(np.argpartition(hashes, SAMPLED)[:SAMPLED])

@@ -80,7 +80,7 @@ def look(path: Path) -> FileReport:
 
 def _read_index(path: Path, content: memoryview, notes: FileNotes) -> None:
     name = path.name.removesuffix(".rloc")
-    scoped = index_file.scoped_ledger_of("/".join([*path.absolute().parts[-4:-1], name]))
+    scoped = index_file.parse_scoped_ledger("/".join([*path.absolute().parts[-4:-1], name]))
     ledger = int(plain[1], 16) if (plain := _PLAIN_INDEX.fullmatch(name)) is not None else None
     if scoped is not None:
         notes.header["ledger"] = str(scoped)

@@ -19,7 +19,7 @@ from recovery.errors import Damage, FormatError, Reason
 from recovery.inspect.file_kinds import Kind
 from recovery.inspect.store_file import Facts
 from recovery.model.groups import KeyedGroups
-from recovery.model.ids import LedgerId, unsigned
+from recovery.model.ids import LedgerId, to_unsigned
 
 Ints = npt.NDArray[np.int64]
 LISTED: Final = 100
@@ -129,7 +129,7 @@ class LedgerIds:
 
     def spans(self) -> list[str]:
         """Return ids as ranges, a line a scope."""
-        scopes = sorted(self._merge_fresh().items(), key=lambda item: unsigned(item[0]))
+        scopes = sorted(self._merge_fresh().items(), key=lambda item: to_unsigned(item[0]))
         rest = [f"and ledgers of {len(scopes) - LISTED} more scopes"] if len(scopes) > LISTED else []
         return [line for scope, ids in scopes[:LISTED] for line in _list_spans(ids, scope)] + rest
 
@@ -191,7 +191,7 @@ def _list_spans(ledgers: Ints, scope: int) -> list[str]:
     pairs = list(zip(ledgers[starts[:LISTED]].tolist(), ledgers[ends[:LISTED]].tolist(), strict=True))
     shown = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
     rest = [f"and {len(starts) - LISTED} more ranges"] if len(starts) > LISTED else []
-    return [(f"ledgers of scope {unsigned(scope)}: " if scope else "ledgers ") + ", ".join([*shown, *rest])]
+    return [(f"ledgers of scope {to_unsigned(scope)}: " if scope else "ledgers ") + ", ".join([*shown, *rest])]
 
 
 class EntryRanges:

@@ -31,12 +31,12 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-f
 _BOOKIE_ID: Final = re.compile(r"[a-zA-Z0-9:-_.\-]+")
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """Return the signed 64-bit integer with the bits of an unsigned one."""
     return value - (1 << 64) if value >> 63 else value
 
 
-def unsigned(value: int) -> int:
+def to_unsigned(value: int) -> int:
     """Return the unsigned 64-bit integer with the bits of a signed one."""
     return value & _MASK
 
@@ -55,8 +55,8 @@ class LedgerId:
     def __str__(self) -> str:
         """The shortest text form: short in scope 0, else the pair."""
         if self.scope == 0:
-            return str(unsigned(self.ledger))
-        return f"{unsigned(self.scope)}:{unsigned(self.ledger)}"
+            return str(to_unsigned(self.ledger))
+        return f"{to_unsigned(self.scope)}:{to_unsigned(self.ledger)}"
 
     def __lt__(self, other: "LedgerId") -> bool:
         return self.unsigned_key < other.unsigned_key
@@ -64,12 +64,12 @@ class LedgerId:
     @property
     def unsigned_key(self) -> tuple[int, int]:
         """What ids are ordered by."""
-        return unsigned(self.scope), unsigned(self.ledger)
+        return to_unsigned(self.scope), to_unsigned(self.ledger)
 
     @property
     def qualified_name(self) -> str:
         """32 lower-case hex digits, scope first."""
-        return f"{unsigned(self.scope):016x}{unsigned(self.ledger):016x}"
+        return f"{to_unsigned(self.scope):016x}{to_unsigned(self.ledger):016x}"
 
     @property
     def bucket(self) -> int:
@@ -83,7 +83,7 @@ def _half(text: str) -> int:
     value = int(text, 16 if text[:2] in ("0x", "0X") else 10)
     if value > _MASK:
         raise ValueError(f"more than 64 bits: {text}")
-    return signed(value)
+    return to_signed(value)
 
 
 def parse(text: str) -> LedgerId:
@@ -97,7 +97,7 @@ def parse(text: str) -> LedgerId:
     text = text.strip()
     if _QUALIFIED.fullmatch(text) or _UUID.fullmatch(text):
         digits = text.replace("-", "")
-        return LedgerId(signed(int(digits[:16], 16)), signed(int(digits[16:], 16)))
+        return LedgerId(to_signed(int(digits[:16], 16)), to_signed(int(digits[16:], 16)))
     scope, colon, ledger = text.partition(":")
     return LedgerId(_half(scope), _half(ledger)) if colon else LedgerId(0, _half(text))
 
@@ -123,7 +123,7 @@ def _splitmix64(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
-def mixed(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+def mix(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """Return a hash of each id: ``splitmix64(ledger ^ splitmix64(scope))``.
 
     Source: S. Vigna, splitmix64.c (public domain): state advance and output mix of one step.
@@ -133,7 +133,7 @@ def mixed(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.ND
 
 def buckets(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
     """Return the bucket of each id: the lowest bits of its hash."""
-    return (mixed(scope, ledger) & np.uint64(BUCKETS - 1)).astype(np.int16)
+    return (mix(scope, ledger) & np.uint64(BUCKETS - 1)).astype(np.int16)
 
 
 def distinct(

@@ -45,11 +45,6 @@ class View:
             found[ledger] = found.get(ledger, frozenset()) | entries
         return found
 
-    @property
-    def sees_all(self) -> bool:
-        """Whether everything was seen."""
-        return not (self.unscanned or self.incomplete or self.damaged)
-
 
 # ---------------------------------------------------------------------------------------------------- inventories
 

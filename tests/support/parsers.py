@@ -617,7 +617,7 @@ PARSERS: Final = {
         lambda raw: _scoped_locations([raw]), lambda: [_scoped_rows()[1]], 2, together=_scoped_locations
     ),
     "index path": Parser(
-        _as_text(index_file.scoped_ledger_of),
+        _as_text(index_file.parse_scoped_ledger),
         _texts(index_file.path_of(5), index_file.path_of(-5, 7), index_file.path_of(5, -7)),
     ),
     "any file of a bookie": Parser(_bookie_file, _bookie_files, 20),

@@ -57,7 +57,7 @@ from recovery.collect.rows.spool import SHARES, Spool
 from recovery.collect.sources.entry_records import RecordFile, scan_file
 from recovery.collect.sources.journals import Journal
 from recovery.errors import FormatError, Reason
-from recovery.model.ids import BUCKETS, signed
+from recovery.model.ids import BUCKETS, to_signed
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
 _CHUNK_BITS: Final = 20
@@ -180,7 +180,7 @@ class DeepCheck:
             proven = entry_codec.find_digest(record, self._passwords)
             if proven is None:
                 behind = google_crc32c.value(bytes(record[front + max(DIGEST_SIZES.values()) :]))
-                return scoped, length, signed(google_crc32c.value(bytes(record[front:])) << 32 | behind)
+                return scoped, length, to_signed(google_crc32c.value(bytes(record[front:])) << 32 | behind)
             digest = proven[0]
             if len(self._types) >= _TYPES_HELD:
                 self._types.clear()

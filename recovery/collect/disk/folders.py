@@ -32,7 +32,7 @@ from recovery.codecs.entry_log import log_id_of
 from recovery.codecs.journal import journal_id_of
 from recovery.collect.rows.damage import Hides, Unread
 from recovery.errors import FormatError, InputError, Reason
-from recovery.model.ids import is_bookie_id, signed
+from recovery.model.ids import is_bookie_id, to_signed
 
 _CURRENT: Final = "current"
 _VERSION: Final = "VERSION"
@@ -424,7 +424,7 @@ _LASTING: Final = ("bookie", "instance", "rocksdb_ledgers", "rocksdb_locations")
 def incarnation(evidence: Sequence[tuple[str, str]]) -> int:
     """Return the number of a bookie's life; what of the evidence does not last is not looked at."""
     lasting = "\n".join(f"{kind}={value}" for kind, value in evidence if kind in _LASTING)
-    return signed(int.from_bytes(hashlib.sha256(lasting.encode()).digest()[:8]))
+    return to_signed(int.from_bytes(hashlib.sha256(lasting.encode()).digest()[:8]))
 
 
 def _version_file(path: Path) -> VersionFile:

@@ -349,10 +349,10 @@ def _join_batches(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[En
         held.append(part)
         size += len(part.ledger)
         if size >= _CHUNK:
-            yield Entries.joined(held)
+            yield Entries.join(held)
             held, size = [], 0
     if held:
-        yield Entries.joined(held)
+        yield Entries.join(held)
 
 
 def locate(

@@ -203,7 +203,7 @@ def _scoped_files_in(
             with os.scandir(folder) as listing:
                 for item in listing:
                     whole = item.name.removesuffix(_COPY)
-                    name = index_file.scoped_name_of(f"{inside}/{whole}")
+                    name = index_file.parse_scoped_name(f"{inside}/{whole}")
                     if name is None:
                         _tell_stray(item.path, item.name, inside, damage)
                         continue

@@ -243,13 +243,13 @@ def test_caps_on_requests_hold_for_one_bookie_and_for_all_together() -> None:
     pace = Pace(1000.0)
     granted = 0
     for tick in range(1, 2001):
-        allowed = pace.allowed(tick / 1000)
+        allowed = pace.count_allowed(tick / 1000)
         pace.spend(allowed)
         granted += allowed
         assert granted <= tick + 50 + 1
     assert granted >= 1999
-    assert Pace(None).allowed(0.0) > 10**6
-    assert Pace(0.5).allowed(0.0) == 1
+    assert Pace(None).count_allowed(0.0) > 10**6
+    assert Pace(0.5).count_allowed(0.0) == 1
     slow = Pace(0.5)
     slow.spend(1)
     assert slow.wait_s == pytest.approx(2.0)

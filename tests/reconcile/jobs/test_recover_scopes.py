@@ -21,7 +21,7 @@ from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.model import tables
-from recovery.model.ids import LedgerId, buckets, signed
+from recovery.model.ids import LedgerId, buckets, to_signed
 from recovery.spark import session
 from recovery.testing import simulator
 from tests.support.command import process
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 
 CLUSTER = simulator.Cluster(shapes=((3, 2),), bookies=4, lengths=(20,), changes=(0,))
-SCOPES = (0, 7, signed((1 << 64) - 1))
+SCOPES = (0, 7, to_signed((1 << 64) - 1))
 PLAIN = [LedgerId(0, number) for number in range(20)]
 SCOPED = [LedgerId(7, 1000 + number) for number in range(20)] + [LedgerId(-1, -1 - number) for number in range(20)]
 

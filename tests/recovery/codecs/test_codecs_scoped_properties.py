@@ -273,10 +273,10 @@ def test_a_path_names_its_ledger(ledger: LedgerId) -> None:
     """Four names of eight digits, which no path of scope 0 has; nothing else does."""
     path = index_file.path_of(ledger.ledger, ledger.scope)
     assert path.replace("/", "") == f"{ledger.qualified_name}.idx"
-    assert index_file.scoped_ledger_of(path) == ledger
+    assert index_file.parse_scoped_ledger(path) == ledger
     assert index_file.ledger_of(path) is None
-    assert index_file.scoped_ledger_of(index_file.path_of(5)) is None
-    assert index_file.scoped_ledger_of(f"00000000/00000000/{path[18:]}") is None
+    assert index_file.parse_scoped_ledger(index_file.path_of(5)) is None
+    assert index_file.parse_scoped_ledger(f"00000000/00000000/{path[18:]}") is None
 
 
 # Any bytes

@@ -138,7 +138,7 @@ def test_a_long_stretch_of_scopes_is_looked_ahead(digest: Digest, of_zero: int) 
         entries = [part for part in parts if isinstance(part, Entries)]
         assert len(entries) == len(parts)
         assert max(len(part.ledger) for part in entries) > many // 2
-        found = Entries.joined(entries)
+        found = Entries.join(entries)
         assert found.entry.tolist() == [*range(many)]
         assert [raw[at : at + size] for at, size in zip(found.position, found.size, strict=True)] == records
         assert found.scope is not None

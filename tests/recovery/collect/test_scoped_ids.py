@@ -13,7 +13,7 @@ import pytest
 
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
-from recovery.model.ids import LedgerId, signed
+from recovery.model.ids import LedgerId, to_signed
 from recovery.model.metadata import Digest
 from recovery.testing.bookie_dir import BookieDir
 from recovery.testing.bookie_dir_scoped import Held, Storage, make_scoped_bookie
@@ -279,7 +279,7 @@ def mixed(scope: int) -> int:
     value = scope % (1 << 64) + 0x9E3779B97F4A7C15
     value = (value ^ value % (1 << 64) >> 30) * 0xBF58476D1CE4E5B9 % (1 << 64)
     value = (value ^ value >> 27) * 0x94D049BB133111EB % (1 << 64)
-    return signed(value ^ value >> 31)
+    return to_signed(value ^ value >> 31)
 
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1

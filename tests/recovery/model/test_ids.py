@@ -2,7 +2,7 @@
 
 import pytest
 
-from recovery.model.ids import BUCKETS, LedgerId, is_bookie_id, parse, signed, unsigned
+from recovery.model.ids import BUCKETS, LedgerId, is_bookie_id, parse, to_signed, to_unsigned
 
 ALL_ONES = (1 << 64) - 1
 
@@ -60,14 +60,14 @@ def test_halves_are_signed_64_bit_patterns() -> None:
         LedgerId(0, 1 << 63)
     with pytest.raises(ValueError, match="signed 64-bit"):
         LedgerId(-(1 << 63) - 1, 0)
-    assert unsigned(signed(ALL_ONES)) == ALL_ONES
-    assert signed(1 << 63) == -(1 << 63)
+    assert to_unsigned(to_signed(ALL_ONES)) == ALL_ONES
+    assert to_signed(1 << 63) == -(1 << 63)
 
 
 def test_buckets_are_those_that_datasets_were_written_with() -> None:
     """Bucket numbers are stored, so they never change; one of them rests on splitmix64's published first output."""
     first_output = 0xE220A8397B1DCDAF
-    assert LedgerId(0, signed(first_output)).bucket == first_output & (BUCKETS - 1)
+    assert LedgerId(0, to_signed(first_output)).bucket == first_output & (BUCKETS - 1)
     found = [LedgerId(scope, ledger).bucket for scope, ledger in ((0, 0), (0, 1), (0, 12345), (7, 12345), (-1, -1))]
     assert found == [3695, 1294, 3847, 3319, 2358]
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.model.ids import BUCKETS, LedgerId, buckets, parse, signed, unsigned
+from recovery.model.ids import BUCKETS, LedgerId, buckets, parse, to_signed, to_unsigned
 
 halves = st.integers(-(1 << 63), (1 << 63) - 1)
 ids = st.builds(LedgerId, st.one_of(st.just(0), halves), halves)
@@ -29,7 +29,7 @@ def test_order_is_that_of_the_qualified_names(one: LedgerId, other: LedgerId) ->
 @given(halves)
 def test_signed_and_unsigned_are_one_pattern(half: int) -> None:
     """Each conversion undoes the other."""
-    assert signed(unsigned(half)) == half
+    assert to_signed(to_unsigned(half)) == half
 
 
 @given(st.lists(ids))
