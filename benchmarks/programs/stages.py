@@ -149,26 +149,26 @@ def infer(folder: str) -> dict[str, Any]:
 def index(folder: str, number: str, of: str) -> dict[str, Any]:
     """Read a share of the index files of a bookie: no entry log is looked at, and nothing is written."""
     from recovery.collect.disk.file_reader import Meter
-    from recovery.collect.rows.damage import Noted
+    from recovery.collect.rows.damage import DamageList
     from recovery.collect.rows.index_slots import Block
     from recovery.collect.rows.ledger_facts import Interned
-    from recovery.collect.rows.source_copies import Grouper, runs_of
+    from recovery.collect.rows.source_copies import Grouper, make_runs
     from recovery.collect.sources.index_files import IndexReader
-    from recovery.collect.sources.index_folders import find_files, first_level
+    from recovery.collect.sources.index_folders import find_files, find_first_level
 
     def work() -> Mapping[str, Any]:
         ledgers = 0
-        damage = Noted()
+        damage = DamageList()
         secrets = Interned()
         reader = IndexReader(Meter(None, lambda _progress: None), damage, secrets)
-        levels = first_level([Path(folder)], damage)[int(number) :: int(of)]
+        levels = find_first_level([Path(folder)], damage)[int(number) :: int(of)]
         grouper = Grouper()
         for piece in reader.read(find_files(levels, damage, secrets.scopes, reader.ahead)):
             if isinstance(piece, Block):
                 grouper.feed_groups(piece.groups)
                 continue
             if len(piece.ledger):
-                grouper.feed(runs_of(piece.ledger, piece.entry))
+                grouper.feed(make_runs(piece.ledger, piece.entry))
             ledgers += len(piece.facts)
         grouper.end()
         return {"ledgers": ledgers}
@@ -257,19 +257,19 @@ def wire(ledgers: str, requests: str, *addresses: str) -> dict[str, Any]:
 def locations(folder: str, number: str, of: str) -> dict[str, Any]:
     """Read a share of a database of locations: no entry log is looked at, and nothing is written."""
     from recovery.collect.disk.file_reader import Meter
-    from recovery.collect.rows.damage import Noted
+    from recovery.collect.rows.damage import DamageList
     from recovery.collect.rows.scoped_ids import Scopes
-    from recovery.collect.rows.source_copies import Grouper, runs_of
-    from recovery.collect.sources.index_database import Database, ranges_of, read_range
+    from recovery.collect.rows.source_copies import Grouper, make_runs
+    from recovery.collect.sources.index_database import Database, read_range, split_ranges
 
     def work() -> Mapping[str, Any]:
         entries = 0
         grouper = Grouper()
         database = Database(Path(folder).parent, 0, None, 1)
         meter = Meter(None, lambda _progress: None)
-        for part in ranges_of(database, Noted())[int(number) :: int(of)]:
-            for piece in read_range(part, meter, Noted(), Scopes()):
-                grouper.feed(runs_of(piece.ledger, piece.entry))
+        for part in split_ranges(database, DamageList())[int(number) :: int(of)]:
+            for piece in read_range(part, meter, DamageList(), Scopes()):
+                grouper.feed(make_runs(piece.ledger, piece.entry))
                 entries += len(piece.ledger)
         grouper.end()
         return {"keys": entries}

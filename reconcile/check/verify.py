@@ -43,7 +43,7 @@ from recovery.model.metadata import LedgerMetadata, State
 from recovery.spark import bucket_ranges
 
 if TYPE_CHECKING:
-    from recovery.bookies.disk_reader import Found
+    from recovery.bookies.disk_reader import FoundPlaces
 
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int32]
@@ -106,7 +106,7 @@ class Held(Protocol):
         """What was, the first few."""
         ...
 
-    def find(self, ledger: LedgerId, wanted: Ints) -> "Found":
+    def find(self, ledger: LedgerId, wanted: Ints) -> "FoundPlaces":
         """Return where some entries of a ledger may be read; they ascend and are each there once."""
         ...
 

@@ -17,7 +17,7 @@ from recovery.dataset import Dataset
 
 if TYPE_CHECKING:
     from recovery.bookies.disk_reader import BookieDisks
-    from recovery.bookies.wire_reader import AskedCluster
+    from recovery.bookies.wire_reader import RunningCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def rehearse(request: RehearseRequest, context: Context) -> Rehearsed:
         opened = stack.enter_context(open_store(request.uri, context.access, writable=True))
         demand_same_keys(opened, str(binding.get("layout") or ""))
         has_bookies = bool(request.source)
-        bookies: AskedCluster | Mapping[str, BookieDisks] = {}
+        bookies: RunningCluster | Mapping[str, BookieDisks] = {}
         if has_bookies:
             registry = replace(opened, root=str(binding.get("root") or opened.root))
             if request.registry:

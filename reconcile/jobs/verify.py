@@ -18,7 +18,7 @@ from recovery.dataset import Dataset
 
 if TYPE_CHECKING:
     from recovery.bookies.disk_reader import BookieDisks
-    from recovery.bookies.wire_reader import AskedCluster
+    from recovery.bookies.wire_reader import RunningCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def verify(request: VerifyRequest, context: Context) -> ReadBack:
 @contextmanager
 def open_bookies(
     source: Mapping[str, Sequence[Path]] | Wire, registry: OpenStore, context: Context
-) -> "Iterator[AskedCluster | Mapping[str, BookieDisks]]":
+) -> "Iterator[RunningCluster | Mapping[str, BookieDisks]]":
     """Give bookies to read entries from.
 
     Args:
@@ -82,10 +82,10 @@ def open_bookies(
         context: of the job.
     """
     if isinstance(source, Wire):
-        from recovery.bookies.wire_reader import AskedCluster  # noqa: PLC0415 - loaded where bookies are asked
+        from recovery.bookies.wire_reader import RunningCluster  # noqa: PLC0415 - loaded where bookies are asked
 
         members = read_members(registry.store, registry.root, registry.layout_hint, source.aliases)
-        with AskedCluster(members, source.options) as cluster:
+        with RunningCluster(members, source.options) as cluster:
             yield cluster
         return
     from recovery.bookies.disk_reader import open_disks  # noqa: PLC0415 - loaded where disks are read
@@ -103,7 +103,7 @@ def read_back(
     plan: Dataset,
     store: MetadataStore,
     root: str,
-    bookies: "AskedCluster | Mapping[str, BookieDisks]",
+    bookies: "RunningCluster | Mapping[str, BookieDisks]",
     sample: int | None,
     context: Context,
 ) -> ReadBack:

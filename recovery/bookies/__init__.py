@@ -1,1 +1,1 @@
-"""Bookies asked for their addresses, their lists, and single entries: over the wire, or on their disks."""
+"""Bookies by name: their addresses, their lists over the wire, single entries over the wire or from their disks."""

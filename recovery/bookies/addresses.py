@@ -69,7 +69,7 @@ class Members:
         self._cookies = cookies
         self._aliases = aliases
         self._listening: dict[Address, str] = {}
-        self._found: dict[str, Member] = {}
+        self._members: dict[str, Member] = {}
         for bookie in sorted(registrations):
             member = self.find(bookie)
             if member.address is not None:
@@ -83,26 +83,30 @@ class Members:
 
     def find(self, name: str) -> Member:
         """Return who a name is."""
-        if name not in self._found:
-            self._found[name] = self._look_up(name)
-        return self._found[name]
+        if name not in self._members:
+            self._members[name] = self._look_up(name)
+        return self._members[name]
 
     def _look_up(self, name: str) -> Member:
         bookie = self._aliases.get(name, name)
         cookie = self._cookies.get(bookie)
-        held = self._registrations.get(bookie)
-        txn = None if held is None else held.created_txn
-        if held is None and cookie is None and bookie not in self._aliases.values():
+        registration = self._registrations.get(bookie)
+        txn = None if registration is None else registration.created_txn
+        if registration is None and cookie is None and bookie not in self._aliases.values():
             why = f"is not registered and has no cookie; say whose name it is: --aliases with a line '{name} BOOKIE-ID'"
             return Member(name, why=why, unresolved=True)
         try:
-            endpoint = decode_registration(held.value) if held is not None else None
+            endpoint = decode_registration(registration.value) if registration is not None else None
         except FormatError as error:
             why = f"its registration cannot be read ({error.detail or error.reason})"
             return Member(bookie, why=why, cookie=cookie, registered_txn=txn)
         endpoint = endpoint or address_in(bookie)
         if endpoint is None:
-            why = "is not registered, and its id is no address" if held is None else "its registration has no address"
+            why = (
+                "is not registered, and its id is no address"
+                if registration is None
+                else "its registration has no address"
+            )
             return Member(bookie, why=why, cookie=cookie, registered_txn=txn)
         address = Address(endpoint.host, endpoint.port)
         other = self._listening.get(address, bookie)
@@ -128,14 +132,14 @@ def read_members(store: MetadataStore, root: str, layout: str | None, aliases: M
     places = keys.places(layout)
     registrations: dict[str, Versioned] = {}
     for folder in reversed(places.registrations):
-        registrations.update(_below(store, root + folder))
+        registrations.update(_read_children(store, root + folder))
     for folder in places.registrations:
         registrations.pop(folder.rpartition("/")[2], None)
-    cookies = {name: held.value for name, held in _below(store, root + places.cookies).items()}
+    cookies = {name: stored.value for name, stored in _read_children(store, root + places.cookies).items()}
     return Members(registrations, cookies, aliases)
 
 
-def _below(store: MetadataStore, folder: str) -> dict[str, Versioned]:
+def _read_children(store: MetadataStore, folder: str) -> dict[str, Versioned]:
     names = store.children(folder) or []
     read = store.get_many(f"{folder}/{name}" for name in names)
-    return {key.rpartition("/")[2]: held for key, held in read if held is not None}
+    return {key.rpartition("/")[2]: stored for key, stored in read if stored is not None}

@@ -1,12 +1,12 @@
-"""One bookie's disks asked for single entries, as the bookie would serve them after its next start.
+"""Single entries read from one bookie's disks, as the bookie would serve them after its next start.
 
     an entry is served from     if
     the journal                 it stands behind the replay mark: replay puts it in place of what the index says
     the entry log               the index of its ledger names a place, and the entry is there
 
-What stands only in an entry log, or only before the mark, no bookie serves. Index and logs are asked ledger by ledger,
-so a sample costs what it reads. What lies behind the marks of the journals is gone through once, and its places are
-kept: 32 bytes an entry, and no more than a bookie leaves unflushed.
+No bookie serves what stands only in an entry log, or only before the mark. Index and logs are read ledger by ledger, so
+a sample costs what it reads. What lies behind the marks of the journals is read once, and its places are kept: 32 bytes
+an entry, and no more than a bookie leaves unflushed.
 
 Source: bookie-storage §2, §3, §5, §6.6.
 """
@@ -32,7 +32,7 @@ from recovery.codecs.framing import Entries
 from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.collect.disk.folders import Disks, Folder, Role, survey
 from recovery.collect.rows.damage import DamageLog, Hides, Unread
-from recovery.collect.sources.entry_logs import decimal_name, find_logs
+from recovery.collect.sources.entry_logs import find_logs, read_decimal
 from recovery.collect.sources.entry_records import scan_file
 from recovery.collect.sources.index_database import LOCATIONS, SCOPED_LOCATIONS, has_scopes
 from recovery.collect.sources.journals import Journal, find_journals
@@ -67,7 +67,7 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlaces:
     """What a bookie has of a stretch of one ledger.
 
     Attributes:
@@ -80,19 +80,19 @@ class Found:
     sure: bool
 
 
-class _Heard(DamageLog):
+class ProblemLog(DamageLog):
     """Keeps the first pieces of damage in words."""
 
-    __slots__ = ("said",)
+    __slots__ = ("problems",)
 
     def __init__(self, writer: DatasetWriter, bookie: str, incarnation: int) -> None:
         super().__init__(writer, bookie, incarnation)
-        self.said: list[str] = []
+        self.problems: list[str] = []
 
-    def add(self, found: Unread) -> None:
-        super().add(found)
-        if found.hides is not Hides.NOTHING and len(self.said) < _LISTED:
-            self.said.append(f"{found.file}: {found.reason}" + (f" ({found.detail})" if found.detail else ""))
+    def add(self, piece: Unread) -> None:
+        super().add(piece)
+        if piece.hides is not Hides.NOTHING and len(self.problems) < _LISTED:
+            self.problems.append(f"{piece.file}: {piece.reason}" + (f" ({piece.detail})" if piece.detail else ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class BookieDisks:
     def __init__(
         self,
         disks: Disks,
-        damage: _Heard,
+        damage: ProblemLog,
         shards: Sequence[_Shard],
         index_folders: Sequence[Path],
         files: dict[int, str],
@@ -128,7 +128,7 @@ class BookieDisks:
         self._disks = disks
         self._damage = damage
         self._shards = shards
-        self._of = sum(p.role is Role.INDEX and p.number is not None for p in disks.places)
+        self._database_count = sum(p.role is Role.INDEX and p.number is not None for p in disks.places)
         self._index_folders = index_folders
         self._files = files
         self._journals = journals
@@ -144,15 +144,15 @@ class BookieDisks:
     def problems(self) -> tuple[str, ...]:
         """What could not be looked at, the first few."""
         missing = [f"{p.role} folder {p.name} was not given" for p in self._disks.places if p.folder is None]
-        return tuple([*missing, *self._damage.said][:_LISTED])
+        return tuple([*missing, *self._damage.problems][:_LISTED])
 
     def _read_journals(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Return ledger (its key), entry, file and position of what would be replayed, ordered by the first two."""
         parts = [_NONE.reshape(0, 4)]
         for number, file in enumerate(self._journals):
-            self._files[_number(_JOURNALS, number)] = file.file.path
+            self._files[_join_number(_JOURNALS, number)] = file.file.path
             if file.mark >= 0:
-                parts += self._read_journal(file, _number(_JOURNALS, number))
+                parts += self._read_journal(file, _join_number(_JOURNALS, number))
         rows = np.concatenate(parts)
         # Of an entry that stands several times the last one is what replay leaves.
         order = np.lexsort((np.arange(len(rows)), rows[:, 1], rows[:, 0]))
@@ -180,27 +180,29 @@ class BookieDisks:
         except OSError as error:
             self._damage.add(Unread(path, Reason.UNREADABLE, Hides.EVERYTHING, detail=error.strerror or ""))
 
-    def find(self, ledger: LedgerId, wanted: Ints) -> Found:
+    def find(self, ledger: LedgerId, wanted: Ints) -> FoundPlaces:
         """Return where some entries of a ledger stand; the entries ascend and are each there once."""
-        index, sure = self._shelved(ledger, wanted) if self._shards else self._indexed(ledger, wanted)
-        return Found(self._written_ahead(ledger, wanted), index, sure and self.complete)
+        index, sure = (
+            self._find_in_databases(ledger, wanted) if self._shards else self._find_in_index_file(ledger, wanted)
+        )
+        return FoundPlaces(self._find_in_journals(ledger, wanted), index, sure and self.complete)
 
-    def _written_ahead(self, ledger: LedgerId, wanted: Ints) -> Places:
+    def _find_in_journals(self, ledger: LedgerId, wanted: Ints) -> Places:
         ledgers, entries, files, positions = self._journalled
         key = self._scopes.key(ledger.scope, ledger.ledger)
         low, high = np.searchsorted(ledgers, key, "left"), np.searchsorted(ledgers, key, "right")
         if low == high:
             return Places(_NONE, _NONE, _NONE)
-        at = low + np.searchsorted(entries[low:high], wanted)
-        there = at < high
-        there[there] = entries[at[there]] == wanted[there]
-        return Places(wanted[there], files[at[there]], positions[at[there]])
+        rows = low + np.searchsorted(entries[low:high], wanted)
+        is_there = rows < high
+        is_there[is_there] = entries[rows[is_there]] == wanted[is_there]
+        return Places(wanted[is_there], files[rows[is_there]], positions[rows[is_there]])
 
-    def _shelved(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
+    def _find_in_databases(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
         """Ask the databases; a bookie looks in the folder that the ledger's id chooses, and in no other."""
-        number = ledger_db.shard(ledger.ledger, max(self._of, 1))
+        number = ledger_db.shard(ledger.ledger, max(self._database_count, 1))
         own = [s for s in self._shards if s.number is None or number == s.number]
-        found: list[tuple[int, int, int]] = []
+        places: list[tuple[int, int, int]] = []
         for shard in own:
             rows = shard.scoped if ledger.scope else shard.rows
             if rows is None:
@@ -211,36 +213,36 @@ class BookieDisks:
                     location = _LOCATION.unpack(raw)[0] if raw is not None and len(raw) == _LOCATION.size else 0
                     if location > 0:
                         log_id, position = entry_log.split_location(location)
-                        found.append((entry, _number(shard.space, log_id), position))
+                        places.append((entry, _join_number(shard.space, log_id), position))
             except BackendError as error:
-                self._unread(rows.folder, Reason.UNREADABLE, ledger, detail=str(error))
-                return _places(found), False
-        return _places(found), bool(own)
+                self._add_unread(rows.folder, Reason.UNREADABLE, ledger, detail=str(error))
+                return _sort_places(places), False
+        return _sort_places(places), bool(own)
 
-    def _unread(
+    def _add_unread(
         self, file: Path, reason: Reason, ledger: LedgerId, offset: int | None = None, detail: str = ""
     ) -> None:
         key = self._scopes.key(ledger.scope, ledger.ledger)
         self._damage.add(Unread(str(file), reason, Hides.LEDGER, offset, ledger=key, detail=detail))
 
-    def _indexed(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
+    def _find_in_index_file(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
         """Ask the index file; it is found by its path alone, a half-way copy only where there is no whole one."""
         name = index_file.path_of(ledger.ledger, ledger.scope)
         for suffix in ("", ".rloc"):
             for folder in self._index_folders:
                 path = folder / (name + suffix)
                 try:
-                    return self._slots(path, wanted), True
+                    return self._read_slots(path, wanted), True
                 except FileNotFoundError:
                     continue
                 except FormatError as error:
-                    self._unread(path, error.reason, ledger, error.offset)
+                    self._add_unread(path, error.reason, ledger, error.offset)
                 except OSError as error:
-                    self._unread(path, Reason.UNREADABLE, ledger, detail=error.strerror or "cannot be read")
+                    self._add_unread(path, Reason.UNREADABLE, ledger, detail=error.strerror or "cannot be read")
                 return Places(_NONE, _NONE, _NONE), False
         return Places(_NONE, _NONE, _NONE), bool(self._index_folders)
 
-    def _slots(self, path: Path, wanted: Ints) -> Places:
+    def _read_slots(self, path: Path, wanted: Ints) -> Places:
         with os.fdopen(open_regular(path), "rb") as file:
             index_file.decode_header(file.read(index_file.HEADER_SIZE))
             if not len(wanted):
@@ -248,11 +250,11 @@ class BookieDisks:
             first = int(wanted[0])
             file.seek(index_file.HEADER_SIZE + first * index_file.SLOT)
             slots = index_file.slots(file.read((int(wanted[-1]) - first + 1) * index_file.SLOT))
-        held = wanted[wanted - first < len(slots)]
-        location = slots[held - first]
+        stored = wanted[wanted - first < len(slots)]
+        location = slots[stored - first]
         taken = location > 0
         log_id, position = location[taken] >> 32, location[taken] & 0xFFFFFFFF
-        return Places(held[taken], log_id + _number(_ALL_LOGS, 0), position)
+        return Places(stored[taken], log_id + _join_number(_ALL_LOGS, 0), position)
 
     def read(self, file: Ints, position: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield (row, bytes) of what is framed at each place, file by file; rows where nothing is are left out.
@@ -265,7 +267,7 @@ class BookieDisks:
         for low, high in pairwise([*starts.tolist(), len(order)]):
             path = self._path(int(numbers[low]))
             if path is not None:
-                yield from _records(Path(path), order[low:high], position)
+                yield from _read_records(Path(path), order[low:high], position)
 
     def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
         """Hand on what `read` yields."""
@@ -276,26 +278,26 @@ class BookieDisks:
         if number in self._files or number >> 32 == _JOURNALS:
             return self._files.get(number)
         # A compaction that did not end may have left a log under the decimal digits of its id.
-        return self._files.get(_number(number >> 32, decimal_name(number & 0xFFFFFFFF)))
+        return self._files.get(_join_number(number >> 32, read_decimal(number & 0xFFFFFFFF)))
 
 
-def _records(path: Path, rows: Ints, position: Ints) -> Iterator[tuple[int, bytes]]:
+def _read_records(path: Path, rows: Ints, position: Ints) -> Iterator[tuple[int, bytes]]:
     with suppress(OSError), os.fdopen(open_regular(path), "rb", _BUFFER) as source:
         size = os.fstat(source.fileno()).st_size
         for row in rows.tolist():
-            record = _record(source, int(position[row]), size)
+            record = _read_record(source, int(position[row]), size)
             if record is not None:
                 yield row, record
 
 
-def _record(source: BinaryIO, at: int, size: int) -> bytes | None:
-    if at < _SIZE.size or at + _LEAST > size:
+def _read_record(source: BinaryIO, position: int, size: int) -> bytes | None:
+    if position < _SIZE.size or position + _LEAST > size:
         return None
     try:
-        source.seek(at - _SIZE.size)
+        source.seek(position - _SIZE.size)
         head = source.read(_SIZE.size)
         length = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
-        if not _LEAST <= length <= size - at:
+        if not _LEAST <= length <= size - position:
             return None
         record = source.read(length)
     except OSError:  # a bad sector is as good as no entry
@@ -309,13 +311,13 @@ _JOURNALS: Final = 1
 _FIRST_SHARD: Final = 2
 
 
-def _number(space: int, log_id: int) -> int:
+def _join_number(space: int, log_id: int) -> int:
     return space << 32 | log_id
 
 
-def _places(found: Sequence[tuple[int, int, int]]) -> Places:
+def _sort_places(places: Sequence[tuple[int, int, int]]) -> Places:
     """Return places in order; of an entry that several folders have, one."""
-    rows = np.array(sorted(found), np.int64).reshape(-1, 3)
+    rows = np.array(sorted(places), np.int64).reshape(-1, 3)
     rows = rows[np.append(True, rows[1:, 0] != rows[:-1, 0])[: len(rows)]]
     return Places(rows[:, 0], rows[:, 1], rows[:, 2])
 
@@ -331,27 +333,27 @@ def open_disks(bookie: str, given: Sequence[Path]) -> Iterator[BookieDisks]:
     Raises:
         InputError: a folder is missing, or is another bookie's.
     """
-    disks = _surveyed(bookie, given)
+    disks = _survey_folders(bookie, given)
     with tempfile.TemporaryDirectory(prefix="bkmeta-disks-") as room, ExitStack() as stack:
         writer = stack.enter_context(DatasetWriter(Path(room) / "damage", "inventory", binding={}))
-        damage = _Heard(writer, disks.bookie, disks.incarnation)
-        for found in disks.damage:
-            damage.add(found)
+        damage = ProblemLog(writer, disks.bookie, disks.incarnation)
+        for piece in disks.damage:
+            damage.add(piece)
         files: dict[int, str] = {}
-        ledger_places = disks.of(Role.LEDGER)
+        ledger_places = disks.list_places(Role.LEDGER)
         for place in ledger_places:
             _add_logs(files, _ALL_LOGS, place.folder, damage)
         shards: list[_Shard] = []
-        index_places = disks.of(Role.INDEX)
+        index_places = disks.list_places(Role.INDEX)
         for order, place in enumerate(index_places):
             if place.folder is None or not (place.folder.path / LOCATIONS).is_dir():
                 continue
-            rows = _opened(place.folder.path / LOCATIONS, stack, damage)
+            rows = _open_database(place.folder.path / LOCATIONS, stack, damage)
             if rows is None:
                 continue
             scoped = None
             if has_scopes(place.folder.path):
-                scoped = _opened(place.folder.path / SCOPED_LOCATIONS, stack, damage)
+                scoped = _open_database(place.folder.path / SCOPED_LOCATIONS, stack, damage)
             space = _FIRST_SHARD + order
             own = [p for p in ledger_places if p.number == place.number and p.number is not None]
             own = own or [p for p in ledger_places if p.folder == place.folder] or ledger_places
@@ -367,7 +369,7 @@ def open_disks(bookie: str, given: Sequence[Path]) -> Iterator[BookieDisks]:
         yield BookieDisks(disks, damage, shards, folders, files, journals)
 
 
-def _opened(folder: Path, stack: ExitStack, damage: DamageLog) -> RocksReader | None:
+def _open_database(folder: Path, stack: ExitStack, damage: DamageLog) -> RocksReader | None:
     try:
         rows = stack.enter_context(open_read_only(folder))
     except BackendError as error:
@@ -381,10 +383,10 @@ def _opened(folder: Path, stack: ExitStack, damage: DamageLog) -> RocksReader | 
 def _add_logs(files: dict[int, str], space: int, folder: Folder | None, damage: DamageLog) -> None:
     if folder is not None:
         for log_id, named in find_logs(folder, damage).items():
-            files.setdefault(_number(space, log_id), named[0].path)
+            files.setdefault(_join_number(space, log_id), named[0].path)
 
 
-def _surveyed(bookie: str, given: Sequence[Path]) -> Disks:
+def _survey_folders(bookie: str, given: Sequence[Path]) -> Disks:
     ledgers: list[Path] = []
     indexes: list[Path] = []
     journals: list[Path] = []

@@ -1,4 +1,4 @@
-"""Inventories of a running cluster, asked of its bookies: the same tables, as far as bookies tell.
+"""Inventories of a running cluster, made from what its bookies answer: the same tables as those of disks.
 
     step      asked of a bookie, for every ledger that the store lists
     list      LIST_ENTRIES: the entries it has; or that it knows no such ledger (then there is no row)
@@ -44,7 +44,7 @@ from recovery.bookies.wire_results import (
     folder_of,
 )
 from recovery.bookies.wire_task import Tally, Target, Task
-from recovery.collect.disk.folders import incarnation
+from recovery.collect.disk.folders import hash_incarnation
 from recovery.collect.rows.bookies import BookieRow, Evidence, bind_inventory
 from recovery.dataset import Dataset, prepare, write_manifest, write_part
 from recovery.errors import InputError
@@ -104,7 +104,7 @@ def collect_wire(request: Request, out: Path, carry: Carry, *, now: Callable[[],
         samples.setdefault(request.members.find(name).bookie, []).extend(ledgers)
     results = asyncio.run(probe_bookies(wanted, samples, request.options))
     targets = [
-        Target(m.bookie, m.address, incarnation(_collect_evidence(m, request.catalog)))
+        Target(m.bookie, m.address, hash_incarnation(_collect_evidence(m, request.catalog)))
         for m in wanted
         if m.address is not None and results[m.bookie].kind is Kind.COLLECTED
     ]
@@ -169,7 +169,7 @@ def _finish_inventory(
     """Make a bookie's parts an inventory."""
     folder = out / folder_of(member.bookie)
     evidence = _collect_evidence(member, request.catalog)
-    number = incarnation(evidence)
+    number = hash_incarnation(evidence)
     row = BookieRow(
         bookie=member.bookie,
         incarnation=number,

@@ -14,11 +14,11 @@ from backends.bookie import frames
 from backends.bookie.client import Bookie
 from backends.bookie.frames import Answer, Outcome, Status
 from recovery.bookies.wire_results import SCOPE, WIRE, Ints
-from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
-from recovery.collect.rows.damage import Hides, Unread, damage_table
-from recovery.collect.rows.entry_headers import DIGEST_COLUMN, HEAD_WIDTH, SIZE_COLUMN, head_of
-from recovery.collect.rows.ledger_facts import explicit_lac
-from recovery.collect.rows.source_copies import joined, members, pick, starts_of
+from recovery.collect.rows.copies import NO_LAC, Known, Source, make_copies
+from recovery.collect.rows.damage import Hides, Unread, make_damage_table
+from recovery.collect.rows.entry_headers import DIGEST_COLUMN, HEAD_WIDTH, SIZE_COLUMN, make_head
+from recovery.collect.rows.ledger_facts import read_explicit_lac
+from recovery.collect.rows.source_copies import are_members, find_starts, join_groups, pick_groups
 from recovery.errors import FormatError, Reason
 from recovery.model.groups import KeyedGroups, decode_availabilities, union
 from recovery.model.ids import LedgerId
@@ -49,7 +49,7 @@ class BookieAnswers:
 
     def make_rows(self, bookie: str, incarnation: int) -> pa.Table:
         """Return rows of COPIES."""
-        return copies(Source.WIRE, self.known, self.groups, self.heads, bookie, incarnation)
+        return make_copies(Source.WIRE, self.known, self.groups, self.heads, bookie, incarnation)
 
     def make_damage(self, bookie: str, incarnation: int) -> pa.Table:
         """Return rows of DAMAGE; what was not answered hides entries."""
@@ -62,7 +62,7 @@ class BookieAnswers:
                 Unread(WIRE, Reason.UNREADABLE, Hides.LEDGER, ledger=ledger, detail=answer.said)
                 for ledger, answer in self.unanswered
             ]
-        return damage_table(unread, bookie, incarnation)
+        return make_damage_table(unread, bookie, incarnation)
 
 
 class LedgerQuestions:
@@ -91,7 +91,7 @@ class LedgerQuestions:
         if odd:
             # A ledger that is written to changes meanwhile; what does not change is a list that lacks its last entry.
             first_answers = {n: (_encode_list(groups, n), self._heads[n]) for n in odd}
-            self._parts = [pick(groups, ~np.isin(groups.key, odd))]
+            self._parts = [pick_groups(groups, ~np.isin(groups.key, odd))]
             self._listed.difference_update(odd)
             await self._ask_lists(odd)
             await self._ask_last([n for n in odd if n in self._listed], lac=False)
@@ -100,8 +100,8 @@ class LedgerQuestions:
             odd = self._find_lacking(groups)
             extra = np.array([(n, self._heads[n][_ENTRY], self._heads[n][_ENTRY], 1, 0) for n in odd], np.int64)
             is_odd = np.isin(groups.key, odd)
-            whole = union(pick(groups, is_odd), KeyedGroups(*extra.reshape(-1, 5).T.copy()))
-            self._parts = [pick(groups, ~is_odd), whole]
+            whole = union(pick_groups(groups, is_odd), KeyedGroups(*extra.reshape(-1, 5).T.copy()))
+            self._parts = [pick_groups(groups, ~is_odd), whole]
             groups = self._merge_groups()
         await self._read_proofs(groups)
         return self._make_answers(groups, silent=await self._is_silent())
@@ -140,8 +140,8 @@ class LedgerQuestions:
 
     def _merge_groups(self) -> KeyedGroups:
         """Return the groups of all lists, in the order of their places."""
-        groups = joined(self._parts)
-        self._parts = [pick(groups, np.argsort(groups.key, kind="stable"))]
+        groups = join_groups(self._parts)
+        self._parts = [pick_groups(groups, np.argsort(groups.key, kind="stable"))]
         return self._parts[0]
 
     async def _ask_last(self, places: Iterable[int], *, lac: bool = True) -> None:
@@ -168,7 +168,7 @@ class LedgerQuestions:
         await self._bookie.ask(((n, frames.read_entry(self._ledgers[n], frames.LAST)) for n in without_head), take_read)
 
     def _take_head(self, n: int, record: bytes) -> bool:
-        head = head_of(record, self._passwords) if record[:1] < _SCOPED else ()
+        head = make_head(record, self._passwords) if record[:1] < _SCOPED else ()
         if not head or not head[SIZE_COLUMN] or head[0] != self._ledgers[n]:
             return False
         self._heads[n] = head
@@ -182,13 +182,13 @@ class LedgerQuestions:
     def _find_lacking(self, groups: KeyedGroups) -> list[int]:
         places = np.array(sorted(n for n in self._heads if n in self._listed), np.int64)
         entries = np.array([self._heads[n][_ENTRY] for n in places.tolist()], np.int64)
-        lacking: list[int] = places[~members(groups, places, entries)].tolist()
+        lacking: list[int] = places[~are_members(groups, places, entries)].tolist()
         return lacking
 
     async def _read_proofs(self, groups: KeyedGroups) -> None:
         """Read the headers of first entries, of the one before the last where that proves no digest type, of lasts."""
         wanted: list[tuple[int, int]] = []
-        begin = starts_of(groups.key)
+        begin = find_starts(groups.key)
         ends = np.append(begin[1:], len(groups.key))[: len(begin)] - 1
         lasts = groups.last[ends] + groups.size[ends] - 1 if len(begin) else begin
         for n, first, last in zip(
@@ -202,11 +202,11 @@ class LedgerQuestions:
             if first < last:
                 wanted.append((n, first))
         pairs = np.array(wanted, np.int64).reshape(-1, 2)
-        pairs = pairs[members(groups, pairs[:, 0], pairs[:, 1])]
+        pairs = pairs[are_members(groups, pairs[:, 0], pairs[:, 1])]
 
         def take(place: tuple[int, int], answer: Answer) -> None:
             n, entry = place
-            head = head_of(answer.body, self._passwords) if answer.outcome is Outcome.ANSWER else ()
+            head = make_head(answer.body, self._passwords) if answer.outcome is Outcome.ANSWER else ()
             if head and head[:2] == (self._ledgers[n], entry):
                 self._more_heads.append(head)
             else:
@@ -232,7 +232,7 @@ class LedgerQuestions:
             if record is None:
                 continue
             try:
-                lacs[row] = explicit_lac(record, LedgerId(SCOPE, int(ledgers[row])))
+                lacs[row] = read_explicit_lac(record, LedgerId(SCOPE, int(ledgers[row])))
             except FormatError as error:
                 records[row] = None
                 unread = Unread(WIRE, error.reason, Hides.NOTHING, ledger=int(ledgers[row]), detail=error.detail)

@@ -1,4 +1,4 @@
-"""Running bookies asked for single entries, by the names that records give them.
+"""Single entries read from running bookies, by the names that records give them.
 
     an entry is          if the bookie
     handed on            answers with a record
@@ -22,7 +22,7 @@ from backends.bookie import frames
 from backends.bookie.client import Bookie, Options, Wire
 from backends.bookie.frames import Answer, Outcome
 from recovery.bookies.addresses import ALIAS_UNRESOLVED, Members
-from recovery.bookies.disk_reader import Found, Places
+from recovery.bookies.disk_reader import FoundPlaces, Places
 from recovery.model.ids import LedgerId
 
 Ints = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 _NONE: Final = Places(*(np.empty(0, np.int64) for _ in range(3)))
 
 
-class AskedBookie:
+class RunningBookie:
     """One bookie; its places are (ledger, entry), of scope 0."""
 
     def __init__(self, bookie: Bookie, runner: asyncio.Runner) -> None:
@@ -46,14 +46,14 @@ class AskedBookie:
     @property
     def problems(self) -> tuple[str, ...]:
         """What came instead of answers, the most frequent first."""
-        return tuple(f"{count} entries: {said}" for said, count in self._unanswered.most_common())
+        return tuple(f"{count} entries: {problem}" for problem, count in self._unanswered.most_common())
 
-    def find(self, ledger: LedgerId, wanted: Ints) -> Found:
+    def find(self, ledger: LedgerId, wanted: Ints) -> FoundPlaces:
         """Return every entry as a place: only the bookie knows what it has; of a scope none, which no read can name."""
         if ledger.scope:
             self._unanswered["a read cannot name a scope"] += len(wanted)
-            return Found(_NONE, _NONE, sure=False)
-        return Found(_NONE, Places(wanted, np.full(len(wanted), ledger.ledger), wanted), sure=True)
+            return FoundPlaces(_NONE, _NONE, sure=False)
+        return FoundPlaces(_NONE, Places(wanted, np.full(len(wanted), ledger.ledger), wanted), sure=True)
 
     def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
         """Ask for each entry, and hand on what the bookie has."""
@@ -71,7 +71,7 @@ class AskedBookie:
         )
 
 
-class AskedCluster:
+class RunningCluster:
     """Bookies by name; a context manager that ends the connections."""
 
     def __init__(self, members: Members, options: Options) -> None:
@@ -80,7 +80,7 @@ class AskedCluster:
         self._wire = Wire(addresses, options)
         self._addresses = addresses
         self._runner = asyncio.Runner()
-        self._asked: dict[str, AskedBookie] = {}
+        self._asked: dict[str, RunningBookie] = {}
         self.unresolved: dict[str, str] = {}
         """Names that were asked for and are no bookie's that can be asked, with the reason."""
 
@@ -93,16 +93,16 @@ class AskedCluster:
         self._wire.close()
         self._runner.close()
 
-    def get(self, name: str, /) -> AskedBookie | None:
+    def get(self, name: str, /) -> RunningBookie | None:
         """Return the bookie that a name stands for; None: nobody that could be asked."""
         member = self._members.find(name)
         if member.bookie not in self._addresses:
             self.unresolved[name] = f"{ALIAS_UNRESOLVED}: {member.why}" if member.unresolved else member.why
             return None
         if member.bookie not in self._asked:
-            self._asked[member.bookie] = AskedBookie(self._wire[member.bookie], self._runner)
+            self._asked[member.bookie] = RunningBookie(self._wire[member.bookie], self._runner)
         return self._asked[member.bookie]
 
-    def items(self) -> Iterable[tuple[str, AskedBookie]]:
+    def items(self) -> Iterable[tuple[str, RunningBookie]]:
         """Return the bookies that were asked."""
         return self._asked.items()

@@ -1,1 +1,1 @@
-"""A bookie's disks into an inventory dataset: `bookie.collect`."""
+"""One bookie's disks into an inventory dataset: `pipeline.collect`."""

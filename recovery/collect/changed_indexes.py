@@ -1,6 +1,6 @@
-"""All indexes of a bookie read by several processes: whole, or where they and the logs that they name have changed.
+"""All indexes of a bookie, read by several processes: whole, or only where they or the logs that they name changed.
 
-What changed is told by `again`, from what is compared of all that there is now with what was kept.
+`incremental.indexes` finds what changed: it compares fingerprints of all that there is with those that were kept.
 """
 
 import os
@@ -14,7 +14,7 @@ from recovery.collect.disk.file_reader import Meter
 from recovery.collect.incremental.indexes import IndexReuse
 from recovery.collect.incremental.records import KeptLedgers
 from recovery.collect.incremental.row_sets import hash_slots
-from recovery.collect.rows.damage import Hides, Noted, TakesDamage, Unread
+from recovery.collect.rows.damage import DamageList, Hides, TakesDamage, Unread
 from recovery.collect.rows.index_slots import IndexRows, Piece
 from recovery.collect.rows.ledger_facts import LEDGER, NONE, Interned
 from recovery.collect.rows.scoped_ids import Scopes
@@ -27,12 +27,12 @@ from recovery.collect.sources.index_database import (
     SCOPED_LEDGERS,
     SCOPED_LOCATIONS,
     Database,
-    ranges_of,
     read_ledgers,
+    split_ranges,
 )
 from recovery.collect.sources.index_files import Pages
-from recovery.collect.sources.index_folders import first_level
-from recovery.collect.workers import Setup, TakenOver, Task, Unit, take_all, units_of
+from recovery.collect.sources.index_folders import find_first_level
+from recovery.collect.workers import KeptKeys, Setup, Task, Unit, make_units, run_units
 from recovery.errors import Reason
 
 Logs = Mapping[int, Sequence[RecordFile]]
@@ -56,20 +56,20 @@ class Indexes:
 
     def __init__(
         self,
-        found: IndexRows[Spool],
-        again: IndexReuse | None,
+        index: IndexRows[Spool],
+        reuse: IndexReuse | None,
         meter: Meter,
         damage: TakesDamage,
         secrets: Interned,
         processes: int,
     ) -> None:
-        self._found = found
-        self._again = again
+        self._index = index
+        self._reuse = reuse
         self._meter = meter
         self._damage = damage
         self._secrets = secrets
         self._processes = processes
-        self._told: set[Unread] = set()
+        self._reported: set[Unread] = set()
         self.known: list[Ints] = []
         self.bytes: dict[int, int] = {}
         self.files: dict[int, int] = {}
@@ -82,7 +82,7 @@ class Indexes:
         passwords: tuple[bytes, ...],
         moved: Callable[[], bool],
         *,
-        every: bool,
+        confirms_all: bool,
     ) -> None:
         """Read all that there is.
 
@@ -92,137 +92,140 @@ class Indexes:
             logs: that index files name.
             passwords: that may have made an HMAC.
             moved: tells whether logs were made or deleted since they were listed.
-            every: all locations are confirmed.
+            confirms_all: all locations are confirmed.
         """
-        setups = [Setup(logs, passwords, every)]
-        setups += [Setup(named, passwords, every, database.source) for database, named in databases]
+        setups = [Setup(logs, passwords, confirms_all)]
+        setups += [Setup(named, passwords, confirms_all, database.source) for database, named in databases]
         self.known = [np.empty(0, np.int64)] * len(setups)
-        files = units_of(0, first_level(folders, self._damage))
-        same = [self._is_unchanged(database) for database, _ in databases]
-        again = self._again
-        task = Task.READ if again is None else Task.COMPARE if again.can_reuse else Task.KEEP
+        files = make_units(0, find_first_level(folders, self._damage))
+        is_unchanged = [self._is_unchanged(database) for database, _ in databases]
+        reuse = self._reuse
+        task = Task.READ if reuse is None else Task.COMPARE if reuse.can_reuse else Task.KEEP
         units = list(files)
         for n, (database, _) in enumerate(databases, 1):
-            if not same[n - 1]:
-                units += self._units(n, database)
-        self._take(units, [replace(setup, task=task) for setup in setups])
-        if again is not None and task is Task.COMPARE:
-            self._read_rest(again, len(folders), files, databases, same, setups)
+            if not is_unchanged[n - 1]:
+                units += self._make_units(n, database)
+        self._run_units(units, [replace(setup, task=task) for setup in setups])
+        if reuse is not None and task is Task.COMPARE:
+            self._read_rest(reuse, len(folders), files, databases, is_unchanged, setups)
         if moved():
-            self._look_again(files, databases, setups)
+            self._reread_dangling(files, databases, setups)
 
     def _read_rest(
         self,
-        again: IndexReuse,
+        reuse: IndexReuse,
         folders: int,
         files: list[Unit],
         databases: Sequence[tuple[Database, Logs]],
-        same: Sequence[bool],
+        is_unchanged: Sequence[bool],
         setups: list[Setup],
     ) -> None:
         units = files  # those that are taken over as well: their sizes tell the size of pages
-        setups[0] = self._rest(0, setups[0], again.take_over(range(folders), self._found, facts=True))
+        setups[0] = self._make_rest(0, setups[0], reuse.take_over(range(folders), self._index, facts=True))
         for n, (database, _) in enumerate(databases, 1):
-            if same[n - 1]:
-                again.keep_old_fingerprints(database.source)
-            kept = again.take_over(range(database.source, database.source + 1), self._found, facts=same[n - 1])
-            setups[n] = self._rest(n, replace(setups[n], told=not same[n - 1]), kept)
-            if kept.has_rest and same[n - 1]:
-                units = units + self._units(n, database, setups[n].kept)
+            if is_unchanged[n - 1]:
+                reuse.keep_old_fingerprints(database.source)
+            kept = reuse.take_over(range(database.source, database.source + 1), self._index, facts=is_unchanged[n - 1])
+            setups[n] = self._make_rest(n, replace(setups[n], is_reported=not is_unchanged[n - 1]), kept)
+            if kept.has_rest and is_unchanged[n - 1]:
+                units = units + self._make_units(n, database, setups[n].kept)
             elif kept.has_rest:
-                units = units + [Unit(n, part) for part in ranges_of(database, Noted())]
-        self._take(units, setups)
+                units = units + [Unit(n, part) for part in split_ranges(database, DamageList())]
+        self._run_units(units, setups)
 
-    def _look_again(
+    def _reread_dangling(
         self, files: list[Unit], databases: Sequence[tuple[Database, Logs]], setups: Sequence[Setup]
     ) -> None:
         """Read once more what names places where nothing is: a bookie that runs may have moved or deleted it since."""
-        dangling = np.concatenate([np.unique(self._found.dangling.share(n)[:, 0]) for n in range(SHARES)])
+        dangling = np.concatenate([np.unique(self._index.dangling.share(n)[:, 0]) for n in range(SHARES)])
         if not len(dangling):
             return
-        self._found.dangling.clear()
-        if self._again is not None:
+        self._index.dangling.clear()
+        if self._reuse is not None:
             for ledger in dangling.tolist():
-                self._again.mark_damaged(ledger)
-        these = self._taken_over(np.sort(dangling))
-        parts = [Unit(n, part) for n, (db, _) in enumerate(databases, 1) for part in ranges_of(db, Noted())]
-        self._take(files + parts, [replace(setup, task=Task.AGAIN, kept=these, told=True) for setup in setups])
+                self._reuse.mark_damaged(ledger)
+        dangling_ledgers = self._choose_ledgers(np.sort(dangling))
+        parts = [Unit(n, part) for n, (db, _) in enumerate(databases, 1) for part in split_ranges(db, DamageList())]
+        self._run_units(
+            files + parts,
+            [replace(setup, task=Task.AGAIN, kept=dangling_ledgers, is_reported=True) for setup in setups],
+        )
 
-    def _rest(self, n: int, setup: Setup, kept: KeptLedgers) -> Setup:
+    def _make_rest(self, n: int, setup: Setup, kept: KeptLedgers) -> Setup:
         self.known[n] = kept.with_entries
-        return replace(setup, task=Task.REST, kept=self._taken_over(kept.ledgers))
+        return replace(setup, task=Task.REST, kept=self._choose_ledgers(kept.ledgers))
 
-    def _taken_over(self, keys: Ints) -> TakenOver:
+    def _choose_ledgers(self, keys: Ints) -> KeptKeys:
         scoped = Scopes()
         scoped.keys(*self._secrets.scopes.ids(keys[keys < NONE]))
-        return TakenOver(keys[keys > NONE], scoped)
+        return KeptKeys(keys[keys > NONE], scoped)
 
     def _is_unchanged(self, database: Database) -> bool:
-        if self._again is None:
+        if self._reuse is None:
             return False
-        files = [self._again.see_database(path, database.source) for path in _files(database.folder)]
-        return self._again.is_unchanged(files)
+        files = [self._reuse.see_database(path, database.source) for path in _list_database_files(database.folder)]
+        return self._reuse.is_unchanged(files)
 
-    def _units(self, n: int, database: Database, kept: TakenOver | None = None) -> list[Unit]:
+    def _make_units(self, n: int, database: Database, kept: KeptKeys | None = None) -> list[Unit]:
         """Take the facts of a database, but of what is taken over, and return the parts of its locations."""
-        damage = Noted()
+        damage = DamageList()
         for facts in read_ledgers(database, self._meter, damage, self._secrets):
             if kept is not None:
-                self._found.facts.add(facts[~kept.has(facts[:, LEDGER], self._secrets.scopes)])
+                self._index.facts.add(facts[~kept.has(facts[:, LEDGER], self._secrets.scopes)])
                 continue
-            self._found.facts.add(facts)
-            if self._again is not None:
+            self._index.facts.add(facts)
+            if self._reuse is not None:
                 none = facts[:0, LEDGER]
-                self._again.keep_fingerprints(hash_slots(Piece(none, none, none, facts), database.source))
-        units = [Unit(n, part) for part in ranges_of(database, damage)]
-        self._tell(damage.found)
+                self._reuse.keep_fingerprints(hash_slots(Piece(none, none, none, facts), database.source))
+        units = [Unit(n, part) for part in split_ranges(database, damage)]
+        self._report(damage.pieces)
         return units
 
-    def _take(self, units: Sequence[Unit], setups: Sequence[Setup]) -> None:
+    def _run_units(self, units: Sequence[Unit], setups: Sequence[Setup]) -> None:
         pages = Pages()
-        known: list[list[Ints]] = [[one] for one in self.known]
-        for unit in take_all(units, setups, self._meter, self._processes):
-            task, taken = setups[unit.setup].task, unit.named_by(self._secrets.scopes)
-            self._found.groups.add(taken.found.groups.all())
-            self._found.heads.add(taken.found.heads.all())
+        known: list[list[Ints]] = [[ledgers] for ledgers in self.known]
+        for unit in run_units(units, setups, self._meter, self._processes):
+            task, result = setups[unit.setup].task, unit.rename_ledgers(self._secrets.scopes)
+            self._index.groups.add(result.index.groups.read_all())
+            self._index.heads.add(result.index.heads.read_all())
             if task is not Task.AGAIN:
-                self._found.facts.add(taken.facts(self._secrets))
-            self._found.dangling.add(taken.found.dangling.all())
-            if self._again is not None:
-                self._again.keep_fingerprints(taken.fingerprints, taken.logs)
-            known[taken.setup].append(taken.known)
+                self._index.facts.add(result.facts(self._secrets))
+            self._index.dangling.add(result.index.dangling.read_all())
+            if self._reuse is not None:
+                self._reuse.keep_fingerprints(result.fingerprints, result.logs)
+            known[result.setup].append(result.known)
             if task is not Task.AGAIN:
-                pages.absorb(taken.pages)
-                _add(self.bytes, taken.bytes)
+                pages.absorb(result.pages)
+                _add_counts(self.bytes, result.bytes)
             if task not in (Task.REST, Task.AGAIN):
-                _add(self.files, taken.counts)
-                self._tell(taken.listed, harm=False)
-            self._tell(taken.damage)
-        cut = Noted()
-        pages.tell_cut(cut)
-        self._tell(cut.found)
+                _add_counts(self.files, result.counts)
+                self._report(result.listed, harm=False)
+            self._report(result.damage)
+        cut = DamageList()
+        pages.report_cut(cut)
+        self._report(cut.pieces)
         self.known = [np.unique(np.concatenate(parts)) for parts in known]
 
-    def _tell(self, damage: Iterable[Unread], *, harm: bool = True) -> None:
+    def _report(self, damage: Iterable[Unread], *, harm: bool = True) -> None:
         """Report damage; `harm`: what it touches is read again the next time."""
-        for one in damage:
+        for piece in damage:
             # Ledgers whose entries were in a log that is gone by now dangle, and are read again for that.
-            if harm and self._again is not None and (one.reason, one.hides) != (Reason.MISSING, Hides.NOTHING):
-                self._again.mark_damaged(one.ledger)
+            if harm and self._reuse is not None and (piece.reason, piece.hides) != (Reason.MISSING, Hides.NOTHING):
+                self._reuse.mark_damaged(piece.ledger)
             # What is wrong with an entry log, or a database, is seen once in every unit.
-            if one.ledger is None and one in self._told:
+            if piece.ledger is None and piece in self._reported:
                 continue
-            self._damage.add(one)
-            if one.ledger is None:
-                self._told.add(one)
+            self._damage.add(piece)
+            if piece.ledger is None:
+                self._reported.add(piece)
 
 
-def _add(sums: dict[int, int], more: Mapping[int, int]) -> None:
-    for number, many in more.items():
-        sums[number] = sums.get(number, 0) + many
+def _add_counts(sums: dict[int, int], counts: Mapping[int, int]) -> None:
+    for number, count in counts.items():
+        sums[number] = sums.get(number, 0) + count
 
 
-def _files(folder: Path) -> Iterator[str]:
+def _list_database_files(folder: Path) -> Iterator[str]:
     """Yield the files of databases; RocksDB's own log of what it does and its lock say nothing."""
     for name in (LEDGERS, LOCATIONS, SCOPED_LEDGERS, SCOPED_LOCATIONS):
         try:

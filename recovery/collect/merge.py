@@ -9,7 +9,7 @@ A single entry of a ledger that nothing else knows, whose digest proves nothing,
 in an id looks like that. Headers of such ledgers are read anyway, so that costs nothing.
 
 A dangling slot names an entry that only replay may still bring back; where it does not, the ledger is not complete.
-Ledgers are keys (see `scopes`) up to the rows.
+Ledgers are keys (see `scoped_ids`) up to the rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,24 +22,34 @@ import pyarrow as pa
 
 from recovery.codecs import index_file
 from recovery.codecs.entry import key_kind
-from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
+from recovery.collect.rows.copies import NO_LAC, Known, Source, make_copies
 from recovery.collect.rows.damage import DamageLog, Hides, Unread
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN
 from recovery.collect.rows.index_slots import IndexRows
-from recovery.collect.rows.ledger_facts import FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned, explicit_lac
+from recovery.collect.rows.ledger_facts import (
+    FENCED,
+    KEY,
+    LAC,
+    LEDGER,
+    LIMBO,
+    NONE,
+    SOURCE,
+    Interned,
+    read_explicit_lac,
+)
 from recovery.collect.rows.source_copies import (
     Ints,
-    canonical,
-    joined,
-    members,
-    of_rows,
-    pick,
-    starts_of,
+    are_members,
+    find_starts,
+    from_rows,
+    join_groups,
+    pick_groups,
+    sort_groups,
     subtract_groups,
     to_groups,
     to_rows,
 )
-from recovery.collect.rows.spool import SHARES, Spool, share_of
+from recovery.collect.rows.spool import SHARES, Spool, find_shares
 from recovery.collect.sources.index_database import LOCATIONS, SCOPED_LOCATIONS
 from recovery.collect.sources.journals import JournalFacts
 from recovery.errors import FormatError, Reason
@@ -100,7 +110,7 @@ class Beside:
 
 @dataclass(slots=True)
 class Merge:
-    """The merge of one bookie's sources; first `subtract`, then, when the headers are there, `tables`.
+    """The merge of one bookie's sources; first `subtract`, then, when the headers are there, `make_tables`.
 
     Attributes:
         index: what the index gave.
@@ -125,10 +135,10 @@ class Merge:
     from_log: Beside
     totals: Totals = field(default_factory=Totals)
 
-    def _shares(self) -> Iterator[int | None]:
+    def _yield_shares(self) -> Iterator[int | None]:
         """Yield the shares that are taken one after the other; None for all ledgers at once, where they are few."""
-        found = self.index
-        spools = (found.groups, found.heads, found.facts, found.dangling, self.journal, self.log)
+        index = self.index
+        spools = (index.groups, index.heads, index.facts, index.dangling, self.journal, self.log)
         if max(spool.count for spool in spools) <= _FEW:
             yield None
             return
@@ -139,43 +149,43 @@ class Merge:
     def subtract(self) -> None:
         """Find what journal and logs list beside the index, and report what dangles."""
         wanted: tuple[list[KeyedGroups], list[KeyedGroups]] = ([], [])
-        for share in self._shares():
-            index = self._indexed(share)
-            journal = canonical(of_rows(_rows(self.journal, share)))
+        for share in self._yield_shares():
+            index = self._join_index(share)
+            journal = sort_groups(from_rows(_read_share(self.journal, share)))
             self._report_dangling(share, index, journal)
-            more = subtract_groups(journal, index)
-            log = subtract_groups(subtract_groups(canonical(of_rows(_rows(self.log, share))), index), journal)
-            for beside, groups, ends in zip((self.from_journal, self.from_log), (more, log), wanted, strict=True):
+            added = subtract_groups(journal, index)
+            log = subtract_groups(subtract_groups(sort_groups(from_rows(_read_share(self.log, share))), index), journal)
+            for beside, groups, ends in zip((self.from_journal, self.from_log), (added, log), wanted, strict=True):
                 beside.groups.add(to_rows(groups))
-                ends.append(_ends(groups))
+                ends.append(_find_ends(groups))
         for beside, ends in zip((self.from_journal, self.from_log), wanted, strict=True):
-            every = joined(ends)
-            beside.wanted = pick(every, np.lexsort((every.first, every.key)))
+            joined_groups = join_groups(ends)
+            beside.wanted = pick_groups(joined_groups, np.lexsort((joined_groups.first, joined_groups.key)))
 
-    def _indexed(self, share: int | None) -> KeyedGroups:
-        groups = of_rows(_rows(self.index.groups, share))
+    def _join_index(self, share: int | None) -> KeyedGroups:
+        groups = from_rows(_read_share(self.index.groups, share))
         doubled = np.isin(groups.key, self.doubled)
         if doubled.any():
-            groups = joined([pick(groups, ~doubled), canonical(pick(groups, doubled))])
-        return pick(groups, np.lexsort((groups.first, groups.key)))
+            groups = join_groups([pick_groups(groups, ~doubled), sort_groups(pick_groups(groups, doubled))])
+        return pick_groups(groups, np.lexsort((groups.first, groups.key)))
 
     def _report_dangling(self, share: int | None, index: KeyedGroups, journal: KeyedGroups) -> None:
-        dangling = subtract_groups(canonical(of_rows(_rows(self.index.dangling, share))), index)
+        dangling = subtract_groups(sort_groups(from_rows(_read_share(self.index.dangling, share))), index)
         if not len(dangling.key):
             return
-        facts = _rows(self.index.facts, share)
+        facts = _read_share(self.index.facts, share)
         folders = dict(zip(facts[:, LEDGER].tolist(), facts[:, SOURCE].tolist(), strict=True))
         lost = subtract_groups(dangling, journal)
         for groups, hides, where in (
             (subtract_groups(dangling, lost), Hides.NOTHING, "the journal has them"),
             (lost, Hides.LEDGER, "no journal brings them back either"),
         ):
-            starts = starts_of(groups.key)
+            starts = find_starts(groups.key)
             if not len(starts):
                 continue
-            many = np.add.reduceat(count(*groups[1:]), starts)
+            counts = np.add.reduceat(count(*groups[1:]), starts)
             for ledger, first, entries in zip(
-                groups.key[starts].tolist(), groups.first[starts].tolist(), many.tolist(), strict=True
+                groups.key[starts].tolist(), groups.first[starts].tolist(), counts.tolist(), strict=True
             ):
                 source = self.sources[folders.get(ledger, len(self.sources) - 1)]
                 offset = None if source.is_database else index_file.HEADER_SIZE + first * index_file.SLOT
@@ -183,7 +193,7 @@ class Merge:
                 file = source.file_of(self.damage.scopes.id(ledger))
                 self.damage.add(Unread(file, Reason.DANGLING, hides, offset, ledger=ledger, detail=detail))
 
-    def tables(self, *, complete: bool) -> Iterator[pa.Table]:
+    def make_tables(self, *, complete: bool) -> Iterator[pa.Table]:
         """Yield the rows of all ledgers.
 
         Args:
@@ -191,35 +201,37 @@ class Merge:
         """
         special = np.array(sorted({*self.facts.fenced, *self.facts.keys, *self.facts.lacs}), np.int64)
         harmed = np.array(sorted(self.damage.ledgers), np.int64)
-        shares = share_of(special)
-        for share in self._shares():
-            index = self._indexed(share)
-            journal = of_rows(_rows(self.from_journal.groups, share))
-            log = of_rows(_rows(self.from_log.groups, share))
-            facts = _rows(self.index.facts, share)
+        shares = find_shares(special)
+        for share in self._yield_shares():
+            index = self._join_index(share)
+            journal = from_rows(_read_share(self.from_journal.groups, share))
+            log = from_rows(_read_share(self.from_log.groups, share))
+            facts = _read_share(self.index.facts, share)
             # What cannot be read is there nevertheless: left out, it would be left out of every plan, and deleted.
-            named = harmed if share is None else harmed[share_of(harmed) == share]
+            named = harmed if share is None else harmed[find_shares(harmed) == share]
             in_index = np.union1d(np.union1d(facts[:, LEDGER], index.key), named)
-            said = special if share is None else special[shares == share]
-            heads = [_rows(s, share) for s in (self.index.heads, self.from_journal.heads, self.from_log.heads)]
-            doubtful = doubtful_ledgers(np.union1d(in_index, said), (journal, log), heads[1:])
+            special_ledgers = special if share is None else special[shares == share]
+            heads = [_read_share(s, share) for s in (self.index.heads, self.from_journal.heads, self.from_log.heads)]
+            doubtful = find_doubtful_ledgers(np.union1d(in_index, special_ledgers), (journal, log), heads[1:])
             if len(doubtful):
                 self._report_doubtful(doubtful, journal, log)
-                journal, log = (pick(groups, ~np.isin(groups.key, doubtful)) for groups in (journal, log))
+                journal, log = (pick_groups(groups, ~np.isin(groups.key, doubtful)) for groups in (journal, log))
                 heads = [rows[~np.isin(rows[:, 0], doubtful)] for rows in heads]
-            every = np.unique(np.concatenate([in_index, journal.key, log.key, said]))
-            known, others = self._known(every, facts, said, complete=complete)
+            ledgers = np.unique(np.concatenate([in_index, journal.key, log.key, special_ledgers]))
+            known, other_keys = self._join_known(ledgers, facts, special_ledgers, complete=complete)
             # What special records say of a ledger stands in any row of it.
-            alone = np.setdiff1d(said, np.union1d(in_index, log.key))
-            in_journal = np.union1d(np.union1d(journal.key, alone), others[:, 0])
+            alone = np.setdiff1d(special_ledgers, np.union1d(in_index, log.key))
+            in_journal = np.union1d(np.union1d(journal.key, alone), other_keys[:, 0])
             key = known.key.copy()
-            key[np.searchsorted(every, others[:, 0])] = others[:, 1]
-            unsure = replace(known, complete=np.zeros(len(every), np.bool_))
-            yield self._copies(Source.INDEX, _of(known, in_index), index, heads[0])
-            yield self._copies(Source.JOURNAL, _of(replace(known, key=key), in_journal), journal, heads[1])
-            yield self._copies(Source.LOG, _of(unsure, np.unique(log.key)), log, heads[2])
-            self.totals.ledgers += len(every)
-            self.totals.largest = max(self.totals.largest, int(every.max(initial=-1)))
+            key[np.searchsorted(ledgers, other_keys[:, 0])] = other_keys[:, 1]
+            unsure = replace(known, complete=np.zeros(len(ledgers), np.bool_))
+            yield self._make_copies(Source.INDEX, _select_known(known, in_index), index, heads[0])
+            yield self._make_copies(
+                Source.JOURNAL, _select_known(replace(known, key=key), in_journal), journal, heads[1]
+            )
+            yield self._make_copies(Source.LOG, _select_known(unsure, np.unique(log.key)), log, heads[2])
+            self.totals.ledgers += len(ledgers)
+            self.totals.largest = max(self.totals.largest, int(ledgers.max(initial=-1)))
             self.totals.limbo |= bool(known.limbo.any())
             self.totals.entries += int(count(*index[1:]).sum() + count(*journal[1:]).sum())
 
@@ -234,34 +246,34 @@ class Merge:
                 )
                 self.damage.add(Unread(where, Reason.DIGEST, hides, detail=detail))
 
-    def _copies(self, source: Source, known: Known, groups: KeyedGroups, heads: Ints) -> pa.Table:
-        return copies(source, known, groups, heads, self.damage.bookie, self.damage.incarnation)
+    def _make_copies(self, source: Source, known: Known, groups: KeyedGroups, heads: Ints) -> pa.Table:
+        return make_copies(source, known, groups, heads, self.damage.bookie, self.damage.incarnation)
 
-    def _known(self, every: Ints, facts: Ints, said: Ints, *, complete: bool) -> tuple[Known, Ints]:
+    def _join_known(self, ledgers: Ints, facts: Ints, special: Ints, *, complete: bool) -> tuple[Known, Ints]:
         """Return what is known of ledgers, and those whose journal has another key, with its number."""
-        at = np.searchsorted(every, facts[:, LEDGER])
-        fenced, limbo = np.zeros(len(every), np.bool_), np.zeros(len(every), np.bool_)
-        np.logical_or.at(fenced, at, facts[:, FENCED] > 0)
-        np.logical_or.at(limbo, at, facts[:, LIMBO] > 0)
+        rows = np.searchsorted(ledgers, facts[:, LEDGER])
+        fenced, limbo = np.zeros(len(ledgers), np.bool_), np.zeros(len(ledgers), np.bool_)
+        np.logical_or.at(fenced, rows, facts[:, FENCED] > 0)
+        np.logical_or.at(limbo, rows, facts[:, LIMBO] > 0)
         rank = np.array([*(_KEY_RANK[key_kind(k)] for k in self.secrets.keys), 0], np.int64)
-        key = np.full(len(every), NONE)
-        order = np.lexsort((-rank[facts[:, KEY]], at))
-        first = order[starts_of(at[order])]
-        key[at[first]] = facts[first, KEY]
-        lac = np.full(len(every), NO_LAC)
-        record: list[bytes | None] = [None] * len(every)
+        key = np.full(len(ledgers), NONE)
+        order = np.lexsort((-rank[facts[:, KEY]], rows))
+        first = order[find_starts(rows[order])]
+        key[rows[first]] = facts[first, KEY]
+        lac = np.full(len(ledgers), NO_LAC)
+        record: list[bytes | None] = [None] * len(ledgers)
         for n in np.flatnonzero(facts[:, LAC] != NONE).tolist():
             raw, ledger = self.secrets.lacs[int(facts[n, LAC])], int(facts[n, LEDGER])
             try:
-                value = explicit_lac(raw, self.damage.scopes.id(ledger))
+                value = read_explicit_lac(raw, self.damage.scopes.id(ledger))
             except FormatError as error:
                 file = self.sources[int(facts[n, SOURCE])].file_of(self.damage.scopes.id(ledger))
                 self.damage.add(Unread(file, error.reason, Hides.NOTHING, ledger=ledger, detail=error.detail))
                 continue
-            if value > lac[at[n]]:
-                lac[at[n]], record[at[n]] = value, raw
-        others: list[tuple[int, int]] = []
-        for n, ledger in zip(np.searchsorted(every, said).tolist(), said.tolist(), strict=True):
+            if value > lac[rows[n]]:
+                lac[rows[n]], record[rows[n]] = value, raw
+        other_keys: list[tuple[int, int]] = []
+        for n, ledger in zip(np.searchsorted(ledgers, special).tolist(), special.tolist(), strict=True):
             fenced[n] |= ledger in self.facts.fenced
             value, raw = self.facts.lacs.get(ledger, (NO_LAC, b""))
             if value > lac[n]:
@@ -272,20 +284,20 @@ class Merge:
             if written is not None:
                 kinds = _KEY_RANK[key_kind(stored)], _KEY_RANK[key_kind(written)]
                 if kinds == (_SET, _SET) and written != stored:
-                    others.append((ledger, self.secrets.add_stamp(written)))
+                    other_keys.append((ledger, self.secrets.add_stamp(written)))
                     conflict = True
                 elif kinds[1] > kinds[0]:
                     key[n] = self.secrets.add_stamp(written)
             if conflict:
                 detail = "the journal has another master key for it: one id, two ledgers"
                 self.damage.add(Unread("journal", Reason.CONFLICT, Hides.NOTHING, ledger=ledger, detail=detail))
-        whole = ~limbo & ~np.isin(every, np.fromiter(self.damage.ledgers, np.int64, len(self.damage.ledgers)))
+        whole = ~limbo & ~np.isin(ledgers, np.fromiter(self.damage.ledgers, np.int64, len(self.damage.ledgers)))
         keys, scopes = self.secrets.keys, self.damage.scopes
-        known = Known(every, whole & complete, fenced, limbo, key, keys, lac, record, scopes)
-        return known, np.array(others, np.int64).reshape(-1, 2)
+        known = Known(ledgers, whole & complete, fenced, limbo, key, keys, lac, record, scopes)
+        return known, np.array(other_keys, np.int64).reshape(-1, 2)
 
 
-def doubtful_ledgers(known: Ints, groups: Sequence[KeyedGroups], heads: Sequence[Ints]) -> Ints:
+def find_doubtful_ledgers(known: Ints, groups: Sequence[KeyedGroups], heads: Sequence[Ints]) -> Ints:
     """Return the ledgers of which there is one entry in all, whose digest proves nothing: perhaps there are none such.
 
     One wrong bit in an id makes such a ledger; two entries of a ledger that is not there it does not make.
@@ -295,42 +307,42 @@ def doubtful_ledgers(known: Ints, groups: Sequence[KeyedGroups], heads: Sequence
         groups: of the entries.
         heads: header rows of these.
     """
-    every = joined(groups)
-    if not len(every.key):
-        return every.key
-    ledgers, of = np.unique(every.key, return_inverse=True)
-    entries = np.bincount(of, count(*every[1:]), len(ledgers))
+    joined_groups = join_groups(groups)
+    if not len(joined_groups.key):
+        return joined_groups.key
+    ledgers, ledger_of = np.unique(joined_groups.key, return_inverse=True)
+    entries = np.bincount(ledger_of, count(*joined_groups[1:]), len(ledgers))
     proven = np.concatenate([rows[rows[:, DIGEST_COLUMN] >= 0, 0] for rows in heads])
     alone: Ints = ledgers[(entries == 1) & ~np.isin(ledgers, known) & ~np.isin(ledgers, proven)]
     return alone
 
 
-def _rows(spool: Spool, share: int | None) -> Ints:
+def _read_share(spool: Spool, share: int | None) -> Ints:
     return spool.read_all() if share is None else spool.share(share)
 
 
-def _of(known: Known, ledgers: Ints) -> Known:
+def _select_known(known: Known, ledgers: Ints) -> Known:
     """Return what is known of some of the ledgers."""
-    at = np.searchsorted(known.ledger, ledgers)
+    rows = np.searchsorted(known.ledger, ledgers)
     return Known(
         ledgers,
-        known.complete[at],
-        known.fenced[at],
-        known.limbo[at],
-        known.key[at],
+        known.complete[rows],
+        known.fenced[rows],
+        known.limbo[rows],
+        known.key[rows],
         known.keys,
-        known.lac[at],
-        [known.lac_record[n] for n in at.tolist()],
+        known.lac[rows],
+        [known.lac_record[n] for n in rows.tolist()],
         known.scopes,
     )
 
 
-def _ends(groups: KeyedGroups) -> KeyedGroups:
+def _find_ends(groups: KeyedGroups) -> KeyedGroups:
     """Return the last entry of each ledger, the one before it and the first, where the groups have them."""
-    starts = starts_of(groups.key)
+    starts = find_starts(groups.key)
     end = np.append(starts[1:], len(groups.key))[: len(starts)] - 1
     ledger, last = groups.key[end], groups.last[end] + groups.size[end] - 1
     ledgers = np.concatenate([ledger, ledger, ledger])
     entries = np.concatenate([last, last - 1, groups.first[starts]])
-    held = members(groups, ledgers, entries)
-    return to_groups(ledgers[held], entries[held])
+    is_stored = are_members(groups, ledgers, entries)
+    return to_groups(ledgers[is_stored], entries[is_stored])

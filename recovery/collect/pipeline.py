@@ -26,14 +26,14 @@ from recovery.collect.incremental.records import Reused, Terms
 from recovery.collect.merge import Beside, IndexSource, Merge
 from recovery.collect.options import CollectOptions, CollectSummary
 from recovery.collect.rows.bookies import BookieRow, Evidence, FolderRow, JournalRow, bind_inventory
-from recovery.collect.rows.damage import DamageLog, Noted, suspect_disk
+from recovery.collect.rows.damage import DamageList, DamageLog, find_suspect_disk
 from recovery.collect.rows.entry_headers import HEAD_WIDTH, SIZE_COLUMN
 from recovery.collect.rows.index_slots import IndexRows, Piece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
-from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, joined, subtract_groups, to_groups, to_rows
+from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, join_groups, subtract_groups, to_groups, to_rows
 from recovery.collect.rows.spool import Spool
 from recovery.collect.sources.entry_logs import Scanned, find_logs, scan_unlisted
-from recovery.collect.sources.entry_records import RecordFile, RecordFiles, ScansBytes, locate
+from recovery.collect.sources.entry_records import RecordFile, RecordFiles, ScansBytes, locate_entries
 from recovery.collect.sources.index_database import (
     LEDGERS,
     LOCATIONS,
@@ -44,7 +44,7 @@ from recovery.collect.sources.index_database import (
     read_locations,
 )
 from recovery.collect.sources.index_files import IndexReader
-from recovery.collect.sources.index_folders import find_files, first_level
+from recovery.collect.sources.index_folders import find_files, find_first_level
 from recovery.collect.sources.journals import Journal, JournalFacts, find_journals, read_journals
 from recovery.dataset import DatasetWriter
 from recovery.errors import InputError
@@ -82,12 +82,12 @@ def collect(
             damage.add(unread)
         run = _Run(disks, options, meter, damage, out, started)
         try:
-            for table in run.tables():
+            for table in run.make_tables():
                 writer.append("copies", table)
-            kept = run.keep(out)
+            kept = run.write_kept(out)
         finally:
             run.close()
-        run.suspect()
+        run.report_suspects()
         damage.flush()
         row = run.make_row(started, now())
         writer.append("bookies", row.to_table())
@@ -156,22 +156,22 @@ class _Run:
         self.deep: DeepCounts | None = None
         self._merge: Merge | None = None
         self._vanished = 0
-        self._ledger_folders = _folders(disks, Role.LEDGER)
-        self._index_folders = _folders(disks, Role.INDEX)
+        self._ledger_folders = _list_folders(disks, Role.LEDGER)
+        self._index_folders = _list_folders(disks, Role.INDEX)
         self._incremental = None
         if options.keep or options.since is not None:
-            self._incremental = Incremental(_terms(disks, options), options.since, scratch, started, self._secrets)
+            self._incremental = Incremental(_make_terms(disks, options), options.since, scratch, started, self._secrets)
         self._logs = {folder.path: find_logs(folder, damage) for folder in self._ledger_folders}
-        self._found = IndexRows(*(self._spool(w) for w in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
+        self._index = IndexRows(*(self._make_spool(w) for w in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
         reuse = None if self._incremental is None else self._incremental.indexes
-        self._indexes = Indexes(self._found, reuse, meter, damage, self._secrets, options.processes)
+        self._indexes = Indexes(self._index, reuse, meter, damage, self._secrets, options.processes)
 
-    def _spool(self, width: int) -> Spool:
+    def _make_spool(self, width: int) -> Spool:
         self._spools.append(Spool(width, self._scratch))
         return self._spools[-1]
 
-    def _beside(self) -> Beside:
-        return Beside(self._spool(GROUP_WIDTH), self._spool(HEAD_WIDTH), joined([]))
+    def _make_beside(self) -> Beside:
+        return Beside(self._make_spool(GROUP_WIDTH), self._make_spool(HEAD_WIDTH), join_groups([]))
 
     def close(self) -> None:
         """Give back the room that was taken on disk."""
@@ -182,7 +182,7 @@ class _Run:
 
     @property
     def deleted(self) -> int:
-        """Ledgers that were seen to go meanwhile; when `tables` has ended."""
+        """Ledgers that were seen to go meanwhile; when `make_tables` has ended."""
         return self._damage.deleted + self._vanished
 
     @property
@@ -190,32 +190,32 @@ class _Run:
         """What was taken over; None: no earlier inventory was named."""
         return None if self._incremental is None or self._options.since is None else self._incremental.reused
 
-    def keep(self, out: Path) -> str | None:
-        """Write what the next collection need not read again, if that was asked for; when `tables` has ended.
+    def write_kept(self, out: Path) -> str | None:
+        """Write what the next collection need not read again, if that was asked for; when `make_tables` has ended.
 
         Returns:
             What tells it from what something else wrote there since; None: nothing was asked for.
         """
-        return None if self._incremental is None else self._incremental.write(out, self._found, self._doubled())
+        return None if self._incremental is None else self._incremental.write(out, self._index, self._find_doubled())
 
-    def tables(self) -> Iterator[pa.Table]:
+    def make_tables(self) -> Iterator[pa.Table]:
         """Read everything, and yield the rows of copies."""
-        journal_groups, log_groups = self._spool(GROUP_WIDTH), self._spool(GROUP_WIDTH)
+        journal_groups, log_groups = self._make_spool(GROUP_WIDTH), self._make_spool(GROUP_WIDTH)
         self._read_journals(journal_groups, log_groups)
         self._read_index()
         self._scan_logs(log_groups)
         self._meter.begin("inventory")
         merge = Merge(
-            self._found,
+            self._index,
             journal_groups,
             log_groups,
             self._journal_facts,
             self._secrets,
             self._sources,
-            self._doubled(),
+            self._find_doubled(),
             self._damage,
-            from_journal=self._beside(),
-            from_log=self._beside(),
+            from_journal=self._make_beside(),
+            from_log=self._make_beside(),
         )
         self._merge = merge
         merge.subtract()
@@ -223,14 +223,14 @@ class _Run:
         self._read_heads(journals, journal.scan_columns, merge.from_journal)
         self._read_heads(self._scanned.files, entry_log.scan_columns, merge.from_log)
         self._read_heads(journals, journal.scan_columns, merge.from_log)
-        yield from merge.tables(complete=self._disks.complete and not self._damage.everything)
+        yield from merge.make_tables(complete=self._disks.complete and not self._damage.everything)
         if self._disks.dirty is not False and not any(folder.databases for folder in self._index_folders):
             known = np.concatenate(self._indexes.known)
             self._vanished = count_vanished(known, [folder.path for folder in self._index_folders])
         self._meter.end()
 
     def _read_journals(self, groups: Spool, applied: Spool) -> None:
-        places = self._disks.of(Role.JOURNAL)
+        places = self._disks.list_places(Role.JOURNAL)
         self._journals = find_journals(places, [f.path for f in self._ledger_folders], self._damage)
         files = [j.file for j in self._journals]
         self._meter.begin("journals", len(files), sum(f.size for f in files))
@@ -242,96 +242,104 @@ class _Run:
     def _read_index(self) -> None:
         dirty = self._disks.dirty
         unclean = dirty or (dirty is None and self._journal_facts.behind_mark)
-        every = bool(unclean or self._options.deep)
+        confirms_all = bool(unclean or self._options.deep)
         self._meter.begin("index")
         folders = [folder.path for folder in self._index_folders]
         self._sources = [IndexSource(path, is_database=False) for path in folders]
-        logs = self._log_files(self._ledger_folders)
+        logs = self._join_logs(self._ledger_folders)
         if self._incremental is not None:
             for log_id, files in logs.items():
                 for file in files:
                     self._incremental.files.see_file(file.path, "log", number=log_id)
-            self._incremental.indexes.begin(every=every)
+            self._incremental.indexes.begin(confirms_all=confirms_all)
         databases = []
-        for database, named in self._databases():
+        for database, named in self._list_databases():
             self._sources.append(IndexSource(database.folder, is_database=True))
-            databases.append((database, self._log_files(named)))
-        self._indexes.read(folders, databases, logs, self._options.passwords, self._moved, every=every)
+            databases.append((database, self._join_logs(named)))
+        self._indexes.read(
+            folders, databases, logs, self._options.passwords, self._has_moved, confirms_all=confirms_all
+        )
         self._meter.end()
 
-    def _moved(self) -> bool:
+    def _has_moved(self) -> bool:
         """Whether a bookie that may run has made or deleted entry logs since they were listed."""
-        now = {folder.path: find_logs(folder, Noted()).keys() for folder in self._ledger_folders}
-        return self._disks.dirty is not False and now != {path: logs.keys() for path, logs in self._logs.items()}
+        current = {folder.path: find_logs(folder, DamageList()).keys() for folder in self._ledger_folders}
+        return self._disks.dirty is not False and current != {path: logs.keys() for path, logs in self._logs.items()}
 
-    def _databases(self) -> Iterator[tuple[Database, Sequence[Folder]]]:
+    def _list_databases(self) -> Iterator[tuple[Database, Sequence[Folder]]]:
         """Yield the databases, with the ledger folders that their locations may lie in, the likeliest first."""
-        numbers = {place.folder.path: place.number for place in self._disks.of(Role.LEDGER) if place.folder}
-        numbers |= {place.folder.path: place.number for place in self._disks.of(Role.INDEX) if place.folder}
+        numbers = {place.folder.path: place.number for place in self._disks.list_places(Role.LEDGER) if place.folder}
+        numbers |= {place.folder.path: place.number for place in self._disks.list_places(Role.INDEX) if place.folder}
         cookie = self._disks.cookie
-        of = len(cookie.ledger_dirs) if cookie else 1
+        count = len(cookie.ledger_dirs) if cookie else 1
         for folder in dict.fromkeys([*self._index_folders, *self._ledger_folders]):
             if not folder.databases:
                 continue
             number = numbers.get(folder.path) if cookie else None
-            paired = {p.folder for p in self._disks.of(Role.LEDGER) if p.number == number or p.folder == folder}
+            paired = {
+                p.folder for p in self._disks.list_places(Role.LEDGER) if p.number == number or p.folder == folder
+            }
             logs = sorted(self._ledger_folders, key=lambda f: f not in paired)
-            yield Database(folder.path, len(self._sources), number, of), logs
+            yield Database(folder.path, len(self._sources), number, count), logs
 
-    def _log_files(self, folders: Sequence[Folder]) -> dict[int, list[RecordFile]]:
+    def _join_logs(self, folders: Sequence[Folder]) -> dict[int, list[RecordFile]]:
         files: dict[int, list[RecordFile]] = {}
         for folder in folders:
-            for log_id, found in self._logs[folder.path].items():
-                files.setdefault(log_id, []).extend(found)
+            for log_id, logs in self._logs[folder.path].items():
+                files.setdefault(log_id, []).extend(logs)
         return files
 
-    def _doubled(self) -> Ints:
+    def _find_doubled(self) -> Ints:
         ledgers, times = np.unique(np.concatenate(self._indexes.known), return_counts=True)
         return ledgers[times > 1]
 
     def _scan_logs(self, groups: Spool) -> None:
-        files = [file for logs in self._logs.values() for found in logs.values() for file in found]
+        files = [file for logs in self._logs.values() for named in logs.values() for file in named]
         files.sort(key=lambda file: file.path)
         hidden = np.fromiter(self._damage.ledgers, np.int64, len(self._damage.ledgers))
         known = np.setdiff1d(np.concatenate(self._indexes.known), hidden)
         self._meter.begin("logs", len(files), sum(file.size for file in files))
 
-        def take(found: KeyedGroups) -> None:
-            groups.add(to_rows(found))
+        def take_groups(named: KeyedGroups) -> None:
+            groups.add(to_rows(named))
 
         if not self._options.deep:
-            self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, incremental=self._incremental)
+            self._scanned = scan_unlisted(
+                files, known, self._meter, self._damage, take_groups, incremental=self._incremental
+            )
             self._meter.end()
             return
         passwords, scopes = self._options.passwords, self._damage.scopes
         deep = DeepCheck(list_logs(self._logs.values()), self._journals, passwords, self._scratch, scopes)
         try:
-            self._scanned = scan_unlisted(files, known, self._meter, self._damage, take, each=deep.take_log)
+            self._scanned = scan_unlisted(
+                files, known, self._meter, self._damage, take_groups, take_records=deep.take_log
+            )
             self._meter.end()
             self._meter.begin("comparing")
             deep.read_journals(self._meter)
-            for piece in self._pieces():
+            for piece in self._read_slots_again():
                 deep.take_slots(piece)
             self.deep = deep.compare(np.unique(known), self._meter, self._damage)
             self._meter.end()
         finally:
             deep.close()
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _read_slots_again(self) -> Iterator[Piece]:
         """Yield the slots of all indexes again; what is wrong with them was told the first time."""
-        told = Noted()
+        read_damage = DamageList()
         scopes = self._damage.scopes
         none = np.empty(0, np.int64)
-        reader = IndexReader(self._meter, told, Interned(scopes))
-        levels = first_level([f.path for f in self._index_folders], told)
-        for piece in reader.read(find_files(levels, told, scopes, reader.ahead)):
-            yield piece.rows()
-        for database, _ in self._databases():
-            for facts in read_ledgers(database, self._meter, told, Interned(scopes)):
+        reader = IndexReader(self._meter, read_damage, Interned(scopes))
+        levels = find_first_level([f.path for f in self._index_folders], read_damage)
+        for piece in reader.read(find_files(levels, read_damage, scopes, reader.ahead)):
+            yield piece.to_piece()
+        for database, _ in self._list_databases():
+            for facts in read_ledgers(database, self._meter, read_damage, Interned(scopes)):
                 yield Piece(none, none, none, facts)
-            yield from read_locations(database, self._meter, told, scopes)
+            yield from read_locations(database, self._meter, read_damage, scopes)
 
-    def suspect(self) -> None:
+    def report_suspects(self) -> None:
         """Report folders many of whose files are damaged."""
         for folder in dict.fromkeys(p.folder for p in self._disks.places if p.folder is not None):
             kinds = (
@@ -342,9 +350,9 @@ class _Run:
                     sum(self._indexes.files.get(n, 0) for n, f in enumerate(self._index_folders) if f == folder),
                 ),
             )
-            found = suspect_disk(folder.path, self._damage.spoiled, dict(kinds))
-            if found is not None:
-                self._damage.add(found)
+            piece = find_suspect_disk(folder.path, self._damage.spoiled, dict(kinds))
+            if piece is not None:
+                self._damage.add(piece)
 
     def _read_heads(self, files: Sequence[RecordFile], scan: ScansBytes, beside: Beside) -> None:
         """Read the headers that are wanted and stand in these files; what does not is wanted still."""
@@ -353,13 +361,13 @@ class _Run:
         passwords, scopes = self._options.passwords, self._damage.scopes
 
         def read(places: Sequence[int]) -> tuple[Ints, Ints, Ints]:
-            some, before = [files[n] for n in places], self._damage.count
-            ledger, entry, file, position = locate(some, scan, beside.wanted, self._meter, scopes)
-            by_number = {n: [f] for n, f in enumerate(some)}
+            chosen, damage_count = [files[n] for n in places], self._damage.count
+            ledger, entry, file, position = locate_entries(chosen, scan, beside.wanted, self._meter, scopes)
+            by_number = {n: [f] for n, f in enumerate(chosen)}
             records = RecordFiles(by_number, self._meter, self._damage, passwords, scopes=scopes)
             _, heads = records.fetch(ledger, entry, file, position)
-            if self._incremental is not None and self._damage.count > before:
-                for found in some:
+            if self._incremental is not None and self._damage.count > damage_count:
+                for found in chosen:
                     self._incremental.get_file(found.path).sound = False
             good = heads[:, SIZE_COLUMN] > 0
             return np.array(places, np.int64)[file[good]], heads[good], np.column_stack((ledger, entry))
@@ -373,7 +381,7 @@ class _Run:
         beside.wanted = subtract_groups(beside.wanted, to_groups(stand[:, 0], stand[:, 1]))
 
     def make_row(self, started: datetime, ended: datetime) -> BookieRow:
-        """Return the row of the bookie; when `tables` has ended."""
+        """Return the row of the bookie; when `make_tables` has ended."""
         if self._merge is None:
             raise AssertionError("nothing was read yet")
         disks, totals = self._disks, self._merge.totals
@@ -404,7 +412,7 @@ class _Run:
         """Yield the largest id of each scope; -1: none of scope 0."""
         if of_zero >= 0:
             yield LedgerId(0, of_zero)
-        yield from self._damage.scopes.largest()
+        yield from self._damage.scopes.find_largest()
 
     def _name_storage(self) -> str:
         databases = any(folder.databases for folder in self._index_folders)
@@ -439,20 +447,20 @@ class _Run:
                 number = next((n for n, f in enumerate(self._index_folders) if f == folder), -1)
                 names = (LEDGERS, LOCATIONS, SCOPED_LEDGERS, SCOPED_LOCATIONS)
                 rows = [folder.path / name for name in names] if folder.databases else []
-                return self._indexes.bytes.get(number, 0) + sum(map(_folder_size, rows))
+                return self._indexes.bytes.get(number, 0) + sum(map(_measure_folder, rows))
 
 
-def _terms(disks: Disks, options: CollectOptions) -> Terms:
+def _make_terms(disks: Disks, options: CollectOptions) -> Terms:
     places = [f"{p.role} {p.number} {None if p.folder is None else p.folder.path}" for p in disks.places]
     cookie = hashlib.sha256(disks.cookie_bytes or b"").hexdigest()
     return Terms(disks.bookie, disks.incarnation, (cookie, *places), options.passwords)
 
 
-def _folders(disks: Disks, role: Role) -> list[Folder]:
-    return [place.folder for place in disks.of(role) if place.folder is not None]
+def _list_folders(disks: Disks, role: Role) -> list[Folder]:
+    return [place.folder for place in disks.list_places(role) if place.folder is not None]
 
 
-def _folder_size(folder: Path) -> int:
+def _measure_folder(folder: Path) -> int:
     try:
         return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
     except OSError:

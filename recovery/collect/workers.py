@@ -1,8 +1,8 @@
 """Indexes taken by several processes, in units: some subfolders of the first level, or a range of a database.
 
-Every process does whole what `index` describes, for its ledgers: all that an index says of one is in one unit. What an
-earlier collection kept (see `again`) is compared in units, too, and they leave out what is taken over.
-This process works, too, and the others start only once there is more to do than starting them costs.
+A unit has all that an index says of its ledgers, so one process does for them everything that `sources.index`
+describes. What an earlier collection kept (see `incremental`) is compared in units, too; units leave out what is taken
+over. This process works, too. The others start only when there is more to do than starting them costs.
 """
 
 import multiprocessing
@@ -27,13 +27,13 @@ import numpy as np
 from recovery.collect.disk.file_reader import Meter, Progress
 from recovery.collect.incremental.records import FINGERPRINT_WIDTH, LOG_WIDTH
 from recovery.collect.incremental.row_sets import find_logs_of, hash_slots
-from recovery.collect.rows.damage import Noted, Unread
+from recovery.collect.rows.damage import DamageList, Unread
 from recovery.collect.rows.entry_headers import HEAD_WIDTH
 from recovery.collect.rows.index_slots import Block, IndexRows, Piece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, KEY, LAC, LEDGER, NONE, Interned
-from recovery.collect.rows.scoped_ids import Scopes, translated
+from recovery.collect.rows.scoped_ids import Scopes, translate_keys
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, Mask
-from recovery.collect.sources.entry_logs import decimal_name
+from recovery.collect.sources.entry_logs import read_decimal
 from recovery.collect.sources.entry_records import RecordFile, RecordFiles
 from recovery.collect.sources.index import IndexTaker
 from recovery.collect.sources.index_database import Range, read_range
@@ -66,7 +66,7 @@ class Task(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOver:
+class KeptKeys:
     """Ledgers that are not read.
 
     Attributes:
@@ -78,13 +78,13 @@ class TakenOver:
     scoped: Scopes = field(default_factory=Scopes, repr=False)
 
     def has(self, keys: Ints, scopes: Scopes) -> Mask:
-        """Return which ledgers are among them; `scopes` names those that are asked for."""
-        at = np.searchsorted(self.ledgers, keys)
-        found: Mask = at < len(self.ledgers)
-        found[found] = self.ledgers[at[found]] == keys[found]
-        if len(of := np.flatnonzero(keys < NONE)):
-            found[of] = self.scoped.know(*scopes.ids(keys[of]))
-        return found
+        """Return which ledgers are among them; `scopes` names `keys`."""
+        rows = np.searchsorted(self.ledgers, keys)
+        is_kept: Mask = rows < len(self.ledgers)
+        is_kept[is_kept] = self.ledgers[rows[is_kept]] == keys[is_kept]
+        if len(scoped := np.flatnonzero(keys < NONE)):
+            is_kept[scoped] = self.scoped.are_known(*scopes.ids(keys[scoped]))
+        return is_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,24 +94,24 @@ class Setup:
     Attributes:
         logs: the entry logs by id.
         passwords: that may have made an HMAC.
-        every: all locations are confirmed, not only where there is doubt.
+        confirms_all: all locations are confirmed, not only where there is doubt.
         source: number of the database; index files have theirs.
         task: what is done.
         kept: what is taken over; of `AGAIN` what is read.
-        told: what is wrong with the index was told before.
+        is_reported: what is wrong with the index was reported before.
     """
 
     logs: Mapping[int, Sequence[RecordFile]]
     passwords: tuple[bytes, ...] = field(repr=False)
-    every: bool
+    confirms_all: bool
     source: int = NONE
     task: Task = Task.READ
-    kept: TakenOver = field(default_factory=TakenOver)
-    told: bool = False
+    kept: KeptKeys = field(default_factory=KeptKeys)
+    is_reported: bool = False
 
 
 @dataclass(slots=True)
-class _Kept:
+class RowList:
     """Keeps rows."""
 
     width: int
@@ -120,22 +120,22 @@ class _Kept:
     def add(self, rows: Ints) -> None:
         self.rows.append(rows)
 
-    def all(self) -> Ints:
+    def read_all(self) -> Ints:
         return np.concatenate([np.empty((0, self.width), np.int64), *self.rows])
 
-    def rename(self, column: int, ours: Ints) -> None:
-        rows = self.all()
-        rows[:, column] = translated(rows[:, column], ours)
+    def rename(self, column: int, new_keys: Ints) -> None:
+        rows = self.read_all()
+        rows[:, column] = translate_keys(rows[:, column], new_keys)
         self.rows = [rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
+class UnitResult:
     """What one unit gave.
 
     Attributes:
         setup: the number of its `Setup`.
-        found: rows; the numbers of keys and LACs in its facts are those of `secrets`.
+        index: rows; the numbers of keys and LACs in its facts are those of `secrets`.
         known: ledgers with at least one confirmed entry.
         listed: what is wrong with where index files stand.
         damage: what else could not be taken.
@@ -147,7 +147,7 @@ class Taken:
     """
 
     setup: int
-    found: IndexRows[_Kept]
+    index: IndexRows[RowList]
     known: Ints
     listed: tuple[Unread, ...]
     damage: tuple[Unread, ...]
@@ -161,8 +161,8 @@ class Taken:
     files: int = 0
 
     def facts(self, secrets: Interned) -> Ints:
-        """Return the rows of facts with the numbers of other `Interned`; see `named_by` for the ledgers."""
-        facts = self.found.facts.all()
+        """Return the rows of facts with the numbers of other `Interned`; see `rename_ledgers` for the ledgers."""
+        facts = self.index.facts.read_all()
         for column, numbers in (
             (KEY, [secrets.add_stamp(key) for key in self.secrets.keys]),
             (LAC, [secrets.add_lac(lac) for lac in self.secrets.lacs]),
@@ -170,27 +170,30 @@ class Taken:
             facts[:, column] = np.array([*numbers, NONE], np.int64)[facts[:, column]]
         return facts
 
-    def named_by(self, scopes: Scopes) -> "Taken":
+    def rename_ledgers(self, scopes: Scopes) -> "UnitResult":
         """Return the same with keys of other `Scopes` for the ledgers."""
-        ours = scopes.absorb(self.secrets.scopes)
-        if not len(ours):
+        new_keys = scopes.absorb(self.secrets.scopes)
+        if not len(new_keys):
             return self
-        for kept, column in ((self.found.groups, 0), (self.found.heads, 0), (self.found.dangling, 0)):
-            kept.rename(column, ours)
-        self.found.facts.rename(LEDGER, ours)
+        for kept, column in ((self.index.groups, 0), (self.index.heads, 0), (self.index.dangling, 0)):
+            kept.rename(column, new_keys)
+        self.index.facts.rename(LEDGER, new_keys)
         for rows in (self.fingerprints, self.logs):
-            rows[:, 0] = translated(rows[:, 0], ours)
-        cut = [(file._replace(ledger=_named(file.ledger, ours)), size) for file, size in self.pages.cut]
+            rows[:, 0] = translate_keys(rows[:, 0], new_keys)
+        cut = [(file._replace(ledger=_translate_key(file.ledger, new_keys)), size) for file, size in self.pages.cut]
         listed, damage = (
-            tuple(one if one.ledger is None else replace(one, ledger=_named(one.ledger, ours)) for one in some)
-            for some in (self.listed, self.damage)
+            tuple(
+                piece if piece.ledger is None else replace(piece, ledger=_translate_key(piece.ledger, new_keys))
+                for piece in pieces
+            )
+            for pieces in (self.listed, self.damage)
         )
-        known = np.unique(translated(self.known, ours))
+        known = np.unique(translate_keys(self.known, new_keys))
         return replace(self, known=known, listed=listed, damage=damage, pages=replace(self.pages, cut=cut))
 
 
-def _named(key: int, ours: Ints) -> int:
-    return int(translated(np.array([key]), ours)[0])
+def _translate_key(key: int, new_keys: Ints) -> int:
+    return int(translate_keys(np.array([key]), new_keys)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +209,12 @@ class Unit:
     part: Sequence[Level] | Range
 
 
-def units_of(setup: int, levels: Sequence[Level]) -> list[Unit]:
+def make_units(setup: int, levels: Sequence[Level]) -> list[Unit]:
     """Deal subfolders of the first level into units."""
     return [Unit(setup, levels[n::_UNITS]) for n in range(min(_UNITS, len(levels)))]
 
 
-def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, processes: int) -> Iterator[Taken]:
+def run_units(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, processes: int) -> Iterator[UnitResult]:
     """Yield what every unit gave, in no order.
 
     Args:
@@ -226,29 +229,29 @@ def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proce
     todo = deque(units)
     begun = meter.clock()
     while todo and (processes == 1 or meter.clock() - begun < _WORTH_S):
-        yield _take(todo.popleft(), setups, meter)
+        yield _run_unit(todo.popleft(), setups, meter)
     if not todo:
         return
-    others = min(processes, len(todo)) - 1
-    if not others:
-        yield _take(todo.popleft(), setups, meter)
+    helpers = min(processes, len(todo)) - 1
+    if not helpers:
+        yield _run_unit(todo.popleft(), setups, meter)
         return
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     meter.shared = context.Value("d", 0.0)
-    pool = ProcessPoolExecutor(others, context, _begin, (setups, meter.rate, meter.shared, stop))
-    running: set[Future[Taken]] = set()
+    pool = ProcessPoolExecutor(helpers, context, _begin_process, (setups, meter.rate, meter.shared, stop))
+    running: set[Future[UnitResult]] = set()
     try:
         while todo or running:
-            while todo and len(running) < others:
+            while todo and len(running) < helpers:
                 running.add(_submit(pool, todo.popleft()))
             if todo:
-                yield _take(todo.popleft(), setups, meter)
+                yield _run_unit(todo.popleft(), setups, meter)
             done, running = wait(running, 0 if todo else None, FIRST_COMPLETED)
-            for one in done:
-                taken = one.result()
-                meter.count(taken.read, taken.files)
-                yield taken
+            for future in done:
+                result = future.result()
+                meter.count(result.read, result.files)
+                yield result
     except BrokenProcessPool as error:
         raise ProcessLostError from error
     finally:
@@ -257,11 +260,11 @@ def take_all(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proce
         meter.shared = None
 
 
-def _submit(pool: ProcessPoolExecutor, unit: Unit) -> Future[Taken]:
+def _submit(pool: ProcessPoolExecutor, unit: Unit) -> Future[UnitResult]:
     """Ask another process. One that is started for it is not left half started, and never stopped but by this one."""
     with hold_signals():
         try:
-            return pool.submit(_take_elsewhere, unit)
+            return pool.submit(_run_unit_in_process, unit)
         except BrokenPipeError as error:  # it was killed before it had read what it is to do
             raise ProcessLostError from error
 
@@ -274,7 +277,7 @@ def hold_signals() -> Iterator[None]:
     them to another thread, and Python runs the handler in the main one nevertheless.
     """
     came: list[int] = []
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     handlers = {}
     if threading.current_thread() is threading.main_thread():
         handlers = {number: signal.getsignal(number) for number in _STOPPING}
@@ -283,27 +286,27 @@ def hold_signals() -> Iterator[None]:
             signal.signal(number, lambda number, _frame: came.append(number))
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         for number, handler in handlers.items():
             signal.signal(number, handler)
         for missed in came:
             signal.raise_signal(missed)
 
 
-def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
+def _run_unit(unit: Unit, setups: Sequence[Setup], meter: Meter) -> UnitResult:
     setup = setups[unit.setup]
-    listed, damage, secrets = Noted(), Noted(), Interned()
-    found = IndexRows(*(_Kept(width) for width in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
+    listed, damage, secrets = DamageList(), DamageList(), Interned()
+    index = IndexRows(*(RowList(width) for width in (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)))
     scopes = secrets.scopes
-    logs = RecordFiles(setup.logs, meter, damage, setup.passwords, decimal_name, grow=True, scopes=scopes)
-    told = Noted() if setup.told else damage
-    taker, reader = IndexTaker(logs, found, every=setup.every), IndexReader(meter, told, secrets)
-    compared, named = _Kept(FINGERPRINT_WIDTH), _Kept(LOG_WIDTH)
+    logs = RecordFiles(setup.logs, meter, damage, setup.passwords, read_decimal, grow=True, scopes=scopes)
+    read_damage = DamageList() if setup.is_reported else damage
+    taker, reader = IndexTaker(logs, index, confirms_all=setup.confirms_all), IndexReader(meter, read_damage, secrets)
+    compared, named = RowList(FINGERPRINT_WIDTH), RowList(LOG_WIDTH)
     pieces: Iterator[Piece | Block]
     if isinstance(unit.part, Range):
-        pieces = _rows(unit.part, setup, compared, meter, told, scopes)
+        pieces = _choose_rows(unit.part, setup, compared, meter, read_damage, scopes)
     else:
-        files = _files(find_files(unit.part, listed, scopes, reader.ahead), setup, compared, reader, scopes)
+        files = _choose_files(find_files(unit.part, listed, scopes, reader.ahead), setup, compared, reader, scopes)
         # Files that are only compared are not opened.
         pieces = reader.read(files)
     for piece in pieces:
@@ -311,23 +314,23 @@ def _take(unit: Unit, setups: Sequence[Setup], meter: Meter) -> Taken:
             named.add(find_logs_of(piece))
         taker.take(piece)
     taker.end()
-    return Taken(
+    return UnitResult(
         unit.setup,
-        found,
+        index,
         taker.known(),
-        tuple(listed.found),
-        tuple(damage.found),
+        tuple(listed.pieces),
+        tuple(damage.pieces),
         secrets,
         reader.pages,
         reader.bytes,
         reader.files,
-        compared.all(),
-        named.all(),
+        compared.read_all(),
+        named.read_all(),
     )
 
 
-def _rows(
-    part: Range, setup: Setup, compared: _Kept, meter: Meter, damage: Noted, scopes: Scopes
+def _choose_rows(
+    part: Range, setup: Setup, compared: RowList, meter: Meter, damage: DamageList, scopes: Scopes
 ) -> Iterator[Piece | Block]:
     """Yield what is to be taken of a range; keep hashes of its slots where they are asked for."""
     for piece in read_range(part, meter, damage, scopes):
@@ -342,36 +345,36 @@ def _rows(
         yield Piece(piece.ledger[rest], piece.entry[rest], piece.location[rest], piece.facts)
 
 
-def _files(
-    files: Iterator[IndexFile], setup: Setup, compared: _Kept, reader: IndexReader, scopes: Scopes
+def _choose_files(
+    files: Iterator[IndexFile], setup: Setup, compared: RowList, reader: IndexReader, scopes: Scopes
 ) -> Iterator[IndexFile]:
     """Yield the files that are to be read; keep fingerprints of all where they are asked for."""
     if setup.task is Task.READ:
         yield from files
         return
-    while some := list(islice(files, _AT_ONCE)):
+    while batch := list(islice(files, _AT_ONCE)):
         if setup.task in (Task.KEEP, Task.COMPARE):
-            compared.add(_fingerprints(some))
+            compared.add(_take_fingerprints(batch))
             if setup.task is Task.COMPARE:
-                reader.count(some)
+                reader.count(batch)
                 continue
-            yield from some
+            yield from batch
             continue
-        kept = setup.kept.has(np.array([file.ledger for file in some], np.int64), scopes)
+        kept = setup.kept.has(np.array([file.ledger for file in batch], np.int64), scopes)
         if setup.task is Task.REST:
-            reader.pass_over([some[n] for n in np.flatnonzero(kept).tolist()])
+            reader.pass_over([batch[n] for n in np.flatnonzero(kept).tolist()])
         for n in np.flatnonzero(kept == (setup.task is Task.AGAIN)).tolist():
-            yield some[n]
+            yield batch[n]
 
 
-def _fingerprints(files: Sequence[IndexFile]) -> Ints:
+def _take_fingerprints(files: Sequence[IndexFile]) -> Ints:
     rows = []
     for file in files:
         try:
-            found = os.stat(file.path)  # noqa: PTH116  # a Path for each of a million files takes longer than this
+            status = os.stat(file.path)  # noqa: PTH116  # a Path for each of a million files takes longer than this
         except OSError:
             continue  # told when it is read
-        rows.append((file.ledger, file.folder, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+        rows.append((file.ledger, file.folder, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     return np.array(rows, np.int64).reshape(-1, FINGERPRINT_WIDTH)
 
 
@@ -380,17 +383,17 @@ class _StoppedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Elsewhere:
+class _ProcessContext:
     """What another process keeps from one unit to the next."""
 
     setups: Sequence[Setup]
     meter: Meter
 
 
-_elsewhere: list[_Elsewhere] = []
+_contexts: list[_ProcessContext] = []
 
 
-def _begin(setups: Sequence[Setup], rate: float | None, shared: "Synchronized[float]", stop: Event) -> None:
+def _begin_process(setups: Sequence[Setup], rate: float | None, shared: "Synchronized[float]", stop: Event) -> None:
     """Make another process ready; it ends with the one that started it."""
     parent = multiprocessing.parent_process()
 
@@ -411,11 +414,11 @@ def _begin(setups: Sequence[Setup], rate: float | None, shared: "Synchronized[fl
 
     meter = Meter(rate, check, sleep=pause)
     meter.shared = shared
-    _elsewhere.append(_Elsewhere(setups, meter))
+    _contexts.append(_ProcessContext(setups, meter))
 
 
-def _take_elsewhere(unit: Unit) -> Taken:
-    (here,) = _elsewhere
-    read, files = here.meter.read, here.meter.files
-    taken = _take(unit, here.setups, here.meter)
-    return replace(taken, read=here.meter.read - read, files=here.meter.files - files)
+def _run_unit_in_process(unit: Unit) -> UnitResult:
+    (context,) = _contexts
+    read, files = context.meter.read, context.meter.files
+    result = _run_unit(unit, context.setups, context.meter)
+    return replace(result, read=context.meter.read - read, files=context.meter.files - files)

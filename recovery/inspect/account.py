@@ -1,7 +1,7 @@
-"""What each byte of a bookie's files is, file by file and folder by folder, and how many bytes nobody can explain.
+"""What each byte of a bookie's files is, file by file and folder by folder, and how many bytes are not explained.
 
     in a folder                              is taken for
-    a name or first bytes of a bookie's      that file: see `look`; what each of its bytes is, `byte_map`
+    a name or first bytes of a bookie's      that file: see `file_kinds`; what each of its bytes is: `byte_map`
     a folder of a RocksDB                    its files as RocksDB's, if RocksDB opens it and every row is of its format
     anything else                            not known: all of its bytes are left over
 
@@ -39,14 +39,14 @@ from recovery.inspect.file_notes import LISTED
 ROCKSDB: Final = "RocksDB's"
 UNKNOWN: Final = "not known"
 _ACCOUNTS: Final[Mapping[Kind, Callable[[memoryview], Iterator[Stretch]]]] = {
-    Kind.INDEX: byte_map.of_index,
-    Kind.LOG: byte_map.of_entry_log,
-    Kind.JOURNAL: byte_map.of_journal,
-    Kind.LAST_MARK: byte_map.of_last_mark,
-    Kind.LAST_ID: byte_map.of_last_id,
-    Kind.COOKIE: byte_map.of_cookie,
-    Kind.STATUS: byte_map.of_status,
-    Kind.DIRTY: byte_map.of_dirty,
+    Kind.INDEX: byte_map.map_index,
+    Kind.LOG: byte_map.map_entry_log,
+    Kind.JOURNAL: byte_map.map_journal,
+    Kind.LAST_MARK: byte_map.map_last_mark,
+    Kind.LAST_ID: byte_map.map_last_id,
+    Kind.COOKIE: byte_map.map_cookie,
+    Kind.STATUS: byte_map.map_status,
+    Kind.DIRTY: byte_map.map_dirty,
 }
 _DATABASE: Final = re.compile(r"(locations|ledgers)(-scoped)?(\.(BACKUP|PREV|TEMP)-.*)?|metadata-cache")
 _OWN: Final = re.compile(
@@ -155,22 +155,22 @@ def account_for(paths: list[Path], progress: Callable[[int, int, str], None] = l
     Raises:
         InputError: one is missing.
     """
-    found = Account()
+    account = Account()
     for path in paths:
         try:
             mode = path.stat().st_mode
         except OSError as error:
             raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file or folder") from error
         if not stat.S_ISDIR(mode):
-            found.add(_file(path), named=True)
+            account.add(_account_file(path), named=True)
             continue
-        for file in _below(path):
-            found.add(file, named=False)
-            progress(found.files.total(), 0, str(file.path.parent))
-    return found
+        for file in _account_below(path):
+            account.add(file, named=False)
+            progress(account.files.total(), 0, str(file.path.parent))
+    return account
 
 
-def _below(top: Path) -> Iterator[File]:
+def _account_below(top: Path) -> Iterator[File]:
     refused: list[OSError] = []
     for place, folders, names in walk(top, onerror=refused.append):
         folder = Path(place)
@@ -182,38 +182,38 @@ def _below(top: Path) -> Iterator[File]:
         )
         named = _DATABASE.fullmatch(folder.name) and folder != top and not _A_BOOKIES.search("\n".join(names))
         if CURRENT in names or named:
-            yield from _database(folder, names)
+            yield from _account_database(folder, names)
         else:
-            yield from (_file(folder / name) for name in sorted(names))
+            yield from (_account_file(folder / name) for name in sorted(names))
     for error in refused:
         yield File(Path(str(error.filename)), UNKNOWN, why=f"it cannot be listed ({error.strerror})")
 
 
-def _file(path: Path) -> File:
+def _account_file(path: Path) -> File:
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             return File(path, UNKNOWN, why="it is no regular file")
         if is_too_large(path, status.st_size):
-            return _unknown(path, status.st_size, "it has more bytes than any file of this name")
+            return _make_unknown(path, status.st_size, "it has more bytes than any file of this name")
         with Mapped(path, Meter(None, lambda _progress: None)) as content:
             content.load()
             try:
                 kind, _ = kind_of(path, bytes(content.view[:HEAD]))
             except InputError as error:
-                return _unknown(path, content.size, error.problem)
+                return _make_unknown(path, content.size, error.problem)
             if kind not in _ACCOUNTS:
-                return _unknown(path, content.size, f"a {kind}, which no bookie keeps")
-            found = File(path, _named(kind, path), content.size)
-            for stretch in _whole(_ACCOUNTS[kind](content.view), content.size, content.unreadable):
-                _take(found, stretch)
+                return _make_unknown(path, content.size, f"a {kind}, which no bookie keeps")
+            file = File(path, _name_kind(kind, path), content.size)
+            for stretch in _fill_gaps(_ACCOUNTS[kind](content.view), content.size, content.unreadable):
+                _add_stretch(file, stretch)
                 content.release(stretch.offset)
-            return found
+            return file
     except OSError as error:
         return File(path, UNKNOWN, why=f"it cannot be read ({error.strerror})")
 
 
-def _named(kind: Kind, path: Path) -> str:
+def _name_kind(kind: Kind, path: Path) -> str:
     """A copy that was being made, or what a compaction left, is counted apart."""
     if path.suffix == ".compacting":
         return f"{kind}, compaction broken off"
@@ -222,68 +222,68 @@ def _named(kind: Kind, path: Path) -> str:
     return f"{kind}, half moved" if path.suffix == ".rloc" else str(kind)
 
 
-def _unknown(path: Path, size: int, why: str) -> File:
-    found = File(path, UNKNOWN, size, why=why)
+def _make_unknown(path: Path, size: int, why: str) -> File:
+    file = File(path, UNKNOWN, size, why=why)
     if size:
-        _take(found, Stretch(0, size, _LEFT_OVER, _LEFT_OVER, explained=False))
-    return found
+        _add_stretch(file, Stretch(0, size, _LEFT_OVER, _LEFT_OVER, explained=False))
+    return file
 
 
-def _whole(found: Iterator[Stretch], size: int, unreadable: list[tuple[int, int]]) -> Iterator[Stretch]:
+def _fill_gaps(stretches: Iterator[Stretch], size: int, unreadable: list[tuple[int, int]]) -> Iterator[Stretch]:
     """Fill what is not claimed, so that every byte stands in one stretch; what the disk refuses is never explained."""
-    at = 0
-    for stretch in found:
-        if stretch.offset > at:
-            yield Stretch(at, stretch.offset - at, _LEFT_OVER, _LEFT_OVER, explained=False)
-        if stretch.offset < at or stretch.offset + stretch.length > size:
-            raise AssertionError(f"bytes accounted for twice, or not there: {stretch}, after {at} of {size}")
-        yield from _readable(stretch, unreadable)
-        at = stretch.offset + stretch.length
-    if at < size:
-        yield Stretch(at, size - at, _LEFT_OVER, _LEFT_OVER, explained=False)
+    end = 0
+    for stretch in stretches:
+        if stretch.offset > end:
+            yield Stretch(end, stretch.offset - end, _LEFT_OVER, _LEFT_OVER, explained=False)
+        if stretch.offset < end or stretch.offset + stretch.length > size:
+            raise AssertionError(f"bytes accounted for twice, or not there: {stretch}, after {end} of {size}")
+        yield from _cut_unreadable(stretch, unreadable)
+        end = stretch.offset + stretch.length
+    if end < size:
+        yield Stretch(end, size - end, _LEFT_OVER, _LEFT_OVER, explained=False)
 
 
-def _readable(stretch: Stretch, unreadable: list[tuple[int, int]]) -> Iterator[Stretch]:
-    at, end = stretch.offset, stretch.offset + stretch.length
+def _cut_unreadable(stretch: Stretch, unreadable: list[tuple[int, int]]) -> Iterator[Stretch]:
+    start, end = stretch.offset, stretch.offset + stretch.length
     for low, length in unreadable:
-        first, last = max(low, at), min(low + length, end)
+        first, last = max(low, start), min(low + length, end)
         if first < last:
-            yield stretch._replace(offset=at, length=first - at, items=0)
+            yield stretch._replace(offset=start, length=first - start, items=0)
             yield Stretch(first, last - first, _LEFT_OVER, "the disk refuses", explained=False)
-            at = last
-    yield stretch if at == stretch.offset else stretch._replace(offset=at, length=end - at, items=0)
+            start = last
+    yield stretch if start == stretch.offset else stretch._replace(offset=start, length=end - start, items=0)
 
 
-def _take(file: File, stretch: Stretch) -> None:
+def _add_stretch(file: File, stretch: Stretch) -> None:
     if not stretch.length:
         return
-    file.parts[stretch.what] += stretch.length
+    file.parts[stretch.content] += stretch.length
     if not stretch.explained:
         file.unexplained += stretch.length
     name = stretch.region if stretch.explained else _LEFT_OVER
     last = file.last
     if last is not None and last.name == name:
-        items, length = last.parts.get(stretch.what, (0, 0))
-        last.parts[stretch.what] = items + stretch.items, length + stretch.length
+        items, length = last.parts.get(stretch.content, (0, 0))
+        last.parts[stretch.content] = items + stretch.items, length + stretch.length
         last.length += stretch.length
         return
-    parts = {stretch.what: (stretch.items, stretch.length)}
+    parts = {stretch.content: (stretch.items, stretch.length)}
     file.last = Region(stretch.offset, stretch.length, name, parts, stretch.explained)
     if len(file.regions) >= LISTED:
         file.more += 1
-        place = next((n for n, one in enumerate(file.regions) if one.explained), None)
+        place = next((n for n, region in enumerate(file.regions) if region.explained), None)
         if stretch.explained or place is None:
             return
         del file.regions[place]
     file.regions.append(file.last)
 
 
-def _database(folder: Path, names: list[str]) -> Iterator[File]:
+def _account_database(folder: Path, names: list[str]) -> Iterator[File]:
     """Account for the files of a RocksDB, and for its rows."""
     problem = ""
     if CURRENT in names:
         try:
-            problem = _rows(folder)
+            problem = _check_rows(folder)
         except BackendError as error:
             problem = f"RocksDB does not open it: {error}"
     for name in sorted(names):
@@ -291,15 +291,15 @@ def _database(folder: Path, names: list[str]) -> Iterator[File]:
         try:
             size = path.lstat().st_size
             if not _OWN.fullmatch(name):
-                yield _unknown(path, size, "no file of a RocksDB has that name")
+                yield _make_unknown(path, size, "no file of a RocksDB has that name")
             elif name.endswith(".sst") and not _is_table(path, size):
-                yield _unknown(path, size, "no table of a RocksDB ends as it does")
+                yield _make_unknown(path, size, "no table of a RocksDB ends as it does")
             elif problem and name.endswith((".sst", ".log")):
-                yield _unknown(path, size, problem)
+                yield _make_unknown(path, size, problem)
             else:
-                found = File(path, ROCKSDB, size)
-                _take(found, Stretch(0, size, ROCKSDB, re.sub(r"\d+", "<n>", name)))
-                yield found
+                file = File(path, ROCKSDB, size)
+                _add_stretch(file, Stretch(0, size, ROCKSDB, re.sub(r"\d+", "<n>", name)))
+                yield file
         except OSError as error:
             yield File(path, UNKNOWN, why=f"it cannot be read ({error.strerror})")
 
@@ -311,7 +311,7 @@ def _is_table(path: Path, size: int) -> bool:
     return len(tail) == _TABLE.size and _TABLE.unpack(tail)[0] in _TABLE_MAGICS
 
 
-def _rows(folder: Path) -> str:
+def _check_rows(folder: Path) -> str:
     """Read every row; say what is wrong with the first that is not of the format, or "" if all are."""
     name = folder.name.partition(".")[0]
     scoped = name.endswith("-scoped")

@@ -1,8 +1,7 @@
 """What each byte of a bookie's file is, from its first to its last.
 
-What is not claimed here is not explained: an account names the stretches that a format accounts for, in file order, and
-whatever lies between them, or behind the last one, is left over. Where a bookie was killed its files may end inside
-something; what that is, is said, and is no remainder.
+A map names the stretches that a format accounts for, in file order. What lies between them, or behind the last one, is
+not explained. Where a bookie was killed, its files may end inside a record: the map says so, and that is explained.
 
     file         regions
     entry log    header; records: entries, ledgers maps, padding; end: reserved space, a record that was not finished
@@ -48,7 +47,7 @@ class Stretch(NamedTuple):
         offset: of its first byte.
         length: in bytes.
         region: what it belongs to.
-        what: it is, in the plural.
+        content: what it is, in the plural.
         items: how many of these there are; 0: that is not a number of things.
         explained: False: what it holds is not what the format says.
     """
@@ -56,7 +55,7 @@ class Stretch(NamedTuple):
     offset: int
     length: int
     region: str
-    what: str
+    content: str
     items: int = 0
     explained: bool = True
 
@@ -64,8 +63,8 @@ class Stretch(NamedTuple):
 Between = Callable[[memoryview, int, int], Iterator[tuple[int, int, str]]]
 
 
-def of_entry_log(log: memoryview) -> Iterator[Stretch]:
-    """Account for an entry log of either logger, finished, active, or left by a compaction."""
+def map_entry_log(log: memoryview) -> Iterator[Stretch]:
+    """Map an entry log of either logger, finished, active, or left by a compaction."""
     rotated = False
     try:
         rotated = entry_log.decode_header(log[: entry_log.HEADER_SIZE]).map_offset > 0
@@ -75,70 +74,70 @@ def of_entry_log(log: memoryview) -> Iterator[Stretch]:
             yield Stretch(0, len(log), "end", "zeros, never written")
             return
         if error.reason in (Reason.EMPTY, Reason.TRUNCATED):
-            yield from _cut_front(log, entry_log.encode_header(entry_log.LogHeader(1, 0, 0)))
+            yield from _map_cut_front(log, entry_log.encode_header(entry_log.LogHeader(1, 0, 0)))
             return
-    yield from _zeros(log, _LOG_FIELDS, entry_log.HEADER_SIZE, "header")
-    at = min(entry_log.HEADER_SIZE, len(log))
+    yield from _map_zeros(log, _LOG_FIELDS, entry_log.HEADER_SIZE, "header")
+    end = min(entry_log.HEADER_SIZE, len(log))
     for part in entry_log.scan_columns(log):
         if isinstance(part, Damage):
-            yield from _specials(entry_log.between, log, at, part.offset)
-            yield _broken(part, len(log), may_end=not rotated)
-            at = part.offset + part.length if part.length else len(log)
+            yield from _map_specials(entry_log.between, log, end, part.offset)
+            yield _map_damage(part, len(log), may_end=not rotated)
+            end = part.offset + part.length if part.length else len(log)
         else:
-            for stretch in _entries(part):
-                yield from _specials(entry_log.between, log, at, stretch.offset)
+            for stretch in _map_entries(part):
+                yield from _map_specials(entry_log.between, log, end, stretch.offset)
                 yield stretch
-                at = stretch.offset + stretch.length
-    yield from _specials(entry_log.between, log, at, len(log))
+                end = stretch.offset + stretch.length
+    yield from _map_specials(entry_log.between, log, end, len(log))
 
 
-def of_journal(data: memoryview) -> Iterator[Stretch]:
-    """Account for a journal of any version."""
+def map_journal(data: memoryview) -> Iterator[Stretch]:
+    """Map a journal of any version."""
     try:
-        _, at = journal.header_of(data)
+        _, end = journal.header_of(data)
     except FormatError:
         return
-    if at:
+    if end:
         yield Stretch(0, _JOURNAL_FIELDS, "header", "fields")
-        yield from _zeros(data, _JOURNAL_FIELDS, at, "header")
-    at = min(at, len(data))
+        yield from _map_zeros(data, _JOURNAL_FIELDS, end, "header")
+    end = min(end, len(data))
     for part in journal.scan_columns(data):
-        found = _entries(part) if isinstance(part, Entries) else [_other(data, part)]
-        for stretch in found:
-            yield from _specials(journal.between, data, at, stretch.offset)
+        stretches = _map_entries(part) if isinstance(part, Entries) else [_map_other(data, part)]
+        for stretch in stretches:
+            yield from _map_specials(journal.between, data, end, stretch.offset)
             yield stretch
-            at = stretch.offset + stretch.length
-    yield from _specials(journal.between, data, at, len(data))
+            end = stretch.offset + stretch.length
+    yield from _map_specials(journal.between, data, end, len(data))
 
 
-def of_index(data: memoryview) -> Iterator[Stretch]:
-    """Account for an index file of either version."""
+def map_index(data: memoryview) -> Iterator[Stretch]:
+    """Map an index file of either version."""
     try:
         header = index_file.decode_header(data[: index_file.HEADER_SIZE])
         key, lac = len(header.master_key), len(header.explicit_lac or b"")
         yield Stretch(0, _INDEX_FIELDS, "header", "fields")
         yield Stretch(_INDEX_FIELDS, key, "header", "master key")
-        at = _INDEX_FIELDS + key
-        if at < len(data):
-            known = not any(data[at : at + _I32 - 1]) and data[at + _I32 - 1] <= 1
-            yield Stretch(at, _I32, "header", "state", explained=known)
-            at += _I32
+        end = _INDEX_FIELDS + key
+        if end < len(data):
+            known = not any(data[end : end + _I32 - 1]) and data[end + _I32 - 1] <= 1
+            yield Stretch(end, _I32, "header", "state", explained=known)
+            end += _I32
         if header.version:
-            yield Stretch(at, _I32 + lac, "header", "explicit LAC")
-            at += _I32 + lac
-        yield from _zeros(data, at, index_file.HEADER_SIZE, "header")
+            yield Stretch(end, _I32 + lac, "header", "explicit LAC")
+            end += _I32 + lac
+        yield from _map_zeros(data, end, index_file.HEADER_SIZE, "header")
     except FormatError:
         pass
     size = len(data)
     for low in range(index_file.HEADER_SIZE, size - index_file.SLOT + 1, _SLOTS * index_file.SLOT):
         body = data[low : min(low + _SLOTS * index_file.SLOT, size)]
-        yield from _slots(low, index_file.slots(body))
+        yield from _map_slots(low, index_file.slots(body))
     torn = max(size - index_file.HEADER_SIZE, 0) % index_file.SLOT
     if torn:
         yield Stretch(size - torn, torn, "slots", "a slot that the end cuts")
 
 
-def _slots(low: int, slots: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[Stretch]:
+def _map_slots(low: int, slots: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[Stretch]:
     """Group slots by what they are; a place that no log has is not explained."""
     if not slots.any():  # a hole of a sparse file, mostly
         yield Stretch(low, len(slots) * index_file.SLOT, "slots", "empty", len(slots))
@@ -150,36 +149,36 @@ def _slots(low: int, slots: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Itera
     for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(slots)], strict=True):
         if last == first:
             continue
-        what = ("empty", "places", "places in no log")[kind[first]]
+        content = ("empty", "places", "places in no log")[kind[first]]
         begin, length = low + first * index_file.SLOT, (last - first) * index_file.SLOT
-        yield Stretch(begin, length, "slots", what, last - first, explained=bool(kind[first] < 2))
+        yield Stretch(begin, length, "slots", content, last - first, explained=bool(kind[first] < 2))
 
 
-def of_last_mark(data: memoryview) -> Iterator[Stretch]:
-    """Account for a replay mark."""
+def map_last_mark(data: memoryview) -> Iterator[Stretch]:
+    """Map a replay mark."""
     if len(data) >= _MARK:
         yield Stretch(0, _MARK, "mark", "fields")
 
 
-def of_last_id(data: memoryview) -> Iterator[Stretch]:
-    """Account for the newest log id."""
+def map_last_id(data: memoryview) -> Iterator[Stretch]:
+    """Map the newest log id."""
     if _LAST_ID.fullmatch(data):
         yield Stretch(0, len(data), "id", "text")
 
 
-def of_status(data: memoryview) -> Iterator[Stretch]:
-    """Account for a bookie's status."""
+def map_status(data: memoryview) -> Iterator[Stretch]:
+    """Map a bookie's status."""
     if _STATUS.fullmatch(data):
         yield Stretch(0, len(data), "status", "text")
 
 
-def of_dirty(_data: memoryview) -> Iterator[Stretch]:
-    """Account for a mark that has no bytes."""
+def map_dirty(_data: memoryview) -> Iterator[Stretch]:
+    """Map a mark that has no bytes."""
     yield from ()
 
 
-def of_cookie(data: memoryview) -> Iterator[Stretch]:
-    """Account for a cookie: the line of each field, of any layout."""
+def map_cookie(data: memoryview) -> Iterator[Stretch]:
+    """Map a cookie: the line of each field, of any layout."""
     raw = bytes(data[: _COOKIE_LARGEST + 1])
     if len(raw) > _COOKIE_LARGEST:
         return
@@ -187,35 +186,35 @@ def of_cookie(data: memoryview) -> Iterator[Stretch]:
         yield Stretch(0, len(raw), "cookie", "layout version")
         return
     try:
-        found = cookie.decode(raw)
+        decoded = cookie.decode(raw)
     except FormatError:
         return
-    if found.layout_version == cookie.RAW_LAYOUT:
+    if decoded.layout_version == cookie.RAW_LAYOUT:
         # Three lines, and nothing behind the end of the last.
         end = len(b"\n".join(raw.split(b"\n")[:4])) + 1
         yield Stretch(0, min(end, len(raw)), "cookie", "lines", 4)
         return
-    at = 0
+    position = 0
     for line in raw.splitlines(keepends=True):
-        if at == 0 or _COOKIE_LINE.fullmatch(line):
-            yield Stretch(at, len(line), "cookie", "lines", 1)
-        at += len(line)
+        if position == 0 or _COOKIE_LINE.fullmatch(line):
+            yield Stretch(position, len(line), "cookie", "lines", 1)
+        position += len(line)
 
 
-def _cut_front(data: memoryview, whole: bytes) -> Iterator[Stretch]:
-    """Account for a file that ends inside its header."""
+def _map_cut_front(data: memoryview, whole: bytes) -> Iterator[Stretch]:
+    """Map a file that ends inside its header."""
     size = len(data)
     if size and bytes(data[:_JOURNAL_FIELDS]) == whole[: min(size, _JOURNAL_FIELDS)]:
         yield Stretch(0, size, "header", "fields that the end cuts")
 
 
-def _zeros(data: memoryview, start: int, stop: int, region: str) -> Iterator[Stretch]:
+def _map_zeros(data: memoryview, start: int, stop: int, region: str) -> Iterator[Stretch]:
     end = min(zeros_end(data[:stop], start), stop) if start < len(data) else start
     if end > start:
         yield Stretch(start, end - start, region, "zeros")
 
 
-def _entries(part: Entries) -> Iterator[Stretch]:
+def _map_entries(part: Entries) -> Iterator[Stretch]:
     """Yield entries that follow each other as one stretch."""
     if not len(part.position):
         return
@@ -225,38 +224,38 @@ def _entries(part: Entries) -> Iterator[Stretch]:
         yield Stretch(int(begin[first]), int(end[last - 1] - begin[first]), "records", "entries", last - first)
 
 
-def _specials(between: Between, data: memoryview, start: int, stop: int) -> Iterator[Stretch]:
+def _map_specials(between: Between, data: memoryview, start: int, stop: int) -> Iterator[Stretch]:
     for begin, end, name in between(data, start, stop):
         region = {"reserved space": "end", "filler": "header"}.get(name, "records")
         yield Stretch(begin, end - begin, region, name, int(name.endswith("maps")))
 
 
-def _other(data: memoryview, part: journal.MetaRecord | Damage) -> Stretch:
+def _map_other(data: memoryview, part: journal.MetaRecord | Damage) -> Stretch:
     if isinstance(part, Damage):
         front = part.offset + _PADDING_FRONT
         size = int.from_bytes(data[front - _I32 : front])
         # Padding that is all there, and not all zeros, is no record that the end cuts.
         whole = bytes(data[part.offset : front - _I32]) == _PADDING and front + size <= len(data)
-        return _broken(part, len(data), may_end=not whole)
+        return _map_damage(part, len(data), may_end=not whole)
     begin = part.at - SIZE_FIELD
     length = SIZE_FIELD + int.from_bytes(data[begin : part.at])
     match part:
         case journal.MasterKeyRecord():
-            what = "master keys"
+            content = "master keys"
         case journal.FenceRecord():
-            what = "fences"
+            content = "fences"
         case journal.LacRecordAt():
-            what = "explicit LACs"
+            content = "explicit LACs"
         case _:
             return Stretch(begin, length, "records", f"special records {part.entry:#x}", 1, explained=False)
-    return Stretch(begin, length, "records", what, 1)
+    return Stretch(begin, length, "records", content, 1)
 
 
-def _broken(part: Damage, size: int, *, may_end: bool) -> Stretch:
+def _map_damage(part: Damage, size: int, *, may_end: bool) -> Stretch:
     """What a crash leaves at the end is explained by that; the journal, or nobody, has what was not finished."""
     length = part.length or size - part.offset
     if may_end and part.offset + length >= size and part.reason in (Reason.TRUNCATED, Reason.ZEROS):
-        what = "zeros, never written" if part.reason is Reason.ZEROS else "a record that was not finished"
-        return Stretch(part.offset, length, "end", what)
+        content = "zeros, never written" if part.reason is Reason.ZEROS else "a record that was not finished"
+        return Stretch(part.offset, length, "end", content)
     detail = f" ({part.detail})" if part.detail else ""
     return Stretch(part.offset, length, "records", f"{part.reason}{detail}", explained=False)

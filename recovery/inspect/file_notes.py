@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from recovery.codecs import entry, entry_log
 from recovery.codecs.framing import Key
-from recovery.collect.rows.source_copies import Grouper, runs_of
+from recovery.collect.rows.source_copies import Grouper, make_runs
 from recovery.errors import Damage, FormatError, Reason
 from recovery.inspect.file_kinds import Kind
 from recovery.inspect.store_file import Facts
@@ -203,7 +203,7 @@ class EntryRanges:
         self._count = 0
 
     def add(self, entries: Ints) -> None:
-        self._keep(self._grouper.feed(runs_of(np.zeros(len(entries), np.int64), entries)))
+        self._keep(self._grouper.feed(make_runs(np.zeros(len(entries), np.int64), entries)))
 
     def _keep(self, groups: KeyedGroups) -> None:
         left = LISTED - len(self._words)

@@ -54,30 +54,30 @@ class Facts:
     notes: list[str] = field(default_factory=list)
 
 
-def zookeeper_snapshot(path: Path) -> Facts:
+def read_zookeeper_snapshot(path: Path) -> Facts:
     """Read a ZooKeeper snapshot, plain or compressed.
 
     Raises:
         OSError: it cannot be read.
     """
     read = snapshot.read(path.resolve())
-    found = Facts(notes=list(read.notes))
+    facts = Facts(notes=list(read.notes))
     if read.damage is not None:
-        found.damage.append(Damage(read.damage.offset, 0, Reason.BAD_VALUE, read.damage.problem))
+        facts.damage.append(Damage(read.damage.offset, 0, Reason.BAD_VALUE, read.damage.problem))
     survey = read.look(digest=True)
-    found.header |= {
+    facts.header |= {
         "version": str(read.version),
         "compression": read.compression,
         "begun at": "not in its name" if read.begun is None else f"zxid {read.begun:#x}",
         "ended at": f"zxid {read.ends:#x}",
-        "latest change": _time(survey.ms),
-        "digest": _digest(read),
+        "latest change": _format_time(survey.ms),
+        "digest": _describe_digest(read),
         "checksums": "wrong, or not reached" if read.damage else "agree",
     }
     if read.begun is not None and read.ends > read.begun:
-        found.notes.append("transactions were applied while it was written: whole only with the log of those")
+        facts.notes.append("transactions were applied while it was written: whole only with the log of those")
     owners = [read.node_at(int(row)).owner for row in survey.owned]
-    found.counts.update(
+    facts.counts.update(
         nodes=read.nodes,
         sessions=len(read.sessions),
         rights=len(read.rights),
@@ -86,11 +86,11 @@ def zookeeper_snapshot(path: Path) -> Facts:
         with_ttl=sum(records.ttl_of(owner) is not None for owner in owners),
         unknown_rights=len(survey.unknown_rights),
     )
-    found.ranges += _subtrees(read, found.counts)
-    return found
+    facts.ranges += _count_subtrees(read, facts.counts)
+    return facts
 
 
-def _digest(read: Snapshot) -> str:
+def _describe_digest(read: Snapshot) -> str:
     if read.digest is None:
         return "none in the file"
     zxid, digest = read.digest
@@ -99,7 +99,7 @@ def _digest(read: Snapshot) -> str:
     return "agrees" if read.look(digest=True).digest == digest else "does not agree with the nodes"
 
 
-def _subtrees(read: Snapshot, counts: Counter[str]) -> list[str]:
+def _count_subtrees(read: Snapshot, counts: Counter[str]) -> list[str]:
     below: Counter[str] = Counter()
     for window in read.windows():
         counts["data_bytes"] += pc.sum(pc.binary_length(window.data)).as_py() or 0
@@ -110,36 +110,36 @@ def _subtrees(read: Snapshot, counts: Counter[str]) -> list[str]:
     return lines + ([f"and {len(below) - _LISTED} more"] if len(below) > _LISTED else [])
 
 
-def zookeeper_log(path: Path) -> Facts:
+def read_zookeeper_log(path: Path) -> Facts:
     """Read a ZooKeeper transaction log.
 
     Raises:
         OSError: it cannot be read.
     """
     log = txnlog.survey(path.resolve())
-    found = Facts(header={"version": str(log.version)})
+    facts = Facts(header={"version": str(log.version)})
     entries = log.entries
     for kind, count in zip(*(part.tolist() for part in np.unique(entries["kind"], return_counts=True)), strict=True):
-        found.counts[_KINDS[kind]] += count
-    found.counts.update(transactions=len(entries))
+        facts.counts[_KINDS[kind]] += count
+    facts.counts.update(transactions=len(entries))
     if len(entries):
-        found.first, found.last = _entry(entries[0]), _entry(entries[-1])
-        found.ranges.append(f"zxids {servers.ranges(np.unique(entries['zxid']))}")
+        facts.first, facts.last = _describe_entry(entries[0]), _describe_entry(entries[-1])
+        facts.ranges.append(f"zxids {servers.ranges(np.unique(entries['zxid']))}")
     if log.damage is not None:
         reason = _REASONS.get(log.why, Reason.BAD_VALUE)
-        found.damage.append(Damage(log.damage.offset, 0, reason, log.damage.problem))
+        facts.damage.append(Damage(log.damage.offset, 0, reason, log.damage.problem))
     elif log.why in (txnlog.End.TORN_MARK, txnlog.End.TORN_SIZE):
-        found.notes.append(f"ends with {log.why}, from byte {log.end} on: normal after a crash")
+        facts.notes.append(f"ends with {log.why}, from byte {log.end} on: normal after a crash")
     else:
-        found.header["ends at byte"] = f"{log.end} with {log.why}"
-    return found
+        facts.header["ends at byte"] = f"{log.end} with {log.why}"
+    return facts
 
 
-def _entry(entry: np.void) -> str:
-    return f"zxid {int(entry['zxid']):#x} at byte {int(entry['at'])}, {_time(int(entry['ms']))}"
+def _describe_entry(entry: np.void) -> str:
+    return f"zxid {int(entry['zxid']):#x} at byte {int(entry['at'])}, {_format_time(int(entry['ms']))}"
 
 
-def _time(ms: int) -> str:
+def _format_time(ms: int) -> str:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else "none"
     except (ValueError, OverflowError, OSError):

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.codecs.entry import encode_lac_record
-from recovery.collect.rows.copies import NO_LAC, Known, Source, copies
+from recovery.collect.rows.copies import NO_LAC, Known, Source, make_copies
 from recovery.collect.rows.entry_headers import DIGESTS
-from recovery.collect.rows.ledger_facts import stamp
+from recovery.collect.rows.ledger_facts import make_stamp
 from recovery.collect.rows.source_copies import to_groups
 from recovery.model import tables
 from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
@@ -178,12 +178,14 @@ class _BookieRows:
                 np.array([row[1] for row in known], np.bool_),
                 np.zeros(len(known), np.bool_),
                 np.array([row[2] for row in known], np.int64),
-                [stamp(key) for key in self._keys],
+                [make_stamp(key) for key in self._keys],
                 np.array([row[3] for row in known], np.int64),
                 [row[4] for row in known],
             )
             heads = np.array(self._heads[source], np.int64).reshape(-1, 6)
-            yield copies(source, facts, to_groups(key, entries), heads, self._bookie.name, self._bookie.incarnation)
+            yield make_copies(
+                source, facts, to_groups(key, entries), heads, self._bookie.name, self._bookie.incarnation
+            )
 
     @property
     def ledgers(self) -> int:

@@ -3,8 +3,8 @@
 What every source says of an entry is a row on disk (`entry_rows`), and the rows are compared a share of the entries at
 a time: memory depends neither on how many entries there are nor on how many one ledger has.
 
-Legitimate, and only counted: several copies with the same payload (compaction, recovery and re-replication write an
-entry again, with another LAC and so another digest), entries that stand in a journal behind the mark and nowhere else.
+Two things are normal, and only counted: several copies with the same payload (compaction, recovery and re-replication
+write an entry again, with another LAC and so another digest), and entries that stand only in a journal behind the mark.
 
 Source: spec bookie-storage §3.7, §4.5, §4.7.
 """
@@ -52,7 +52,7 @@ from recovery.collect.rows.entry_headers import DIGESTS
 from recovery.collect.rows.index_slots import Piece
 from recovery.collect.rows.ledger_facts import LEDGER
 from recovery.collect.rows.scoped_ids import Scopes
-from recovery.collect.rows.source_copies import Ints, starts_of
+from recovery.collect.rows.source_copies import Ints, find_starts
 from recovery.collect.rows.spool import SHARES, Spool
 from recovery.collect.sources.entry_records import RecordFile, scan_file
 from recovery.collect.sources.journals import Journal
@@ -103,7 +103,7 @@ class DeepCheck:
         self._shares = SHARES
         while self._shares < BUCKETS and rows * WIDTH * 8 > self._shares * _SHARE_BYTES:
             self._shares *= 2
-        self._rows = Spool(WIDTH, scratch, held=self._shares * _HELD_PER_SHARE, shares=self._shares)
+        self._rows = Spool(WIDTH, scratch, memory=self._shares * _HELD_PER_SHARE, shares=self._shares)
         self._proven = [np.empty(0, np.int64)]
         self._indexed = [np.empty(0, np.int64)]
         self._pending = Spool(WIDTH, scratch)
@@ -220,7 +220,7 @@ class DeepCheck:
         ledgers = share.ledger_number
         types = np.zeros((int(ledgers[-1]) + 1, len(DIGESTS)), np.int64)
         np.add.at(types, (ledgers[sound], share.verdict[sound] - 1), 1)
-        proven = np.isin(share.ledger[starts_of(ledgers)], self._proven[0])
+        proven = np.isin(share.ledger[find_starts(ledgers)], self._proven[0])
         # A width of 4 or 8 bytes is that of a CRC, which needs no password: it would agree.
         widths = share.measure_digests(record & ~sound)
         wrong = record & ~sound & (proven | np.isin(widths, _CRC_WIDTHS))[ledgers]
@@ -275,16 +275,16 @@ class DeepCheck:
         waiting = (ahead > 0) & (index == 0)
         counts.replayed += int(waiting.sum())
         counts.journal_only += int((waiting & (logs == 0)).sum())
-        first = starts_of(share.pair)
+        first = find_starts(share.pair)
         believed = share.count_in_pairs((share.kind == LOG) & share.believed)
         lost = (believed > 0) & (index == 0) & (ahead == 0) & np.isin(share.ledger[first], known)
         # Of a pair the record of an entry log comes first. Nothing is said before it is known whose ids are broken.
         self._keep_pending(share, first[lost], first[lost], _UNINDEXED)
         self._keep_pending(share, *share.find_differing(), _DIFFERS)
 
-    def _keep_pending(self, share: EntryShare, rows: Ints, others: Ints, finding: int) -> None:
+    def _keep_pending(self, share: EntryShare, rows: Ints, other_rows: Ints, finding: int) -> None:
         columns = (share.ledger, share.entry, share.file, share.place)
-        other_place = (share.file[others], share.place[others], np.full(len(rows), finding))
+        other_place = (share.file[other_rows], share.place[other_rows], np.full(len(rows), finding))
         self._pending.add(np.column_stack((*(column[rows] for column in columns), *other_place)))
 
     def _report_pending(self, broken: Container[tuple[int, int]], damage: TakesDamage) -> None:

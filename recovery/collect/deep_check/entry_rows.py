@@ -20,7 +20,7 @@ import numpy as np
 
 from recovery.codecs import entry as entry_codec
 from recovery.collect.rows.entry_headers import DIGESTS
-from recovery.collect.rows.source_copies import Ints, Mask, starts_of
+from recovery.collect.rows.source_copies import Ints, Mask, find_starts
 from recovery.collect.rows.spool import SHARES, Spool
 from recovery.model.metadata import DIGEST_SIZES
 
@@ -103,7 +103,7 @@ class EntryShare:
     def measure_digests(self, rows: Mask) -> Ints:
         """Return the width of each ledger's digest as the lengths of some of its entries show; -1 where none does."""
         sample = np.flatnonzero(rows)
-        sample = sample[starts_of(self.pair[sample])]
+        sample = sample[find_starts(self.pair[sample])]
         body = (self.place[sample] & SIZE) - self._front[sample]
         length_before = np.append(0, self._length[sample[:-1]]) if len(sample) else sample
         follows = np.zeros(len(sample), np.bool_)
@@ -120,10 +120,10 @@ class EntryShare:
         payload = (self.place[rows] & SIZE) - self._front[rows] - _DIGEST_SIZES[self.verdict[rows]]
         content = np.where(self.bare[rows] & (self.verdict[rows] == 0), self._content[rows] >> 32, self._content[rows])
         sign = (content << LOG_SHIFT) ^ (payload * MIX) ^ (self._length[rows] * (MIX | 2))
-        starts = starts_of(self.pair[rows])
+        starts = find_starts(self.pair[rows])
         first = np.repeat(starts, np.diff(np.append(starts, len(rows))))
         other = np.flatnonzero(sign != sign[first])
-        other = other[starts_of(first[other])]
+        other = other[find_starts(first[other])]
         return rows[first[other]], rows[other]
 
 
@@ -134,4 +134,4 @@ def read_parts(spool: Spool) -> Iterable[Ints]:
 
 def find_stretches(values: Ints) -> Iterable[tuple[int, int]]:
     """Return where each stretch of equal elements begins and ends."""
-    return pairwise([*starts_of(values).tolist(), len(values)])
+    return pairwise([*find_starts(values).tolist(), len(values)])

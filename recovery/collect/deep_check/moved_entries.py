@@ -26,13 +26,13 @@ class _Move:
     Attributes:
         entries: how many.
         at_place: of these, at the very position that the index names.
-        least, most: how much further on they stand.
+        least, greatest: how much further on they stand.
     """
 
     entries: int = 0
     at_place: int = 0
     least: int = SIZE
-    most: int = -SIZE
+    greatest: int = -SIZE
 
 
 class MovedEntries:
@@ -81,7 +81,8 @@ class MovedEntries:
             move = self._moves.setdefault((log_id, file), _Move())
             move.entries += int(rows.sum())
             move.at_place += int((rows & at_place).sum())
-            move.least, move.most = min(move.least, int(shift[rows].min())), max(move.most, int(shift[rows].max()))
+            move.least = min(move.least, int(shift[rows].min()))
+            move.greatest = max(move.greatest, int(shift[rows].max()))
 
     def report(self, damage: TakesDamage) -> None:
         """Report where entries stand that are not where the index says, once for each log named and each file."""
@@ -95,7 +96,7 @@ class MovedEntries:
                 detail += ", at the same places: put each file back under its own name"
             elif self._log_ids[file] != log_id:
                 detail += " instead: they are not lost"
-            elif move.least == move.most:
+            elif move.least == move.greatest:
                 detail += f", {abs(move.least)} bytes {'further on' if move.least > 0 else 'before'}: they are not lost"
             else:
                 detail += ", at other places: they are not lost"

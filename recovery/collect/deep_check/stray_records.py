@@ -34,7 +34,7 @@ from recovery.collect.deep_check.entry_rows import (
     read_parts,
 )
 from recovery.collect.disk.file_reader import Meter
-from recovery.collect.rows.damage import Hides, Noted, TakesDamage, Unread
+from recovery.collect.rows.damage import DamageList, Hides, TakesDamage, Unread
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import Ints
 from recovery.collect.rows.spool import Spool
@@ -102,7 +102,7 @@ class StrayRecords:
             File and position of records whose ids are broken.
         """
         by_number = {number: [file] for number, file in enumerate(self._files)}
-        reader = RecordFiles(by_number, meter, Noted(), self._passwords, scopes=self._scopes)
+        reader = RecordFiles(by_number, meter, DamageList(), self._passwords, scopes=self._scopes)
         replaced: dict[int, _Replaced] = {}
         broken: set[tuple[int, int]] = set()
         for rows in read_parts(self._rows):

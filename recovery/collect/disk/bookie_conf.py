@@ -58,7 +58,7 @@ def read_conf(path: Path) -> BookieConf:
 
     def values(*keys: str) -> list[str]:
         try:
-            return next((found for key in keys if (found := _resolved(key, properties))), [])
+            return next((values_of for key in keys if (values_of := _resolve(key, properties))), [])
         except ValueError as error:
             raise InputError(str(path), str(error), remedy) from error
 
@@ -79,28 +79,28 @@ def parse_properties(text: str) -> dict[str, list[str]]:
     A key that stands twice has the values of both.
     """
     properties: dict[str, list[str]] = {}
-    for line in _logical_lines(text):
-        found = _SEPARATOR.search(line)
-        key = line[: found.end(1)] if found else line
-        value = line[found.end() :] if found else ""
+    for line in _join_lines(text):
+        match = _SEPARATOR.search(line)
+        key = line[: match.end(1)] if match else line
+        value = line[match.end() :] if match else ""
         properties.setdefault(_unescape(key), []).extend(_split(value))
     return properties
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    held = ""
+def _join_lines(text: str) -> Iterator[str]:
+    joined = ""
     for line in re.split(r"\r\n|\n|\r", text):
         stripped = line.lstrip(" \t\f")
-        if not held and (not stripped or stripped[0] in "#!"):
+        if not joined and (not stripped or stripped[0] in "#!"):
             continue
-        held += stripped
-        if (len(held) - len(held.rstrip("\\"))) % 2:
-            held = held[:-1]
+        joined += stripped
+        if (len(joined) - len(joined.rstrip("\\"))) % 2:
+            joined = joined[:-1]
         else:
-            yield held
-            held = ""
-    if held:
-        yield held
+            yield joined
+            joined = ""
+    if joined:
+        yield joined
 
 
 def _split(value: str) -> list[str]:
@@ -109,26 +109,26 @@ def _split(value: str) -> list[str]:
 
 
 def _unescape(text: str) -> str:
-    def plain(found: re.Match[str]) -> str:
-        name = found[1]
+    def plain(match: re.Match[str]) -> str:
+        name = match[1]
         return chr(int(name[1:], 16)) if len(name) > 1 else _LETTERS.get(name, name)
 
     return _ESCAPE.sub(plain, text)
 
 
-def _resolved(key: str, properties: Mapping[str, list[str]], depth: int = 0) -> list[str]:
+def _resolve(key: str, properties: Mapping[str, list[str]], depth: int = 0) -> list[str]:
     """Return the values of a key with every variable replaced; one that stands for a list makes a list."""
     if depth > _DEPTH:
         raise ValueError(f"the variables of {key} go round in a circle")
     values: list[str] = []
     for value in properties.get(key, ()):
-        found = _VARIABLE.search(value)
-        if not found:
+        match = _VARIABLE.search(value)
+        if not match:
             values.append(value)
             continue
-        if found[1] not in properties:
-            raise ValueError(f"{key} needs {found[0]}, which the file does not define")
-        inner = ",".join(_resolved(found[1], properties, depth + 1))
-        whole = value[: found.start()] + inner + value[found.end() :]
-        values += _resolved(key, {**properties, key: _split(whole)}, depth + 1)
+        if match[1] not in properties:
+            raise ValueError(f"{key} needs {match[0]}, which the file does not define")
+        inner = ",".join(_resolve(match[1], properties, depth + 1))
+        whole = value[: match.start()] + inner + value[match.end() :]
+        values += _resolve(key, {**properties, key: _split(whole)}, depth + 1)
     return [value for value in values if value]

@@ -82,57 +82,59 @@ class Meter:
         self._sleep = sleep
         self.shared: Synchronized[float] | None = None
         self._due = 0.0
-        self._now = Progress("", 0, 0, 0, 0)
-        self._told = 0
+        self._current = Progress("", 0, 0, 0, 0)
+        self._reported_bytes = 0
         self.read = 0
         self.files = 0
 
     def begin(self, stage: str, files: int = 0, size: int = 0) -> None:
         """Start a stage of so many files and bytes."""
-        self._now = Progress(stage, 0, files, 0, size)
-        self._told = 0
-        self._progress(self._now)
+        self._current = Progress(stage, 0, files, 0, size)
+        self._reported_bytes = 0
+        self._progress(self._current)
 
     def took(self, size: int, files: int = 0) -> None:
         """Count bytes that were just read and whole files that are done; wait until the rate allows more."""
         self.count(size, files)
         if self.rate is not None:
-            now = self.clock()
-            due = self._until(now, size / self.rate)
-            if due > now:
-                self._sleep(due - now)
+            current_s = self.clock()
+            due = self._find_due(current_s, size / self.rate)
+            if due > current_s:
+                self._sleep(due - current_s)
 
-    def _until(self, now: float, seconds: float) -> float:
+    def _find_due(self, current_s: float, seconds: float) -> float:
         if self.shared is None:
-            self._due = max(self._due, now) + seconds
+            self._due = max(self._due, current_s) + seconds
             return self._due
         lock = self.shared.get_lock()
         taken = lock.acquire(timeout=_PATIENCE_S)
         try:
-            self.shared.value = due = max(self.shared.value, now) + seconds
+            self.shared.value = due = max(self.shared.value, current_s) + seconds
         finally:
             if taken:
                 lock.release()
         return due
 
-    def at_once(self, size: int, most: int) -> int:
+    def at_once(self, size: int, limit: int) -> int:
         """Return how many reads of a size may be under way before any of them is counted."""
-        return most if self.rate is None else max(1, min(most, int(self.rate * _AHEAD_S / size)))
+        return limit if self.rate is None else max(1, min(limit, int(self.rate * _AHEAD_S / size)))
 
     def count(self, size: int, files: int) -> None:
         """Count what another process read, which kept to its rate itself."""
         self.read += size
         self.files += files
-        at = self._now
-        self._now = Progress(at.stage, at.files + files, at.files_total, at.bytes + size, at.bytes_total)
-        step = max(at.bytes_total // _STEPS, _WINDOW)
-        if self._now.bytes - self._told >= step:
-            self._told = self._now.bytes
-            self._progress(self._now)
+        current = self._current
+        self._current = Progress(
+            current.stage, current.files + files, current.files_total, current.bytes + size, current.bytes_total
+        )
+        step = max(current.bytes_total // _STEPS, _WINDOW)
+        if self._current.bytes - self._reported_bytes >= step:
+            self._reported_bytes = self._current.bytes
+            self._progress(self._current)
 
     def end(self) -> None:
         """Tell where the stage ended."""
-        self._progress(self._now)
+        self._progress(self._current)
 
 
 class Mapped:
@@ -149,15 +151,15 @@ class Mapped:
         unreadable: stretches that the disk refused, as (offset, length); `view` holds zeros there.
     """
 
-    def __init__(self, path: Path, meter: Meter, most: int | None = None) -> None:
+    def __init__(self, path: Path, meter: Meter, limit: int | None = None) -> None:
         self._meter = meter
         self._fd = open_regular(path)
-        self.size = min(os.fstat(self._fd).st_size, sys.maxsize if most is None else most)
+        self.size = min(os.fstat(self._fd).st_size, sys.maxsize if limit is None else limit)
         self._map = mmap.mmap(self._fd, self.size, prot=mmap.PROT_READ) if self.size else None
         self.view = memoryview(self._map or b"")
         self.unreadable: list[tuple[int, int]] = []
-        self._let_go = 0
-        self._ours: list[int] = []
+        self._released = 0
+        self._not_cached: list[int] = []
         self._scratch = memoryview(bytearray(min(_PIECE, self.size)))
 
     def __enter__(self) -> Self:
@@ -168,23 +170,23 @@ class Mapped:
 
     def close(self) -> None:
         """Let go of the file; the mapping goes when the last view of it does."""
-        if self._map is not None and self._ours:
+        if self._map is not None and self._not_cached:
             self._map.madvise(mmap.MADV_DONTNEED)  # what is mapped stays in the page cache
-        for at in self._ours:
-            os.posix_fadvise(self._fd, at, _PIECE, os.POSIX_FADV_DONTNEED)
+        for start in self._not_cached:
+            os.posix_fadvise(self._fd, start, _PIECE, os.POSIX_FADV_DONTNEED)
         os.close(self._fd)
         self.view, self._map = memoryview(b""), None
 
     def load(self) -> None:
         """Make the whole file safe to touch: read it once, and where the disk refuses put zeros in a private copy."""
-        at = 0
+        position = 0
         if self._meter.rate is not None and self._map is not None:
-            self._ours = _not_cached(self._map)
+            self._not_cached = _find_not_cached(self._map)
         try:
-            while at < self.size:
-                if at % _WINDOW < _PIECE and self._meter.rate is None:
-                    os.posix_fadvise(self._fd, at, 2 * _WINDOW, os.POSIX_FADV_WILLNEED)
-                at += self._read(self._scratch, at)
+            while position < self.size:
+                if position % _WINDOW < _PIECE and self._meter.rate is None:
+                    os.posix_fadvise(self._fd, position, 2 * _WINDOW, os.POSIX_FADV_WILLNEED)
+                position += self._read(self._scratch, position)
         except OSError:
             self._patch()
 
@@ -194,60 +196,60 @@ class Mapped:
         Raises:
             OSError: the disk refuses some of it.
         """
-        at = max(start, 0)
-        while at < min(end, self.size):
-            at += self._read(self._scratch[: end - at], at)
+        position = max(start, 0)
+        while position < min(end, self.size):
+            position += self._read(self._scratch[: end - position], position)
 
     def release(self, end: int) -> None:
         """Give back the memory up to a position; it can still be touched."""
-        if self._map is not None and end - self._let_go >= _WINDOW:
-            start, self._let_go = self._let_go, end - end % mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_DONTNEED, start, self._let_go - start)
+        if self._map is not None and end - self._released >= _WINDOW:
+            start, self._released = self._released, end - end % mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_DONTNEED, start, self._released - start)
 
-    def _read(self, into: memoryview, at: int) -> int:
-        got = os.preadv(self._fd, [into], at)
+    def _read(self, into: memoryview, position: int) -> int:
+        got = os.preadv(self._fd, [into], position)
         if got <= 0:
-            raise OSError(f"the file ends at {at}, and had {self.size} bytes when it was opened")
+            raise OSError(f"the file ends at {position}, and had {self.size} bytes when it was opened")
         self._meter.took(got)
         return got
 
     def _patch(self) -> None:
         copy = memoryview(mmap.mmap(-1, self.size))
-        at = 0
-        while at < self.size:
-            length = min(_WINDOW, self.size - at)
-            if not self._copy(copy, at, length):
-                for small in range(at, at + length, _BLOCK):
-                    cut = min(_BLOCK, at + length - small)
+        position = 0
+        while position < self.size:
+            length = min(_WINDOW, self.size - position)
+            if not self._copy(copy, position, length):
+                for small in range(position, position + length, _BLOCK):
+                    cut = min(_BLOCK, position + length - small)
                     if not self._copy(copy, small, cut):
-                        self._refused(small, cut)
-            at += length
+                        self._add_unreadable(small, cut)
+            position += length
         self.view, self._map = copy, None
 
-    def _copy(self, target: memoryview, at: int, length: int) -> bool:
-        end = at + length
+    def _copy(self, target: memoryview, position: int, length: int) -> bool:
+        end = position + length
         try:
-            while at < end:
-                at += self._read(target[at:end], at)
+            while position < end:
+                position += self._read(target[position:end], position)
         except OSError:
             return False
         return True
 
-    def _refused(self, at: int, length: int) -> None:
-        if self.unreadable and sum(self.unreadable[-1]) == at:
-            start, before = self.unreadable.pop()
-            self.unreadable.append((start, before + length))
+    def _add_unreadable(self, start: int, length: int) -> None:
+        if self.unreadable and sum(self.unreadable[-1]) == start:
+            start, known = self.unreadable.pop()
+            self.unreadable.append((start, known + length))
         else:
-            self.unreadable.append((at, length))
+            self.unreadable.append((start, length))
 
 
-def _not_cached(file: mmap.mmap) -> list[int]:
+def _find_not_cached(file: mmap.mmap) -> list[int]:
     """Return where the pieces of a file begin of which nothing is in the page cache; none if that is not told."""
     page = np.zeros(-(-len(file) // mmap.PAGESIZE), np.uint8)
-    at, into = (ctypes.c_void_p(np.frombuffer(of, np.uint8).ctypes.data) for of in (file, page))
-    if _C.mincore(at, ctypes.c_size_t(len(file)), into):
+    address, into = (ctypes.c_void_p(np.frombuffer(buffer, np.uint8).ctypes.data) for buffer in (file, page))
+    if _C.mincore(address, ctypes.c_size_t(len(file)), into):
         return []
     starts = np.arange(0, len(page), _PIECE // mmap.PAGESIZE)
     cached = np.maximum.reduceat(page & 1, starts) > 0
-    found: list[int] = (starts[~cached] * mmap.PAGESIZE).tolist()
-    return found
+    pieces: list[int] = (starts[~cached] * mmap.PAGESIZE).tolist()
+    return pieces

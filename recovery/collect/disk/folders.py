@@ -144,10 +144,10 @@ class Disks:
     complete: bool
     damage: tuple[Unread, ...]
 
-    def of(self, role: Role) -> list[Place]:
+    def list_places(self, role: Role) -> list[Place]:
         """Return the folders of a role that are there, numbered ones first, in their order."""
-        found = [p for p in self.places if p.role is role and p.folder is not None and p.folder.readable]
-        return sorted(found, key=lambda p: (p.number is None, p.number or 0))
+        places = [p for p in self.places if p.role is role and p.folder is not None and p.folder.readable]
+        return sorted(places, key=lambda p: (p.number is None, p.number or 0))
 
 
 _DIRTY_SINCE_LAYOUT: Final = 5
@@ -167,8 +167,8 @@ def survey(
     given += [(Role.INDEX, p) for p in index_dirs]
     given += [(Role.JOURNAL, p) for p in journal_dirs]
     damage: list[Unread] = []
-    folders = _folders(given, damage)
-    cookie, raw = _agreed(folders, damage)
+    folders = _look_at_folders(given, damage)
+    cookie, raw = _choose_cookie(folders, damage)
     if bookie_id is not None and not is_bookie_id(bookie_id):
         problem = "is no bookie id, which has letters, digits and . - _ : and the like, and no slash or space"
         raise InputError(repr(bookie_id), problem, "name the bookie as it stands in ledger metadata (host:port)")
@@ -182,11 +182,11 @@ def survey(
         raise InputError(
             where, problem, "name the bookie with --bookie-id, as it stands in ledger metadata (host:port)"
         )
-    places = _places(folders, cookie, damage)
+    places = _match_places(folders, cookie, damage)
     dirty = True if any(folder.dirty for folder in folders) else None
     if dirty is None and cookie is not None and cookie.layout_version >= _DIRTY_SINCE_LAYOUT:
         dirty = False
-    evidence = _evidence(bookie, cookie, raw, folders)
+    evidence = _gather_evidence(bookie, cookie, raw, folders)
     complete = cookie is not None and all(
         p.folder is not None and p.folder.readable and p.folder.version is not None
         for p in places
@@ -194,7 +194,7 @@ def survey(
     )
     return Disks(
         bookie,
-        incarnation(evidence),
+        hash_incarnation(evidence),
         evidence,
         cookie,
         raw,
@@ -206,32 +206,32 @@ def survey(
     )
 
 
-def _folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -> list[Folder]:
-    found: dict[tuple[int, int], Folder] = {}
+def _look_at_folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -> list[Folder]:
+    folders: dict[tuple[int, int], Folder] = {}
     for role, path in given:
-        at, status = _current(path)
+        current, status = _find_current(path)
         key = (status.st_dev, status.st_ino)
-        if key in found:
-            found[key] = replace(found[key], roles=found[key].roles | {role})
+        if key in folders:
+            folders[key] = replace(folders[key], roles=folders[key].roles | {role})
             continue
         try:
-            with os.scandir(at) as listing:
+            with os.scandir(current) as listing:
                 entries = [(e.name, e.is_dir()) for e in listing]
         except OSError as error:
             damage.append(
-                Unread(str(at), Reason.UNREADABLE, Hides.EVERYTHING, detail=error.strerror or "cannot be listed")
+                Unread(str(current), Reason.UNREADABLE, Hides.EVERYTHING, detail=error.strerror or "cannot be listed")
             )
-            found[key] = Folder(at, path, frozenset({role}), databases=False, readable=False, version=None)
+            folders[key] = Folder(current, path, frozenset({role}), databases=False, readable=False, version=None)
             continue
-        databases = any(is_dir and n in _DATABASES and (at / n / "CURRENT").exists() for n, is_dir in entries)
+        databases = any(is_dir and n in _DATABASES and (current / n / "CURRENT").exists() for n, is_dir in entries)
         roles = {role} | {r for n, is_dir in entries if (r := _role_of(n, is_dir=is_dir)) is not None}
         if databases:
             roles.add(Role.INDEX)
-        version = _version(at, damage)
+        version = _read_version(current, damage)
         journals = [i for name, _ in entries if (i := journal_id_of(name)) is not None]
         dirty = any(name == _DIRTY for name, _ in entries)
-        found[key] = Folder(
-            at,
+        folders[key] = Folder(
+            current,
             path,
             frozenset(roles),
             databases,
@@ -241,20 +241,22 @@ def _folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -> list[F
             first_journal=min(journals, default=None),
         )
         damage += [
-            stray(str(at / name), name, is_dir=is_dir) for name, is_dir in entries if not _is_known(name, is_dir=is_dir)
+            describe_stray(str(current / name), name, is_dir=is_dir)
+            for name, is_dir in entries
+            if not _is_known(name, is_dir=is_dir)
         ]
-    return list(found.values())
+    return list(folders.values())
 
 
-def _current(path: Path) -> tuple[Path, os.stat_result]:
+def _find_current(path: Path) -> tuple[Path, os.stat_result]:
     """Return the folder that holds the files of a given one, and its status."""
     remedy = "mount it, or name the other folders without it: it is then reported as missing"
     try:
         if not path.is_dir():
             problem = "is not a folder" if path.exists() else "no such folder"
             raise InputError(str(path), problem, remedy)
-        at = path / _CURRENT if (path / _CURRENT).is_dir() else path
-        return at, at.stat()
+        folder = path / _CURRENT if (path / _CURRENT).is_dir() else path
+        return folder, folder.stat()
     except OSError as error:
         raise InputError(str(path), f"cannot be looked at: {error.strerror}", remedy) from error
 
@@ -275,7 +277,7 @@ def _is_known(name: str, *, is_dir: bool) -> bool:
     return name == _VERSION or bool(_COMPACTION.fullmatch(name)) or _role_of(name, is_dir=False) is not None
 
 
-def stray(path: str, name: str, *, is_dir: bool) -> Unread:
+def describe_stray(path: str, name: str, *, is_dir: bool) -> Unread:
     """Return what is wrong with a file or folder where none of its name belongs.
 
     An index file that the bookie does not find may be that of a ledger that it had, whatever its name names. A folder
@@ -283,15 +285,19 @@ def stray(path: str, name: str, *, is_dir: bool) -> Unread:
     """
     files: Iterable[str] = (path,)
     if is_dir:
-        files = (f"{at}/{file}" for at, _, some in os.walk(path) for file in some) if _NUMBER.fullmatch(name) else ()
-    found = next((file for file in files if _INDEX_FILE.fullmatch(file.rpartition("/")[2])), None)
-    if found is None:
+        files = (
+            (f"{folder}/{file}" for folder, _, names in os.walk(path) for file in names)
+            if _NUMBER.fullmatch(name)
+            else ()
+        )
+    index = next((file for file in files if _INDEX_FILE.fullmatch(file.rpartition("/")[2])), None)
+    if index is None:
         return Unread(path, Reason.UNKNOWN_FILE, Hides.NOTHING)
-    detail = "the bookie does not look for it here" if found == path else f"{found}: the bookie does not look there"
+    detail = "the bookie does not look for it here" if index == path else f"{index}: the bookie does not look there"
     return Unread(path, Reason.MISPLACED, Hides.UNLISTED, detail=detail)
 
 
-def _version(folder: Path, damage: list[Unread]) -> bytes | None:
+def _read_version(folder: Path, damage: list[Unread]) -> bytes | None:
     try:
         return read_bounded(folder / _VERSION, _LARGEST_VERSION)
     except FileNotFoundError:
@@ -303,7 +309,7 @@ def _version(folder: Path, damage: list[Unread]) -> bytes | None:
     return None
 
 
-def _agreed(folders: Sequence[Folder], damage: list[Unread]) -> tuple[Cookie | None, bytes | None]:
+def _choose_cookie(folders: Sequence[Folder], damage: list[Unread]) -> tuple[Cookie | None, bytes | None]:
     """Return the cookie that all folders hold; the one with the longest lists where they differ in these only."""
     read: list[tuple[Folder, Cookie, bytes]] = []
     for folder in folders:
@@ -318,24 +324,24 @@ def _agreed(folders: Sequence[Folder], damage: list[Unread]) -> tuple[Cookie | N
         return None, None
     first, cookie, _ = read[0]
     for folder, other, _ in read[1:]:
-        for what, one, two in (
+        for subject, first_value, second_value in (
             ("bookie", cookie.bookie_id, other.bookie_id),
             ("cluster instance", cookie.instance_id, other.instance_id),
         ):
-            if one != two and None not in (one, two):
-                problem = f"name different ones of a {what}: {one} and {two}"
+            if first_value != second_value and None not in (first_value, second_value):
+                problem = f"name different ones of a {subject}: {first_value} and {second_value}"
                 files = f"{first.path / _VERSION} and {folder.path / _VERSION}"
                 raise InputError(files, problem, "give the folders of one bookie at a time")
-    folder, cookie, raw = max(read, key=lambda r: len(_named(r[1])))
+    folder, cookie, raw = max(read, key=lambda r: len(_list_named(r[1])))
     for other_folder, other, _ in read:
-        if _named(other) != _named(cookie):
+        if _list_named(other) != _list_named(cookie):
             file = str(other_folder.path / _VERSION)
             detail = f"lists other folders than {folder.path / _VERSION}"
             damage.append(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
     return cookie, raw
 
 
-def _named(cookie: Cookie) -> list[tuple[Role, str]]:
+def _list_named(cookie: Cookie) -> list[tuple[Role, str]]:
     """The folders that a cookie names; index folders are the ledger folders where it names none."""
     return [
         *((Role.JOURNAL, n) for n in cookie.journal_dirs),
@@ -344,17 +350,17 @@ def _named(cookie: Cookie) -> list[tuple[Role, str]]:
     ]
 
 
-def _places(folders: Sequence[Folder], cookie: Cookie | None, damage: list[Unread]) -> tuple[Place, ...]:
+def _match_places(folders: Sequence[Folder], cookie: Cookie | None, damage: list[Unread]) -> tuple[Place, ...]:
     # Without index folders of its own a bookie keeps its index in the ledger folders, also while there is none yet.
     shared = cookie is not None and not cookie.index_dirs
     places: list[Place] = []
     for role in Role:
         fit = [role in f.roles or (shared and role is Role.INDEX and Role.LEDGER in f.roles) for f in folders]
-        names = [n for r, n in _named(cookie) if r is role] if cookie else []
+        names = [n for r, n in _list_named(cookie) if r is role] if cookie else []
         match = match_names(names, [f.given for f in folders], fit)
-        for number, (name, at) in enumerate(zip(names, match, strict=True)):
-            places.append(Place(role, None if at is None else folders[at], number, name))
-            if at is None:
+        for number, (name, position) in enumerate(zip(names, match, strict=True)):
+            places.append(Place(role, None if position is None else folders[position], number, name))
+            if position is None:
                 detail = f"{role} folder of the cookie; {len(names) - match.count(None)} of {len(names)} were given"
                 damage.append(Unread(name, Reason.MISSING, Hides.EVERYTHING, detail=detail))
         places += [Place(role, f, None, str(f.given)) for at, f in enumerate(folders) if fit[at] and at not in match]
@@ -372,31 +378,31 @@ def match_names(names: Sequence[str], given: Sequence[Path], fit: Sequence[bool]
         given: all folders.
         fit: for each of them, whether it is of that role; the others are taken only if their path is equal.
     """
-    theirs = [_parts(p) for p in given]
-    parts = [_parts(Path(n)) for n in names]
-    found: list[int | None] = [theirs.index(p) if p in theirs else None for p in parts]
-    score = {(n, g): _shared(p, t) for n, p in enumerate(parts) for g, t in enumerate(theirs) if fit[g]}
+    given_parts = [_split_path(p) for p in given]
+    parts = [_split_path(Path(n)) for n in names]
+    matches: list[int | None] = [given_parts.index(p) if p in given_parts else None for p in parts]
+    score = {(n, g): _count_shared(p, t) for n, p in enumerate(parts) for g, t in enumerate(given_parts) if fit[g]}
     for (n, g), worth in sorted(score.items(), key=lambda item: (-item[1], item[0])):
         rivals = [
-            w for (n2, g2), w in score.items() if (n2 == n) != (g2 == g) and found[n2] is None and g2 not in found
+            w for (n2, g2), w in score.items() if (n2 == n) != (g2 == g) and matches[n2] is None and g2 not in matches
         ]
-        if found[n] is None and g not in found and worth and all(w < worth for w in rivals):
-            found[n] = g
-    rest = (g for g in range(len(given)) if fit[g] and g not in found)
-    return [next(rest, None) if at is None else at for at in found]
+        if matches[n] is None and g not in matches and worth and all(w < worth for w in rivals):
+            matches[n] = g
+    rest = (g for g in range(len(given)) if fit[g] and g not in matches)
+    return [next(rest, None) if match is None else match for match in matches]
 
 
-def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    pairs = zip(reversed(one), reversed(other), strict=False)
+def _count_shared(first: tuple[str, ...], second: tuple[str, ...]) -> int:
+    pairs = zip(reversed(first), reversed(second), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _parts(path: Path) -> tuple[str, ...]:
+def _split_path(path: Path) -> tuple[str, ...]:
     parts = Path(os.path.normpath(path)).parts
     return parts[:-1] if parts[-1:] == (_CURRENT,) else parts
 
 
-def _evidence(
+def _gather_evidence(
     bookie: str, cookie: Cookie | None, raw: bytes | None, folders: Sequence[Folder]
 ) -> tuple[tuple[str, str], ...]:
     evidence = [("bookie", bookie)]
@@ -421,7 +427,7 @@ _LASTING: Final = ("bookie", "instance", "rocksdb_ledgers", "rocksdb_locations")
 """Evidence that neither a copy of the disks nor the daily trimming of journals changes."""
 
 
-def incarnation(evidence: Sequence[tuple[str, str]]) -> int:
+def hash_incarnation(evidence: Sequence[tuple[str, str]]) -> int:
     """Return the number of a bookie's life; what of the evidence does not last is not looked at."""
     lasting = "\n".join(f"{kind}={value}" for kind, value in evidence if kind in _LASTING)
     return to_signed(int.from_bytes(hashlib.sha256(lasting.encode()).digest()[:8]))

@@ -20,7 +20,7 @@ def count_vanished(ledgers: Ints, folders: Sequence[Path]) -> int:
     """Return how many of some ledgers have no index file any more; 0 where a folder went as a whole.
 
     Args:
-        ledgers: that had one (their keys, see `scopes`).
+        ledgers: that had one (their keys, see `scoped_ids`).
         folders: the index folders.
     """
     if not all(folder.is_dir() for folder in folders):

@@ -10,7 +10,7 @@ from recovery.collect.incremental.row_sets import are_among, find_files_of, name
 from recovery.collect.incremental.state import State
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN
 from recovery.collect.rows.scoped_ids import bucket_of
-from recovery.collect.rows.source_copies import Ints, entries_of, subtract_groups, to_groups
+from recovery.collect.rows.source_copies import Ints, list_entries, subtract_groups, to_groups
 from recovery.collect.rows.spool import Spool
 from recovery.model.groups import KeyedGroups
 
@@ -34,7 +34,7 @@ def take_over_headers(
         if (old := state.find_unchanged(file)) is not None and old.sound and old.read
     }
     to_read = {n for n in range(len(files)) if n not in unchanged.values()}
-    pairs = np.concatenate([np.empty((0, 2), np.int64), *map(np.column_stack, entries_of(wanted))])
+    pairs = np.concatenate([np.empty((0, 2), np.int64), *map(np.column_stack, list_entries(wanted))])
     present = [np.empty((0, 2), np.int64)]
     width = 1 + len(name_columns("file_heads"))
     fresh, kept = Spool(width, state.scratch), Spool(width, state.scratch)

@@ -32,14 +32,14 @@ class IndexReuse:
         self.damaged: set[int] = set()
         self._stable = np.empty(0, np.int64)
 
-    def begin(self, *, every: bool) -> None:
+    def begin(self, *, confirms_all: bool) -> None:
         """Find out which logs are unchanged, now that all were seen.
 
         Args:
-            every: all locations are confirmed.
+            confirms_all: all locations are confirmed.
         """
         state = self._state
-        self.confirms_all = every
+        self.confirms_all = confirms_all
         current, old = _group_by_log(state.files.values()), _group_by_log(state.previous.files.values())
         stable = [
             log_id
@@ -48,7 +48,7 @@ class IndexReuse:
         ]
         self._stable = np.array(sorted(stable), np.int64)
         binding, reused = state.previous.binding, state.previous.reused
-        if binding is not None and binding.every != every:
+        if binding is not None and binding.every != confirms_all:
             reused.reason = "the bookie was not stopped then as it is now, so all places of entries are looked at"
         elif binding is not None and not binding.index_sound:
             reused.reason = "the index was damaged when the earlier inventory was made"
@@ -98,24 +98,24 @@ class IndexReuse:
         state, can_reuse = self._state, self.can_reuse
         ledgers, with_entries, has_rest = [np.empty(0, np.int64)], [np.empty(0, np.int64)], not can_reuse
         for share in state.shares("ledgers", "groups", "heads", "slots", "facts") if can_reuse else ():
-            same, count = self._find_same(share, sources)
-            has_rest |= len(same) < count
-            if not len(same):
+            unchanged, count = self._find_unchanged(share, sources)
+            has_rest |= len(unchanged) < count
+            if not len(unchanged):
                 continue
-            ledgers.append(same)
+            ledgers.append(unchanged)
             for name, spool in (("groups", index.groups), ("heads", index.heads), ("slots", state.spools["slots"])):
                 rows = state.previous.read_rows(name, share)
-                rows = rows[np.isin(rows[:, 0], same)]
+                rows = rows[np.isin(rows[:, 0], unchanged)]
                 spool.add(rows)
                 if name == "groups":
                     with_entries.append(np.unique(rows[:, 0]))
             if facts:
-                index.facts.add(self._read_facts(share, same))
+                index.facts.add(self._read_facts(share, unchanged))
         kept = KeptLedgers(np.sort(np.concatenate(ledgers)), np.sort(np.concatenate(with_entries)), has_rest)
         state.previous.reused.ledgers += len(kept.ledgers)
         return kept
 
-    def _find_same(self, share: int | None, sources: range) -> tuple[Ints, int]:
+    def _find_unchanged(self, share: int | None, sources: range) -> tuple[Ints, int]:
         """Return the ledgers that are unchanged, and how many there are."""
         previous = self._state.previous
         current, old = (
@@ -130,11 +130,11 @@ class IndexReuse:
         if not len(old):
             return old[:, 0], count
         match = np.minimum(np.searchsorted(old[:, 0], current[:, 0]), len(old) - 1)
-        same = current[(old[match] == current).all(axis=1), 0]
+        unchanged = current[(old[match] == current).all(axis=1), 0]
         slots, heads = previous.read_rows("slots", share), previous.read_rows("heads", share)
         moved = slots[~np.isin(slots[:, 1], self._stable), 0]
         uncertain = heads[previous.are_uncertain(heads[:, DIGEST_COLUMN]), 0]
-        return np.setdiff1d(same, np.concatenate((moved, uncertain))), count
+        return np.setdiff1d(unchanged, np.concatenate((moved, uncertain))), count
 
     def _read_facts(self, share: int | None, ledgers: Ints) -> Ints:
         table, keys = self._state.previous.read_table("facts", share)

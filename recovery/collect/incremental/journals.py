@@ -34,7 +34,7 @@ class JournalReuse:
             groups: takes what replay would bring back.
             applied: takes what stands before the mark.
         """
-        same: dict[int, SeenFile] = {}
+        unchanged: dict[int, SeenFile] = {}
         passed: dict[int, SeenFile] = {}
         for file in journals:
             old = self._state.find_unchanged(file)
@@ -44,7 +44,7 @@ class JournalReuse:
             if file.mark == -1:
                 passed[old.number] = file
             elif (old.mark, old.newest) == (file.mark, file.newest):
-                same[old.number] = file
+                unchanged[old.number] = file
             else:
                 continue
             file.read, file.met = old.read, old.met
@@ -56,9 +56,9 @@ class JournalReuse:
         def take_passed(rows: Ints, _ahead: Mask) -> None:
             applied.add(rows)
 
-        self._state.take_over_groups(same, take_same)
+        self._state.take_over_groups(unchanged, take_same)
         self._state.take_over_groups(passed, take_passed)
-        kept = same | passed
+        kept = unchanged | passed
         for share in self._state.shares("specials") if kept else ():
             self._take_over_specials(share, kept)
         self._state.previous.reused.files += len(kept)

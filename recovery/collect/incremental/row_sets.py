@@ -9,7 +9,7 @@ import pyarrow as pa
 from recovery.collect.incremental.records import FINGERPRINT_WIDTH, SOURCE_COLUMN
 from recovery.collect.rows.index_slots import Block, Piece
 from recovery.collect.rows.ledger_facts import LEDGER, NONE
-from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, Mask, canonical, members, starts_of
+from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, Mask, are_members, find_starts, sort_groups
 from recovery.collect.rows.spool import Spool
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups
@@ -42,7 +42,7 @@ def renumber(values: Ints, numbers: Mapping[int, int]) -> Ints:
 
 def are_unique(sorted_keys: Ints) -> Mask:
     """Return which of ascending keys there are only once."""
-    starts = starts_of(sorted_keys)
+    starts = find_starts(sorted_keys)
     size = np.diff(np.append(starts, len(sorted_keys)))
     return np.repeat(size == 1, size)
 
@@ -66,7 +66,7 @@ def hash_slots(rows: Piece, source: int) -> Ints:
     mixed = rows.location * _MIX[0]
     mixed = (mixed ^ (mixed >> 29) ^ rows.entry) * _MIX[1]
     mixed = (mixed ^ (mixed >> 32)) * _MIX[2]
-    starts = starts_of(rows.ledger)
+    starts = find_starts(rows.ledger)
     ledger = np.append(rows.ledger[starts], rows.facts[:, LEDGER])
     fingerprints = np.zeros((len(ledger), FINGERPRINT_WIDTH), np.int64)
     fingerprints[:, 0], fingerprints[:, SOURCE_COLUMN] = ledger, source
@@ -99,11 +99,11 @@ def find_files_of(stored: Ints, wanted: Ints) -> Ints:
         wanted: the pairs.
     """
     pairs, pair_of = np.unique(stored[:, :2], axis=0, return_inverse=True)
-    groups = canonical(KeyedGroups(pair_of.reshape(-1), *(stored[:, n] for n in range(3, 2 + GROUP_WIDTH))))
+    groups = sort_groups(KeyedGroups(pair_of.reshape(-1), *(stored[:, n] for n in range(3, 2 + GROUP_WIDTH))))
     low = np.searchsorted(pairs[:, 0], wanted[:, 0], "left")
     count = np.searchsorted(pairs[:, 0], wanted[:, 0], "right") - low
     row = np.repeat(np.arange(len(wanted)), count)
     pair = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)
-    is_stored = members(groups, pair, wanted[row, 1])
+    is_stored = are_members(groups, pair, wanted[row, 1])
     row, pair = row[is_stored], pair[is_stored]
     return np.column_stack((wanted[row, 0], pairs[pair, 1], wanted[row, 1]))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from recovery.codecs.entry import key_kind
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN, DIGESTS, HEAD_WIDTH, LENGTH_COLUMN
 from recovery.collect.rows.scoped_ids import Scopes
-from recovery.collect.rows.source_copies import Ints, Mask, pick, starts_of
+from recovery.collect.rows.source_copies import Ints, Mask, find_starts, pick_groups
 from recovery.model import ids, tables
 from recovery.model.groups import KeyedGroups, count, to_arrow
 
@@ -33,11 +33,11 @@ class Known:
     """What is known of some ledgers beside their entries; one element a ledger.
 
     Attributes:
-        ledger: ascending; keys, see `scopes`.
+        ledger: ascending; keys, see `scoped_ids`.
         complete: absence of other entries may be believed.
         fenced, limbo: as stored.
         key: number of the master key in `keys`; -1: none is stored.
-        keys: stored master keys, as `facts.stamp` has them.
+        keys: stored master keys, as `ledger_facts.make_stamp` has them.
         lac: explicit LAC; NO_LAC if there is none.
         lac_record: the record of each; None if there is none.
         scopes: names the ledgers.
@@ -54,38 +54,40 @@ class Known:
     scopes: Scopes = field(default_factory=Scopes)
 
 
-def copies(source: Source, known: Known, groups: KeyedGroups, heads: Ints, bookie: str, incarnation: int) -> pa.Table:
+def make_copies(
+    source: Source, known: Known, groups: KeyedGroups, heads: Ints, bookie: str, incarnation: int
+) -> pa.Table:
     """Return rows of COPIES.
 
     Args:
         source: of all rows.
         known: the ledgers that get a row, also those without entries.
         groups: canonical, of these ledgers.
-        heads: header rows of these ledgers (see `records`), in any order, doubles allowed.
+        heads: header rows of these ledgers (see `entry_headers`), in any order, doubles allowed.
         bookie: its id.
         incarnation: of it.
     """
-    ledger, part, of = _layout(known.ledger, groups.key)
+    ledger, part, row_of = _lay_out_rows(known.ledger, groups.key)
     rows = len(ledger)
     place = np.searchsorted(known.ledger, ledger)
     front = part == 0
-    keyed = KeyedGroups(of, *groups[1:])
+    keyed = KeyedGroups(row_of, *groups[1:])
     entries = count(*groups[1:])
     total = np.zeros(rows, np.int64)
-    np.add.at(total, of, entries)
-    begin = starts_of(of)
-    filled = of[begin]
+    np.add.at(total, row_of, entries)
+    begin = find_starts(row_of)
+    filled = row_of[begin]
     first, last = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     first[filled] = groups.first[begin]
-    end = np.append(begin[1:], len(of)) - 1 if len(begin) else begin
+    end = np.append(begin[1:], len(row_of)) - 1 if len(begin) else begin
     last[filled] = groups.last[end] + groups.size[end] - 1
-    largest = np.lexsort((groups.first, -entries, of))
-    largest = largest[starts_of(of[largest])]
-    best = pick(keyed, largest)
+    largest = np.lexsort((groups.first, -entries, row_of))
+    largest = largest[find_starts(row_of[largest])]
+    best = pick_groups(keyed, largest)
     empty = np.ones(rows, np.bool_)
     empty[filled] = False
     wide = {
-        name: _placed(rows, filled, column, empty)
+        name: _place_values(rows, filled, column, empty)
         for name, column in zip(("g_first", "g_last", "g_size", "g_period"), best[1:], strict=True)
     }
     scope, number = known.scopes.ids(ledger)
@@ -102,22 +104,22 @@ def copies(source: Source, known: Known, groups: KeyedGroups, heads: Ints, booki
         "first": pa.array(first, mask=empty),
         "last": pa.array(last, mask=empty),
         **wide,
-        "g_count": pa.array(np.bincount(of, minlength=rows).astype(np.int64)),
+        "g_count": pa.array(np.bincount(row_of, minlength=rows).astype(np.int64)),
         "complete": pa.array(known.complete[place]),
         "fenced": pa.array(known.fenced[place] & front),
         "limbo": pa.array(known.limbo[place] & front),
-        **_keys(known, np.where(front, known.key[place], -1)),
+        **_make_key_columns(known, np.where(front, known.key[place], -1)),
         "explicit_lac": pa.array(known.lac[place], mask=(known.lac[place] == NO_LAC) | ~front),
         "lac_record": pa.array(
             [known.lac_record[n] if f else None for n, f in zip(place.tolist(), front.tolist(), strict=True)],
             pa.binary(),
         ),
-        "headers": _headers(heads, ledger, front),
+        "headers": _make_headers(heads, ledger, front),
     }
     return pa.table(columns).select(tables.COPIES.names).cast(tables.COPIES)
 
 
-def _layout(ledgers: Ints, key: Ints) -> tuple[Ints, Ints, Ints]:
+def _lay_out_rows(ledgers: Ints, key: Ints) -> tuple[Ints, Ints, Ints]:
     """Return ledger and part of each row, and the row of each group."""
     low = np.searchsorted(key, ledgers)
     counts = np.searchsorted(key, ledgers, "right") - low
@@ -132,15 +134,15 @@ def _layout(ledgers: Ints, key: Ints) -> tuple[Ints, Ints, Ints]:
     )
 
 
-def _placed(rows: int, at: Ints, values: Ints, empty: Mask) -> pa.Array:
+def _place_values(rows: int, rows_of: Ints, values: Ints, empty: Mask) -> pa.Array:
     column = np.zeros(rows, np.int64)
-    column[at] = values
+    column[rows_of] = values
     return pa.array(column, mask=empty)
 
 
-def _keys(known: Known, number: Ints) -> dict[str, pa.Array]:
+def _make_key_columns(known: Known, number: Ints) -> dict[str, pa.Array]:
     """Return the columns of master keys; number -1 takes the last, absent, element."""
-    used, of = np.unique(number, return_inverse=True)
+    used, number_of = np.unique(number, return_inverse=True)
     kinds: list[str] = []
     hashes: list[bytes | None] = []
     for n in used.tolist():
@@ -148,26 +150,26 @@ def _keys(known: Known, number: Ints) -> dict[str, pa.Array]:
         kinds.append(key_kind(stored))
         hashes.append(stored if kinds[-1] == "set" else None)
     return {
-        "key_kind": pa.array(kinds, pa.string()).take(pa.array(of)),
-        "key": pa.array(hashes, pa.binary()).take(pa.array(of)),
+        "key_kind": pa.array(kinds, pa.string()).take(pa.array(number_of)),
+        "key": pa.array(hashes, pa.binary()).take(pa.array(number_of)),
     }
 
 
-def _headers(heads: Ints, ledger: Ints, front: Mask) -> pa.Array:
+def _make_headers(heads: Ints, ledger: Ints, front: Mask) -> pa.Array:
     """Return the column of headers, ascending by entry, of rows whose first part each ledger has.
 
     An entry that stands twice with two lengths has both: two ledgers had the id, and which one replay leaves depends on
     the storage (in memory Sorted keeps the first, the others the last).
     """
     heads = heads[np.isin(heads[:, 0], ledger)]
-    which = [0, 1, LENGTH_COLUMN]
-    heads = heads[np.lexsort(heads[:, which[::-1]].T)]
-    other = (heads[1:, which] != heads[:-1, which]).any(axis=1)
+    key_columns = [0, 1, LENGTH_COLUMN]
+    heads = heads[np.lexsort(heads[:, key_columns[::-1]].T)]
+    other = (heads[1:, key_columns] != heads[:-1, key_columns]).any(axis=1)
     fresh = np.append(True, other) if len(heads) else np.empty(0, np.bool_)
     heads = heads[fresh]
     low = np.searchsorted(heads[:, 0], ledger)
-    many = np.where(front, np.searchsorted(heads[:, 0], ledger, "right") - low, 0)
-    offsets = np.append(0, np.cumsum(many)).astype(np.int32)
+    counts = np.where(front, np.searchsorted(heads[:, 0], ledger, "right") - low, 0)
+    offsets = np.append(0, np.cumsum(counts)).astype(np.int32)
     item = tables.HEADERS.value_type
     names = pa.array([*map(str, DIGESTS), None], pa.string())
     digest = names.take(pa.array(heads[:, DIGEST_COLUMN] % len(names)))

@@ -57,7 +57,7 @@ class Unread:
         reason: the stored cause.
         hides: what may stand there unseen.
         offset, length: the stretch, if the cause has one.
-        ledger: the ledger that it belongs to, if that is known (its key, see `scopes`).
+        ledger: the ledger that it belongs to, if that is known (its key, see `scoped_ids`).
         detail: for people; never holds payload or a password.
         is_vanished: it was there when it was listed, and its folder is still.
     """
@@ -75,45 +75,45 @@ class Unread:
 class TakesDamage(Protocol):
     """Takes pieces of damage, in any order."""
 
-    def add(self, found: Unread) -> None:
+    def add(self, piece: Unread) -> None:
         """Take one piece."""
         ...
 
 
 @dataclass(slots=True)
-class Noted:
+class DamageList:
     """Keeps damage for somebody else to take.
 
     Attributes:
         found: in the order in which it came.
     """
 
-    found: list[Unread] = field(default_factory=list)
+    pieces: list[Unread] = field(default_factory=list)
 
-    def add(self, found: Unread) -> None:
+    def add(self, piece: Unread) -> None:
         """Take one piece."""
-        self.found.append(found)
+        self.pieces.append(piece)
 
 
-def _row(found: Unread, bookie: str, incarnation: int, scopes: Scopes) -> dict[str, object]:
-    ledger = None if found.ledger is None else scopes.id(found.ledger)
+def _make_row(piece: Unread, bookie: str, incarnation: int, scopes: Scopes) -> dict[str, object]:
+    ledger = None if piece.ledger is None else scopes.id(piece.ledger)
     return {
         "bookie": bookie,
         "incarnation": incarnation,
-        "file": found.file,
-        "offset": found.offset,
-        "length": found.length,
-        "reason": found.reason.value,
+        "file": piece.file,
+        "offset": piece.offset,
+        "length": piece.length,
+        "reason": piece.reason.value,
         "scope": None if ledger is None else ledger.scope,
         "ledger": None if ledger is None else ledger.ledger,
-        "hides_entries": found.hides is not Hides.NOTHING,
-        "detail": found.detail or None,
+        "hides_entries": piece.hides is not Hides.NOTHING,
+        "detail": piece.detail or None,
     }
 
 
-def damage_table(found: Iterable[Unread], bookie: str, incarnation: int) -> pa.Table:
+def make_damage_table(pieces: Iterable[Unread], bookie: str, incarnation: int) -> pa.Table:
     """Return rows of DAMAGE; ledgers are of scope 0."""
-    rows = [_row(one, bookie, incarnation, Scopes()) for one in found]
+    rows = [_make_row(piece, bookie, incarnation, Scopes()) for piece in pieces]
     return pa.Table.from_pylist(rows, schema=tables.DAMAGE)
 
 
@@ -148,23 +148,23 @@ class DamageLog:
     dangling: int = 0
     _rows: list[dict[str, object]] = field(default_factory=list)
 
-    def add(self, found: Unread) -> None:
+    def add(self, piece: Unread) -> None:
         """Take one piece."""
-        hides = found.hides is not Hides.NOTHING
+        hides = piece.hides is not Hides.NOTHING
         self.count += 1
         self.hiding |= hides
-        self.everything |= found.hides is Hides.EVERYTHING
-        if found.hides is Hides.LEDGER and found.ledger is not None:
-            self.ledgers.add(found.ledger)
-        unread, hid = self.files.get(found.file, (0, False))
-        self.files[found.file] = unread + (found.length or 0), hid or hides
-        if found.is_vanished:
-            self.vanished_ledgers += found.ledger is not None
-            self.vanished_logs += found.ledger is None
-        self.dangling += found.reason is Reason.DANGLING and hides
-        if found.reason in _SPOILING:
-            self.spoiled.add(found.file)
-        self._rows.append(_row(found, self.bookie, self.incarnation, self.scopes))
+        self.everything |= piece.hides is Hides.EVERYTHING
+        if piece.hides is Hides.LEDGER and piece.ledger is not None:
+            self.ledgers.add(piece.ledger)
+        unread, hid = self.files.get(piece.file, (0, False))
+        self.files[piece.file] = unread + (piece.length or 0), hid or hides
+        if piece.is_vanished:
+            self.vanished_ledgers += piece.ledger is not None
+            self.vanished_logs += piece.ledger is None
+        self.dangling += piece.reason is Reason.DANGLING and hides
+        if piece.reason in _SPOILING:
+            self.spoiled.add(piece.file)
+        self._rows.append(_make_row(piece, self.bookie, self.incarnation, self.scopes))
         if len(self._rows) >= _BATCH:
             self.flush()
 
@@ -180,7 +180,7 @@ class DamageLog:
             self._rows = []
 
 
-def suspect_disk(folder: Path, spoiled: Iterable[str], files: Mapping[str, int]) -> Unread | None:
+def find_suspect_disk(folder: Path, spoiled: Iterable[str], files: Mapping[str, int]) -> Unread | None:
     """Return what is to be said of a folder many of whose files are damaged; None if they are few.
 
     Args:
@@ -195,7 +195,7 @@ def suspect_disk(folder: Path, spoiled: Iterable[str], files: Mapping[str, int])
             bad[kind] = bad.get(kind, 0) + 1
     if sum(bad.values()) < max(_SUSPECT, sum(files.values()) // _SUSPECT_SHARE):
         return None
-    counts = " and ".join(f"{many} of {files.get(kind, 0)} {kind}" for kind, many in sorted(bad.items()))
+    counts = " and ".join(f"{count} of {files.get(kind, 0)} {kind}" for kind, count in sorted(bad.items()))
     detail = (
         f"{counts} are damaged: suspect this disk. Stop the bookie, copy the disk sector by sector before anything "
     )

@@ -16,7 +16,7 @@ SIZE_COLUMN: Final = 4
 DIGEST_COLUMN: Final = 5
 
 
-def head_of(record: bytes | memoryview, passwords: Sequence[bytes]) -> tuple[int, ...]:
+def make_head(record: bytes | memoryview, passwords: Sequence[bytes]) -> tuple[int, ...]:
     """Return a header row of an entry; all zero where its header cannot be read."""
     try:
         head = entry_codec.decode_header(record)

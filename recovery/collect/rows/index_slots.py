@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recovery.collect.rows.ledger_facts import FACT_WIDTH
-from recovery.collect.rows.source_copies import Ints, patterns_of
+from recovery.collect.rows.source_copies import Ints, find_patterns
 from recovery.model.groups import KeyedGroups
 
 Slots = npt.NDArray[np.int64]
@@ -20,7 +20,7 @@ class Piece:
 
     Attributes:
         ledger, entry, location: of each slot that is not empty.
-        facts: rows of ledgers, see `facts`.
+        facts: rows of ledgers, see `ledger_facts`.
     """
 
     ledger: Ints
@@ -28,11 +28,11 @@ class Piece:
     location: Ints
     facts: Ints
 
-    def rows(self) -> "Piece":
+    def to_piece(self) -> "Piece":
         """Return itself."""
         return self
 
-    def part(self, rows: slice) -> "Piece":
+    def select(self, rows: slice) -> "Piece":
         """Return some of the slots, and no facts."""
         return Piece(self.ledger[rows], self.entry[rows], self.location[rows], self.facts[:0])
 
@@ -56,27 +56,27 @@ class Block:
     slots: Slots
     groups: KeyedGroups
 
-    def rows(self) -> Piece:
+    def to_piece(self) -> Piece:
         """Return a row for each slot that is not empty."""
-        return piece_of(self.ledger, self.first, self.slots)
+        return make_piece(self.ledger, self.first, self.slots)
 
-    def location(self, entry: int) -> int:
+    def find_location(self, entry: int) -> int:
         """Return where an entry is; 0 if that is not known here."""
-        at = entry - self.first
-        return int(self.slots[at]) if 0 <= at < len(self.slots) else 0
+        row = entry - self.first
+        return int(self.slots[row]) if 0 <= row < len(self.slots) else 0
 
 
-def piece_of(ledger: int, first: int, slots: Slots) -> Piece:
+def make_piece(ledger: int, first: int, slots: Slots) -> Piece:
     """Return neighbouring slots of one ledger, the first of them of entry `first`; 0: empty."""
     filled = np.flatnonzero(slots.view(np.int64))
     location = slots[filled].astype(np.int64)
     return Piece(np.full(len(filled), ledger), filled + first, location, np.empty((0, FACT_WIDTH), np.int64))
 
 
-def block_of(ledger: int, first: int, slots: Slots) -> Piece | Block:
+def make_block(ledger: int, first: int, slots: Slots) -> Piece | Block:
     """Return the same as a block, where few patterns tell which are empty."""
-    groups = patterns_of(slots.view(np.int64) != 0, ledger, first)
-    return piece_of(ledger, first, slots) if groups is None else Block(ledger, first, slots, groups)
+    groups = find_patterns(slots.view(np.int64) != 0, ledger, first)
+    return make_piece(ledger, first, slots) if groups is None else Block(ledger, first, slots, groups)
 
 
 class TakesRows(Protocol):

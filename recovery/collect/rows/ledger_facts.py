@@ -31,7 +31,7 @@ class Interned:
 
     def add_key(self, key: bytes) -> int:
         """Return the number of a master key."""
-        return self.add_stamp(stamp(key))
+        return self.add_stamp(make_stamp(key))
 
     def add_stamp(self, key: bytes) -> int:
         """Return the number of a master key's stamp."""
@@ -46,7 +46,7 @@ class Interned:
         return len(self.lacs) - 1
 
 
-def stamp(key: bytes) -> bytes:
+def make_stamp(key: bytes) -> bytes:
     """Return what stands for a master key where keys are compared and kept: of the same kind, with its hash alone.
 
     `entry.key_kind` of it is that of the key; the stamp of a key that is set is its SHA-256.
@@ -54,15 +54,15 @@ def stamp(key: bytes) -> bytes:
     return hashlib.sha256(key).digest() if key_kind(key) == "set" else key[:1]
 
 
-def explicit_lac(record: bytes, ledger: LedgerId) -> int:
+def read_explicit_lac(record: bytes, ledger: LedgerId) -> int:
     """Return the last add confirmed of a ledger's explicit LAC record; an HMAC in it is not checked.
 
     Raises:
         FormatError: it is none, is another ledger's, or its CRC disagrees.
     """
     lac = decode_lac_record(record)
-    if (found := LedgerId(lac.scope, lac.ledger)) != ledger:
-        raise FormatError(Reason.BAD_VALUE, "explicit LAC", 0, f"of ledger {found}")
+    if (ledger_of_record := LedgerId(lac.scope, lac.ledger)) != ledger:
+        raise FormatError(Reason.BAD_VALUE, "explicit LAC", 0, f"of ledger {ledger_of_record}")
     if lac.digest is not Digest.HMAC and not lac_record_agrees(record):
         raise FormatError(Reason.DIGEST, "explicit LAC", 16, str(lac.digest))
     return lac.lac

@@ -42,14 +42,14 @@ class _Sorted(NamedTuple):
 
     def find(self, names: Names, keys: Ints) -> None:
         """Fill in the keys of names that are here; names ascend."""
-        at = np.searchsorted(self.names, names)
-        here = at < len(self.names)
-        here[here] = self.names[at[here]] == names[here]
-        keys[here] = self.keys[at[here]]
+        rows = np.searchsorted(self.names, names)
+        is_known = rows < len(self.names)
+        is_known[is_known] = self.names[rows[is_known]] == names[is_known]
+        keys[is_known] = self.keys[rows[is_known]]
 
-    def with_more(self, other: "_Sorted") -> "_Sorted":
-        at = np.searchsorted(self.names, other.names)
-        return _Sorted(np.insert(self.names, at, other.names), np.insert(self.keys, at, other.keys))
+    def merge(self, other: "_Sorted") -> "_Sorted":
+        rows = np.searchsorted(self.names, other.names)
+        return _Sorted(np.insert(self.names, rows, other.names), np.insert(self.keys, rows, other.keys))
 
 
 class Scopes:
@@ -62,50 +62,50 @@ class Scopes:
 
     def keys(self, scope: Ints | None, ledger: Ints) -> Ints:
         """Return the keys of ledgers; None: all are of scope 0."""
-        if scope is None or not len(of := np.flatnonzero(scope)):
+        if scope is None or not len(scoped := np.flatnonzero(scope)):
             return ledger
-        found = ledger.copy()
-        found[of] = self._keys(scope[of], ledger[of])
-        return found
+        keys = ledger.copy()
+        keys[scoped] = self._make_keys(scope[scoped], ledger[scoped])
+        return keys
 
-    def know(self, scope: Ints, ledger: Ints) -> Mask:
+    def are_known(self, scope: Ints, ledger: Ints) -> Mask:
         """Return which ledgers of scopes were met."""
-        first, of = distinct(scope, ledger)
-        return np.asarray(self._find(_named(scope[first], ledger[first])) != _NONE)[of]
+        first, name_of = distinct(scope, ledger)
+        return np.asarray(self._find(_make_names(scope[first], ledger[first])) != _NONE)[name_of]
 
     def key(self, scope: int, ledger: int) -> int:
         """Return the key of a ledger."""
         return int(self.keys(np.array([scope]), np.array([ledger]))[0]) if scope else ledger
 
-    def _keys(self, scope: Ints, ledger: Ints) -> Ints:
+    def _make_keys(self, scope: Ints, ledger: Ints) -> Ints:
         starts = np.flatnonzero(np.append(True, (scope[1:] != scope[:-1]) | (ledger[1:] != ledger[:-1]))[: len(scope)])
-        keys = self._of_runs(scope[starts], ledger[starts])
+        keys = self._make_run_keys(scope[starts], ledger[starts])
         return np.repeat(keys, np.diff(np.append(starts, len(scope))))
 
-    def _of_runs(self, scope: Ints, ledger: Ints) -> Ints:
-        first, of = distinct(scope, ledger)
+    def _make_run_keys(self, scope: Ints, ledger: Ints) -> Ints:
+        first, name_of = distinct(scope, ledger)
         scope, ledger = scope[first], ledger[first]
-        names = _named(scope, ledger)
+        names = _make_names(scope, ledger)
         keys = self._find(names)
         new = np.flatnonzero(keys == _NONE)
         if len(new):
             keys[new] = self._add(np.column_stack((scope[new], ledger[new])))
             order = new[np.argsort(names[new])]
-            more = _Sorted(names[order], keys[order])
-            while self._parts and len(self._parts[-1].keys) < _GROWTH * len(more.keys):
-                more = self._parts.pop().with_more(more)
-            self._parts.append(more)
-        found: Ints = keys[of]
-        return found
+            added = _Sorted(names[order], keys[order])
+            while self._parts and len(self._parts[-1].keys) < _GROWTH * len(added.keys):
+                added = self._parts.pop().merge(added)
+            self._parts.append(added)
+        run_keys: Ints = keys[name_of]
+        return run_keys
 
     def _find(self, names: Names) -> Ints:
         keys = np.full(len(names), _NONE)
         if self._parts:
             order = np.argsort(names)
-            found = keys.copy()
+            sorted_keys = keys.copy()
             for part in self._parts:
-                part.find(names[order], found)
-            keys[order] = found
+                part.find(names[order], sorted_keys)
+            keys[order] = sorted_keys
         return keys
 
     def _add(self, rows: Ints) -> Ints:
@@ -123,11 +123,11 @@ class Scopes:
     def ids(self, key: Ints) -> tuple[Ints, Ints]:
         """Return scope and ledger of keys."""
         scope = np.zeros(len(key), np.int64)
-        of = np.flatnonzero(key < _NONE)
-        if not len(of):
+        scoped = np.flatnonzero(key < _NONE)
+        if not len(scoped):
             return scope, key
         ledger = key.copy()
-        scope[of], ledger[of] = self._rows[(-2 - key[of]) >> _BUCKET_BITS].T
+        scope[scoped], ledger[scoped] = self._rows[(-2 - key[scoped]) >> _BUCKET_BITS].T
         return scope, ledger
 
     def id(self, key: int) -> LedgerId:
@@ -142,26 +142,26 @@ class Scopes:
         return self._rows[: self._count]
 
     def absorb(self, other: "Scopes") -> Ints:
-        """Take the ledgers of others; return our key of each of their rows, for `translated`."""
+        """Take the ledgers of others; return the key here of each of their rows, for `translate_keys`."""
         rows = other.rows()
-        return self._keys(rows[:, 0], rows[:, 1])
+        return self._make_keys(rows[:, 0], rows[:, 1])
 
-    def known(self, key: Ints) -> list[Key]:
+    def to_codec_keys(self, key: Ints) -> list[Key]:
         """Return what codecs know the ledgers of keys by."""
-        found: list[Key] = key.tolist()
-        of = np.flatnonzero(key < _NONE)
-        scope, ledger = self.ids(key[of])
-        for at, known in zip(of.tolist(), zip(scope.tolist(), ledger.tolist(), strict=True), strict=True):
-            found[at] = known
-        return found
+        names: list[Key] = key.tolist()
+        scoped = np.flatnonzero(key < _NONE)
+        scope, ledger = self.ids(key[scoped])
+        for row, known in zip(scoped.tolist(), zip(scope.tolist(), ledger.tolist(), strict=True), strict=True):
+            names[row] = known
+        return names
 
-    def known_as(self, known: Iterable[Key]) -> Ints:
+    def from_codec_keys(self, known: Iterable[Key]) -> Ints:
         """Return the keys of ledgers as codecs know them."""
         pairs = [key if isinstance(key, tuple) else (0, key) for key in known]
         scope, ledger = np.array(pairs, np.int64).reshape(-1, 2).T
         return self.keys(scope, ledger)
 
-    def largest(self) -> Iterator[LedgerId]:
+    def find_largest(self) -> Iterator[LedgerId]:
         """Yield the largest id of every scope that was met, ascending; scope 0 is not among them."""
         ids = self._rows[: self._count].view(np.uint64)
         order = np.lexsort((ids[:, 1], ids[:, 0]))
@@ -170,12 +170,12 @@ class Scopes:
         for scope, ledger in self._rows[order][last].tolist():
             yield LedgerId(scope, ledger)
 
-    def keyed(self, parts: Iterable[Part]) -> Iterator[Part]:
+    def replace_ids(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Yield what a codec found with keys in place of ids, and no scope beside them.
 
         Special records of scopes come some later than where they stand, in their order.
         """
-        held: list[MetaRecord] = []
+        waiting: list[MetaRecord] = []
         begin = 0
         for part in parts:
             if isinstance(part, Entries):
@@ -185,28 +185,28 @@ class Scopes:
             elif isinstance(part, Damage) or not part.scope:
                 yield part
             else:
-                begin = begin if held else part.at
-                held.append(part)
+                begin = begin if waiting else part.at
+                waiting.append(part)
                 if part.at - begin > _HELD_BYTES:
-                    yield from self._renamed(held)
-                    held = []
-        yield from self._renamed(held)
+                    yield from self._replace_records(waiting)
+                    waiting = []
+        yield from self._replace_records(waiting)
 
-    def _renamed(self, records: Sequence[MetaRecord]) -> Iterator[MetaRecord]:
-        ids = np.array([(one.scope, one.ledger) for one in records], np.int64)
-        for one, key in zip(records, self.keys(*ids.reshape(-1, 2).T).tolist(), strict=True):
-            yield replace(one, ledger=key, scope=0)
+    def _replace_records(self, records: Sequence[MetaRecord]) -> Iterator[MetaRecord]:
+        ids = np.array([(record.scope, record.ledger) for record in records], np.int64)
+        for record, key in zip(records, self.keys(*ids.reshape(-1, 2).T).tolist(), strict=True):
+            yield replace(record, ledger=key, scope=0)
 
 
-def _named(scope: Ints, ledger: Ints) -> Names:
+def _make_names(scope: Ints, ledger: Ints) -> Names:
     return np.frombuffer(np.column_stack((scope, ledger)).astype(">i8").tobytes(), _NAME)
 
 
-def translated(key: Ints, ours: Ints) -> Ints:
-    """Return the keys of other `Scopes` as ours; see `Scopes.absorb`."""
-    if not len(ours):
+def translate_keys(key: Ints, new_keys: Ints) -> Ints:
+    """Return keys of other `Scopes` as those that `Scopes.absorb` gave them."""
+    if not len(new_keys):
         return key
-    return np.where(key < _NONE, ours[np.maximum(-2 - key, 0) >> _BUCKET_BITS], key)
+    return np.where(key < _NONE, new_keys[np.maximum(-2 - key, 0) >> _BUCKET_BITS], key)
 
 
 def bucket_of(key: Ints) -> Ints:

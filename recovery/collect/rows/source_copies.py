@@ -27,7 +27,7 @@ PATTERNS: Final = 8
 """Patterns in one array that are worth a look; with more of them, runs one by one cost less."""
 
 
-def pick(groups: KeyedGroups, rows: slice | Ints | Mask) -> KeyedGroups:
+def pick_groups(groups: KeyedGroups, rows: slice | Ints | Mask) -> KeyedGroups:
     """Return some of the groups."""
     return KeyedGroups(*(column[rows] for column in groups))
 
@@ -37,21 +37,21 @@ def to_rows(groups: KeyedGroups) -> Ints:
     return np.column_stack(groups)
 
 
-def of_rows(rows: Ints) -> KeyedGroups:
+def from_rows(rows: Ints) -> KeyedGroups:
     """Return the groups of a matrix; further columns are left out."""
     return KeyedGroups(*(np.ascontiguousarray(rows[:, n]) for n in range(GROUP_WIDTH)))
 
 
-def joined(parts: Sequence[KeyedGroups]) -> KeyedGroups:
+def join_groups(parts: Sequence[KeyedGroups]) -> KeyedGroups:
     """Return all parts, one behind the other."""
-    columns = zip(*(parts or (of_rows(np.empty((0, GROUP_WIDTH), np.int64)),)), strict=True)
+    columns = zip(*(parts or (from_rows(np.empty((0, GROUP_WIDTH), np.int64)),)), strict=True)
     return KeyedGroups(*(np.concatenate(column) for column in columns))
 
 
-NO_GROUPS: Final = joined([])
+NO_GROUPS: Final = join_groups([])
 
 
-def starts_of(values: Ints) -> Ints:
+def find_starts(values: Ints) -> Ints:
     """Return where an element differs from the one before; the first does."""
     return np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.empty(0, np.int64)
 
@@ -76,24 +76,24 @@ class Grouper:
         Args:
             groups: their runs as `feed` takes them; the groups need not be those that the rule would make.
         """
-        found = []
+        parts = []
         for key, first, last, size, period in zip(*(column.tolist() for column in groups), strict=True):
-            few = 0
-            if not self._goes_on(key, first, size, period):
-                few = min((last - first) // max(period, 1) + 1, _SETTLED)
-                starts = first + np.arange(few) * period
-                found.append(self.feed(KeyedRuns(np.full(few, key), starts, np.full(few, size))))
+            first_runs = 0
+            if not self._continues(key, first, size, period):
+                first_runs = min((last - first) // max(period, 1) + 1, _SETTLED)
+                starts = first + np.arange(first_runs) * period
+                parts.append(self.feed(KeyedRuns(np.full(first_runs, key), starts, np.full(first_runs, size))))
             # Only the last three are held: two of the open group, and one that may still grow. The others just follow.
-            more = last - first - (few - 1) * period
-            if more:
-                self._open = self._open._replace(first=self._open.first + more)
-        return joined(found) if found else NO_GROUPS
+            rest = last - first - (first_runs - 1) * period
+            if rest:
+                self._open = self._open._replace(first=self._open.first + rest)
+        return join_groups(parts) if parts else NO_GROUPS
 
-    def _goes_on(self, key: int, first: int, size: int, period: int) -> bool:
+    def _continues(self, key: int, first: int, size: int, period: int) -> bool:
         """Whether a run is the next one of the open group, which has three or more."""
         keys, firsts, sizes = (column.tolist() for column in self._open)
-        before = [first - 3 * period, first - 2 * period, first - period]
-        return period > 0 and (keys, firsts, sizes) == ([key] * 3, before, [size] * 3)
+        firsts_expected = [first - 3 * period, first - 2 * period, first - period]
+        return period > 0 and (keys, firsts, sizes) == ([key] * 3, firsts_expected, [size] * 3)
 
     def end(self) -> KeyedGroups:
         """Return what is left."""
@@ -101,58 +101,58 @@ class Grouper:
 
     def _take(self, runs: KeyedRuns, *, end: bool) -> KeyedGroups:
         carried = len(self._open.key)
-        every = KeyedRuns(*(np.concatenate(pair) for pair in zip(self._open, runs, strict=True)))
-        every = _joined_at(every, carried)
+        joined_runs = KeyedRuns(*(np.concatenate(pair) for pair in zip(self._open, runs, strict=True)))
+        joined_runs = _join_runs(joined_runs, carried)
         # The last run may go on, so it is held back. Of the open group before it the last two runs say all that the
         # rule asks; where the group really began is remembered.
-        ready = KeyedRuns(*(column if end else column[:-1] for column in every))
-        at, first, last, size, period = regroup(*ready)
-        if len(at) and carried > 1:
+        ready = KeyedRuns(*(column if end else column[:-1] for column in joined_runs))
+        starts, first, last, size, period = regroup(*ready)
+        if len(starts) and carried > 1:
             first[0] = self._first
-        groups = KeyedGroups(ready.key[at], first, last, size, period)
+        groups = KeyedGroups(ready.key[starts], first, last, size, period)
         if end:
-            self._open = KeyedRuns(*(column[:0] for column in every))
+            self._open = KeyedRuns(*(column[:0] for column in joined_runs))
             return groups
-        if not len(at):
-            self._open = every
+        if not len(starts):
+            self._open = joined_runs
             return groups
         self._first = int(first[-1])
-        keep = max(int(at[-1]), len(ready.key) - 2)
-        self._open = KeyedRuns(*(column[keep:] for column in every))
-        return pick(groups, slice(-1))
+        keep = max(int(starts[-1]), len(ready.key) - 2)
+        self._open = KeyedRuns(*(column[keep:] for column in joined_runs))
+        return pick_groups(groups, slice(-1))
 
 
-def _joined_at(runs: KeyedRuns, at: int) -> KeyedRuns:
+def _join_runs(runs: KeyedRuns, row: int) -> KeyedRuns:
     """Return the runs with the one at a place added to the one before it, if it goes on there."""
-    if not 0 < at < len(runs.key):
+    if not 0 < row < len(runs.key):
         return runs
     key, first, size = runs
-    if key[at] != key[at - 1] or first[at] != first[at - 1] + size[at - 1]:
+    if key[row] != key[row - 1] or first[row] != first[row - 1] + size[row - 1]:
         return runs
-    size[at - 1] += size[at]
-    return KeyedRuns(np.delete(key, at), np.delete(first, at), np.delete(size, at))
+    size[row - 1] += size[row]
+    return KeyedRuns(np.delete(key, row), np.delete(first, row), np.delete(size, row))
 
 
-def canonical(groups: KeyedGroups) -> KeyedGroups:
+def sort_groups(groups: KeyedGroups) -> KeyedGroups:
     """Return the same entries as one sorted list of groups a ledger: doubles once, neighbours joined."""
     order = np.lexsort((groups.first, groups.key))
-    groups = pick(groups, order)
-    starts = starts_of(groups.key)
+    groups = pick_groups(groups, order)
+    starts = find_starts(groups.key)
     several = np.diff(np.append(starts, len(groups.key))) > 1
     if not several.any():
         return groups
     alone = np.repeat(~several, np.diff(np.append(starts, len(groups.key))))
-    found = [pick(groups, alone)]
-    rest = pick(groups, ~alone)
-    starts = starts_of(rest.key)
+    parts = [pick_groups(groups, alone)]
+    rest = pick_groups(groups, ~alone)
+    starts = find_starts(rest.key)
     runs = np.cumsum(np.add.reduceat(run_counts(rest.first, rest.last, rest.period), starts)) // _SLICE
-    edges = [*starts[starts_of(runs)].tolist(), len(rest.key)]
-    found.extend(union(pick(rest, slice(low, high))) for low, high in pairwise(edges))
-    every = joined(found)
-    return pick(every, np.lexsort((every.first, every.key)))
+    edges = [*starts[find_starts(runs)].tolist(), len(rest.key)]
+    parts.extend(union(pick_groups(rest, slice(low, high))) for low, high in pairwise(edges))
+    all_groups = join_groups(parts)
+    return pick_groups(all_groups, np.lexsort((all_groups.first, all_groups.key)))
 
 
-def entries_of(groups: KeyedGroups, limit: int = _SLICE) -> Iterator[tuple[Ints, Ints]]:
+def list_entries(groups: KeyedGroups, limit: int = _SLICE) -> Iterator[tuple[Ints, Ints]]:
     """Yield (ledger, entry) of every entry in the order of the groups, so many at a time."""
     counts = count(*groups[1:])
     ends = np.cumsum(counts)
@@ -161,13 +161,13 @@ def entries_of(groups: KeyedGroups, limit: int = _SLICE) -> Iterator[tuple[Ints,
         high = min(low + limit, total)
         rows = slice(int(np.searchsorted(ends, low, "right")), int(np.searchsorted(ends, high)) + 1)
         base = ends[rows] - counts[rows]
-        of = np.repeat(np.arange(rows.start, rows.stop), np.minimum(ends[rows], high) - np.maximum(base, low))
-        item = np.arange(low, high) - base[of - rows.start]
-        size = groups.size[of]
-        yield groups.key[of], groups.first[of] + item // size * groups.period[of] + item % size
+        group_of = np.repeat(np.arange(rows.start, rows.stop), np.minimum(ends[rows], high) - np.maximum(base, low))
+        item = np.arange(low, high) - base[group_of - rows.start]
+        size = groups.size[group_of]
+        yield groups.key[group_of], groups.first[group_of] + item // size * groups.period[group_of] + item % size
 
 
-def members(groups: KeyedGroups, ledger: Ints, entry: Ints) -> Mask:
+def are_members(groups: KeyedGroups, ledger: Ints, entry: Ints) -> Mask:
     """Return which (ledger, entry) pairs the groups have; canonical groups, pairs in any order."""
     low = np.searchsorted(groups.key, ledger, "left")
     high = np.searchsorted(groups.key, ledger, "right")
@@ -179,10 +179,10 @@ def members(groups: KeyedGroups, ledger: Ints, entry: Ints) -> Mask:
         below = seeking & (groups.first[np.minimum(middle, len(groups.key) - 1)] <= entry)
         low = np.where(below, middle + 1, low)
         high = np.where(seeking & ~below, middle, high)
-    at = np.maximum(low - 1, 0)
-    behind = entry - groups.first[at]
-    in_run = np.where(groups.period[at] > 0, behind % np.maximum(groups.period[at], 1), behind)
-    return (low > start) & (in_run < groups.size[at]) & (entry - groups.last[at] < groups.size[at])
+    row = np.maximum(low - 1, 0)
+    behind = entry - groups.first[row]
+    in_run = np.where(groups.period[row] > 0, behind % np.maximum(groups.period[row], 1), behind)
+    return (low > start) & (in_run < groups.size[row]) & (entry - groups.last[row] < groups.size[row])
 
 
 def subtract_groups(groups: KeyedGroups, without: KeyedGroups) -> KeyedGroups:
@@ -191,59 +191,59 @@ def subtract_groups(groups: KeyedGroups, without: KeyedGroups) -> KeyedGroups:
     if not shared.any():
         return groups
     grouper = Grouper()
-    found = [pick(groups, ~shared)]
-    for ledger, entry in entries_of(pick(groups, shared)):
-        kept = ~members(without, ledger, entry)
-        found.append(grouper.feed(runs_of(ledger[kept], entry[kept])))
-    found.append(grouper.end())
-    every = joined(found)
-    return pick(every, np.lexsort((every.first, every.key)))
+    parts = [pick_groups(groups, ~shared)]
+    for ledger, entry in list_entries(pick_groups(groups, shared)):
+        kept = ~are_members(without, ledger, entry)
+        parts.append(grouper.feed(make_runs(ledger[kept], entry[kept])))
+    parts.append(grouper.end())
+    all_groups = join_groups(parts)
+    return pick_groups(all_groups, np.lexsort((all_groups.first, all_groups.key)))
 
 
-def runs_of(ledger: Ints, entry: Ints) -> KeyedRuns:
+def make_runs(ledger: Ints, entry: Ints) -> KeyedRuns:
     """Return the runs of entries that ascend within each ledger; a ledger's are together, doubles count once."""
     begins = np.ones(len(entry), np.bool_)
     np.greater(entry[1:] - entry[:-1], 1, out=begins[1:])
     begins[1:] |= ledger[1:] != ledger[:-1]
-    at = np.flatnonzero(begins)
-    last = entry[np.append(at[1:], len(entry))[: len(at)] - 1]
-    return KeyedRuns(ledger[at], entry[at], last - entry[at] + 1)
+    starts = np.flatnonzero(begins)
+    last = entry[np.append(starts[1:], len(entry))[: len(starts)] - 1]
+    return KeyedRuns(ledger[starts], entry[starts], last - entry[starts] + 1)
 
 
-def patterns_of(held: Mask, key: int, first: int) -> KeyedGroups | None:
+def find_patterns(is_stored: Mask, key: int, first: int) -> KeyedGroups | None:
     """Return what is held as few groups, in order; None where it has no few patterns.
 
     Their runs are all there is, but where one pattern ends and the next begins two of them may touch.
 
     Args:
-        held: whether each entry is.
+        is_stored: whether each entry is.
         key: of all.
         first: the entry that the first element stands for.
     """
-    found: list[tuple[int, int, int, int, int]] = []
-    at, end = 0, len(held)
+    patterns: list[tuple[int, int, int, int, int]] = []
+    position, end = 0, len(is_stored)
     while True:
-        at += int(held[at:].argmax()) if at < end else 0
-        if at >= end or not held[at]:
-            return of_rows(np.array(found, np.int64).reshape(-1, GROUP_WIDTH))
-        if len(found) == PATTERNS:
+        position += int(is_stored[position:].argmax()) if position < end else 0
+        if position >= end or not is_stored[position]:
+            return from_rows(np.array(patterns, np.int64).reshape(-1, GROUP_WIDTH))
+        if len(patterns) == PATTERNS:
             return None
-        front = held[at : at + _LOOKED_AT]
+        front = is_stored[position : position + _LOOKED_AT]
         edges = np.flatnonzero(front[1:] != front[:-1])[:2] + 1
         if len(edges) < 2:  # one run, of which the end may not be seen yet
-            size = int(edges[0]) if len(edges) else _run(held[at:])
-            found.append((key, first + at, first + at, size, 0))
-            at += size
+            size = int(edges[0]) if len(edges) else _measure_run(is_stored[position:])
+            patterns.append((key, first + position, first + position, size, 0))
+            position += size
             continue
         size, period = edges.tolist()
-        again = _run(held[at + period :] == held[at:-period])
-        runs = (period + again - size) // period + 1
-        last = at + (runs - 1) * period
-        found.append((key, first + at, first + last, size, period if runs > 1 else 0))
-        at = last + size
+        repeats = _measure_run(is_stored[position + period :] == is_stored[position:-period])
+        runs = (period + repeats - size) // period + 1
+        last = position + (runs - 1) * period
+        patterns.append((key, first + position, first + last, size, period if runs > 1 else 0))
+        position = last + size
 
 
-def _run(values: Mask) -> int:
+def _measure_run(values: Mask) -> int:
     """Return how many elements from the first on are true."""
     stop = int(values.argmin())
     return len(values) if values[stop] else stop
@@ -252,4 +252,4 @@ def _run(values: Mask) -> int:
 def to_groups(ledger: Ints, entry: Ints) -> KeyedGroups:
     """Return the groups of pairs in any order, doubles once."""
     order = np.lexsort((entry, ledger))
-    return group_runs(runs_of(ledger[order], entry[order]))
+    return group_runs(make_runs(ledger[order], entry[order]))

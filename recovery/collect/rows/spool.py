@@ -1,7 +1,7 @@
 """Rows of many ledgers set aside on disk, and given back one share of the ledgers at a time.
 
-Rows are int64 matrices whose first column is the ledger (its key, see `scopes`). The file has no name, so nothing of it
-stays behind however the process ends.
+Rows are int64 matrices whose first column is the ledger (its key, see `scoped_ids`). The file has no name, so nothing
+of it stays behind however the process ends.
 """
 
 import os
@@ -35,11 +35,11 @@ class Spool:
         shares: parts that the ledgers fall into; a power of two, at most BUCKETS.
     """
 
-    def __init__(self, width: int, folder: Path, *, held: int = _HELD_BYTES, shares: int = SHARES) -> None:
+    def __init__(self, width: int, folder: Path, *, memory: int = _HELD_BYTES, shares: int = SHARES) -> None:
         self._width = width
         self._shares = shares
         self._folder = folder
-        self._limit = held
+        self._limit = memory
         self._rows: list[Rows] = []
         self._bytes = 0
         self._runs: list[tuple[int, Rows]] = []
@@ -62,39 +62,39 @@ class Spool:
         if not self._rows:
             return
         rows = np.concatenate(self._rows)
-        share = share_of(rows[:, 0], self._shares)
+        share = find_shares(rows[:, 0], self._shares)
         order = np.argsort(share, kind="stable")
         bounds = np.searchsorted(share[order], np.arange(self._shares + 1))
         data = memoryview(rows[order].tobytes())
-        at = self._end
+        position = self._end
         try:
             if self._file is None:
                 with tempfile.TemporaryFile(dir=self._folder) as file:
                     self._file = os.dup(file.fileno())
             while data:
-                written = os.pwrite(self._file, data, at)
-                at += written
+                written = os.pwrite(self._file, data, position)
+                position += written
                 data = data[written:]
         except OSError as error:
             raise disk_error(self._folder, error) from error
         self._runs.append((self._end, bounds))
-        self._end = at
+        self._end = position
         self._rows = []
         self._bytes = 0
 
     def share(self, number: int) -> Rows:
         """Return the rows of one part of the ledgers."""
-        found = [self._read(start, bounds[number], bounds[number + 1]) for start, bounds in self._runs]
-        found.extend(rows[share_of(rows[:, 0], self._shares) == number] for rows in self._rows)
-        return np.concatenate(found) if found else self._none()
+        parts = [self._read(start, bounds[number], bounds[number + 1]) for start, bounds in self._runs]
+        parts.extend(rows[find_shares(rows[:, 0], self._shares) == number] for rows in self._rows)
+        return np.concatenate(parts) if parts else self._make_empty()
 
     def read_all(self) -> Rows:
         """Return every row; only where they are few."""
-        found = [self._read(start, 0, bounds[-1]) for start, bounds in self._runs]
-        found.extend(self._rows)
-        return np.concatenate(found) if found else self._none()
+        parts = [self._read(start, 0, bounds[-1]) for start, bounds in self._runs]
+        parts.extend(self._rows)
+        return np.concatenate(parts) if parts else self._make_empty()
 
-    def _none(self) -> Rows:
+    def _make_empty(self) -> Rows:
         return np.empty((0, self._width), np.int64)
 
     def _read(self, start: int, low: int, high: int) -> Rows:
@@ -102,12 +102,12 @@ class Spool:
         if self._file is None or not len(rows):
             return rows
         into = rows.reshape(-1).view(np.uint8).data
-        at = start + int(low) * self._width * _ITEM
+        position = start + int(low) * self._width * _ITEM
         while into:
-            got = os.preadv(self._file, [into], at)
+            got = os.preadv(self._file, [into], position)
             if not got:
                 raise OSError("a temporary file lost its end")
-            at += got
+            position += got
             into = into[got:]
         return rows
 
@@ -124,6 +124,6 @@ class Spool:
             self._file = None
 
 
-def share_of(ledger: Rows, shares: int = SHARES) -> Rows:
+def find_shares(ledger: Rows, shares: int = SHARES) -> Rows:
     """Return the share of each ledger, below `shares`."""
     return bucket_of(ledger) // (BUCKETS // shares)

@@ -32,8 +32,8 @@ from recovery.collect.disk.folders import Folder
 from recovery.collect.incremental.collection import Incremental
 from recovery.collect.incremental.records import SeenFile
 from recovery.collect.rows.damage import DamageLog, Hides, TakesDamage, Unread
-from recovery.collect.rows.source_copies import Ints, of_rows, to_groups, to_rows
-from recovery.collect.sources.entry_records import RecordFile, gone_meanwhile, scan_file
+from recovery.collect.rows.source_copies import Ints, from_rows, to_groups, to_rows
+from recovery.collect.sources.entry_records import RecordFile, describe_vanished, scan_file
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.groups import KeyedGroups
 
@@ -51,7 +51,7 @@ def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]
     named: dict[int, RecordFile] = {}
     inodes: dict[int, int] = {}
     compacted: list[tuple[int, RecordFile, int]] = []
-    with listed(folder.path, damage) as listing:
+    with list_folder(folder.path, damage) as listing:
         for item in listing:
             log_id = log_id_of(item.name)
             half = _COMPACTED.fullmatch(item.name)
@@ -77,17 +77,17 @@ def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]
                 inodes[log_id] = status.st_ino
             elif half is not None:
                 compacted.append((int(half[1], 16), file, status.st_ino))
-    found = {log_id: [file] for log_id, file in named.items()}
+    logs = {log_id: [file] for log_id, file in named.items()}
     for log_id, file, inode in compacted:
-        found.setdefault(log_id, [file])
-        alias = decimal_name(log_id)
+        logs.setdefault(log_id, [file])
+        alias = read_decimal(log_id)
         if alias != log_id and inodes.get(alias) == inode:
-            del found[alias]
-    return found
+            del logs[alias]
+    return logs
 
 
 @contextmanager
-def listed(folder: Path, damage: TakesDamage) -> Iterator[Iterator[os.DirEntry[str]]]:
+def list_folder(folder: Path, damage: TakesDamage) -> Iterator[Iterator[os.DirEntry[str]]]:
     """List a folder; one that went away since it was looked at is damage, and empty."""
     try:
         listing = os.scandir(folder)
@@ -100,7 +100,7 @@ def listed(folder: Path, damage: TakesDamage) -> Iterator[Iterator[os.DirEntry[s
         yield listing
 
 
-def decimal_name(log_id: int) -> int:
+def read_decimal(log_id: int) -> int:
     """Return the id that the decimal digits of another one name."""
     return int(str(log_id), 16)
 
@@ -126,23 +126,23 @@ def scan_unlisted(
     damage: DamageLog,
     take: Callable[[KeyedGroups], None],
     *,
-    each: TakesRecords | None = None,
+    take_records: TakesRecords | None = None,
     incremental: Incremental | None = None,
 ) -> Scanned:
     """Go through the logs that may hold what the index does not know.
 
     Args:
         files: the logs of a bookie.
-        known: ledgers (their keys, see `scopes`) whose index was read whole and holds entries; ascending.
+        known: ledgers (their keys, see `scoped_ids`) whose index was read whole and holds entries; ascending.
         meter: counts and paces the reads.
         damage: takes what cannot be read.
         take: is given the groups of what was found, a ledger's in any number of pieces that may overlap.
-        each: go through all of them, and give it every record.
+        take_records: go through all of them, and give it every record.
         incremental: takes over the logs that are unchanged, and keeps what the others give.
     """
     scanned: list[RecordFile] = []
     largest = -1
-    given = {} if incremental is None else incremental.logs.take_over(known, lambda rows: take(of_rows(rows)))
+    given = {} if incremental is None else incremental.logs.take_over(known, lambda rows: take(from_rows(rows)))
     for file in files:
         seen = None if incremental is None else incremental.get_file(file.path)
         if seen is not None and file.path in given:
@@ -153,11 +153,11 @@ def scan_unlisted(
         damaged, listed = damage.count, None
         try:
             with Mapped(Path(file.path), meter, entry_log.LARGEST) as log:
-                listed = _listed(log, file, damage)
+                listed = _read_map(log, file, damage)
                 if listed is not None:
                     if incremental is not None and seen is not None:
                         incremental.logs.keep_map(seen, listed)
-                    if each is None and np.isin(listed, known).all():
+                    if take_records is None and np.isin(listed, known).all():
                         meter.took(0, 1)
                         continue
                 if not log.unreadable:  # else it was read already, to tell about its header
@@ -169,13 +169,13 @@ def scan_unlisted(
                     if incremental is not None and seen is not None:
                         incremental.files.keep_groups(seen, to_rows(groups))
 
-                _scan(log, file, known, damage, keep, each, rotated=listed is not None)
+                _scan(log, file, known, damage, keep, take_records, rotated=listed is not None)
                 if seen is not None:
                     seen.read = True
         except OSError as error:
             detail = error.strerror or "cannot be read"
             unread = Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, 0, file.size, detail=detail)
-            damage.add(gone_meanwhile(file.path) or unread)
+            damage.add(describe_vanished(file.path) or unread)
         finally:
             if seen is not None:
                 seen.sound = damage.count == damaged
@@ -185,7 +185,7 @@ def scan_unlisted(
     return Scanned(tuple(scanned), largest)
 
 
-def _listed(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
+def _read_map(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
     """Return the ledgers of a log's map; None if it has none."""
     if log.size < entry_log.HEADER_SIZE:
         return None  # made ahead of time, or killed before its header was flushed
@@ -198,7 +198,7 @@ def _listed(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
             if listed is not None and not entry_log.lists_all(log.view, header, listed):
                 return None
             if listed is not None and header.version == entry_log.SCOPED_VERSION:
-                return damage.scopes.known_as(listed)
+                return damage.scopes.from_codec_keys(listed)
             if listed is not None:
                 return np.fromiter(listed, np.int64, len(listed))
             if header.map_offset >= os.stat(file.path).st_size:  # noqa: PTH116  # a running bookie may just have written it
@@ -221,31 +221,31 @@ def _scan(
     known: Ints,
     damage: DamageLog,
     take: Callable[[KeyedGroups], None],
-    each: TakesRecords | None,
+    take_records: TakesRecords | None,
     *,
     rotated: bool,
 ) -> None:
     # Behind damage the ledgers that the bookie has help to find the next record; without damage nobody needs them.
     groups: list[KeyedGroups] = []
-    found: list[Damage] = []
-    for ledgers in (known[:0], known) if each is None else (known,):
-        groups, found = [], []
-        parts = entry_log.scan_columns(log.view, known=damage.scopes.known(ledgers))
+    pieces: list[Damage] = []
+    for ledgers in (known[:0], known) if take_records is None else (known,):
+        groups, pieces = [], []
+        parts = entry_log.scan_columns(log.view, known=damage.scopes.to_codec_keys(ledgers))
         for part in scan_file(log, parts, damage.scopes):
             if isinstance(part, Entries):
                 groups.append(to_groups(part.ledger, part.entry))
-                if each is not None:
-                    each(file, log, part)
+                if take_records is not None:
+                    take_records(file, log, part)
             elif isinstance(part, Damage) and (rotated or not _is_tail(part, log.size)):
-                found.append(part)
-        if not found:
+                pieces.append(part)
+        if not pieces:
             break
-    for held in groups:
-        take(held)
-    for part in found:
+    for part_groups in groups:
+        take(part_groups)
+    for part in pieces:
         damage.add(Unread(file.path, part.reason, Hides.UNLISTED, part.offset, part.length, detail=part.detail))
-    for at, length in log.unreadable:
-        damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, at, length))
+    for offset, length in log.unreadable:
+        damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, offset, length))
 
 
 def _is_tail(part: Damage, size: int) -> bool:

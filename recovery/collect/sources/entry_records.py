@@ -23,9 +23,9 @@ from recovery.codecs.framing import SCOPED_IDS, Entries
 from recovery.codecs.journal import MetaRecord
 from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.collect.rows.damage import Hides, TakesDamage, Unread
-from recovery.collect.rows.entry_headers import HEAD_WIDTH, NUMBER_OF_DIGEST, SIZE_COLUMN, head_of
+from recovery.collect.rows.entry_headers import HEAD_WIDTH, NUMBER_OF_DIGEST, SIZE_COLUMN, make_head
 from recovery.collect.rows.scoped_ids import Scopes
-from recovery.collect.rows.source_copies import Ints, Mask, members
+from recovery.collect.rows.source_copies import Ints, Mask, are_members
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId
@@ -87,12 +87,14 @@ class RecordFiles:
     ) -> None:
         self._scopes = scopes
         self._files = dict(files)
-        self._folders = {str(Path(f.path).parent) for found in files.values() for f in found} if grow else set[str]()
+        self._folders = (
+            {str(Path(f.path).parent) for some_files in files.values() for f in some_files} if grow else set[str]()
+        )
         self._meter = meter
         self._damage = damage
         self._passwords = passwords
         self._other_name = other_name
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._buffer = memoryview(bytearray(_WINDOW))
         self._measure()
 
@@ -111,44 +113,44 @@ class RecordFiles:
             # Files beyond either end take the 0 that stands there.
             size = self._dense.take(file - (self._numbers[0] - 1), mode="clip")
         else:
-            at = np.minimum(np.searchsorted(self._numbers, file), len(self._numbers) - 1)
-            size = np.where(self._numbers[at] == file, self._sizes[at], 0)
+            row = np.minimum(np.searchsorted(self._numbers, file), len(self._numbers) - 1)
+            size = np.where(self._numbers[row] == file, self._sizes[row], 0)
         inside: Mask = (position >= _SIZE) & (position + _IDS <= size)
         return inside
 
     def confirm(self, ledger: Ints, entry: Ints, file: Ints, position: Ints) -> Mask:
         """Return which entries are where they are said to be: size plausible, both ids equal."""
-        found = np.zeros(len(file), np.bool_)
-        for source, rows in self._by_file(file, position):
-            todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
+        is_confirmed = np.zeros(len(file), np.bool_)
+        for source, rows in self._group_by_file(file, position):
+            todo = rows[~is_confirmed[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
             if not len(todo):
                 continue
             of_scope = ledger[todo] < 0
             if of_scope.any():
-                found[todo[of_scope]] = self._are_there_scoped(source, ledger, entry, position, todo[of_scope])
+                is_confirmed[todo[of_scope]] = self._confirm_scoped(source, ledger, entry, position, todo[of_scope])
                 todo = todo[~of_scope]
-            front = self._fronts(source, position[todo] - _SIZE, _FRONT)
+            front = self._read_fronts(source, position[todo] - _SIZE, _FRONT)
             size = front[:, :_SIZE].copy().view(">i4")[:, 0].astype(np.int64)
             ids = front[:, _SIZE:].copy().view(">i8")
-            found[todo] = (
+            is_confirmed[todo] = (
                 (size >= _IDS)
                 & (position[todo] + size <= source.size)
                 & (ids[:, 0] == ledger[todo])
                 & (ids[:, 1] == entry[todo])
             )
-            if source.misnamed and found[rows].any():
-                self._tell_misnamed(source)
-        return found
+            if source.misnamed and is_confirmed[rows].any():
+                self._report_misnamed(source)
+        return is_confirmed
 
-    def _are_there_scoped(self, source: RecordFile, ledger: Ints, entry: Ints, position: Ints, rows: Ints) -> Mask:
-        front = self._fronts(source, position[rows] - _SIZE, _SCOPED_FRONT)
+    def _confirm_scoped(self, source: RecordFile, ledger: Ints, entry: Ints, position: Ints, rows: Ints) -> Mask:
+        front = self._read_fronts(source, position[rows] - _SIZE, _SCOPED_FRONT)
         size = front[:, :_SIZE].copy().view(">i4")[:, 0].astype(np.int64)
         ids = front[:, _SIZE + 1 :].copy().view(">i8")
-        there = (size >= SCOPED_IDS) & (position[rows] + size <= source.size) & (ids[:, 2] == entry[rows])
-        there &= (front[:, _SIZE] & entry_codec.VERSION_BITS) == entry_codec.VERSION_2
+        is_present = (size >= SCOPED_IDS) & (position[rows] + size <= source.size) & (ids[:, 2] == entry[rows])
+        is_present &= (front[:, _SIZE] & entry_codec.VERSION_BITS) == entry_codec.VERSION_2
         for column, wanted in enumerate(self._scopes.ids(ledger[rows])):
-            there &= ids[:, column] == wanted
-        return np.asarray(there)
+            is_present &= ids[:, column] == wanted
+        return np.asarray(is_present)
 
     def fetch(self, ledger: Ints, entry: Ints, file: Ints, position: Ints) -> tuple[Mask, Ints]:
         """Read the headers of entries, and decide their digest types.
@@ -157,34 +159,34 @@ class RecordFiles:
             Which are where they are said to be; and a row of HEAD_WIDTH for each, all zero where the header cannot be
             read.
         """
-        found = np.zeros(len(file), np.bool_)
+        is_found = np.zeros(len(file), np.bool_)
         heads = np.zeros((len(file), HEAD_WIDTH), np.int64)
         keys = [*zip(*(column.tolist() for column in (ledger, *self._scopes.ids(ledger), entry)), strict=True)]
-        for source, rows in self._by_file(file, position):
-            todo = rows[~found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
+        for source, rows in self._group_by_file(file, position):
+            todo = rows[~is_found[rows] & (position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
             read: dict[int, tuple[int, ...]] = {}
-            for row, record in self._entries(source, todo, position[todo]):
-                head = self._head(record, *keys[row])
+            for row, record in self._read_entries(source, todo, position[todo]):
+                head = self._make_head(record, *keys[row])
                 if head is not None:
                     read[row] = head
             if read:
-                at = np.fromiter(read, np.int64, len(read))
-                found[at] = True
-                heads[at] = np.array([*read.values()], np.int64)
-            if source.misnamed and found[todo].any():
-                self._tell_misnamed(source)
-        return found, heads
+                rows_read = np.fromiter(read, np.int64, len(read))
+                is_found[rows_read] = True
+                heads[rows_read] = np.array([*read.values()], np.int64)
+            if source.misnamed and is_found[todo].any():
+                self._report_misnamed(source)
+        return is_found, heads
 
     def records(self, file: Ints, position: Ints) -> Iterator[tuple[int, memoryview]]:
         """Yield which place it is, and the bytes there, for each place where a size is that fits into the file.
 
         The next ones take the place of the bytes: use them before going on.
         """
-        for source, rows in self._by_file(file, position):
+        for source, rows in self._group_by_file(file, position):
             todo = rows[(position[rows] >= _SIZE) & (position[rows] + _IDS <= source.size)]
-            yield from self._entries(source, todo, position[todo])
+            yield from self._read_entries(source, todo, position[todo])
 
-    def _head(self, record: memoryview, key: int, scope: int, ledger: int, number: int) -> tuple[int, ...] | None:
+    def _make_head(self, record: memoryview, key: int, scope: int, ledger: int, number: int) -> tuple[int, ...] | None:
         """Return the header row of a record, all zero where it cannot be read; None if it is another's."""
         if (proven := entry_codec.find_proven(record)) is not None:
             head, digest = proven
@@ -193,23 +195,23 @@ class RecordFiles:
             return key, number, head.lac, head.length, len(record), NUMBER_OF_DIGEST[digest]
         if not entry_codec.is_of(record, LedgerId(scope, ledger), number):
             return None
-        row = head_of(record, self._passwords)
+        row = make_head(record, self._passwords)
         return (key, *row[1:]) if row[SIZE_COLUMN] else row
 
-    def _by_file(self, file: Ints, position: Ints) -> Iterator[tuple[RecordFile, Ints]]:
+    def _group_by_file(self, file: Ints, position: Ints) -> Iterator[tuple[RecordFile, Ints]]:
         """Yield each file with the rows that name it, ascending by position."""
         if not len(file):
             return
         if self._folders and not self.inside(file, position).all():
-            self._look_again()
+            self._list_again()
         order = np.lexsort((position, file))
         number = file[order]
         starts = np.flatnonzero(np.append(True, number[1:] != number[:-1])).tolist()
         for low, high in pairwise([*starts, len(order)]):
-            for source in self._candidates(int(number[low])):
+            for source in self._choose_files(int(number[low])):
                 yield source, order[low:high]
 
-    def _look_again(self) -> None:
+    def _list_again(self) -> None:
         """Take what a running bookie has written, since its files were listed, to them and to new ones."""
         for folder in self._folders:
             with suppress(OSError), os.scandir(folder) as listing:
@@ -221,85 +223,91 @@ class RecordFiles:
                         self._files[log_id] = [*known.values()]
         self._measure()
 
-    def _candidates(self, number: int) -> Sequence[RecordFile]:
+    def _choose_files(self, number: int) -> Sequence[RecordFile]:
         if number in self._files or self._other_name is None or number < 0:
             return self._files.get(number, ())
         return [replace(f, misnamed=True) for f in self._files.get(self._other_name(number), ())]
 
-    def _fronts(self, source: RecordFile, at: Ints, width: int) -> npt.NDArray[np.uint8]:
+    def _read_fronts(self, source: RecordFile, positions: Ints, width: int) -> npt.NDArray[np.uint8]:
         """Return the first bytes of the records at ascending positions; zeros where the disk refuses."""
-        fronts = np.zeros((len(at), width), np.uint8)
+        fronts = np.zeros((len(positions), width), np.uint8)
         taken = np.arange(width)
-        for low, high, start, data in self._windows(source, at, width):
-            inside = (at[low:high] - start)[:, None] + taken
+        for low, high, start, data in self._read_windows(source, positions, width):
+            inside = (positions[low:high] - start)[:, None] + taken
             whole = inside[:, -1] < len(data)
             fronts[low:high][whole] = np.frombuffer(data, np.uint8)[inside[whole]]
         return fronts
 
-    def _entries(self, source: RecordFile, rows: Ints, position: Ints) -> Iterator[tuple[int, memoryview]]:
-        for low, high, start, data in self._windows(source, position - _SIZE, _GUESS):
-            for row, at in zip(rows[low:high].tolist(), (position[low:high] - start).tolist(), strict=True):
-                if at > len(data):
+    def _read_entries(self, source: RecordFile, rows: Ints, position: Ints) -> Iterator[tuple[int, memoryview]]:
+        for low, high, start, data in self._read_windows(source, position - _SIZE, _GUESS):
+            for row, start_in_window in zip(
+                rows[low:high].tolist(), (position[low:high] - start).tolist(), strict=True
+            ):
+                if start_in_window > len(data):
                     continue
-                (size,) = struct.unpack_from(">i", data, at - _SIZE)
-                if size < _IDS or start + at + size > source.size:
+                (size,) = struct.unpack_from(">i", data, start_in_window - _SIZE)
+                if size < _IDS or start + start_in_window + size > source.size:
                     continue
-                if at + size <= len(data):
-                    yield row, data[at : at + size]
-                elif (rest := self._read(source, start + at, memoryview(bytearray(size)))) is not None:
+                if start_in_window + size <= len(data):
+                    yield row, data[start_in_window : start_in_window + size]
+                elif (rest := self._read(source, start + start_in_window, memoryview(bytearray(size)))) is not None:
                     yield row, rest
 
-    def _windows(self, source: RecordFile, at: Ints, need: int) -> Iterator[tuple[int, int, int, memoryview]]:
+    def _read_windows(
+        self, source: RecordFile, positions: Ints, need: int
+    ) -> Iterator[tuple[int, int, int, memoryview]]:
         """Yield (first row, end row, start, bytes) of stretches that cover `need` bytes at each ascending position.
 
         The next stretch takes the place of the bytes: use them before going on. They end early where the file does.
         """
-        if not len(at):
+        if not len(positions):
             return
-        block = np.cumsum(np.append(0, np.diff(at) > _GAP))
-        piece = (at - at[np.searchsorted(block, block)]) // (_WINDOW // 2)
+        block = np.cumsum(np.append(0, np.diff(positions) > _GAP))
+        piece = (positions - positions[np.searchsorted(block, block)]) // (_WINDOW // 2)
         cut = (block[1:] != block[:-1]) | (piece[1:] != piece[:-1])
-        for low, high in pairwise([0, *(np.flatnonzero(cut) + 1).tolist(), len(at)]):
-            first = int(at[low])
-            length = min(int(at[high - 1]) + need, source.size) - first
+        for low, high in pairwise([0, *(np.flatnonzero(cut) + 1).tolist(), len(positions)]):
+            first = int(positions[low])
+            length = min(int(positions[high - 1]) + need, source.size) - first
             data = self._read(source, first, self._buffer[:length], tell=high - low == 1)
             if data is not None:
                 yield low, high, first, data
                 continue
             for row in range(low, high if high - low > 1 else low):
-                first = int(at[row])
+                first = int(positions[row])
                 data = self._read(source, first, self._buffer[: min(need, source.size - first)])
                 if data is not None:
                     yield row, row + 1, first, data
 
-    def _read(self, source: RecordFile, at: int, into: memoryview, *, tell: bool = True) -> memoryview | None:
+    def _read(self, source: RecordFile, position: int, into: memoryview, *, tell: bool = True) -> memoryview | None:
         """Return bytes of a file; None, and damage, if the disk refuses."""
         try:
             fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                got = os.preadv(fd, [into], at)
+                got = os.preadv(fd, [into], position)
             finally:
                 os.close(fd)
         except OSError as error:
-            if (gone := gone_meanwhile(source.path)) is not None:
-                if source.path not in self._told:
-                    self._told.add(source.path)
+            if (gone := describe_vanished(source.path)) is not None:
+                if source.path not in self._reported:
+                    self._reported.add(source.path)
                     self._damage.add(gone)
             elif tell:
                 detail = error.strerror or "cannot be read"
-                self._damage.add(Unread(source.path, Reason.UNREADABLE, Hides.NOTHING, at, len(into), detail=detail))
+                self._damage.add(
+                    Unread(source.path, Reason.UNREADABLE, Hides.NOTHING, position, len(into), detail=detail)
+                )
             return None
         self._meter.took(got)
         return into[:got]
 
-    def _tell_misnamed(self, source: RecordFile) -> None:
-        if source.path not in self._told:
-            self._told.add(source.path)
+    def _report_misnamed(self, source: RecordFile) -> None:
+        if source.path not in self._reported:
+            self._reported.add(source.path)
             detail = "holds the log of another id, after a compaction that did not end; the bookie does not find it"
             self._damage.add(Unread(source.path, Reason.MISPLACED, Hides.NOTHING, detail=detail))
 
 
-def gone_meanwhile(path: str) -> Unread | None:
+def describe_vanished(path: str) -> Unread | None:
     """Return what is to be said of an entry log that a running bookie deleted while it was read; None if it did not.
 
     What it holds was deleted, or stands in another log: a folder that is gone, or a link to nowhere, is damage.
@@ -333,12 +341,12 @@ def scan_file(
 def gather_batches(
     parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes
 ) -> Iterator[Entries | MetaRecord | Damage]:
-    """Yield the same with keys for ledgers (see `Scopes.keyed`), small batches of entries made one."""
-    return scopes.keyed(_join_batches(parts))
+    """Yield the same with keys for ledgers (see `Scopes.replace_ids`), small batches of entries made one."""
+    return scopes.replace_ids(_join_batches(parts))
 
 
 def _join_batches(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[Entries | MetaRecord | Damage]:
-    held: list[Entries] = []
+    waiting: list[Entries] = []
     size = 0
     for part in parts:
         if not isinstance(part, Entries):
@@ -346,16 +354,16 @@ def _join_batches(parts: Iterable[Entries | MetaRecord | Damage]) -> Iterator[En
             continue
         if not len(part.ledger):
             continue
-        held.append(part)
+        waiting.append(part)
         size += len(part.ledger)
         if size >= _CHUNK:
-            yield Entries.join(held)
-            held, size = [], 0
-    if held:
-        yield Entries.join(held)
+            yield Entries.join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield Entries.join(waiting)
 
 
-def locate(
+def locate_entries(
     files: Sequence[RecordFile],
     scan: ScansBytes,
     wanted: KeyedGroups,
@@ -368,14 +376,14 @@ def locate(
         Ledger, entry, number of the file and position; an entry that stands several times is there several times.
     """
     none = np.empty(0, np.int64)
-    found = [(none, none, none, none)]
+    parts = [(none, none, none, none)]
     for number, file in enumerate(files):
-        most = None if log_id_of(Path(file.path).name) is None else entry_log.LARGEST
-        with suppress(OSError, FormatError), Mapped(Path(file.path), meter, most) as data:  # told in the first pass
+        limit = None if log_id_of(Path(file.path).name) is None else entry_log.LARGEST
+        with suppress(OSError, FormatError), Mapped(Path(file.path), meter, limit) as data:  # told in the first pass
             data.load()
             for part in scan_file(data, (part for part in scan(data.view) if isinstance(part, Entries)), scopes):
                 if isinstance(part, Entries):
-                    hit = np.flatnonzero(members(wanted, part.ledger, part.entry))
-                    found.append((part.ledger[hit], part.entry[hit], np.full(len(hit), number), part.position[hit]))
-    ledger, entry, at, position = (np.concatenate(column) for column in zip(*found, strict=True))
-    return ledger, entry, at, position
+                    hit = np.flatnonzero(are_members(wanted, part.ledger, part.entry))
+                    parts.append((part.ledger[hit], part.entry[hit], np.full(len(hit), number), part.position[hit]))
+    ledger, entry, file_numbers, position = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return ledger, entry, file_numbers, position

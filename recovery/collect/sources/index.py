@@ -20,7 +20,7 @@ import numpy as np
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN, SIZE_COLUMN
 from recovery.collect.rows.index_slots import Block, IndexRows, Piece, TakesRows
 from recovery.collect.rows.ledger_facts import FACT_WIDTH
-from recovery.collect.rows.source_copies import Grouper, Ints, Mask, runs_of, starts_of, to_groups, to_rows
+from recovery.collect.rows.source_copies import Grouper, Ints, Mask, find_starts, make_runs, to_groups, to_rows
 from recovery.collect.sources.entry_records import RecordFiles
 
 _BATCH: Final = 1 << 19
@@ -41,10 +41,12 @@ class IndexTaker:
         batch: slots that are confirmed at a time.
     """
 
-    def __init__(self, logs: RecordFiles, found: IndexRows[TakesRows], *, every: bool, batch: int = _BATCH) -> None:
+    def __init__(
+        self, logs: RecordFiles, index: IndexRows[TakesRows], *, confirms_all: bool, batch: int = _BATCH
+    ) -> None:
         self._logs = logs
-        self._found = found
-        self._every = every
+        self._index = index
+        self._confirms_all = confirms_all
         self._batch = batch
         self._grouper = Grouper()
         self._waiting: list[Piece | Block] = []
@@ -54,21 +56,21 @@ class IndexTaker:
     def take(self, piece: Piece | Block) -> None:
         """Take a piece."""
         if isinstance(piece, Piece):
-            self._found.facts.add(piece.facts)
+            self._index.facts.add(piece.facts)
         if not len(piece.groups.key if isinstance(piece, Block) else piece.ledger):
             return
-        if isinstance(piece, Block) and (self._every or not self._all_inside(piece)):
-            piece = piece.rows()
+        if isinstance(piece, Block) and (self._confirms_all or not self._is_inside(piece)):
+            piece = piece.to_piece()
         self._waiting.append(piece)
-        self._count += _size(piece)
+        self._count += _count_slots(piece)
         if self._count < self._batch:
             return
         # The last ledger may go on. If it alone fills the batch, all but its end is confirmed now.
-        done, self._waiting = _without_last_ledger(self._waiting)
+        done, self._waiting = _split_last_ledger(self._waiting)
         whole = bool(done)
         if not whole:
-            done, self._waiting = _without_end(self._waiting, self._batch // _KEPT)
-        self._count = sum(map(_size, self._waiting))
+            done, self._waiting = _split_end(self._waiting, self._batch // _KEPT)
+        self._count = sum(map(_count_slots, self._waiting))
         if done:
             self._confirm(done, whole=whole)
 
@@ -76,14 +78,14 @@ class IndexTaker:
         """Confirm what waits."""
         if self._count:
             self._confirm(self._waiting, whole=True)
-        self._found.groups.add(to_rows(self._grouper.end()))
+        self._index.groups.add(to_rows(self._grouper.end()))
         self._waiting, self._count = [], 0
 
     def known(self) -> Ints:
         """Return the ledgers with at least one confirmed entry, ascending."""
         return np.unique(np.concatenate(self._known))
 
-    def _all_inside(self, block: Block) -> bool:
+    def _is_inside(self, block: Block) -> bool:
         slots = block.slots.astype(np.int64)
         # Mostly all are of one log, and its first and last tell. Less one, an empty one is above all of them.
         unsigned = slots.view(np.uint64)
@@ -94,41 +96,42 @@ class IndexTaker:
 
     def _confirm(self, pieces: Sequence[Piece | Block], *, whole: bool) -> None:
         """Confirm slots; `whole`: the last ledger has no more."""
-        parts = _parts(pieces)
-        rows = [part if isinstance(part, Piece) else _ends_of(part) for part in parts]
+        parts = _join_pieces(pieces)
+        rows = [part if isinstance(part, Piece) else _find_ends(part) for part in parts]
         ledger, entry, location = (
-            np.concatenate([getattr(some, name) for some in rows]) for name in ("ledger", "entry", "location")
+            np.concatenate([getattr(rows_of_part, name) for rows_of_part in rows])
+            for name in ("ledger", "entry", "location")
         )
         slots = _Slots(ledger, entry, location >> _LOG_SHIFT, location & _POSITION)
-        every = np.arange(len(ledger))
-        if self._every:
-            good = self._there(slots, every)
+        all_rows = np.arange(len(ledger))
+        if self._confirms_all:
+            good = self._confirm_rows(slots, all_rows)
         else:
             good = self._logs.inside(slots.file, slots.position)
-            good[~good] = self._there(slots, every[~good])
-        starts = starts_of(ledger)
+            good[~good] = self._confirm_rows(slots, all_rows[~good])
+        starts = find_starts(ledger)
         ends = np.append(starts[1:], len(ledger))
         self._read_ends(slots, good, starts if whole else starts[:-1], ends if whole else ends[:-1])
         low = 0
-        for part, some in zip(parts, rows, strict=True):
-            high = low + len(some.ledger)
+        for part, rows_of_part in zip(parts, rows, strict=True):
+            high = low + len(rows_of_part.ledger)
             if isinstance(part, Piece):
                 self._take_confirmed(ledger[low:high], entry[low:high], good[low:high])
             elif good[low:high].all():
                 for block in part:
-                    self._found.groups.add(to_rows(self._grouper.feed_groups(block.groups)))
-                self._known.append(some.ledger[:1])
+                    self._index.groups.add(to_rows(self._grouper.feed_groups(block.groups)))
+                self._known.append(rows_of_part.ledger[:1])
             else:
-                self._confirm([block.rows() for block in part], whole=whole or part is not parts[-1])
+                self._confirm([block.to_piece() for block in part], whole=whole or part is not parts[-1])
             low = high
 
     def _take_confirmed(self, ledger: Ints, entry: Ints, good: Mask) -> None:
-        self._found.groups.add(to_rows(self._grouper.feed(runs_of(ledger[good], entry[good]))))
-        self._found.dangling.add(to_rows(to_groups(ledger[~good], entry[~good])))
-        held = ledger[good]
-        self._known.append(held[starts_of(held)])
+        self._index.groups.add(to_rows(self._grouper.feed(make_runs(ledger[good], entry[good]))))
+        self._index.dangling.add(to_rows(to_groups(ledger[~good], entry[~good])))
+        confirmed = ledger[good]
+        self._known.append(confirmed[find_starts(confirmed)])
 
-    def _there(self, slots: "_Slots", rows: Ints) -> Mask:
+    def _confirm_rows(self, slots: "_Slots", rows: Ints) -> Mask:
         return self._logs.confirm(slots.ledger[rows], slots.entry[rows], slots.file[rows], slots.position[rows])
 
     def _fetch(self, slots: "_Slots", rows: Ints) -> tuple[Mask, Ints]:
@@ -141,94 +144,94 @@ class IndexTaker:
         cannot be told, the header of the entry before is read too: their lengths tell its width.
         """
         while len(starts):
-            last = _last_good(good, starts, ends)
-            held = last >= 0
-            starts, ends, last = starts[held], ends[held], last[held]
-            there, heads = self._fetch(slots, last)
+            last = _find_last_good(good, starts, ends)
+            has_good = last >= 0
+            starts, ends, last = starts[has_good], ends[has_good], last[has_good]
+            is_present, heads = self._fetch(slots, last)
             read = heads[:, SIZE_COLUMN] > 0
-            self._found.heads.add(heads[read])
-            unsure = there & read & (heads[:, DIGEST_COLUMN] < 0)
-            good[last[~there]] = False
-            wrong = ~there | self._read_more(slots, good, starts, last, unsure)
+            self._index.heads.add(heads[read])
+            unsure = is_present & read & (heads[:, DIGEST_COLUMN] < 0)
+            good[last[~is_present]] = False
+            wrong = ~is_present | self._read_more(slots, good, starts, last, unsure)
             starts, ends = starts[wrong], ends[wrong]
-            suspects = np.flatnonzero(_covered(len(good), starts, ends) & good)
-            good[suspects] = self._there(slots, suspects)
+            suspects = np.flatnonzero(_find_covered(len(good), starts, ends) & good)
+            good[suspects] = self._confirm_rows(slots, suspects)
 
     def _read_more(self, slots: "_Slots", good: Mask, starts: Ints, last: Ints, unsure: Mask) -> Mask:
         """Read the first entry, and of `unsure` the one before the last; return for which ledgers one is not there."""
         wrong = np.zeros(len(last), np.bool_)
-        before = np.maximum(last - 1, starts)
+        previous = np.maximum(last - 1, starts)
         for rows, wanted in (
             (starts, starts < last),
-            (before, unsure & (before > starts) & (slots.entry[before] == slots.entry[last] - 1)),
+            (previous, unsure & (previous > starts) & (slots.entry[previous] == slots.entry[last] - 1)),
         ):
             use = np.flatnonzero(wanted & good[rows])
-            there, heads = self._fetch(slots, rows[use])
-            self._found.heads.add(heads[heads[:, SIZE_COLUMN] > 0])
-            good[rows[use[~there]]] = False
-            wrong[use] |= ~there
+            is_present, heads = self._fetch(slots, rows[use])
+            self._index.heads.add(heads[heads[:, SIZE_COLUMN] > 0])
+            good[rows[use[~is_present]]] = False
+            wrong[use] |= ~is_present
         return wrong
 
 
-def _size(piece: Piece | Block) -> int:
+def _count_slots(piece: Piece | Block) -> int:
     return len(piece.slots if isinstance(piece, Block) else piece.ledger)
 
 
-def _without_last_ledger(pieces: Sequence[Piece | Block]) -> tuple[list[Piece | Block], list[Piece | Block]]:
+def _split_last_ledger(pieces: Sequence[Piece | Block]) -> tuple[list[Piece | Block], list[Piece | Block]]:
     """Return the slots before those of the last ledger, and these."""
-    last = _ledgers(pieces[-1])[-1]
+    last = _find_ends_of_ledgers(pieces[-1])[-1]
     cut = len(pieces)
-    while cut and _ledgers(pieces[cut - 1])[0] == last:
+    while cut and _find_ends_of_ledgers(pieces[cut - 1])[0] == last:
         cut -= 1
-    before, after = [*pieces[:cut]], [*pieces[cut:]]
-    if cut and isinstance(half := before[-1], Piece) and half.ledger[-1] == last:
-        at = int(starts_of(half.ledger)[-1])
-        before[-1] = half.part(slice(at))
-        after.insert(0, half.part(slice(at, None)))
-    return before, after
+    head, tail = [*pieces[:cut]], [*pieces[cut:]]
+    if cut and isinstance(half := head[-1], Piece) and half.ledger[-1] == last:
+        row = int(find_starts(half.ledger)[-1])
+        head[-1] = half.select(slice(row))
+        tail.insert(0, half.select(slice(row, None)))
+    return head, tail
 
 
-def _without_end(pieces: Sequence[Piece | Block], slots: int) -> tuple[list[Piece | Block], list[Piece | Block]]:
+def _split_end(pieces: Sequence[Piece | Block], slots: int) -> tuple[list[Piece | Block], list[Piece | Block]]:
     """Return all but the last pieces, which have so many slots or more, or are all there are; and these."""
     cut, kept = len(pieces), 0
     while cut and kept < slots:
         cut -= 1
-        kept += _size(pieces[cut])
+        kept += _count_slots(pieces[cut])
     return [*pieces[:cut]], [*pieces[cut:]]
 
 
-def _ledgers(piece: Piece | Block) -> tuple[int, int]:
+def _find_ends_of_ledgers(piece: Piece | Block) -> tuple[int, int]:
     """Return the first and the last ledger of a piece."""
     return (piece.ledger, piece.ledger) if isinstance(piece, Block) else (int(piece.ledger[0]), int(piece.ledger[-1]))
 
 
-def _parts(pieces: Sequence[Piece | Block]) -> list[Piece | list[Block]]:
+def _join_pieces(pieces: Sequence[Piece | Block]) -> list[Piece | list[Block]]:
     """Return the blocks of each ledger that has nothing else, and everything between as rows."""
-    mixed = {ledger for piece in pieces if isinstance(piece, Piece) for ledger in _ledgers(piece)}
+    mixed = {ledger for piece in pieces if isinstance(piece, Piece) for ledger in _find_ends_of_ledgers(piece)}
 
     def alone(piece: Piece | Block) -> int | None:
         return piece.ledger if isinstance(piece, Block) and piece.ledger not in mixed else None
 
-    found: list[Piece | list[Block]] = []
-    for ledger, some in groupby(pieces, alone):
+    parts: list[Piece | list[Block]] = []
+    for ledger, pieces_of_ledger in groupby(pieces, alone):
         if ledger is None:
-            rows = [piece.rows() for piece in some]
+            rows = [piece.to_piece() for piece in pieces_of_ledger]
             columns = zip(*((one.ledger, one.entry, one.location) for one in rows), strict=True)
             ledgers, entries, locations = (np.concatenate(column) for column in columns)
-            found.append(Piece(ledgers, entries, locations, rows[0].facts[:0]))
+            parts.append(Piece(ledgers, entries, locations, rows[0].facts[:0]))
         else:
-            found.append([block for block in some if isinstance(block, Block)])
-    return found
+            parts.append([block for block in pieces_of_ledger if isinstance(block, Block)])
+    return parts
 
 
-def _ends_of(blocks: Sequence[Block]) -> Piece:
+def _find_ends(blocks: Sequence[Block]) -> Piece:
     """Return the rows of a ledger's first slot and of the last two: where its headers are read."""
     first, last = int(blocks[0].groups.first[0]), int(blocks[-1].groups.last[-1] + blocks[-1].groups.size[-1]) - 1
     where = {
         entry: location
         for entry in sorted({first, last - 1, last})
         for block in blocks
-        if (location := block.location(entry))
+        if (location := block.find_location(entry))
     }
     entries = np.fromiter(where, np.int64, len(where))
     locations = np.fromiter(where.values(), np.int64, len(where))
@@ -243,13 +246,13 @@ class _Slots:
     position: Ints
 
 
-def _last_good(good: Mask, starts: Ints, ends: Ints) -> Ints:
+def _find_last_good(good: Mask, starts: Ints, ends: Ints) -> Ints:
     """Return the last good row of each stretch; -1 if there is none."""
-    before = np.maximum.accumulate(np.where(good, np.arange(len(good)), -1))[ends - 1]
-    return np.where(before >= starts, before, -1)
+    last = np.maximum.accumulate(np.where(good, np.arange(len(good)), -1))[ends - 1]
+    return np.where(last >= starts, last, -1)
 
 
-def _covered(count: int, starts: Ints, ends: Ints) -> Mask:
+def _find_covered(count: int, starts: Ints, ends: Ints) -> Mask:
     """Return which rows lie in any of the stretches."""
     change = np.zeros(count + 1, np.int64)
     np.add.at(change, starts, 1)

@@ -26,7 +26,7 @@ from recovery.collect.rows.damage import Hides, TakesDamage, Unread
 from recovery.collect.rows.index_slots import Piece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, LEDGER, NONE, Interned
 from recovery.collect.rows.scoped_ids import Scopes
-from recovery.collect.rows.source_copies import Ints, starts_of
+from recovery.collect.rows.source_copies import Ints, find_starts
 from recovery.errors import FormatError, Reason
 
 LEDGERS: Final = "ledgers"
@@ -81,8 +81,8 @@ class Range:
 def read_ledgers(database: Database, meter: Meter, damage: TakesDamage, secrets: Interned) -> Iterator[Ints]:
     """Yield rows of facts: what the databases of ledgers of one folder say."""
     for name in (LEDGERS, SCOPED_LEDGERS) if has_scopes(database.folder) else (LEDGERS,):
-        for rows in _read(database.folder / name, meter, damage):
-            yield _facts(rows, database, name, damage, secrets)
+        for rows in _read_rows(database.folder / name, meter, damage):
+            yield _decode_facts(rows, database, name, damage, secrets)
 
 
 def has_scopes(folder: Path) -> bool:
@@ -90,29 +90,29 @@ def has_scopes(folder: Path) -> bool:
     return any((folder / name).is_dir() for name in (SCOPED_LEDGERS, SCOPED_LOCATIONS))
 
 
-def _read(folder: Path, meter: Meter, damage: TakesDamage) -> Iterator[tuple[list[bytes], list[bytes]]]:
+def _read_rows(folder: Path, meter: Meter, damage: TakesDamage) -> Iterator[tuple[list[bytes], list[bytes]]]:
     """Yield keys and values of a database; what goes wrong is damage that hides everything behind it."""
     try:
         with open_read_only(folder) as reader:
-            _tell_passed_over(reader, damage)
+            _report_passed_over(reader, damage)
             for keys, values in reader.items():
                 meter.took(sum(map(len, keys)) + sum(map(len, values)))
                 yield keys, values
     except BackendError as error:
-        _tell(folder, error, damage)
+        _report(folder, error, damage)
 
 
-def _tell(folder: Path, error: BackendError, damage: TakesDamage) -> None:
+def _report(folder: Path, error: BackendError, damage: TakesDamage) -> None:
     reason = Reason.MISSING if isinstance(error, NoSuchStoreError) else Reason.UNREADABLE
     damage.add(Unread(str(folder), reason, Hides.EVERYTHING, detail=str(error)))
 
 
-def _tell_passed_over(reader: RocksReader, damage: TakesDamage) -> None:
+def _report_passed_over(reader: RocksReader, damage: TakesDamage) -> None:
     if reader.damage is not None:
         damage.add(Unread(str(reader.folder), Reason.BAD_VALUE, Hides.EVERYTHING, detail=reader.damage))
 
 
-def _facts(
+def _decode_facts(
     rows: tuple[list[bytes], list[bytes]], database: Database, name: str, damage: TakesDamage, secrets: Interned
 ) -> Ints:
     file = str(database.folder / name)
@@ -128,77 +128,79 @@ def _facts(
         if isinstance(row, LedgerRow):
             # A rebuild enters every ledger of every journal into every folder: in a foreign one it says nothing.
             if not (row.rebuilt and database.is_foreign(row.ledger)):
-                facts.append(_fact(row, database, secrets))
+                facts.append(_make_fact(row, database, secrets))
                 scopes.append(row.scope)
         elif isinstance(row, StorageFlags) and row.needs_integrity_check:
             detail = "the bookie's own flags say that entries may be missing (NEEDS_INTEGRITY_CHECK)"
             damage.add(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
-    found = np.array(facts, np.int64).reshape(-1, FACT_WIDTH)
-    found[:, LEDGER] = secrets.scopes.keys(np.array(scopes, np.int64), found[:, LEDGER])
-    return found
+    rows_of_facts = np.array(facts, np.int64).reshape(-1, FACT_WIDTH)
+    rows_of_facts[:, LEDGER] = secrets.scopes.keys(np.array(scopes, np.int64), rows_of_facts[:, LEDGER])
+    return rows_of_facts
 
 
-def _fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[int, ...]:
+def _make_fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[int, ...]:
     lac = NONE if row.explicit_lac is None else secrets.add_lac(row.explicit_lac)
     return row.ledger, database.source, int(row.fenced), int(row.limbo or False), secrets.add_key(row.master_key), lac
 
 
 def read_locations(database: Database, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[Piece]:
     """Yield what the databases of locations of one folder say."""
-    for part in ranges_of(database, damage):
+    for part in split_ranges(database, damage):
         yield from read_range(part, meter, damage, scopes)
 
 
-def ranges_of(database: Database, damage: TakesDamage) -> list[Range]:
+def split_ranges(database: Database, damage: TakesDamage) -> list[Range]:
     """Return the databases of locations of one folder in parts that take about as long; none where one is missing."""
-    found: list[Range] = []
+    ranges: list[Range] = []
     for name in (LOCATIONS, SCOPED_LOCATIONS) if has_scopes(database.folder) else (LOCATIONS,):
         try:
             with open_read_only(database.folder / name) as reader:
-                _tell_passed_over(reader, damage)
+                _report_passed_over(reader, damage)
                 cuts = reader.shares(_RANGE_KEYS, _RANGES, _LEDGER_BYTES[name])
         except BackendError as error:
-            _tell(database.folder / name, error, damage)
+            _report(database.folder / name, error, damage)
             continue
-        found += [Range(database, name, *bounds) for bounds in pairwise([None, *cuts, None])]
-    return found
+        ranges += [Range(database, name, *bounds) for bounds in pairwise([None, *cuts, None])]
+    return ranges
 
 
 def read_range(part: Range, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[Piece]:
     """Yield a part of what a database of locations says; what had to be passed over when it was opened was told."""
     folder = part.database.folder / part.name
-    told: int | None = None
+    last_reported: int | None = None
     try:
         with open_read_only(folder) as reader:
             for keys, values in reader.items(low=part.low, high=part.high):
                 meter.took(len(keys) * (len(keys[0]) + len(values[0])))
-                found = ledger_db.decode_locations(keys, values, scoped=part.name == SCOPED_LOCATIONS)
-                for bad in found.damage:
+                locations = ledger_db.decode_locations(keys, values, scoped=part.name == SCOPED_LOCATIONS)
+                for bad in locations.damage:
                     damage.add(Unread(str(folder), bad.reason, Hides.EVERYTHING, detail=bad.detail))
                 piece = Piece(
-                    scopes.keys(found.scope, found.ledger),
-                    found.entry,
-                    found.location,
+                    scopes.keys(locations.scope, locations.ledger),
+                    locations.entry,
+                    locations.location,
                     np.empty((0, FACT_WIDTH), np.int64),
                 )
-                told = _tell_foreign(part, piece.ledger, damage, scopes, told)
+                last_reported = _report_foreign(part, piece.ledger, damage, scopes, last_reported)
                 yield piece
     except BackendError as error:
-        _tell(folder, error, damage)
+        _report(folder, error, damage)
 
 
-def _tell_foreign(part: Range, keys: Ints, damage: TakesDamage, scopes: Scopes, told: int | None) -> int | None:
+def _report_foreign(
+    part: Range, keys: Ints, damage: TakesDamage, scopes: Scopes, last_reported: int | None
+) -> int | None:
     """Report ledgers of other folders, but for the one that was told last; return the one that was."""
     database = part.database
     if database.number is None or database.of == 1:
-        return told
-    keys = keys[starts_of(keys)]
+        return last_reported
+    keys = keys[find_starts(keys)]
     _, ledgers = scopes.ids(keys)
     own = ledgers % database.of
     for key, folder in zip(keys[own != database.number].tolist(), own[own != database.number].tolist(), strict=True):
-        if key != told:
+        if key != last_reported:
             detail = f"belongs to folder {folder} of {database.of}; the bookie does not find it"
             where = str(database.folder / part.name)
             damage.add(Unread(where, Reason.MISPLACED, Hides.NOTHING, ledger=key, detail=detail))
-        told = key
-    return told
+        last_reported = key
+    return last_reported

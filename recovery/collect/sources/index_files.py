@@ -25,7 +25,7 @@ from recovery.codecs import index_file
 from recovery.codecs.index_file import IndexHeader
 from recovery.collect.disk.file_reader import Meter
 from recovery.collect.rows.damage import Hides, TakesDamage, Unread
-from recovery.collect.rows.index_slots import Block, Piece, block_of
+from recovery.collect.rows.index_slots import Block, Piece, make_block
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, FENCED, KEY, LAC, LEDGER, LIMBO, NONE, SOURCE, Interned
 from recovery.collect.rows.source_copies import Ints, Mask
 from recovery.collect.sources.index_folders import IndexFile
@@ -58,7 +58,7 @@ _KEY_SIZE: Final = 20
 _KEY_AT: Final = slice(12, 12 + _KEY_SIZE)
 
 
-def _idle() -> float:
+def _read_idle_clock() -> float:
     """Return a clock that stands still while this thread works: what passes, it waited."""
     return time.monotonic() - time.thread_time()
 
@@ -105,11 +105,11 @@ class Pages:
 
     def absorb(self, other: "Pages") -> None:
         """Take what another process looked at."""
-        self.off = [ours + theirs for ours, theirs in zip(self.off, other.off, strict=True)]
+        self.off = [own + added for own, added in zip(self.off, other.off, strict=True)]
         self.files += other.files
         self.cut += other.cut
 
-    def tell_cut(self, damage: TakesDamage) -> None:
+    def report_cut(self, damage: TakesDamage) -> None:
         """Report the files that end inside a page: their bookie wrote more. Call it when all files were read.
 
         The largest size that most files agree with is taken.
@@ -143,11 +143,11 @@ class IndexReader:
 
     def read(self, files: Iterable[IndexFile]) -> Iterator[Piece | Block]:
         """Yield what the files say. A file that cannot be read whole is damage, and gives what could be read."""
-        for loaded in self._loads(iter(files)):
+        for loaded in self._load_batches(iter(files)):
             self.count(loaded.large)
             for file, error in loaded.failed:
                 self.count([file])
-                self._tell_unreadable(file, error)
+                self._report_unreadable(file, error)
             if loaded.files:
                 yield self._read_small(loaded)
             self._buffers.append(loaded.buffer)
@@ -156,20 +156,20 @@ class IndexReader:
             self.pages.take([file for file, _ in self._ends], np.array([size for _, size in self._ends], np.int64))
             self._ends.clear()
 
-    def _loads(self, todo: Iterator[IndexFile]) -> Iterator[_Loaded]:
+    def _load_batches(self, todo: Iterator[IndexFile]) -> Iterator[_Loaded]:
         """Load batches one by one while none waits, else several at a time: a cold disk is slow by waiting."""
         running: deque[Future[_Loaded]] = deque()
         with ThreadPoolExecutor(self._in_flight) as pool:
             while True:
                 while self._cold and len(running) < self._in_flight and (batch := list(islice(todo, _BATCH))):
-                    running.append(pool.submit(_load, batch, self._buffer()))
+                    running.append(pool.submit(_load, batch, self._take_buffer()))
                     self._cold -= 1
                 if running:
                     loaded = running.popleft().result()
                 elif batch := list(islice(todo, _BATCH)):
-                    begun = _idle()
-                    loaded = _load(batch, self._buffer())
-                    self._cold = _COLD_BATCHES if _idle() - begun > _WAITS * len(batch) else 0
+                    begun = _read_idle_clock()
+                    loaded = _load(batch, self._take_buffer())
+                    self._cold = _COLD_BATCHES if _read_idle_clock() - begun > _WAITS * len(batch) else 0
                 else:
                     return
                 yield loaded
@@ -189,12 +189,12 @@ class IndexReader:
         """Take of files that need not be read what their sizes say."""
         sizes = []
         for file in files:
-            size, slots = _slots_size(file.path)
+            size, slots = _measure_slots(file.path)
             sizes.append(size)
             self.bytes[file.folder] = self.bytes.get(file.folder, 0) + slots
         self.pages.take(files, np.array(sizes, np.int64))
 
-    def _buffer(self) -> bytearray:
+    def _take_buffer(self) -> bytearray:
         return self._buffers.pop() if self._buffers else bytearray(_BUFFER + _SMALL)
 
     def _read_small(self, loaded: _Loaded) -> Piece:
@@ -205,7 +205,7 @@ class IndexReader:
         word -= (size + 7) // 8
         ledger = np.array([f.ledger for f in files], np.int64)
         folder = np.array([f.folder for f in files], np.int64)
-        facts, good = self._headers(loaded, word * 8, size, ledger, folder)
+        facts, good = self._read_headers(loaded, word * 8, size, ledger, folder)
         words = np.frombuffer(loaded.buffer, ">i8", total)
         filled = words.view(np.int64) != 0
         filled[(word[good, None] + np.arange(_HEAD_WORDS)).ravel()] = False
@@ -213,13 +213,13 @@ class IndexReader:
         for n in np.flatnonzero(~good).tolist():
             filled[word[n] : word[n] + (sizes[n] + 7) // 8] = False
         self.pages.take(files if good.all() else [files[n] for n in np.flatnonzero(good).tolist()], size[good])
-        at = np.flatnonzero(filled)
-        counts = np.diff(np.append(np.searchsorted(at, word), len(at)))
+        filled_at = np.flatnonzero(filled)
+        counts = np.diff(np.append(np.searchsorted(filled_at, word), len(filled_at)))
         self._count(folder, size)
         return Piece(
             np.repeat(ledger, counts),
-            at - np.repeat(word + _HEAD_WORDS, counts),
-            words[at].astype(np.int64),
+            filled_at - np.repeat(word + _HEAD_WORDS, counts),
+            words[filled_at].astype(np.int64),
             facts,
         )
 
@@ -230,7 +230,7 @@ class IndexReader:
             self.files[number] = self.files.get(number, 0) + int(inside.sum())
         self._meter.took(int(size.sum()), len(size))
 
-    def _headers(self, loaded: _Loaded, begin: Ints, size: Ints, ledger: Ints, folder: Ints) -> tuple[Ints, Mask]:
+    def _read_headers(self, loaded: _Loaded, begin: Ints, size: Ints, ledger: Ints, folder: Ints) -> tuple[Ints, Mask]:
         """Return the facts of the headers that can be read, and which files have slots behind one."""
         files, data = loaded.files, np.frombuffer(loaded.buffer, np.uint8)
         front = data[begin[:, None] + np.arange(_SHAPE)]
@@ -245,8 +245,8 @@ class IndexReader:
         if (keys == keys[0]).all():
             facts[:, KEY] = self._secrets.add_key(keys[0].tobytes())
         else:
-            distinct, of = np.unique(keys.view(f"V{_KEY_SIZE}")[:, 0], return_inverse=True)
-            facts[:, KEY] = np.array([self._secrets.add_key(key.tobytes()) for key in distinct], np.int64)[of]
+            distinct, key_of = np.unique(keys.view(f"V{_KEY_SIZE}")[:, 0], return_inverse=True)
+            facts[:, KEY] = np.array([self._secrets.add_key(key.tobytes()) for key in distinct], np.int64)[key_of]
         for n in np.flatnonzero(~usual).tolist():
             start = int(begin[n])
             fact = self._decode(files[n], memoryview(loaded.buffer)[start : start + min(int(size[n]), _HEAD)])
@@ -269,9 +269,9 @@ class IndexReader:
             self._damage.add(
                 Unread(file.path, Reason.TRUNCATED, Hides.LEDGER, len(head), ledger=file.ledger, detail=detail)
             )
-        return self._fact(file, header)
+        return self._make_fact(file, header)
 
-    def _fact(self, file: IndexFile, header: IndexHeader) -> tuple[int, ...]:
+    def _make_fact(self, file: IndexFile, header: IndexHeader) -> tuple[int, ...]:
         lac = NONE if header.explicit_lac is None else self._secrets.add_lac(header.explicit_lac)
         return file.ledger, file.folder, int(header.fenced), 0, self._secrets.add_key(header.master_key), lac
 
@@ -283,7 +283,7 @@ class IndexReader:
             finally:
                 os.close(fd)
         except OSError as error:
-            self._tell_unreadable(file, error)
+            self._report_unreadable(file, error)
 
     def _read_blocks(self, file: IndexFile, fd: int) -> Iterator[Piece | Block]:
         size = os.fstat(fd).st_size
@@ -294,35 +294,35 @@ class IndexReader:
         none = np.empty(0, np.int64)
         yield Piece(none, none, none, np.array([fact], np.int64))
         read = 0
-        for start, end in _data(fd, _HEAD, size - (size - _HEAD) % 8):
-            for at in range(start, end, _BLOCK):
-                slots = np.empty(min(_BLOCK, end - at) // 8, ">i8")
-                got = os.preadv(fd, [slots.view(np.uint8).data], at)
+        for start, end in _find_data(fd, _HEAD, size - (size - _HEAD) % 8):
+            for position in range(start, end, _BLOCK):
+                slots = np.empty(min(_BLOCK, end - position) // 8, ">i8")
+                got = os.preadv(fd, [slots.view(np.uint8).data], position)
                 self._meter.took(got)
                 read += got
-                yield block_of(file.ledger, (at - _HEAD) // 8, slots[: got // 8])
+                yield make_block(file.ledger, (position - _HEAD) // 8, slots[: got // 8])
                 if got < slots.nbytes:
                     raise OSError(errno.ENODATA, "became shorter while it was read")
         self.bytes[file.folder] = self.bytes.get(file.folder, 0) + read
         self._meter.took(0, 1)
 
-    def _tell_unreadable(self, file: IndexFile, error: OSError) -> None:
+    def _report_unreadable(self, file: IndexFile, error: OSError) -> None:
         detail = error.strerror or "cannot be read"
-        found = Unread(file.path, Reason.UNREADABLE, Hides.LEDGER, ledger=file.ledger, detail=detail)
+        piece = Unread(file.path, Reason.UNREADABLE, Hides.LEDGER, ledger=file.ledger, detail=detail)
         if not os.path.lexists(file.path) and Path(file.path).parent.is_dir():
             detail = "the bookie deleted it while it was collected, and the ledger with it"
-            found = Unread(
+            piece = Unread(
                 file.path, Reason.MISSING, Hides.NOTHING, ledger=file.ledger, detail=detail, is_vanished=True
             )
-        self._damage.add(found)
+        self._damage.add(piece)
 
 
 def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:
     loaded = _Loaded(buffer, [], [], [], [], [])
     view = memoryview(buffer)
-    at = 0
+    end = 0
     for number, file in enumerate(files):
-        if at >= _BUFFER:
+        if end >= _BUFFER:
             loaded.rest.extend(files[number:])
             break
         try:
@@ -330,7 +330,7 @@ def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:
             fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 # One call reads a small file: a local file system gives fewer bytes only at its end.
-                got = os.readv(fd, [view[at : at + _SMALL]])
+                got = os.readv(fd, [view[end : end + _SMALL]])
             finally:
                 os.close(fd)
         except OSError as error:
@@ -341,11 +341,11 @@ def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:
             continue
         loaded.files.append(file)
         loaded.sizes.append(got)
-        at += (got + 7) & -8
+        end += (got + 7) & -8
     return loaded
 
 
-def _slots_size(path: str) -> tuple[int, int]:
+def _measure_slots(path: str) -> tuple[int, int]:
     """Return a file's size, and how much of it would be read for its slots; none of it is read."""
     try:
         size = os.stat(path).st_size  # noqa: PTH116  # a Path for each of a million files takes longer than this
@@ -355,24 +355,24 @@ def _slots_size(path: str) -> tuple[int, int]:
     except OSError:
         return _HEAD, 0
     try:
-        return size, sum(stop - start for start, stop in _data(fd, _HEAD, size - (size - _HEAD) % 8))
+        return size, sum(stop - start for start, stop in _find_data(fd, _HEAD, size - (size - _HEAD) % 8))
     finally:
         os.close(fd)
 
 
-def _data(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _find_data(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the stretches of a file that are no holes, in whole slots."""
-    at = start
-    while at < end:
+    position = start
+    while position < end:
         try:
-            begin = max(os.lseek(fd, at, os.SEEK_DATA), at)
+            begin = max(os.lseek(fd, position, os.SEEK_DATA), position)
             stop = min(os.lseek(fd, begin, os.SEEK_HOLE), end)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return  # only a hole is left
-            yield at, end  # this file system does not tell
+            yield position, end  # this file system does not tell
             return
         begin -= (begin - start) % 8
         stop += -(stop - start) % 8
         yield begin, min(stop, end)
-        at = stop
+        position = stop

@@ -20,7 +20,7 @@ import numpy as np
 
 from recovery.codecs import index_file
 from recovery.codecs.index_file import ledgers_in
-from recovery.collect.disk.folders import stray
+from recovery.collect.disk.folders import describe_stray
 from recovery.collect.rows.damage import Hides, TakesDamage, Unread
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.errors import Reason
@@ -61,14 +61,14 @@ class Level:
         return {number: f"{folder}/{self.name}" for number, folder in self.above.items()}
 
 
-def first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level]:
+def find_first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level]:
     """Return the subfolders of index folders, by name; all index files of a ledger are in one of them.
 
     Args:
         folders: the index folders in the bookie's order.
         damage: takes what cannot be listed.
     """
-    return [*_subfolders(dict(enumerate(map(str, folders))), "", _FIRST_LEVEL, damage)]
+    return [*_find_subfolders(dict(enumerate(map(str, folders))), "", _FIRST_LEVEL, damage)]
 
 
 def find_files(
@@ -82,23 +82,23 @@ def find_files(
         scopes: names the ledgers.
         ahead: how many folders to list at a time, for now.
     """
-    for is_scoped, some in groupby(levels, lambda level: _SCOPED_FOLDER.fullmatch(level.name) is not None):
+    for is_scoped, levels_of_kind in groupby(levels, lambda level: _SCOPED_FOLDER.fullmatch(level.name) is not None):
         if not is_scoped:
-            for level in some:
-                lows = [*_subfolders(level.paths, level.name, _FOLDER, damage)]
-                listed = _listed([path for low in lows for path in low.paths.values()], ahead())
+            for level in levels_of_kind:
+                lows = [*_find_subfolders(level.paths, level.name, _FOLDER, damage)]
+                listed = _list_names([path for low in lows for path in low.paths.values()], ahead())
                 for low in lows:
-                    yield from _files_in(low.paths, f"{level.name}/{low.name}", listed, damage)
+                    yield from _find_files_in(low.paths, f"{level.name}/{low.name}", listed, damage)
             continue
-        found = _scoped_files(some, damage, scopes)
-        while files := list(islice(found, _NAMED)):
+        scoped_files = _find_scoped_files(levels_of_kind, damage, scopes)
+        while files := list(islice(scoped_files, _NAMED)):
             names = np.frombuffer(bytes.fromhex("".join(name for _, name, _ in files)), ">i8").astype(np.int64)
             keys = scopes.keys(names[::2], names[1::2]).tolist()
             for (path, _, number), key in zip(files, keys, strict=True):
                 yield IndexFile(path, key, number)
 
 
-def _subfolders(
+def _find_subfolders(
     folders: Mapping[int, str], inside: str, named: re.Pattern[str], damage: TakesDamage
 ) -> Iterator[Level]:
     """Yield the subfolders of a name, by their names."""
@@ -113,47 +113,47 @@ def _subfolders(
                         above.setdefault(numbers, {n: folders[n] for n in numbers})
                         having[item.name] = numbers
                     elif inside:
-                        _tell_stray(item.path, item.name, inside, damage)
+                        _report_stray(item.path, item.name, inside, damage)
         except OSError as error:
-            _tell_unlisted(folder, error, damage)
+            _report_unlisted(folder, error, damage)
     for name in sorted(having):
         yield Level(name, above[having[name]])
 
 
-def _tell_unlisted(folder: str, error: OSError, damage: TakesDamage) -> None:
+def _report_unlisted(folder: str, error: OSError, damage: TakesDamage) -> None:
     detail = error.strerror or "cannot be listed"
     damage.add(Unread(folder, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
 
 
-def _tell_stray(path: str, name: str, inside: str, damage: TakesDamage) -> None:
+def _report_stray(path: str, name: str, inside: str, damage: TakesDamage) -> None:
     """Report what is no index file of a ledger where it stands; of the first level that was told already."""
     is_dir = os.path.isdir(path)  # noqa: PTH112  # all here are strings
-    found = _INDEX.fullmatch(name)
-    ledger = -1 if found is None or is_dir or _SCOPED_FOLDER.match(inside) else int(found[1], 16)
+    match = _INDEX.fullmatch(name)
+    ledger = -1 if match is None or is_dir or _SCOPED_FOLDER.match(inside) else int(match[1], 16)
     if not 0 <= ledger < 1 << 63:
-        damage.add(stray(path, name, is_dir=is_dir))
+        damage.add(describe_stray(path, name, is_dir=is_dir))
         return
     detail = f"the bookie looks for it at {index_file.path_of(ledger)}"
     damage.add(Unread(path, Reason.MISPLACED, Hides.LEDGER, ledger=ledger, detail=detail))
 
 
-def _listed(folders: Iterable[str], at_once: int) -> Iterator[list[str] | OSError]:
+def _list_names(folders: Iterable[str], at_once: int) -> Iterator[list[str] | OSError]:
     """Yield the names in each folder, or why it cannot be listed."""
     if at_once == 1:
-        yield from map(_names_in, folders)
+        yield from map(_list_names_of, folders)
         return
     with ThreadPoolExecutor(at_once) as pool:
-        yield from pool.map(_names_in, folders)
+        yield from pool.map(_list_names_of, folders)
 
 
-def _names_in(folder: str) -> list[str] | OSError:
+def _list_names_of(folder: str) -> list[str] | OSError:
     try:
         return os.listdir(folder)  # noqa: PTH208  # names alone, of up to 65,536 folders
     except OSError as error:
         return error
 
 
-def _files_in(
+def _find_files_in(
     folders: Mapping[int, str], inside: str, listed: Iterator[list[str] | OSError], damage: TakesDamage
 ) -> Iterator[IndexFile]:
     whole: dict[int, IndexFile] = {}
@@ -161,16 +161,16 @@ def _files_in(
     for number, folder in folders.items():
         names = next(listed)
         if isinstance(names, OSError):
-            _tell_unlisted(folder, names, damage)
+            _report_unlisted(folder, names, damage)
             continue
         for name, ledger in zip(names, ledgers_in(inside, [n.removesuffix(_COPY) for n in names]), strict=True):
             path = f"{folder}/{name}"
             if ledger is None:
-                _tell_stray(path, name, inside, damage)
+                _report_stray(path, name, inside, damage)
             elif name.endswith(_COPY):
                 copies.setdefault(ledger, IndexFile(path, ledger, number))
             elif ledger in whole:
-                _tell_double(path, ledger, whole[ledger].path, damage)
+                _report_double(path, ledger, whole[ledger].path, damage)
             else:
                 whole[ledger] = IndexFile(path, ledger, number)
     yield from whole.values()
@@ -179,49 +179,53 @@ def _files_in(
             yield file
 
 
-def _tell_double(path: str, ledger: int, taken: str, damage: TakesDamage) -> None:
+def _report_double(path: str, ledger: int, taken: str, damage: TakesDamage) -> None:
     damage.add(Unread(path, Reason.CONFLICT, Hides.LEDGER, ledger=ledger, detail=f"the bookie takes {taken}"))
 
 
-def _scoped_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes) -> Iterator[tuple[str, str, int]]:
+def _find_scoped_files(levels: Iterable[Level], damage: TakesDamage, scopes: Scopes) -> Iterator[tuple[str, str, int]]:
     """Yield path, qualified name and number of the index folder of each ledger's file."""
     for level in levels:
-        for low in _subfolders(level.paths, level.name, _SCOPED_FOLDER, damage):
+        for low in _find_subfolders(level.paths, level.name, _SCOPED_FOLDER, damage):
             scope = f"{level.name}/{low.name}"
-            for high in _subfolders(low.paths, scope, _SCOPED_FOLDER, damage):
-                yield from _scoped_files_in(high.paths, f"{scope}/{high.name}", damage, scopes)
+            for high in _find_subfolders(low.paths, scope, _SCOPED_FOLDER, damage):
+                yield from _find_scoped_files_in(high.paths, f"{scope}/{high.name}", damage, scopes)
 
 
-def _scoped_files_in(
+def _find_scoped_files_in(
     folders: Mapping[int, str], inside: str, damage: TakesDamage, scopes: Scopes
 ) -> Iterator[tuple[str, str, int]]:
     # All ledgers of a scope may be in one folder, so nothing is kept of what was listed: the few other places that a
     # file may stand in are looked at.
     for number, folder in folders.items():
-        others = [(n, f) for n, f in folders.items() if n != number]
+        other_folders = [(n, f) for n, f in folders.items() if n != number]
         try:
             with os.scandir(folder) as listing:
                 for item in listing:
                     whole = item.name.removesuffix(_COPY)
                     name = index_file.parse_scoped_name(f"{inside}/{whole}")
                     if name is None:
-                        _tell_stray(item.path, item.name, inside, damage)
+                        _report_stray(item.path, item.name, inside, damage)
                         continue
                     if item.name == whole:
-                        before = next((f for n, f in others if n < number and _is_there(f"{f}/{whole}")), None)
-                        if before is None:
+                        first_folder = next(
+                            (f for n, f in other_folders if n < number and _exists(f"{f}/{whole}")), None
+                        )
+                        if first_folder is None:
                             yield item.path, name, number
                             continue
                         ledger = ids.parse(name)
-                        _tell_double(item.path, scopes.key(ledger.scope, ledger.ledger), f"{before}/{whole}", damage)
+                        _report_double(
+                            item.path, scopes.key(ledger.scope, ledger.ledger), f"{first_folder}/{whole}", damage
+                        )
                     elif not (
-                        any(_is_there(f"{f}/{whole}") for f in folders.values())
-                        or any(n < number and _is_there(f"{f}/{item.name}") for n, f in others)
+                        any(_exists(f"{f}/{whole}") for f in folders.values())
+                        or any(n < number and _exists(f"{f}/{item.name}") for n, f in other_folders)
                     ):
                         yield item.path, name, number
         except OSError as error:
-            _tell_unlisted(folder, error, damage)
+            _report_unlisted(folder, error, damage)
 
 
-def _is_there(path: str) -> bool:
+def _exists(path: str) -> bool:
     return os.path.lexists(path)  # a Path for each of a million files takes longer than this

@@ -40,10 +40,10 @@ from recovery.collect.disk.folders import Place
 from recovery.collect.incremental.collection import Incremental
 from recovery.collect.incremental.records import SpecialFacts, TakesSpecial
 from recovery.collect.rows.damage import DamageLog, Hides, Unread
-from recovery.collect.rows.ledger_facts import explicit_lac, stamp
+from recovery.collect.rows.ledger_facts import make_stamp, read_explicit_lac
 from recovery.collect.rows.source_copies import Ints, Mask, to_groups, to_rows
 from recovery.collect.rows.spool import Spool
-from recovery.collect.sources.entry_logs import listed
+from recovery.collect.sources.entry_logs import list_folder
 from recovery.collect.sources.entry_records import RecordFile, scan_file
 from recovery.errors import Damage, FormatError, Reason
 
@@ -79,11 +79,11 @@ class Journal:
 
 @dataclass(slots=True)
 class JournalFacts:
-    """What special records say of ledgers (their keys, see `scopes`), merged over all journals.
+    """What special records say of ledgers (their keys, see `scoped_ids`), merged over all journals.
 
     Attributes:
         fenced: ledgers.
-        keys: the last key of each ledger that is not empty, as `facts.stamp` has it.
+        keys: the last key of each ledger that is not empty, as `ledger_facts.make_stamp` has it.
         others: ledgers that had another key before.
         lacs: the largest explicit LAC of each ledger, with its record.
         behind_mark: an entry stands behind a mark, as after an unclean stop.
@@ -114,7 +114,7 @@ class JournalFacts:
 
 def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damage: DamageLog) -> list[Journal]:
     """Return the journals of all folders in order of folder and id, and report those that should be there."""
-    found: list[Journal] = []
+    journals: list[Journal] = []
     named = sum(place.number is not None for place in places)
     several = max(named, len(places)) > 1
     for order, place in enumerate(places):
@@ -122,10 +122,10 @@ def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damag
             continue
         folder = place.folder.path
         number = order if place.number is None else place.number
-        mark = _mark(ledger_folders, f"lastMark.{number}" if several else "lastMark", damage)
-        files = _files(folder, damage)
+        mark = _read_mark(ledger_folders, f"lastMark.{number}" if several else "lastMark", damage)
+        files = _list_files(folder, damage)
         known = dict(files)
-        for low, high in _gaps(mark, sorted(known)):
+        for low, high in _find_gaps(mark, sorted(known)):
             by_time = high + 1 in known and _is_named_by_time(known[high + 1])
             if by_time and low > mark.journal_id:
                 continue
@@ -134,13 +134,13 @@ def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damag
             damage.add(Unread(str(folder / name), Reason.MISSING, Hides.EVERYTHING, detail=detail))
         for journal_id, file in files:
             offset = -1 if journal_id < mark.journal_id else mark.offset if journal_id == mark.journal_id else 0
-            found.append(Journal(file, journal_id, offset))
-    return found
+            journals.append(Journal(file, journal_id, offset))
+    return journals
 
 
-def _files(folder: Path, damage: DamageLog) -> list[tuple[int, RecordFile]]:
-    found = []
-    with listed(folder, damage) as listing:
+def _list_files(folder: Path, damage: DamageLog) -> list[tuple[int, RecordFile]]:
+    files = []
+    with list_folder(folder, damage) as listing:
         for item in listing:
             journal_id = journal_id_of(item.name)
             if journal_id is not None:
@@ -150,11 +150,11 @@ def _files(folder: Path, damage: DamageLog) -> list[tuple[int, RecordFile]]:
                         detail = "not a regular file"
                         damage.add(Unread(item.path, Reason.UNREADABLE, Hides.EVERYTHING, detail=detail))
                         continue
-                    found.append((journal_id, RecordFile(item.path, status.st_size)))
-    return sorted(found, key=lambda pair: pair[0])
+                    files.append((journal_id, RecordFile(item.path, status.st_size)))
+    return sorted(files, key=lambda pair: pair[0])
 
 
-def _gaps(mark: LastMark, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _find_gaps(mark: LastMark, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and last id of each stretch that is missing from the mark's journal on; ids grow by one."""
     if mark.journal_id == 0:
         return
@@ -180,7 +180,7 @@ def _is_named_by_time(file: RecordFile) -> bool:
     return False
 
 
-def _mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> LastMark:
+def _read_mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> LastMark:
     best = _START
     for folder in ledger_folders:
         path = folder / name
@@ -214,38 +214,59 @@ def read_journals(
         incremental: takes over the journals that are unchanged, and keeps what the others give.
     """
     facts = JournalFacts()
-    newest = {str(Path(one.file.path).parent): one.file.path for one in journals}
+    newest = {str(Path(journal_file.file.path).parent): journal_file.file.path for journal_file in journals}
     newest_paths = set(newest.values())
     seen = [
-        incremental.files.see_file(one.file.path, "journal", mark=one.mark, is_newest=one.file.path in newest_paths)
-        for one in journals
+        incremental.files.see_file(
+            journal_file.file.path, "journal", mark=journal_file.mark, is_newest=journal_file.file.path in newest_paths
+        )
+        for journal_file in journals
         if incremental is not None
     ]
     given = set() if incremental is None else incremental.journals.take_over(seen, groups, applied)
-    for one in journals:
-        is_newest = one.file.path in newest_paths
-        if one.file.path in given:
+    for journal_file in journals:
+        is_newest = journal_file.file.path in newest_paths
+        if journal_file.file.path in given:
             meter.took(0, 1)
             continue
         damaged = damage.count
-        sink = _Sink(one, groups, applied, facts, incremental)
+        sink = _Sink(journal_file, groups, applied, facts, incremental)
         try:
-            with Mapped(Path(one.file.path), meter) as data:
+            with Mapped(Path(journal_file.file.path), meter) as data:
                 data.load()
-                _read(one, data, sink, damage, is_newest=is_newest)
-                for at, length in data.unreadable:
-                    damage.add(Unread(one.file.path, Reason.UNREADABLE, _hides(one, at + length), at, length))
+                _read_journal(journal_file, data, sink, damage, is_newest=is_newest)
+                for offset, length in data.unreadable:
+                    damage.add(
+                        Unread(
+                            journal_file.file.path,
+                            Reason.UNREADABLE,
+                            _weigh_damage(journal_file, offset + length),
+                            offset,
+                            length,
+                        )
+                    )
         except FormatError as error:
-            hides = _hides(one, one.file.size)
-            damage.add(Unread(one.file.path, error.reason, hides, error.offset, one.file.size, detail=error.detail))
+            hides = _weigh_damage(journal_file, journal_file.file.size)
+            damage.add(
+                Unread(
+                    journal_file.file.path,
+                    error.reason,
+                    hides,
+                    error.offset,
+                    journal_file.file.size,
+                    detail=error.detail,
+                )
+            )
         except OSError as error:
-            hides = _hides(one, one.file.size)
+            hides = _weigh_damage(journal_file, journal_file.file.size)
             detail = error.strerror or "cannot be read"
-            damage.add(Unread(one.file.path, Reason.UNREADABLE, hides, 0, one.file.size, detail=detail))
+            damage.add(
+                Unread(journal_file.file.path, Reason.UNREADABLE, hides, 0, journal_file.file.size, detail=detail)
+            )
         finally:
             sink.end()
             if incremental is not None:
-                incremental.get_file(one.file.path).sound = damage.count == damaged
+                incremental.get_file(journal_file.file.path).sound = damage.count == damaged
         meter.took(0, 1)
     if incremental is not None:
         incremental.journals.pass_specials(facts)
@@ -253,9 +274,9 @@ def read_journals(
     return facts
 
 
-def _hides(one: Journal, end: int) -> Hides:
+def _weigh_damage(journal_file: Journal, end: int) -> Hides:
     """What is before the mark is in the index and the logs, and hides nothing."""
-    return Hides.NOTHING if one.mark < 0 or end <= one.mark else Hides.EVERYTHING
+    return Hides.NOTHING if journal_file.mark < 0 or end <= journal_file.mark else Hides.EVERYTHING
 
 
 @dataclass(slots=True)
@@ -263,80 +284,82 @@ class _Sink:
     """Takes what one journal says.
 
     Attributes:
-        one: the journal.
+        journal: it.
         groups, applied: take entries behind and before the mark.
         facts: of all journals.
         incremental: keeps what the journal says; then it says it to `facts` when all are read.
     """
 
-    one: Journal
+    journal: Journal
     groups: Spool
     applied: Spool
     facts: JournalFacts
     incremental: Incremental | None
-    said: SpecialFacts = field(default_factory=SpecialFacts)
+    special_facts: SpecialFacts = field(default_factory=SpecialFacts)
 
-    def entries(self, part: Entries) -> None:
-        behind = self.one.find_ahead(part.position)
-        for spool, some in ((self.groups, behind), (self.applied, ~behind)):
-            rows = to_rows(to_groups(part.ledger[some], part.entry[some]))
+    def take_entries(self, part: Entries) -> None:
+        behind = self.journal.find_ahead(part.position)
+        for spool, rows_of_spool in ((self.groups, behind), (self.applied, ~behind)):
+            rows = to_rows(to_groups(part.ledger[rows_of_spool], part.entry[rows_of_spool]))
             spool.add(rows)
             if self.incremental is not None:
                 self.incremental.files.keep_groups(
-                    self.incremental.get_file(self.one.file.path), rows, ahead=spool is self.groups
+                    self.incremental.get_file(self.journal.file.path), rows, ahead=spool is self.groups
                 )
 
-    def special(self, part: MetaRecord, damage: DamageLog) -> None:
-        taker: TakesSpecial = self.facts if self.incremental is None else self.said
+    def take_special(self, part: MetaRecord, damage: DamageLog) -> None:
+        taker: TakesSpecial = self.facts if self.incremental is None else self.special_facts
         if isinstance(part, FenceRecord):
             taker.take_fence(part.ledger)
         elif isinstance(part, MasterKeyRecord):
-            taker.take_key(part.ledger, stamp(part.key))
+            taker.take_key(part.ledger, make_stamp(part.key))
         elif isinstance(part, LacRecordAt):
             try:
-                lac = explicit_lac(part.raw, damage.scopes.id(part.ledger))
+                lac = read_explicit_lac(part.raw, damage.scopes.id(part.ledger))
             except FormatError as error:
-                self._tell(part, error.reason, error.detail, damage)
+                self._report(part, error.reason, error.detail, damage)
                 return
             taker.take_lac(part.ledger, lac, part.raw)
         else:
-            self._tell(part, Reason.BAD_VALUE, f"special record {part.entry:#x}", damage)
+            self._report(part, Reason.BAD_VALUE, f"special record {part.entry:#x}", damage)
 
-    def _tell(self, part: MetaRecord, reason: Reason, detail: str, damage: DamageLog) -> None:
-        damage.add(Unread(self.one.file.path, reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=detail))
+    def _report(self, part: MetaRecord, reason: Reason, detail: str, damage: DamageLog) -> None:
+        damage.add(Unread(self.journal.file.path, reason, Hides.NOTHING, part.at, ledger=part.ledger, detail=detail))
 
     def end(self) -> None:
         if self.incremental is not None:
-            self.incremental.journals.keep_specials(self.incremental.get_file(self.one.file.path), self.said)
+            self.incremental.journals.keep_specials(
+                self.incremental.get_file(self.journal.file.path), self.special_facts
+            )
 
 
-def _read(one: Journal, data: Mapped, sink: _Sink, damage: DamageLog, *, is_newest: bool) -> None:
-    if data.size < one.mark:
-        detail = f"ends before the mark, {one.mark}"
-        damage.add(Unread(one.file.path, Reason.TRUNCATED, Hides.EVERYTHING, data.size, detail=detail))
+def _read_journal(journal_file: Journal, data: Mapped, sink: _Sink, damage: DamageLog, *, is_newest: bool) -> None:
+    if data.size < journal_file.mark:
+        detail = f"ends before the mark, {journal_file.mark}"
+        damage.add(Unread(journal_file.file.path, Reason.TRUNCATED, Hides.EVERYTHING, data.size, detail=detail))
     for part in scan_file(data, journal.scan_columns(data.view), damage.scopes):
         if isinstance(part, Entries):
-            sink.entries(part)
+            sink.take_entries(part)
         elif isinstance(part, Damage):
-            written = _written(part, data)
-            hides = _hides(one, written)
+            written = _find_written_end(part, data)
+            hides = _weigh_damage(journal_file, written)
             if not _is_torn(part, data.size, written, hides, is_newest=is_newest):
-                found = Unread(one.file.path, part.reason, hides, part.offset, part.length, detail=part.detail)
-                damage.add(found)
+                piece = Unread(journal_file.file.path, part.reason, hides, part.offset, part.length, detail=part.detail)
+                damage.add(piece)
         else:
-            sink.special(part, damage)
+            sink.take_special(part, damage)
 
 
-def _written(part: Damage, data: Mapped) -> int:
+def _find_written_end(part: Damage, data: Mapped) -> int:
     """Return where the bytes of damage end, without the reserved zeros that reach from there to the end of the file."""
     end = part.offset + part.length
     if end < data.size:
         return end
     for high in range(end, part.offset, -_PIECE):
         low = max(part.offset, high - _PIECE)
-        found = np.flatnonzero(np.frombuffer(data.view[low:high], np.uint8))
-        if found.size:
-            return low + int(found[-1]) + 1
+        nonzero = np.flatnonzero(np.frombuffer(data.view[low:high], np.uint8))
+        if nonzero.size:
+            return low + int(nonzero[-1]) + 1
     return part.offset
 
 

@@ -19,7 +19,7 @@ from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write
 from recovery.bookies.addresses import Members, read_members
 from recovery.bookies.wire_inventory import Request, collect_wire
-from recovery.bookies.wire_reader import AskedCluster
+from recovery.bookies.wire_reader import RunningCluster
 from recovery.bookies.wire_results import Kind, WireSummary, folder_of
 from recovery.bookies.wire_task import Task
 from recovery.capture.live import capture
@@ -321,7 +321,7 @@ def test_single_entries_of_bookies_by_name() -> None:
     has = {1: Has({0, 1}, {0: record(1, 0), 1: record(1, 1)}), 2: Has({0}, {0: record(2, 0)}, unreadable=True)}
     with FakeBookie(has).running() as address:
         members = Members({str(address): Versioned(b"", 0)}, {}, {})
-        with AskedCluster(members, Options(deadline_s=5, patience_s=1)) as cluster:
+        with RunningCluster(members, Options(deadline_s=5, patience_s=1)) as cluster:
             bookie = cluster.get(str(address))
             assert bookie is not None
             found: dict[int, bytes | None] = {}

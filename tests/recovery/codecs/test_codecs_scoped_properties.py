@@ -14,7 +14,7 @@ from recovery.codecs.entry_log import EntryAt, LogHeader
 from recovery.codecs.framing import Entries, key_of
 from recovery.codecs.journal import FenceRecord, JournalEntry, LacRecordAt, MasterKeyRecord, UnknownRecord
 from recovery.codecs.ledger_db import LedgerRow
-from recovery.collect.rows.scoped_ids import Scopes, bucket_of, translated
+from recovery.collect.rows.scoped_ids import Scopes, bucket_of, translate_keys
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.ids import LedgerId, buckets
 from recovery.model.metadata import Digest
@@ -363,14 +363,14 @@ def test_keys_stand_for_their_ledgers(pieces: list[list[LedgerId]], others: list
         list(map(LedgerId, scope.tolist(), ledger.tolist())) == list(keys) == [scopes.id(key) for key in every.tolist()]
     )
     assert bucket_of(every).tolist() == buckets(scope, ledger).tolist()
-    assert scopes.known_as(scopes.known(every)).tolist() == every.tolist()
+    assert scopes.from_codec_keys(scopes.to_codec_keys(every)).tolist() == every.tolist()
     largest: dict[int, LedgerId] = {}
     for of in keys:
         if of.scope:
             largest[of.scope] = max(of, largest.get(of.scope, of))
-    assert list(scopes.largest()) == sorted(largest.values())
+    assert list(scopes.find_largest()) == sorted(largest.values())
     elsewhere = np.array([theirs.key(of.scope, of.ledger) for of in others], np.int64)
-    ours = translated(elsewhere, scopes.absorb(theirs)).tolist()
+    ours = translate_keys(elsewhere, scopes.absorb(theirs)).tolist()
     assert [scopes.id(key) for key in ours] == others
 
 
@@ -387,8 +387,8 @@ def test_many_ledgers_keep_their_keys() -> None:
     assert np.array_equal(np.column_stack(scopes.ids(every)), ids)
     order = random.permutation(len(ids))[: 1 << 16]
     assert scopes.keys(ids[order, 0], ids[order, 1]).tolist() == every[order].tolist()
-    assert scopes.know(ids[order, 0], ids[order, 1]).all()
-    assert not scopes.know(ids[order, 0], ids[order, 1] ^ 1).any()
+    assert scopes.are_known(ids[order, 0], ids[order, 1]).all()
+    assert not scopes.are_known(ids[order, 0], ids[order, 1] ^ 1).any()
 
 
 def test_keys_take_the_place_of_ids() -> None:
@@ -404,7 +404,7 @@ def test_keys_take_the_place_of_ids() -> None:
         FenceRecord(3, 5),
         Damage(1, 2, Reason.ZEROS),
     ]
-    first, second, other, damage, fence = scopes.keyed(parts)
+    first, second, other, damage, fence = scopes.replace_ids(parts)
     assert (first, other, damage) == (plain, parts[3], parts[4])
     key = scopes.key(7, 5)
     assert isinstance(second, Entries)

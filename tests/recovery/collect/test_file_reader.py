@@ -19,11 +19,11 @@ from recovery.collect.disk.file_reader import Mapped, Meter, Progress
 from recovery.collect.disk.folders import Disks, survey
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
-from recovery.collect.rows.damage import Noted
+from recovery.collect.rows.damage import DamageList
 from recovery.collect.rows.ledger_facts import Interned
 from recovery.collect.sources import index_files
 from recovery.collect.sources.index_files import IndexReader
-from recovery.collect.sources.index_folders import find_files, first_level
+from recovery.collect.sources.index_folders import find_files, find_first_level
 from recovery.dataset import open_dataset
 from recovery.testing.bookie_dir import (
     BookieDir,
@@ -399,16 +399,18 @@ def test_what_is_asked_ahead_of_a_cold_disk_is_what_a_warm_one_gives(
     ahead: list[int] = []
 
     def found() -> tuple[list[Any], list[Any]]:
-        damage, secrets = Noted(), Interned()
+        damage, secrets = DamageList(), Interned()
         reader = IndexReader(Meter(None, lambda _: None), damage, secrets)
-        levels = first_level([*links, links[0]], damage)
+        levels = find_first_level([*links, links[0]], damage)
         ahead.append(1)
         rows: list[Any] = []
         for file in find_files(levels, damage, secrets.scopes, reader.ahead):
             rows.append((file.path, file.ledger))
-            rows += [(piece.rows().entry.tolist(), piece.rows().location.tolist()) for piece in reader.read([file])]
+            rows += [
+                (piece.to_piece().entry.tolist(), piece.to_piece().location.tolist()) for piece in reader.read([file])
+            ]
             ahead.append(reader.ahead())
-        return rows, damage.found
+        return rows, damage.pieces
 
     monkeypatch.setattr(index_files, "_WAITS", float("inf"))
     warm = found()

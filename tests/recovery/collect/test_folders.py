@@ -93,8 +93,8 @@ def test_folders_are_numbered_as_the_cookie_has_them(tmp_path: Path) -> None:
     """Whatever order they are given in."""
     made = make_bookie(tmp_path, {}, ledger_dirs=3, journal_dirs=2)
     disks = survey(made.ledger_dirs[::-1], (), made.journal_dirs[::-1], None)
-    assert [place.name for place in disks.of(Role.LEDGER)] == [str(path) for path in made.ledger_dirs]
-    assert [place.name for place in disks.of(Role.JOURNAL)] == [str(path) for path in made.journal_dirs]
+    assert [place.name for place in disks.list_places(Role.LEDGER)] == [str(path) for path in made.ledger_dirs]
+    assert [place.name for place in disks.list_places(Role.JOURNAL)] == [str(path) for path in made.journal_dirs]
     assert disks.complete
 
 

@@ -14,16 +14,16 @@ from recovery.codecs import entry_log, index_file
 from recovery.codecs.framing import SIZE_FIELD
 from recovery.codecs.index_file import IndexHeader
 from recovery.collect.disk.file_reader import Meter
-from recovery.collect.rows.damage import Noted
+from recovery.collect.rows.damage import DamageList
 from recovery.collect.rows.entry_headers import HEAD_WIDTH
-from recovery.collect.rows.index_slots import Block, IndexRows, Piece, block_of
+from recovery.collect.rows.index_slots import Block, IndexRows, Piece, make_block
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
 from recovery.collect.rows.scoped_ids import Scopes
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints
 from recovery.collect.sources.entry_records import RecordFile, RecordFiles
 from recovery.collect.sources.index import IndexTaker
 from recovery.collect.sources.index_files import IndexReader
-from recovery.collect.sources.index_folders import find_files, first_level
+from recovery.collect.sources.index_folders import find_files, find_first_level
 from recovery.testing.bookie_dir import record
 
 METER = Meter(None, lambda _: None)
@@ -60,8 +60,8 @@ class Ledger(NamedTuple):
 
     def pieces(self, ledger: int) -> list[Piece | Block]:
         """Return them."""
-        blocks = [block_of(ledger, low, self.slots[low:high].astype(">i8")) for low, high in pairwise(self.edges)]
-        return [block if whole else block.rows() for block, whole in zip(blocks, self.as_block, strict=True)]
+        blocks = [make_block(ledger, low, self.slots[low:high].astype(">i8")) for low, high in pairwise(self.edges)]
+        return [block if whole else block.to_piece() for block, whole in zip(blocks, self.as_block, strict=True)]
 
 
 @st.composite
@@ -87,7 +87,7 @@ def bookies(draw: st.DrawFn) -> tuple[dict[int, bytes], list[Ledger]]:
 def taken(logs: RecordFiles, pieces: Sequence[Piece | Block], *, every: bool, batch: int) -> list[list[list[int]]]:
     """All that a taker makes of pieces."""
     found = IndexRows(*(Rows(width) for width in WIDTHS))
-    taker = IndexTaker(logs, found, every=every, batch=batch)
+    taker = IndexTaker(logs, found, confirms_all=every, batch=batch)
     for piece in pieces:
         taker.take(piece)
     taker.end()
@@ -106,9 +106,9 @@ def test_blocks_are_confirmed_like_rows(bookie: tuple[dict[int, bytes], list[Led
             path = Path(folder, f"{log:x}.log")
             path.write_bytes(data)
             files[log] = [RecordFile(str(path), len(data))]
-        logs = RecordFiles(files, METER, Noted(), (), scopes=Scopes())
+        logs = RecordFiles(files, METER, DamageList(), (), scopes=Scopes())
         pieces = [piece for number, ledger in enumerate(ledgers) for piece in ledger.pieces(number)]
-        by_rows = taken(logs, [piece.rows() for piece in pieces], every=every, batch=batch)
+        by_rows = taken(logs, [piece.to_piece() for piece in pieces], every=every, batch=batch)
         assert taken(logs, pieces, every=every, batch=batch) == by_rows
 
 
@@ -133,11 +133,11 @@ def test_large_files_are_read_as_the_codec_reads_them(
             file.seek(100_000 * index_file.SLOT, 1)
             file.write(whole[index_file.HEADER_SIZE + hole * index_file.SLOT :])
         slots = np.concatenate([slots[:hole], np.zeros(100_000, np.int64), slots[hole:]])
-        damage, secrets = Noted(), Interned()
+        damage, secrets = DamageList(), Interned()
         reader = IndexReader(METER, damage, secrets)
         pieces = [
-            piece.rows()
-            for piece in reader.read(find_files(first_level([Path(folder)], damage), damage, secrets.scopes))
+            piece.to_piece()
+            for piece in reader.read(find_files(find_first_level([Path(folder)], damage), damage, secrets.scopes))
         ]
     entry, location = (np.concatenate([getattr(one, name) for one in pieces]) for name in ("entry", "location"))
     assert {int(one) for piece in pieces for one in piece.ledger} <= {1}

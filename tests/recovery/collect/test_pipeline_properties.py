@@ -18,24 +18,24 @@ from recovery.collect.disk.file_reader import Meter
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.collect.rows.damage import DamageLog
-from recovery.collect.rows.ledger_facts import NONE, Interned, stamp
+from recovery.collect.rows.ledger_facts import NONE, Interned, make_stamp
 from recovery.collect.rows.source_copies import (
     PATTERNS,
     Grouper,
     Ints,
     Mask,
-    canonical,
-    entries_of,
-    joined,
-    members,
-    patterns_of,
-    runs_of,
+    are_members,
+    find_patterns,
+    join_groups,
+    list_entries,
+    make_runs,
+    sort_groups,
     subtract_groups,
     to_groups,
 )
 from recovery.collect.rows.spool import SHARES, Spool
 from recovery.collect.sources.index_files import IndexReader
-from recovery.collect.sources.index_folders import find_files, first_level
+from recovery.collect.sources.index_folders import find_files, find_first_level
 from recovery.dataset import DatasetWriter, open_dataset
 from recovery.errors import FormatError
 from recovery.model.groups import KeyedGroups, expand, from_arrow
@@ -70,8 +70,8 @@ def test_pieces_give_the_groups_of_the_whole(pairs: set[tuple[int, int]], cuts: 
     ledger, entry = columns(sorted(pairs))
     grouper = Grouper()
     edges = [0, *sorted(min(cut, len(ledger)) for cut in cuts), len(ledger)]
-    found = [grouper.feed(runs_of(ledger[low:high], entry[low:high])) for low, high in pairwise(edges)]
-    assert same(joined([*found, grouper.end()]), to_groups(ledger, entry))
+    found = [grouper.feed(make_runs(ledger[low:high], entry[low:high])) for low, high in pairwise(edges)]
+    assert same(join_groups([*found, grouper.end()]), to_groups(ledger, entry))
 
 
 HOLES = st.tuples(st.integers(1, 7), st.integers(0, 7), st.integers(0, 40)).map(
@@ -99,22 +99,22 @@ def test_patterns_give_the_groups_of_all_slots(ledgers: list[Mask], first: int, 
         for low, high in pairwise(edges):
             entry = first + low + np.flatnonzero(held[low:high])
             every.append((np.full(len(entry), ledger), entry))
-            patterns = patterns_of(held[low:high], ledger, first + low)
+            patterns = find_patterns(held[low:high], ledger, first + low)
             if patterns is None:
-                found.append(grouper.feed(runs_of(*every[-1])))
+                found.append(grouper.feed(make_runs(*every[-1])))
             else:
                 assert len(patterns.key) <= PATTERNS
                 assert all(np.array_equal(a, b) for a, b in zip(expand(patterns), every[-1], strict=True))
                 found.append(grouper.feed_groups(patterns))
     ledger_column, entries = (np.concatenate(column) for column in zip(*every, strict=True))
-    assert same(joined([*found, grouper.end()]), to_groups(ledger_column, entries))
+    assert same(join_groups([*found, grouper.end()]), to_groups(ledger_column, entries))
 
 
 @given(st.lists(PAIRS, min_size=1, max_size=4))
 def test_overlapping_lists_become_one(parts: list[set[tuple[int, int]]]) -> None:
     """The canonical groups of several lists are the groups of the union of their entries."""
     lists = [to_groups(*columns(sorted(part))) for part in parts]
-    assert same(canonical(joined(lists)), to_groups(*columns(sorted(set().union(*parts)))))
+    assert same(sort_groups(join_groups(lists)), to_groups(*columns(sorted(set().union(*parts)))))
 
 
 @given(PAIRS, PAIRS)
@@ -128,13 +128,13 @@ def test_less_is_the_difference_of_sets(one: set[tuple[int, int]], other: set[tu
 def test_members_are_members(held: set[tuple[int, int]], asked: set[tuple[int, int]]) -> None:
     """Pairs that are held are found, others are not."""
     pairs = sorted(asked | set(list(held)[:10]))
-    assert members(to_groups(*columns(sorted(held))), *columns(pairs)).tolist() == [pair in held for pair in pairs]
+    assert are_members(to_groups(*columns(sorted(held))), *columns(pairs)).tolist() == [pair in held for pair in pairs]
 
 
 @given(PAIRS, st.integers(1, 7))
 def test_entries_come_in_slices(pairs: set[tuple[int, int]], limit: int) -> None:
     """Slices of any size together are all entries in order, and none is larger than asked for."""
-    slices = list(entries_of(to_groups(*columns(sorted(pairs))), limit))
+    slices = list(list_entries(to_groups(*columns(sorted(pairs))), limit))
     assert all(len(ledger) <= limit for ledger, _ in slices)
     found = [pair for ledger, entry in slices for pair in zip(ledger.tolist(), entry.tolist(), strict=True)]
     assert found == sorted(pairs)
@@ -146,7 +146,7 @@ def test_entries_come_in_slices(pairs: set[tuple[int, int]], limit: int) -> None
 )
 def test_what_is_set_aside_comes_back(tmp_path: Path, batches: list[list[tuple[int, int]]]) -> None:
     """Every row once, in one share by its ledger, a ledger's rows in their order; no file is left in the folder."""
-    spool = Spool(2, tmp_path, held=100)
+    spool = Spool(2, tmp_path, memory=100)
     for batch in batches:
         spool.add(np.array(batch, np.int64).reshape(-1, 2))
     every = [row for batch in batches for row in batch]
@@ -191,8 +191,8 @@ def test_headers_read_by_columns_are_those_of_the_codec(files: list[tuple[bytes,
         with DatasetWriter(Path(folder) / "out", "inventory", binding={}) as writer:
             damage, secrets = DamageLog(writer, "b", 1), Interned()
             reader = IndexReader(Meter(None, lambda _: None), damage, secrets)
-            files_found = find_files(first_level([top], damage), damage, secrets.scopes)
-            pieces = [piece.rows() for piece in reader.read(files_found)]
+            files_found = find_files(find_first_level([top], damage), damage, secrets.scopes)
+            pieces = [piece.to_piece() for piece in reader.read(files_found)]
             bad = damage.ledgers
     facts = {int(row[0]): row for piece in pieces for row in piece.facts}
     slots_of: dict[int, list[tuple[int, int]]] = {ledger: [] for ledger in range(len(files))}
@@ -209,7 +209,7 @@ def test_headers_read_by_columns_are_those_of_the_codec(files: list[tuple[bytes,
             assert slots_of[ledger] == []
             continue
         fact = facts[ledger]
-        assert (bool(fact[2]), secrets.keys[fact[4]]) == (header.fenced, stamp(header.master_key))
+        assert (bool(fact[2]), secrets.keys[fact[4]]) == (header.fenced, make_stamp(header.master_key))
         assert (None if fact[5] == NONE else secrets.lacs[fact[5]]) == header.explicit_lac
         assert (len(whole) < index_file.HEADER_SIZE) <= (ledger in bad)
         read = index_file.slots(whole[index_file.HEADER_SIZE :])

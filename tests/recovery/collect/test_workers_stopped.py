@@ -73,11 +73,11 @@ def test_a_signal_while_a_process_is_started_is_heard_when_it_has_started(
 
 def test_a_process_that_waits_for_the_rate_is_stopped_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the rate is: the others do not sleep on until it allows them the next byte."""
-    monkeypatch.setattr(workers, "_elsewhere", [])
+    monkeypatch.setattr(workers, "_contexts", [])
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    workers._begin((), 1.0, context.Value("d", 0.0), stop)
-    (here,) = workers._elsewhere
+    workers._begin_process((), 1.0, context.Value("d", 0.0), stop)
+    (here,) = workers._contexts
     stopping = threading.Timer(0.2, stop.set)
     stopping.start()
     with pytest.raises(workers._StoppedError):
