@@ -545,7 +545,7 @@ def test_a_full_disk_under_collect(bookie: BookieDir, tmp_path: Path) -> None:
 def test_a_full_disk_under_a_report_costs_the_report_only(tmp_path: Path) -> None:
     """It is said, and nothing is there by half; the dataset beside it and the exit code are as they were."""
     code = (
-        "import sys; from pathlib import Path; from reconcile.report import write_page\n"
+        "import sys; from pathlib import Path; from reconcile.report.pages import write_page\n"
         "write_page(Path(sys.argv[1]), lambda: 'x' * 100_000)"
     )
     done = on_a_disk_of(8, "-c", code, tmp_path, program=sys.executable)
