@@ -154,7 +154,7 @@ def describe_records(parsed: pa.Table) -> pa.Array:
     shape = pc.binary_join_element_wise(
         *(pc.cast(parsed[name], pa.string()) for name in ("ensemble_size", "write_quorum", "ack_quorum")), "/"
     )
-    entries = pc.coalesce(pc.binary_join_element_wise(entries, " entries", ""), pa.scalar("open"))
+    entries = pc.coalesce(pc.binary_join_element_wise(entries, " entries", ""), pa.scalar("no end yet"))
     texts = pc.binary_join_element_wise(parsed["state"], entries, shape, ", ")
     filled = pc.fill_null(texts, "cannot be read")
     return filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled

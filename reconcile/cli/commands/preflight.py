@@ -248,9 +248,11 @@ def _following(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     if not inventories:
         # An incident file says where inventories will be.
         ask = f"{_COLLECT}; then: {again}{'' if INCIDENT in given else ' --inventory-dir inventory'}"
-        return (
-            f"kill -STOP every bookie until it is compared; {ask}" if report.level == "warning" and not frozen else ask
-        )
+        if frozen:
+            return ask
+        # A store that lists ledgers may have lost others: nothing tells until it is compared with disks.
+        first = "" if report.level == "warning" else "if metadata may be lost: "
+        return f"{first}kill -STOP every bookie until it is compared; {ask}"
     if report.not_compared:
         return f"{_COLLECT}; not looked at yet: {', '.join(report.not_compared[:5])}"
     if lacking:

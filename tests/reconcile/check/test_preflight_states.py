@@ -30,7 +30,7 @@ _ROOTS = itertools.count()
 FREEZE, STOP, COLLECT, ASK = (
     "bkmeta freeze",
     "stop every bookie",
-    "on each bookie's host: bkmeta collect",
+    "if metadata may be lost: kill -STOP every bookie until it is compared; on each bookie's host: bkmeta collect",
     "connect as who",
 )
 STOP_FIRST = "kill -STOP every bookie until it is compared"
