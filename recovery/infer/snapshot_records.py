@@ -303,6 +303,9 @@ def _restore_closed(
         return _refuse(row, [lost])
     against = [] if lost is None else [lost]
     in_place = int(laid.in_place.sum())
+    if known.leftover[ledger] and in_place < stored.write_quorum * (end + 1):
+        # A copy is missing where a bookie that does not serve the ledger has some in its logs: it deleted it.
+        return _add_contradictions(_hold(row, Refusal.DELETED_SOMEWHERE), against)
     row = row | {
         "outcome": "restored",
         "reason": None,

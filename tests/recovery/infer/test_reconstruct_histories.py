@@ -87,6 +87,12 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
     assert 0 < tally.misled < tally.ledgers // 20
 
 
+def test_a_record_brings_back_nothing_that_a_member_deleted() -> None:
+    """A stale record of a ledger that one member serves a part of, and another one has in its logs only."""
+    tally = judge.judge("mixed@stale", 1, 500)
+    assert not tally.violations, said(tally)
+
+
 def test_what_nothing_happened_to_comes_back() -> None:
     """Of clean histories, all are restored, equal to the lost metadata."""
     tally = judge.run("clean", COUNT, seed=FIRST)

@@ -80,6 +80,7 @@ def test_a_record_that_bytes_contradict_is_held_and_both_sides_are_said(case: st
     found = compared(replace(true, **changes), rows)
     assert (found["outcome"], found["reason"], found["raw"]) == ("held", reason, None)
     assert found["holders"] == list(MEMBERS)
+    assert (found["missing"], found["extra"], found["alternatives"]) == (0, 0, [])
     earlier, shown = said(found)[field]
     assert earlier
     assert shown
