@@ -13,9 +13,7 @@ Source: bookie-storage §8; bookkeeper-metadata §2.2, §2.8, §9, §10.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Final
 
 import pyarrow as pa
@@ -23,7 +21,8 @@ import pyarrow as pa
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore, Versioned
 from reconcile.check import listing
-from reconcile.check.gc_settings import DEFAULT_WAIT_MS, BookieSettings, Unread
+from reconcile.check.gc_settings import BookieSettings, Unread
+from reconcile.check.preflight_report import Bookie, Finding, Level, Report, rank_finding, word_duration
 from reconcile.rules import clusters
 from reconcile.write import freeze_state
 from recovery.codecs.store import (
@@ -38,123 +37,26 @@ from recovery.errors import FormatError
 
 MUCH: Final = 0.1
 """Share of the bookies' ledgers without a record that garbage waiting to be collected does not explain."""
+
+
 _LISTING_S: Final = 20.0
+
+
 _CLOCKS_APART: Final = timedelta(minutes=1)
+
+
 _RECENT: Final = timedelta(days=1)
-_AUDITORS: Final = f"{UNDERREPLICATION}/auditorelection"
-_VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
+
+
 _SOME: Final = 10
+_AUDITORS: Final = f"{UNDERREPLICATION}/auditorelection"
+
+
+_VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
+
+
 _ASKED: Final = 20_000
 """Ledgers that are asked for by key because no listing names them: some seconds."""
-
-
-class Level(StrEnum):
-    """How bad something is; values are part of the JSON."""
-
-    OK = "ok"
-    UNDECIDED = "undecided"
-    WARNING = "warning"
-    CRITICAL = "critical"
-
-
-_ORDER: Final = (Level.CRITICAL, Level.WARNING, Level.UNDECIDED, Level.OK)
-_SUBJECTS: Final = ("root", "ledgers", "instance", "layout", "freeze", "replication", "registrations", "coverage")
-"""What a verdict names first where two things are equally bad."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        level: how bad it is.
-        subject: one of `_SUBJECTS`.
-        text: for people.
-    """
-
-    level: Level
-    subject: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bookie:
-    """One bookie that something names.
-
-    Attributes:
-        id: as it is registered; of settings that name none, where they are from.
-        registered: rw, ro or no.
-        inventory: whether an inventory of it was given.
-        settings: of its garbage collection; None: not read.
-    """
-
-    id: str
-    registered: str
-    inventory: bool
-    settings: BookieSettings | None
-
-    @property
-    def wait_ms(self) -> int:
-        """Time between two passes, BookKeeper's default where it was not read."""
-        return self.settings.wait_ms if self.settings else DEFAULT_WAIT_MS
-
-    @property
-    def wait(self) -> str:
-        """The same for people."""
-        if self.settings is None:
-            return f"every {_span(DEFAULT_WAIT_MS)} by default, its settings were not read"
-        return f"every {_span(self.wait_ms)}" + ("" if self.settings.given else " by default")
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What preflight saw.
-
-    Attributes:
-        findings: the worst first.
-        bookies: in the order in which they are to be stopped: whose next pass may come first.
-        counts: ledgers listed, held, absent; bookies registered. None: not known.
-        listed_whole: whether every folder of the store was listed.
-        compared: bookies whose disks the store was compared with.
-        not_compared: others that are registered or have a cookie.
-        unread: settings that were named and could not be read.
-        layout: None: not known.
-        freeze: what the rights say.
-        auditor: bookie of the elected auditor; None: there is none, or it could not be read.
-        root: present or missing.
-        denied: the root, or folders of ledgers, may not be listed by us.
-        foreign: bookies that were compared are of another cluster instance than the store.
-    """
-
-    findings: tuple[Finding, ...]
-    bookies: tuple[Bookie, ...] = ()
-    counts: Mapping[str, int | None] = field(default_factory=dict)
-    listed_whole: bool = False
-    compared: tuple[str, ...] = ()
-    not_compared: tuple[str, ...] = ()
-    unread: tuple[Unread, ...] = ()
-    layout: Layout | None = None
-    freeze: freeze_state.FreezeState | None = None
-    auditor: str | None = None
-    root: str = "present"
-    denied: bool = False
-    foreign: bool = False
-
-    @property
-    def of_strangers(self) -> bool:
-        """Whether only other bookies than those that were compared use the store: it is a cluster's, and not theirs."""
-        running = [bookie for bookie in self.bookies if bookie.registered != "no"]
-        return self.foreign and bool(running) and not any(bookie.inventory for bookie in running)
-
-    @property
-    def level(self) -> Level:
-        """Of the worst finding."""
-        return self.findings[0].level if self.findings else Level.OK
-
-    @property
-    def undecided(self) -> bool:
-        """Whether something that matters could not be looked at."""
-        return any(finding.level is Level.UNDECIDED for finding in self.findings)
 
 
 def examine(
@@ -259,7 +161,7 @@ class _Look:
     ) -> Report:
         unread = tuple(one for one in self._settings if isinstance(one, Unread))
         return Report(
-            findings=tuple(sorted(self._findings, key=_rank)),
+            findings=tuple(sorted(self._findings, key=rank_finding)),
             bookies=bookies or self._bookies([], [], []),
             counts=counts or {},
             listed_whole=listed_whole,
@@ -531,7 +433,7 @@ class _Look:
             if settings is not None:
                 more += ", at once when a disk is full" if settings.forced_when_full else ""
                 more += "; a forced pass runs now" if settings.forced_now else ""
-                copies = f"every {_span(settings.over_ms)}" if settings.over_ms > 0 else "never"
+                copies = f"every {word_duration(settings.over_ms)}" if settings.over_ms > 0 else "never"
                 more += f"; for copies that no record names: {copies}"
             self._say(
                 Level.OK,
@@ -580,27 +482,11 @@ class _Look:
                 self._say(Level.UNDECIDED, "freeze", f"whether it is frozen is not known: {'; '.join(state.unknown)}")
 
 
-def _rank(finding: Finding) -> tuple[int, int]:
-    return _ORDER.index(finding.level), _SUBJECTS.index(finding.subject)
-
-
-def stop_order(bookies: Sequence[Bookie]) -> list[str]:
-    """Return which bookie to stop after which, each with the reason."""
-    return [f"{bookie.id} ({bookie.wait})" for bookie in bookies]
+def _time(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _some(names: Iterable[str]) -> str:
     every = list(names)
     more = f", and {len(every) - _SOME} more" if len(every) > _SOME else ""
     return ", ".join(every[:_SOME]) + more
-
-
-def _span(milliseconds: int) -> str:
-    for name, size in (("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
-        if milliseconds >= size and milliseconds % size == 0:
-            return f"{milliseconds // size} {name}"
-    return f"{milliseconds} ms"
-
-
-def _time(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds")

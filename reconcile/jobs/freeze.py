@@ -12,7 +12,7 @@ from backends.errors import UnavailableError
 from backends.protocols import ControlledStore
 from backends.registry import OpenStore, parse_store_uri
 from backends.zookeeper.acl import digest_principal
-from reconcile.check import listing
+from reconcile.check import thaw_guards
 from reconcile.errors import Advice, GuardRefusedError, JournalError, Remedy
 from reconcile.jobs.context import Context, add_remedy
 from reconcile.stores import Access, AccessAs, open_store
@@ -204,12 +204,14 @@ def thaw(
 def _demand_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:
     """Refuse a thaw after which bookies would delete more than was accepted; return what was counted."""
     inventories, accepted = request.inventories, request.accepted
-    listing.demand_described(run.store, run.root, inventories)
+    thaw_guards.demand_described(run.store, run.root, inventories)
     layout = guards.demand_layout(run.store, run.root, run.layout)
-    counts = listing.demand_restored(run.store, run.root, layout, inventories, accept_absent=accepted.absent)
-    counts["unseen"] = listing.demand_seen(run.store, run.root, inventories, accept=accepted.unseen)
+    counts = thaw_guards.demand_restored(run.store, run.root, layout, inventories, accept_absent=accepted.absent)
+    counts["unseen"] = thaw_guards.demand_seen(run.store, run.root, inventories, accept=accepted.unseen)
     if inventories:
-        counts["left_out"] = listing.demand_named(run.store, run.root, layout, inventories, accept=accepted.left_out)
+        counts["left_out"] = thaw_guards.demand_named(
+            run.store, run.root, layout, inventories, accept=accepted.left_out
+        )
     return counts
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from backends.protocols import MetadataStore
 from backends.registry import OpenStore
 from reconcile.check import verify as engine
-from reconcile.check.verify import Cluster, Verified
+from reconcile.check.verify_results import Cluster, Verified
 from reconcile.jobs.context import Context, Wire, throttle
 from reconcile.plan.plan_reader import open_whole
 from reconcile.stores import open_store

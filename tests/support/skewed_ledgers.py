@@ -20,7 +20,7 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.check import listing
+from reconcile.check import left_out_copies
 from reconcile.compare import decide
 from reconcile.jobs import recover
 from reconcile.plan.actions import Passwords
@@ -122,7 +122,7 @@ def _thawed(plan: Dataset, inventories: Sequence[Dataset]) -> list[str]:
     rows = plan.read("actions", columns=["key", "value", "ledger"]).to_pylist()
     full = next(row for row in rows if row["ledger"] == FULL)
     store.write([Write("/ledgers" + full["key"], full["value"].replace(NAMES[2].encode(), b"10.0.0.9:3181"))])
-    return [str(one) for one in listing.left_out(store, "/ledgers", Layout.HIERARCHICAL, inventories)]
+    return [str(one) for one in left_out_copies.left_out(store, "/ledgers", Layout.HIERARCHICAL, inventories)]
 
 
 def main(kind: str, folder: Path) -> dict[str, Any]:

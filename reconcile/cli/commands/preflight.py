@@ -25,7 +25,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Result
 
 if TYPE_CHECKING:
-    from reconcile.check.preflight import Report
+    from reconcile.check.preflight_report import Report
 
 _Step = tuple[str, ...]
 _BEFORE: Final[tuple[_Step, ...]] = (
@@ -223,7 +223,7 @@ def _said(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
 
 
 def _stop_order(report: "Report") -> list[str]:
-    from reconcile.check.preflight import stop_order
+    from reconcile.check.preflight_report import stop_order
 
     return stop_order(report.bookies)
 

@@ -20,7 +20,7 @@ _SHOWN: Final = 10
 
 def verified_result(command: str, read: "ReadBack", plan: Path) -> Result:
     """Say what reading back gave."""
-    from reconcile.check.verify import Outcome, Stored
+    from reconcile.check.verify_results import Outcome, Stored
 
     found = read.verified
     outcomes = {str(outcome): found.outcomes.get(outcome, 0) for outcome in Outcome}

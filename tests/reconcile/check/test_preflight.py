@@ -11,7 +11,7 @@ from backends.memory import MemoryStore
 from backends.protocols import MetadataStore, Write
 from reconcile.check import preflight
 from reconcile.check.gc_settings import BookieSettings, Unread, settings_of
-from reconcile.check.preflight import Level, Report
+from reconcile.check.preflight_report import Level, Report, stop_order
 from reconcile.write import freeze
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.dataset import Dataset, open_dataset
@@ -267,7 +267,7 @@ def test_the_stop_order_is_whose_pass_may_come_first(inventories: list[Dataset])
         Unread("b9:8080", "refused"),
     ]
     report = examined(cluster((), bookies=("b1", "b2")), inventories, settings)
-    order = preflight.stop_order(report.bookies)
+    order = stop_order(report.bookies)
     assert order == [
         "b2 (every 1 s)",
         "b1 (every 10 min by default, its settings were not read)",

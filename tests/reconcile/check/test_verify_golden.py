@@ -13,7 +13,8 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.check.verify import Outcome, Stored, Verified, verify
+from reconcile.check.verify import verify
+from reconcile.check.verify_results import Outcome, Stored, Verified
 from recovery.bookies.disk_reader import open_disks
 from recovery.codecs import entry, entry_log, index_file
 from recovery.codecs.store import Layout

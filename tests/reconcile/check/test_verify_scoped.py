@@ -10,7 +10,8 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.check.verify import Outcome, Verified, verify
+from reconcile.check.verify import verify
+from reconcile.check.verify_results import Outcome, Verified
 from recovery.bookies.disk_reader import open_disks
 from recovery.codecs.store import Layout
 from recovery.model.ids import LedgerId

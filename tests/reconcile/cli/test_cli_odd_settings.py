@@ -12,7 +12,8 @@ import pytest
 from backends.errors import AccessDeniedError
 from backends.memory import MemoryStore
 from backends.protocols import Versioned
-from reconcile.check.verify import Outcome, Stored, verify
+from reconcile.check.verify import verify
+from reconcile.check.verify_results import Outcome, Stored
 from reconcile.cli.access import EnvironmentAccess, tls_from_environment
 from reconcile.stores import open_store
 from recovery.dataset import MANIFEST, open_dataset

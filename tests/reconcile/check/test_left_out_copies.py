@@ -9,7 +9,7 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.check import listing
+from reconcile.check import left_out_copies, thaw_guards
 from reconcile.cli.wording.remedies import word_error
 from reconcile.errors import GuardRefusedError
 from recovery.codecs import ledger_metadata
@@ -74,7 +74,7 @@ def store_of(**records: bytes) -> MemoryStore:
 
 def found(store: MemoryStore, *inventories: Dataset) -> list[str]:
     """Return what is left out, in words."""
-    return sorted(map(str, listing.left_out(store, ROOT, Layout.HIERARCHICAL, inventories)))
+    return sorted(map(str, left_out_copies.left_out(store, ROOT, Layout.HIERARCHICAL, inventories)))
 
 
 def test_who_is_left_out_and_what_only_they_have(tmp_path: Path) -> None:
@@ -118,10 +118,10 @@ def test_a_thaw_is_refused_until_just_so_many_are_accepted(tmp_path: Path) -> No
     stray = inventory(tmp_path / "x", "x", {1: range(3), 2: range(3)})
     for accept in (0, 1, 3):
         with pytest.raises(GuardRefusedError, match="leave out 2 bookies") as refused:
-            listing.demand_named(store, ROOT, Layout.HIERARCHICAL, [stray], accept=accept)
+            thaw_guards.demand_named(store, ROOT, Layout.HIERARCHICAL, [stray], accept=accept)
         assert refused.value.exit_code == 5
         assert "--accept-left-out 2" in word_error(refused.value)
-    assert listing.demand_named(store, ROOT, Layout.HIERARCHICAL, [stray], accept=2) == 2
+    assert thaw_guards.demand_named(store, ROOT, Layout.HIERARCHICAL, [stray], accept=2) == 2
     good = inventory(tmp_path / "a", "a", {1: range(3)})
     with pytest.raises(GuardRefusedError, match="no closed record"):
-        listing.demand_named(store, ROOT, Layout.HIERARCHICAL, [good], accept=1)
+        thaw_guards.demand_named(store, ROOT, Layout.HIERARCHICAL, [good], accept=1)

@@ -1,0 +1,162 @@
+"""Copies that a closed record leaves out, and that the over-replicated check of their bookies may delete.
+
+Records are read, and the entries of a copy that no record names are compared with those of the bookies that it names.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.protocols import MetadataStore
+from reconcile.check.listing import KEYS
+from recovery.codecs.keys import ledger_keys
+from recovery.codecs.ledger_metadata import decode_columns
+from recovery.codecs.store import (
+    Layout,
+    placeless,
+)
+from recovery.dataset import Dataset
+from recovery.model.groups import KeyedGroups, from_arrow, next_entry, within
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import State
+from recovery.spark import bucket_ranges
+
+_ENTRIES_AT_ONCE: Final = 1 << 20
+
+
+_FEW_RUNS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A bookie that a closed record does not name, and that holds entries which are not on their full write set.
+
+    Attributes:
+        ledger: the ledger.
+        bookie: holds a copy that the over-replicated check may delete.
+        entries: so many of its entries.
+        first: the first of them.
+    """
+
+    ledger: LedgerId
+    bookie: str
+    entries: int
+    first: int
+
+    def __str__(self) -> str:
+        more = f" and {self.entries - 1} more" if self.entries > 1 else ""
+        return f"ledger {self.ledger} on {self.bookie}: entry {self.first}{more}"
+
+
+def left_out(store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset]) -> Iterator[LeftOut]:
+    """Yield every copy that a thaw lets go although its entries are not on all bookies that the record names for them.
+
+    An entry above the record's end is on no write set. What a bookie without an inventory holds is not known, so it
+    counts as nothing.
+
+    Raises:
+        DatasetError: an inventory is damaged.
+        BackendError: the store does not answer.
+    """
+    rows = sum(inventory.rows("copies") for inventory in inventories)
+    for buckets in bucket_ranges(rows):
+        names = ["scope", "ledger", "bookie", "groups", "source", "entries"]
+        copies = pa.concat_tables([one.read("copies", buckets=buckets, columns=names) for one in inventories])
+        # What only a log has may be a ledger that was deleted long ago.
+        copies = copies.filter(pc.and_(pc.not_equal(copies["source"], "log"), pc.greater(copies["entries"], 0)))
+        ids = copies.select(KEYS.names).group_by(KEYS.names).aggregate([])
+        bad = placeless(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy())
+        ids = ids.filter(pa.array(~bad))
+        keys = ledger_keys(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy()).to_pylist()
+        raws = [None if held is None else held.value for _, held in store.get_many([root + key for key in keys])]
+        records = decode_columns(pa.array(raws, pa.binary()))
+        columns = ["state", "ensemble_size", "write_quorum", "last_entry", "segments"]
+        known = ids.append_column("row", pa.array(np.arange(ids.num_rows)))
+        for name in columns:
+            known = known.append_column(name, records[name])
+        yield from _left_out(
+            copies, known.filter(pc.fill_null(pc.equal(known["state"], str(State.CLOSED)), fill_value=False))
+        )
+
+
+def _left_out(copies: pa.Table, closed: pa.Table) -> Iterator[LeftOut]:
+    """Look at the closed ledgers of which a bookie that is not named holds something; those are few."""
+    segments = closed["segments"].combine_chunks()
+    of_segment = pc.list_parent_indices(segments)
+    members = pc.struct_field(segments.flatten(), "members")
+    named = pa.table(
+        {
+            "at": of_segment.take(pc.list_parent_indices(members)).cast(pa.int64()),
+            "bookie": members.flatten(),
+        }
+    )
+    at = closed.select(KEYS.names).append_column("at", pa.array(np.arange(closed.num_rows)))
+    held = copies.select([*KEYS.names, "bookie"]).join(at, KEYS.names, join_type="inner")
+    strays = held.join(named, ["at", "bookie"], join_type="left anti")
+    for ledger in pc.unique(strays["at"]).to_pylist() if strays.num_rows else []:
+        record = closed.slice(ledger, 1).to_pylist()[0]
+        mine = pc.and_(pc.equal(copies["scope"], record["scope"]), pc.equal(copies["ledger"], record["ledger"]))
+        yield from _of_ledger(copies.filter(mine), record)
+
+
+def _of_ledger(copies: pa.Table, record: Mapping[str, Any]) -> Iterator[LeftOut]:
+    """Compare the entries of each bookie that a record does not name with those of the bookies that it does.
+
+    A million entries at a time: a ledger may have thousands of millions, in a few groups.
+    """
+    names = pc.unique(copies["bookie"]).to_pylist()
+    groups = {name: from_arrow(copies.filter(pc.equal(copies["bookie"], name))["groups"]) for name in names}
+    named = {member for segment in record["segments"] for member in segment["members"]}
+    for bookie in sorted(set(names) - named):
+        mine = groups[bookie]
+        lacking = 0
+        first = None
+        low, end = next_entry(mine, 0), int((mine.last + (mine.size - 1)).max(initial=-1))
+        while low is not None:
+            high = min(low + _ENTRIES_AT_ONCE - 1, end)
+            found = np.flatnonzero(_held(mine, low, high) & ~_everywhere(groups, record, low, high))
+            lacking += len(found)
+            first = low + int(found[0]) if first is None and len(found) else first
+            low = next_entry(mine, high + 1) if high < end else None
+        if first is not None:
+            yield LeftOut(LedgerId(record["scope"], record["ledger"]), bookie, lacking, first)
+
+
+def _held(groups: KeyedGroups, low: int, high: int) -> npt.NDArray[np.bool_]:
+    """Say of each entry from `low` to `high` whether a bookie has it."""
+    runs = within(groups, low, high)
+    begin, end = runs.first - low, runs.first - low + runs.size
+    entries = high - low + 1
+    if len(begin) > _FEW_RUNS:
+        depth = np.bincount(begin, minlength=entries + 1) - np.bincount(end, minlength=entries + 1)
+        return np.cumsum(depth[:entries]) > 0
+    held = np.zeros(entries, np.bool_)
+    for one, other in zip(begin.tolist(), end.tolist(), strict=True):
+        held[one:other] = True
+    return held
+
+
+def _everywhere(
+    groups: Mapping[str, KeyedGroups], record: Mapping[str, Any], low: int, high: int
+) -> npt.NDArray[np.bool_]:
+    """Say of each entry from `low` to `high` whether all bookies have it that a record names for it."""
+    last = record["last_entry"] if record["last_entry"] is not None else -1
+    found = np.zeros(high - low + 1, np.bool_)
+    firsts = [segment["first"] for segment in record["segments"]]
+    for segment, upto in zip(record["segments"], [*(first - 1 for first in firsts[1:]), last], strict=True):
+        begin, end = max(segment["first"], low), min(upto, last, high)
+        if begin > end:
+            continue
+        there = np.ones(end - begin + 1, np.bool_)
+        size = len(segment["members"])
+        for position, member in enumerate(segment["members"]):
+            turn = (position - np.arange(begin, begin + size)) % size < record["write_quorum"]
+            held = _held(groups[member], begin, end) if member in groups else False
+            there &= held | ~np.tile(turn, -(-len(there) // size))[: len(there)]
+        found[begin - low : end - low + 1] = there
+    return found

@@ -1,0 +1,139 @@
+"""What a preflight found: findings by how bad they are, and the bookies in the order to stop them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from reconcile.check.gc_settings import DEFAULT_WAIT_MS, BookieSettings, Unread
+from reconcile.write import freeze_state
+from recovery.codecs.store import (
+    Layout,
+)
+
+
+class Level(StrEnum):
+    """How bad something is; values are part of the JSON."""
+
+    OK = "ok"
+    UNDECIDED = "undecided"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+_SUBJECTS: Final = ("root", "ledgers", "instance", "layout", "freeze", "replication", "registrations", "coverage")
+"""What a verdict names first where two things are equally bad."""
+_ORDER: Final = (Level.CRITICAL, Level.WARNING, Level.UNDECIDED, Level.OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        level: how bad it is.
+        subject: one of `_SUBJECTS`.
+        text: for people.
+    """
+
+    level: Level
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bookie:
+    """One bookie that something names.
+
+    Attributes:
+        id: as it is registered; of settings that name none, where they are from.
+        registered: rw, ro or no.
+        inventory: whether an inventory of it was given.
+        settings: of its garbage collection; None: not read.
+    """
+
+    id: str
+    registered: str
+    inventory: bool
+    settings: BookieSettings | None
+
+    @property
+    def wait_ms(self) -> int:
+        """Time between two passes, BookKeeper's default where it was not read."""
+        return self.settings.wait_ms if self.settings else DEFAULT_WAIT_MS
+
+    @property
+    def wait(self) -> str:
+        """The same for people."""
+        if self.settings is None:
+            return f"every {word_duration(DEFAULT_WAIT_MS)} by default, its settings were not read"
+        return f"every {word_duration(self.wait_ms)}" + ("" if self.settings.given else " by default")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What preflight saw.
+
+    Attributes:
+        findings: the worst first.
+        bookies: in the order in which they are to be stopped: whose next pass may come first.
+        counts: ledgers listed, held, absent; bookies registered. None: not known.
+        listed_whole: whether every folder of the store was listed.
+        compared: bookies whose disks the store was compared with.
+        not_compared: others that are registered or have a cookie.
+        unread: settings that were named and could not be read.
+        layout: None: not known.
+        freeze: what the rights say.
+        auditor: bookie of the elected auditor; None: there is none, or it could not be read.
+        root: present or missing.
+        denied: the root, or folders of ledgers, may not be listed by us.
+        foreign: bookies that were compared are of another cluster instance than the store.
+    """
+
+    findings: tuple[Finding, ...]
+    bookies: tuple[Bookie, ...] = ()
+    counts: Mapping[str, int | None] = field(default_factory=dict)
+    listed_whole: bool = False
+    compared: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    layout: Layout | None = None
+    freeze: freeze_state.FreezeState | None = None
+    auditor: str | None = None
+    root: str = "present"
+    denied: bool = False
+    foreign: bool = False
+
+    @property
+    def of_strangers(self) -> bool:
+        """Whether only other bookies than those that were compared use the store: it is a cluster's, and not theirs."""
+        running = [bookie for bookie in self.bookies if bookie.registered != "no"]
+        return self.foreign and bool(running) and not any(bookie.inventory for bookie in running)
+
+    @property
+    def level(self) -> Level:
+        """Of the worst finding."""
+        return self.findings[0].level if self.findings else Level.OK
+
+    @property
+    def undecided(self) -> bool:
+        """Whether something that matters could not be looked at."""
+        return any(finding.level is Level.UNDECIDED for finding in self.findings)
+
+
+def stop_order(bookies: Sequence[Bookie]) -> list[str]:
+    """Return which bookie to stop after which, each with the reason."""
+    return [f"{bookie.id} ({bookie.wait})" for bookie in bookies]
+
+
+def word_duration(milliseconds: int) -> str:
+    """Return a duration in its largest whole unit."""
+    for name, size in (("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if milliseconds >= size and milliseconds % size == 0:
+            return f"{milliseconds // size} {name}"
+    return f"{milliseconds} ms"
+
+
+def rank_finding(finding: Finding) -> tuple[int, int]:
+    """Return where a finding stands in a report: the worst first."""
+    return _ORDER.index(finding.level), _SUBJECTS.index(finding.subject)

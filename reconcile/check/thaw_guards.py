@@ -1,0 +1,162 @@
+"""Refusals of a thaw after which bookies would delete what somebody may still want."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from backends.protocols import MetadataStore
+from reconcile.check.left_out_copies import left_out
+from reconcile.check.listing import EXAMPLES, absent_ledgers, demanded, examples, held_ledgers, instances, list_ledgers
+from reconcile.errors import Advice, GuardRefusedError, Remedy
+from reconcile.rules import clusters
+from recovery.codecs.store import (
+    COOKIES,
+    INSTANCE_ID,
+    LAYOUT,
+    REGISTRATIONS,
+    Layout,
+)
+from recovery.dataset import Dataset
+
+
+def demand_described(store: MetadataStore, root: str, inventories: Sequence[Dataset]) -> None:
+    """Refuse a thaw of a store without LAYOUT, without INSTANCEID if bookies may belong to one, or of another cluster.
+
+    Raises:
+        GuardRefusedError: one of them is missing, or inventories are of bookies of another cluster.
+    """
+    known = {bookie: instance for bookie, instance in instances(inventories) if instance is not None}
+    for key in (LAYOUT, *([INSTANCE_ID] if known or not inventories else [])):
+        if store.get(root + key) is None:
+            raise GuardRefusedError(root + key, "is missing: the restore has not ended", "end it with apply first")
+    held = store.get(root + INSTANCE_ID)
+    stored = clusters.decode_named(held.value if held is not None else None)
+    foreign = sorted(bookie for bookie, instance in known.items() if instance != stored)
+    if foreign:
+        raise GuardRefusedError(
+            root + INSTANCE_ID,
+            f"the store is of cluster instance {stored}, the inventory of bookie {foreign[0]} is of "
+            f"{known[foreign[0]]}: to those bookies every ledger that is not in it is garbage",
+            "give the inventories of this cluster's bookies, or restore into their own store",
+        )
+
+
+def demand_restored(
+    store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset], *, accept_absent: int = 0
+) -> dict[str, int | None]:
+    """Refuse a thaw after which bookies would delete what is known to have no record.
+
+    Args:
+        store: must be able to list ledgers.
+        root: of the ledgers.
+        layout: of the store.
+        inventories: of the bookies; without them nothing is known of what bookies hold.
+        accept_absent: how many ledgers without a record somebody accepts to lose.
+
+    Returns:
+        How many ledgers are listed, held (None: no inventory), and held without a record.
+
+    Raises:
+        GuardRefusedError: no ledger is listed, the listing is not whole, or ledgers of inventories are not in it.
+    """
+    listing = list_ledgers(store, root, layout)
+    held = held_ledgers(inventories) if inventories else None
+    if listing.lost:
+        problem = f"could not be listed whole: {', '.join(listing.lost[:EXAMPLES])} named, and not there"
+        raise GuardRefusedError(root, problem, "let nobody change the tree, and run it again")
+    if not listing.complete:
+        problem = f"could not be listed whole: access denied to {', '.join(listing.denied[:EXAMPLES])}"
+        raise GuardRefusedError(root, problem, "connect as the identity of the freeze")
+    if held is None:
+        if listing.ledgers == 0:
+            raise GuardRefusedError(
+                root,
+                "lists no ledger, and thawed bookies delete every ledger that is not listed",
+                Remedy(Advice.SHOW_THAT_NONE_IS_STORED),
+            )
+        return {"listed": listing.ledgers, "held": None, "absent": 0}
+    absent = absent_ledgers(held, listing)
+    unlisted = demanded(store, root, layout, absent)
+    if unlisted.any():
+        names = ", ".join(examples(absent.filter(pa.array(unlisted))))
+        problem = f"has ledgers that no listing names: {names}; bookies, which believe listings, would delete them"
+        raise GuardRefusedError(root, problem, "find out why the folders above them are not listed, then run it again")
+    if accept_absent and not absent.num_rows:
+        problem = "has a record of every ledger on the bookies' disks"
+        raise GuardRefusedError(root, problem, Remedy(Advice.ACCEPT_NONE_ABSENT))
+    if absent.num_rows and (absent.num_rows != accept_absent or listing.ledgers == 0):
+        more = ", …" if absent.num_rows > EXAMPLES else ""
+        remedy = Remedy(Advice.RESTORE_OR_ACCEPT_ABSENT, absent.num_rows) if listing.ledgers else Remedy(Advice.RESTORE)
+        raise GuardRefusedError(
+            root,
+            f"lists {listing.ledgers} ledgers; {absent.num_rows} of the {held.num_rows} on the bookies' disks are not "
+            f"among them and would be deleted: {', '.join(examples(absent))}{more}",
+            remedy,
+        )
+    return {"listed": listing.ledgers, "held": held.num_rows, "absent": absent.num_rows}
+
+
+def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset], *, accept: int | None = None) -> int:
+    """Refuse a thaw of bookies of which nobody knows what they hold; return how many these are.
+
+    They are those that run, or have a cookie and so can start, and that no inventory is of. Without any inventory the
+    number has to be given even where it is 0: a bookie that lost its session and its cookie deletes all the same.
+
+    Args:
+        store: only read.
+        root: of the ledgers.
+        inventories: of bookies.
+        accept: how many bookies somebody lets delete what has no record; None: nobody gave a number.
+
+    Raises:
+        GuardRefusedError: there are others than were accepted, or no inventory was given and no number.
+    """
+    folders = (*REGISTRATIONS, COOKIES)
+    present = {
+        name for folder in folders for name in store.children(root + folder) or () if f"{folder}/{name}" not in folders
+    }
+    unseen = sorted(present - {bookie for bookie, _ in instances(inventories)})
+    if accept is None and not inventories:
+        names = f" ({', '.join(unseen[:EXAMPLES])}{', …' if len(unseen) > EXAMPLES else ''})" if unseen else ""
+        raise GuardRefusedError(
+            root,
+            f"has {len(unseen)} bookies that run or have a cookie{names}, and no inventory was given: what they hold "
+            "without a record would be deleted",
+            Remedy(Advice.INVENTORIES_OR_ACCEPT_UNSEEN, len(unseen)),
+        )
+    if len(unseen) != (accept or 0):
+        more = ", …" if len(unseen) > EXAMPLES else ""
+        problem = f"has {len(unseen)} bookies that no inventory is of ({', '.join(unseen[:EXAMPLES])}{more}): "
+        problem += "what only they hold would be deleted"
+        remedy = Remedy(Advice.COLLECT_OR_ACCEPT_UNSEEN, len(unseen))
+        if not unseen:
+            problem, remedy = "has no bookie that no inventory is of", Remedy(Advice.ACCEPT_NONE_UNSEEN)
+        raise GuardRefusedError(root, problem, remedy)
+    return len(unseen)
+
+
+def demand_named(
+    store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset], *, accept: int = 0
+) -> int:
+    """Refuse a thaw after which the over-replicated check would delete copies that nothing else has; return how many.
+
+    Raises:
+        GuardRefusedError: there are others than were accepted.
+    """
+    found = 0
+    shown: list[str] = []
+    for one in left_out(store, root, layout, inventories):
+        found += 1
+        if len(shown) < EXAMPLES:
+            shown.append(str(one))
+    if found != accept:
+        more = "; …" if found > len(shown) else ""
+        raise GuardRefusedError(
+            root,
+            f"has closed records that leave out {found} bookies which hold entries that are not on all the bookies "
+            f"named for them, and these would be deleted: {'; '.join(shown)}{more}"
+            if found
+            else "has no closed record that leaves out what only one bookie holds",
+            Remedy(Advice.RESTORE_OR_ACCEPT_LEFT_OUT, found) if found else Remedy(Advice.ACCEPT_NONE_LEFT_OUT),
+        )
+    return found

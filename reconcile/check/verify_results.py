@@ -1,0 +1,155 @@
+"""What became of ledgers that were read back, and what they are read from."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.model.ids import LedgerId
+
+if TYPE_CHECKING:
+    from recovery.bookies.disk_reader import FoundPlaces
+
+
+Ints = npt.NDArray[np.int64]
+
+
+LISTED: Final = 100
+"""Ledgers with a problem that are named one by one; all are counted."""
+
+
+class Outcome(StrEnum):
+    """What became of a restored ledger; stored in --json, so never renamed."""
+
+    READABLE = "readable"
+    MISSING = "missing"
+    CORRUPT = "corrupt"
+    UNCHECKED = "not_checkable"
+    LENGTH = "length_differs"
+    NO_RECORD = "no_record"
+    """The store has no record of it, or one that cannot be read."""
+
+
+class Stored(StrEnum):
+    """What the store has where the plan has a record; stored in --json, so never renamed."""
+
+    PLANNED = "as_planned"
+    CHANGED = "changed"
+    ABSENT = "absent"
+    UNPARSABLE = "unparsable"
+    DENIED = "denied"
+    """The store does not show it to us."""
+
+
+class Held(Protocol):
+    """What is asked for the copies of one bookie: its disks, or itself."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing was in the way of looking."""
+        ...
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was, the first few."""
+        ...
+
+    def find(self, ledger: LedgerId, wanted: Ints) -> "FoundPlaces":
+        """Return where some entries of a ledger may be read; they ascend and are each there once."""
+        ...
+
+    def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
+        """Hand on the row and the bytes of each place; None: it could not be looked at; nothing where nothing is."""
+        ...
+
+
+class Cluster(Protocol):
+    """Bookies by the names that records give them."""
+
+    def get(self, name: str, /) -> Held | None:
+        """Return what is asked for its copies; None if there is nothing."""
+        ...
+
+    def items(self) -> Iterable[tuple[str, Held]]:
+        """Return those that are there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A ledger that is not simply readable, and why."""
+
+    ledger: LedgerId
+    outcome: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was looked at and what came of it.
+
+    Attributes:
+        ledgers, held: in the plan.
+        drawn: how many of each were to be looked at.
+        seed: of the sample; empty where every ledger was looked at.
+        outcomes: of the restored ledgers looked at.
+        full: readable ones of which every copy is good.
+        longer: readable ones whose record is longer than its entries.
+        records: of these ledgers' records.
+        holds: of the holds' records that were looked at.
+        entries: looked_at, readable, missing, corrupt, not_checkable.
+        copies: promised, good, unproven, bad, absent, not_looked_at.
+        problems: the first `LISTED`.
+        without_disks: bookies that a record names and no disks were given of, with the copies they should hold.
+        incomplete: bookies whose disks could not be looked at whole, with the reasons.
+    """
+
+    ledgers: int
+    held: int
+    drawn: tuple[int, int]
+    seed: str
+    outcomes: Mapping[Outcome, int]
+    full: int
+    longer: int
+    records: Mapping[Stored, int]
+    holds: Mapping[Stored, int]
+    entries: Mapping[str, int]
+    copies: Mapping[str, int]
+    problems: tuple[Problem, ...]
+    without_disks: Mapping[str, int]
+    incomplete: Mapping[str, tuple[str, ...]]
+
+    @property
+    def looked_at(self) -> int:
+        """Restored ledgers that were looked at."""
+        return sum(self.outcomes.values())
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every ledger, hold, entry and copy is in exactly one category."""
+        entries, copies = Counter(self.entries), Counter(self.copies)
+        sums = (
+            (self.looked_at, self.drawn[0]),
+            (sum(self.records.values()), self.drawn[0]),
+            (sum(self.holds.values()), self.drawn[1]),
+            (entries.total() - entries["looked_at"], entries["looked_at"]),
+            (copies.total() - copies["promised"], copies["promised"]),
+        )
+        return all(one == other for one, other in sums)
+
+    @property
+    def wrong(self) -> int:
+        """Ledgers and holds with a finding."""
+        fine = self.outcomes.get(Outcome.READABLE, 0) + self.outcomes.get(Outcome.UNCHECKED, 0)
+        changed = self.records.get(Stored.CHANGED, 0)
+        fine_holds = self.holds.get(Stored.PLANNED, 0) + self.holds.get(Stored.DENIED, 0)
+        return self.looked_at - fine + changed + sum(self.holds.values()) - fine_holds
+
+    @property
+    def denied(self) -> int:
+        """Records and holds that the store does not show to us."""
+        return self.records.get(Stored.DENIED, 0) + self.holds.get(Stored.DENIED, 0)
