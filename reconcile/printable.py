@@ -12,7 +12,7 @@ _STEERING: Final = re.compile(
 
 def printable(text: str) -> str:
     """Return a text with what steers a screen written out; ends of lines stay."""
-    return _STEERING.sub(_written_out, text)
+    return _STEERING.sub(_write_out, text)
 
 
 def printable_line(text: str) -> str:
@@ -20,5 +20,5 @@ def printable_line(text: str) -> str:
     return printable(text).replace("\n", r"\n")
 
 
-def _written_out(found: re.Match[str]) -> str:
+def _write_out(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape", "surrogatepass").decode()

@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore, ScannableStore
 from backends.registry import OpenStore
-from reconcile.rules.clusters import Source, decode_named
+from reconcile.clusters import Source, decode_named
 from recovery.codecs import managed_ledger
 from recovery.codecs.store import places
 from recovery.dataset import sort_by_key
@@ -79,7 +79,7 @@ class References:
     stores: tuple[Source, ...] = ()
 
     @classmethod
-    def united(cls, parts: Sequence["References"]) -> "References | None":
+    def unite(cls, parts: Sequence["References"]) -> "References | None":
         """Return all of several sources as one; None of none."""
         if not parts:
             return None
@@ -229,7 +229,7 @@ def of_store(opened: OpenStore) -> References:
     for key, raw in _nodes(opened.store, topics):
         owner = key.removeprefix(topics).removeprefix("/")
         try:
-            for listed in _listed(raw, owner):
+            for listed in _yield_ledgers(raw, owner):
                 found.add(**listed)
         except FormatError as error:
             unreadable.append((f"{opened.uri} {key}", str(error)))
@@ -241,7 +241,7 @@ def of_store(opened: OpenStore) -> References:
             unreadable.append((f"{opened.uri} {key}", str(error)))
     gaps: tuple[str, ...] = ()
     if isinstance(opened.store, ScannableStore):
-        for gone in _gone(opened.store, topics, frozenset(found.ledger)).values():
+        for gone in _find_gone_ledgers(opened.store, topics, frozenset(found.ledger)).values():
             found.add(**gone)
         gaps = opened.store.point().gaps
     ledgers = opened.root if topics != opened.root else f"{above}{_LEDGERS}"
@@ -257,7 +257,7 @@ def _cluster(store: MetadataStore, root: str, layout: str | None) -> str | None:
     return decode_named(held.value if held is not None else None)
 
 
-def _listed(raw: bytes, owner: str) -> Iterator[dict[str, Any]]:
+def _yield_ledgers(raw: bytes, owner: str) -> Iterator[dict[str, Any]]:
     """Yield the ledgers that one record names, as arguments of `_Columns.add`."""
     record = managed_ledger.decode(raw)
     if isinstance(record, managed_ledger.Cursor):
@@ -276,13 +276,13 @@ def _listed(raw: bytes, owner: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def _gone(store: ScannableStore, topics: str, named: frozenset[int]) -> Mapping[int, dict[str, Any]]:
+def _find_gone_ledgers(store: ScannableStore, topics: str, named: frozenset[int]) -> Mapping[int, dict[str, Any]]:
     """Return the ledgers that some record named once and none names now, as arguments of `_Columns.add`."""
     found: dict[int, dict[str, Any]] = {}
     for batch in store.history(topics):
         for change in batch.to_pylist():
             owner = change["key"].removeprefix(topics).removeprefix("/")
-            before, after = _known(change["before"], owner), _known(change["after"], owner)
+            before, after = _read_past(change["before"], owner), _read_past(change["after"], owner)
             if before is None or after is None:
                 continue
             for ledger in after:
@@ -292,10 +292,10 @@ def _gone(store: ScannableStore, topics: str, named: frozenset[int]) -> Mapping[
     return found
 
 
-def _known(raw: bytes | None, owner: str) -> dict[int, dict[str, Any]] | None:
+def _read_past(raw: bytes | None, owner: str) -> dict[int, dict[str, Any]] | None:
     """Return what a record of the past names; None where it cannot be read: what it hides was not let go of."""
     try:
-        return {one["ledger"]: one for one in _listed(raw or b"", owner)}
+        return {one["ledger"]: one for one in _yield_ledgers(raw or b"", owner)}
     except FormatError:
         return None
 

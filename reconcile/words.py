@@ -1,7 +1,7 @@
 """Counts in sentences: one ledger, two ledgers."""
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def count_noun(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun.
 
     Args:
@@ -17,6 +17,6 @@ def is_or_are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def released_holds(number: int) -> str:
+def count_released_holds(number: int) -> str:
     """Return what becomes of so many holds of an earlier plan."""
     return "1 hold is replaced by its record" if number == 1 else f"{number} holds are replaced by their records"

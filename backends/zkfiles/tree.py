@@ -109,7 +109,7 @@ class Tree:
                 yield below
             position = self._base.below(position) if below.startswith(prefix) else position + 1
 
-    def shown(self) -> Ints:
+    def list_standing(self) -> Ints:
         """Return the rows of the base that still stand as they are."""
         return np.flatnonzero(~self.hidden)
 

@@ -134,12 +134,12 @@ def _answer(address: str, path: str, within_s: float) -> dict[str, str]:
         answer = connection.getresponse()
         if answer.status != http.client.OK:
             raise ValueError(f"{path} was answered with {answer.status}")
-        return answered(path, answer.read(_LARGEST_ANSWER))
+        return parse_answer(path, answer.read(_LARGEST_ANSWER))
     finally:
         connection.close()
 
 
-def answered(path: str, raw: bytes) -> dict[str, str]:
+def parse_answer(path: str, raw: bytes) -> dict[str, str]:
     """Return what a bookie's admin API says.
 
     Raises:

@@ -53,7 +53,7 @@ class LeftOut:
         return f"ledger {self.ledger} on {self.bookie}: entry {self.first}{more}"
 
 
-def left_out(store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset]) -> Iterator[LeftOut]:
+def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset]) -> Iterator[LeftOut]:
     """Yield every copy that a thaw lets go although its entries are not on all bookies that the record names for them.
 
     An entry above the record's end is on no write set. What a bookie without an inventory holds is not known, so it
@@ -79,12 +79,12 @@ def left_out(store: MetadataStore, root: str, layout: Layout, inventories: Seque
         known = ids.append_column("row", pa.array(np.arange(ids.num_rows)))
         for name in columns:
             known = known.append_column(name, records[name])
-        yield from _left_out(
+        yield from _compare_with_records(
             copies, known.filter(pc.fill_null(pc.equal(known["state"], str(State.CLOSED)), fill_value=False))
         )
 
 
-def _left_out(copies: pa.Table, closed: pa.Table) -> Iterator[LeftOut]:
+def _compare_with_records(copies: pa.Table, closed: pa.Table) -> Iterator[LeftOut]:
     """Look at the closed ledgers of which a bookie that is not named holds something; those are few."""
     segments = closed["segments"].combine_chunks()
     of_segment = pc.list_parent_indices(segments)
@@ -119,7 +119,7 @@ def _of_ledger(copies: pa.Table, record: Mapping[str, Any]) -> Iterator[LeftOut]
         low, end = next_entry(mine, 0), int((mine.last + (mine.size - 1)).max(initial=-1))
         while low is not None:
             high = min(low + _ENTRIES_AT_ONCE - 1, end)
-            found = np.flatnonzero(_held(mine, low, high) & ~_everywhere(groups, record, low, high))
+            found = np.flatnonzero(_mark_entries(mine, low, high) & ~_everywhere(groups, record, low, high))
             lacking += len(found)
             first = low + int(found[0]) if first is None and len(found) else first
             low = next_entry(mine, high + 1) if high < end else None
@@ -127,7 +127,7 @@ def _of_ledger(copies: pa.Table, record: Mapping[str, Any]) -> Iterator[LeftOut]
             yield LeftOut(LedgerId(record["scope"], record["ledger"]), bookie, lacking, first)
 
 
-def _held(groups: KeyedGroups, low: int, high: int) -> npt.NDArray[np.bool_]:
+def _mark_entries(groups: KeyedGroups, low: int, high: int) -> npt.NDArray[np.bool_]:
     """Say of each entry from `low` to `high` whether a bookie has it."""
     runs = within(groups, low, high)
     begin, end = runs.first - low, runs.first - low + runs.size
@@ -156,7 +156,7 @@ def _everywhere(
         size = len(segment["members"])
         for position, member in enumerate(segment["members"]):
             turn = (position - np.arange(begin, begin + size)) % size < record["write_quorum"]
-            held = _held(groups[member], begin, end) if member in groups else False
+            held = _mark_entries(groups[member], begin, end) if member in groups else False
             there &= held | ~np.tile(turn, -(-len(there) // size))[: len(there)]
         found[begin - low : end - low + 1] = there
     return found

@@ -91,7 +91,7 @@ def _read_ids(layout: Layout, pieces: Iterable[Piece]) -> pa.Table:
     return pa.concat_tables(tables).combine_chunks()
 
 
-def known_ledgers(inventories: Iterable[Dataset]) -> Iterator[pa.Table]:
+def list_known_ledgers(inventories: Iterable[Dataset]) -> Iterator[pa.Table]:
     """Yield scope and ledger of everything that bookies hold, each at least once, in pieces.
 
     Raises:
@@ -102,7 +102,7 @@ def known_ledgers(inventories: Iterable[Dataset]) -> Iterator[pa.Table]:
             yield inventory.read("copies", columns=KEYS.names, buckets=range(low, low + _BUCKETS_AT_ONCE))
 
 
-def demanded(store: MetadataStore, root: str, layout: Layout, ids: pa.Table) -> npt.NDArray[np.bool_]:
+def demand_each(store: MetadataStore, root: str, layout: Layout, ids: pa.Table) -> npt.NDArray[np.bool_]:
     """Say which ledgers have a record after all, asked for by key; what may not be read counts as there.
 
     Args:
@@ -134,7 +134,7 @@ def _is_there(store: MetadataStore, key: str) -> bool:
         return True
 
 
-def held_ledgers(inventories: Sequence[Dataset]) -> pa.Table:
+def list_ledgers_on_bookies(inventories: Sequence[Dataset]) -> pa.Table:
     """Return scope and ledger of everything that bookies hold, each once.
 
     Raises:

@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore, Versioned
+from reconcile import clusters
 from reconcile.check import listing
 from reconcile.check.gc_settings import BookieSettings, Unread
 from reconcile.check.preflight_report import Bookie, Finding, Level, Report, rank_finding, word_duration
-from reconcile.rules import clusters
 from reconcile.write import freeze_state
 from recovery.codecs.store import (
     UNDERREPLICATION,
@@ -122,21 +122,21 @@ class _Look:
             self._denied = True
             self._say(Level.UNDECIDED, "root", f"{self._root} may not be listed: set {who} to who may")
             return self._report(root="not known")
-        held = listing.held_ledgers(self._inventories) if self._inventories else None
+        held = listing.list_ledgers_on_bookies(self._inventories) if self._inventories else None
         if names is None:
-            return self._missing(held, named)
+            return self._examine_missing(held, named)
         state = freeze_state.read_freeze_state(self._store, self._root)
-        rw, ro = self._registered()
+        rw, ro = self._examine_registered()
         cookies = self._children(self._where.cookies) or []
         layout = self._layout(named)
         self._instance(state, cookies)
-        found = self._listed(layout, listing_s)
+        found = self._examine_listed(layout, listing_s)
         counts = self._ledgers(found, held, state, rw + ro, layout)
         not_compared = self._coverage({*rw, *ro, *cookies})
         bookies = self._bookies(rw, ro, cookies)
         auditor = self._replication(state, lacking=bool(counts["ledgers_absent"]) or counts["ledgers_listed"] == 0)
         self._frozen(state)
-        self._deleting(bookies)
+        self._examine_deleting(bookies)
         return self._report(
             bookies=bookies,
             counts=counts | {"bookies_registered": len({*rw, *ro}), "cookies": len(cookies)},
@@ -176,7 +176,7 @@ class _Look:
             foreign=self._foreign,
         )
 
-    def _missing(self, held: pa.Table | None, named: Layout | None) -> Report:
+    def _examine_missing(self, held: pa.Table | None, named: Layout | None) -> Report:
         lost = "" if held is None else f", and the bookies hold {held.num_rows} ledgers"
         if self._on_etcd:
             text = f"nothing stands below {self._root}{lost}: bookies that run list no ledger, and delete all now"
@@ -209,7 +209,7 @@ class _Look:
             self._say(Level.UNDECIDED, "coverage", f"{self._root}{key} may not be listed")
             return None
 
-    def _registered(self) -> tuple[list[str], list[str]]:
+    def _examine_registered(self) -> tuple[list[str], list[str]]:
         writable, read_only = self._where.registrations
         ro = self._children(read_only) or []
         return [name for name in self._children(writable) or [] if f"{writable}/{name}" != read_only], ro
@@ -309,7 +309,7 @@ class _Look:
                 f"{name} was created {_time(created)}, less than a day ago",
             )
 
-    def _listed(self, layout: Layout | None, listing_s: float) -> listing.Listing | None:
+    def _examine_listed(self, layout: Layout | None, listing_s: float) -> listing.Listing | None:
         if layout is None:
             self._say(
                 Level.UNDECIDED, "ledgers", "nothing says the layout, so no ledger can be listed: name it in the URI"
@@ -356,7 +356,7 @@ class _Look:
             return counts
         absent = listing.absent_ledgers(held, found)
         asked = absent.slice(0, _ASKED)
-        unlisted = listing.demanded(self._store, self._root, layout, asked) if layout is not None else None
+        unlisted = listing.demand_each(self._store, self._root, layout, asked) if layout is not None else None
         if unlisted is not None and unlisted.any():
             some = _some(listing.examples(asked.filter(pa.array(unlisted))))
             text = (
@@ -422,7 +422,7 @@ class _Look:
         ]
         return tuple(sorted(found, key=lambda bookie: (bookie.registered == "no", bookie.wait_ms, bookie.id)))
 
-    def _deleting(self, bookies: Sequence[Bookie]) -> None:
+    def _examine_deleting(self, bookies: Sequence[Bookie]) -> None:
         running = [bookie for bookie in bookies if bookie.registered != "no"]
         if not running:
             text = "no bookie is registered; one that runs all the same, its session lost, still deletes"

@@ -5,10 +5,18 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from backends.protocols import MetadataStore
-from reconcile.check.left_out_copies import left_out
-from reconcile.check.listing import EXAMPLES, absent_ledgers, demanded, examples, held_ledgers, instances, list_ledgers
+from reconcile import clusters
+from reconcile.check.left_out_copies import find_left_out
+from reconcile.check.listing import (
+    EXAMPLES,
+    absent_ledgers,
+    demand_each,
+    examples,
+    instances,
+    list_ledgers,
+    list_ledgers_on_bookies,
+)
 from reconcile.errors import Advice, GuardRefusedError, Remedy
-from reconcile.rules import clusters
 from recovery.codecs.store import (
     COOKIES,
     INSTANCE_ID,
@@ -60,7 +68,7 @@ def demand_restored(
         GuardRefusedError: no ledger is listed, the listing is not whole, or ledgers of inventories are not in it.
     """
     listing = list_ledgers(store, root, layout)
-    held = held_ledgers(inventories) if inventories else None
+    held = list_ledgers_on_bookies(inventories) if inventories else None
     if listing.lost:
         problem = f"could not be listed whole: {', '.join(listing.lost[:EXAMPLES])} named, and not there"
         raise GuardRefusedError(root, problem, "let nobody change the tree, and run it again")
@@ -76,7 +84,7 @@ def demand_restored(
             )
         return {"listed": listing.ledgers, "held": None, "absent": 0}
     absent = absent_ledgers(held, listing)
-    unlisted = demanded(store, root, layout, absent)
+    unlisted = demand_each(store, root, layout, absent)
     if unlisted.any():
         names = ", ".join(examples(absent.filter(pa.array(unlisted))))
         problem = f"has ledgers that no listing names: {names}; bookies, which believe listings, would delete them"
@@ -145,7 +153,7 @@ def demand_named(
     """
     found = 0
     shown: list[str] = []
-    for one in left_out(store, root, layout, inventories):
+    for one in find_left_out(store, root, layout, inventories):
         found += 1
         if len(shown) < EXAMPLES:
             shown.append(str(one))

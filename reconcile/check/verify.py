@@ -185,8 +185,8 @@ class _Run:
         restored, held = self._count()
         seed = str(self._dataset.manifest["hash"])[:SEED_DIGITS]
         self._total = restored if sample is None else min(sample, restored)
-        drawn = [_drawn(count, sample, seed) for count in (restored, held)]
-        for rows in self._chosen(*drawn):
+        drawn = [_draw_sample(count, sample, seed) for count in (restored, held)]
+        for rows in self._choose(*drawn):
             for row, found in rows:
                 self._take(row, found)
         self._settle()
@@ -217,7 +217,7 @@ class _Run:
                 counts[number] += int(mask.sum())
         return counts[0], counts[1]
 
-    def _chosen(
+    def _choose(
         self, restored: Ints | None, held: Ints | None
     ) -> Iterator[Iterator[tuple[Mapping[str, object], bytes | None]]]:
         """Yield batches of (action, stored bytes) of what was drawn."""
@@ -464,7 +464,7 @@ def _masks(actions: pa.Table) -> tuple[Mask, Mask]:
     return written, held
 
 
-def _drawn(count: int, sample: int | None, seed: str) -> Ints | None:
+def _draw_sample(count: int, sample: int | None, seed: str) -> Ints | None:
     """Return numbers below `count`, ascending and each once; None: all of them."""
     if sample is None or sample >= count:
         return None

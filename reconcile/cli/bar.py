@@ -35,7 +35,7 @@ class _Where(ProgressColumn):
 
 
 @contextmanager
-def drawn(title: str, *, no_color: bool) -> Iterator[Callable[[int, int, str], None]]:
+def draw(title: str, *, no_color: bool) -> Iterator[Callable[[int, int, str], None]]:
     """Draw until the end of the block; give a function to be told (done, of all, what is done now).
 
     A bar that stands at 0 says nothing, and looks broken: until something is done the time that passed is shown.

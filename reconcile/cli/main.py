@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _log_to_stderr(as_json="--json" in given)
         code = program.main(given, prog_name="bkmeta", standalone_mode=False)
     except (Exception, KeyboardInterrupt, _TerminatedError) as error:  # noqa: BLE001 - every error ends here
-        code = _ended_by(error, given)
+        code = _end_by(error, given)
         _let_go_of_stdout()
     sys.exit(code if isinstance(code, int) else Exit.DONE)
 
@@ -161,7 +161,7 @@ def _log_to_stderr(*, as_json: bool) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
-def _ended_by(error: BaseException, given: Sequence[str]) -> int:
+def _end_by(error: BaseException, given: Sequence[str]) -> int:
     if isinstance(error, click.Abort) and error.__cause__ is not None:
         error = error.__cause__
     code = exit_code_of(error)

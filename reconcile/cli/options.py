@@ -38,7 +38,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def quoted(*words: object) -> str:
+def quote_command(*words: object) -> str:
     """Return a command as a shell takes it."""
     return " ".join(shlex.quote(str(word)) for word in words)
 
@@ -161,7 +161,7 @@ class Names(click.ParamType[Path | tuple[str, ...]]):
 NAMES = Names()
 
 
-def expected_bookies_option(command: Callable[P, R]) -> Callable[P, R]:
+def bookies_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add --expect-bookies."""
     return click.option(
         "--expect-bookies", type=NAMES, metavar="FILE", help="Ids of all bookies of the cluster, one a line."
@@ -202,7 +202,7 @@ def inventory_options(help_text: str) -> Callable[[Callable[..., R]], Callable[.
     return with_inventories
 
 
-def carried(*options: str) -> list[str]:
+def carry_options(*options: str) -> list[str]:
     """Return those of some options that the running command was given, as they would be typed for the next one.
 
     What an incident file said is said by naming it again.
@@ -219,11 +219,11 @@ def carried(*options: str) -> list[str]:
     for option in options:
         name = str(named[option].name) if option in named else ""
         if name and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            words += [word for text in _typed(context.params[name]) for word in (option, text)]
+            words += [word for text in _retype(context.params[name]) for word in (option, text)]
     return words
 
 
-def _typed(value: object) -> list[str]:
+def _retype(value: object) -> list[str]:
     """Return an option's value as it was typed, once for each time."""
     match value:
         case dict():
@@ -320,7 +320,7 @@ def read_references(names: Sequence[str], output: Output) -> "References | None"
             continue
         with connect(name, make_context(output)) as opened:
             parts.append(of_store(opened))
-    return References.united(parts)
+    return References.unite(parts)
 
 
 def by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, list[Path]]:

@@ -87,9 +87,9 @@ class Output:
             )
             return result.exit_code
         colour = _COLOURS.get(result.exit_code, "red")
-        click.echo(_styled(_fitted(printable_line(result.verdict), sys.stdout), colour))
+        click.echo(_style(_fit(printable_line(result.verdict), sys.stdout), colour))
         for line in result.details:
-            click.echo(_fitted(f"  {printable_line(line)}", sys.stdout) if line else "")
+            click.echo(_fit(f"  {printable_line(line)}", sys.stdout) if line else "")
         if result.following:
             click.echo(f"\nnext: {printable(result.following)}")
         return result.exit_code
@@ -101,7 +101,7 @@ class Output:
             body = {"schema": f"bkmeta.error/{SCHEMA_VERSION}", "verdict": message, "exit_code": exit_code}
             click.echo(json.dumps({**body, "counts": {}, "coverage": {}}))
         else:
-            click.echo(_fitted(f"bkmeta: {printable(message)}", sys.stderr), err=True)
+            click.echo(_fit(f"bkmeta: {printable(message)}", sys.stderr), err=True)
 
     def expect(self, step: Step, things: int) -> None:
         """Say about how long a step will take: a line on a terminal, or an event."""
@@ -130,9 +130,9 @@ class Output:
             say(0, 0)
             yield say
         elif self._progress == "auto" and sys.stderr.isatty() and not self._json:
-            from reconcile.cli.bar import drawn
+            from reconcile.cli.bar import draw
 
-            with drawn(title, no_color=_is_plain()) as show:
+            with draw(title, no_color=_is_plain()) as show:
                 yield lambda done, total, stage="": show(
                     done, total, printable_line(STAGES.get(stage, f"{title} {stage}".strip()))
                 )
@@ -144,12 +144,12 @@ def _is_plain() -> bool:
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
-def _styled(text: str, colour: str) -> str:
+def _style(text: str, colour: str) -> str:
     # click takes the codes out again where stdout is not a terminal.
     return text if _is_plain() else click.style(text, fg=colour, bold=True)
 
 
-def _fitted(text: str, stream: TextIO) -> str:
+def _fit(text: str, stream: TextIO) -> str:
     """Wrap lines that are longer than the terminal, below where they began; in a pipe they stay whole."""
     if not stream.isatty():
         return text

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from reconcile import clusters
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, decide_ledger, read_only_ledger, select_ledger
 from reconcile.explain.disagreements import apply_rules, compare_with_store, read_plan_findings
@@ -17,7 +18,7 @@ from reconcile.explain.verdict import Facts, Standing, judge
 from reconcile.findings.refusal_texts import REASONS
 from reconcile.plan.actions import LEAVE
 from reconcile.plan.alternatives import FROM_BOOKIES, describe_records
-from reconcile.rules import clusters, contradicted, sides
+from reconcile.rules import contradicted, sides
 from reconcile.topics import topic_of
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset

@@ -12,7 +12,7 @@ from reconcile.estimates import Step
 from reconcile.jobs.context import Context, connect, throttle
 from reconcile.plan.plan_reader import open_whole
 from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
-from reconcile.words import counted
+from reconcile.words import count_noun
 from reconcile.write import apply as engine
 from reconcile.write import guards
 from reconcile.write.apply import Applied
@@ -182,7 +182,9 @@ def _demand_confirmation(reviewed: Review, confirmation: Confirmation) -> None:
             raise GuardRefusedError(path, "was made with every bookie", Remedy(Advice.ACCEPT_NONE_UNSEEN))
         more = f", and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
         names = ", ".join(unseen[:_NAMED]) + more
-        problem = f"was made without {counted(len(unseen), 'bookie')} ({names}): what only they hold would be deleted"
+        problem = (
+            f"was made without {count_noun(len(unseen), 'bookie')} ({names}): what only they hold would be deleted"
+        )
         raise GuardRefusedError(path, problem, Remedy(Advice.RECOVER_OR_ACCEPT_UNSEEN, len(unseen)))
 
 

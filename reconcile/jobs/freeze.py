@@ -241,10 +241,10 @@ def _open_run(request: FreezeRequest, context: Context) -> "Iterator[_Run]":
     with open_store(request.uri, context.access, writable=True) as opened:
         if not isinstance(opened.store, ControlledStore):
             raise GuardRefusedError(opened.uri, "has no rights that could be taken", _STOP)
-        yield _Run(opened.store, opened.root, digest_principal(identity), _known_layout(opened), request, context)
+        yield _Run(opened.store, opened.root, digest_principal(identity), _find_layout(opened), request, context)
 
 
-def _known_layout(opened: OpenStore) -> Layout | None:
+def _find_layout(opened: OpenStore) -> Layout | None:
     """Return the layout that the URI names, or that Pulsar's driver takes for granted; None: LAYOUT says it."""
     if opened.layout_hint:
         return Layout(opened.layout_hint)

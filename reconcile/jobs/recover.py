@@ -6,6 +6,8 @@ driver   generators, LAYOUT, instance id, cookies, what stands beside the ledger
 
 Where a catalog has ids of other scopes, a pass before these looks for ledgers that share the lower half of their ids.
 Without inventories the store and the earlier catalogs are compared; records are proposed where the store has none.
+
+In one module because both passes and what the driver adds work on one record of the job, and on one sum of its ranges.
 """
 
 import hashlib
@@ -23,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reconcile import clusters
 from reconcile.compare import decide, range_findings
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import Catalog, Evidence, find_collisions, has_scopes, sort_newest_first
@@ -42,7 +45,7 @@ from reconcile.plan.actions import (
 )
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes
 from reconcile.references import References, beside_them
-from reconcile.rules import clusters, diff, holds, reference_checks, used_ids
+from reconcile.rules import diff, holds, reference_checks, used_ids
 from reconcile.rules.nodes import list_far_ids
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import store
@@ -191,22 +194,22 @@ class _Job:
             "actions": bucket_hashes(actions),
             "settled": ledger_hashes(rows),
             "ledgers": rows.num_rows,
-            "outcomes": _counted(missing["outcome"]),
+            "outcomes": _count_values(missing["outcome"]),
             "present": len(matched.held_rows),
             "stored": stored.num_rows,
             "unheld": len(matched.unheld),
             "still_held": kept.num_rows,
             "released": released.num_rows,
-            "classes": _counted(rows["class"]),
-            "reasons": _counted(held["reason"]),
-            "formats": _counted(pc.cast(wanted["format"], pa.string())),
-            "findings": _counted(found["category"]),
-            "proven": _counted(found.filter(self._is_proven(found))["category"]),
+            "classes": _count_values(rows["class"]),
+            "reasons": _count_values(held["reason"]),
+            "formats": _count_values(pc.cast(wanted["format"], pa.string())),
+            "findings": _count_values(found["category"]),
+            "proven": _count_values(found.filter(self._is_proven(found))["category"]),
             "looked_at": looked_at,
-            "relations": _counted(compared["relation"]),
-            "verdicts": _counted(compared["verdict"]),
+            "relations": _count_values(compared["relation"]),
+            "verdicts": _count_values(compared["verdict"]),
             "left": left,
-            "references": {} if references is None else _referenced(references, rows, stored),
+            "references": {} if references is None else _count_references(references, rows, stored),
             "used": asdict(used),
         }
 
@@ -219,7 +222,7 @@ class _Job:
         return pc.and_not(critical, pc.is_in(found["category"], pa.array(of_absence)))
 
 
-def _referenced(references: pa.Table, rows: pa.Table, stored: pa.Table) -> dict[str, Any]:
+def _count_references(references: pa.Table, rows: pa.Table, stored: pa.Table) -> dict[str, Any]:
     """Count what references name, what they do not, and what they name in vain; and list some of the latter two."""
     wanted = references.filter(pc.invert(pc.fill_null(references["deleted"], fill_value=False)))
     said, shown, now = unite([references, rows, stored]).rows
@@ -255,7 +258,7 @@ def _part_json(part: Part) -> dict[str, Any]:
     return {name: getattr(part, name) for name in Part.__slots__}
 
 
-def _counted(column: pa.ChunkedArray) -> dict[str, int]:
+def _count_values(column: pa.ChunkedArray) -> dict[str, int]:
     return {str(row["values"]): row["counts"] for row in pc.value_counts(column).to_pylist()}
 
 
@@ -466,9 +469,9 @@ def _finish(
         bad = reference_checks.unreadable(request.references.unreadable, request.references.gaps)
         beside = pa.concat_tables([beside, make_rows(bad, Run(job.run, job.at))])
     parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
-    sums.update({f"finding {k}": v for k, v in _counted(beside["category"]).items()})
+    sums.update({f"finding {k}": v for k, v in _count_values(beside["category"]).items()})
     proven = beside.filter(pc.equal(beside["severity"], "critical"))["category"]
-    sums.update({f"proven {k}": v for k, v in _counted(proven).items()})
+    sums.update({f"proven {k}": v for k, v in _count_values(proven).items()})
     parts["actions"].insert(0, write_part(out, "actions", "system-first", [first], secret=True))
     parts["actions"].append(write_part(out, "actions", "system-last", [last], secret=True))
     binding = {
@@ -500,14 +503,14 @@ def _finish(
         "in_store_not_on_bookies": sums["unheld"],
         "held_in_store": sums["still_held"],
         "released": sums["released"],
-        "disagreements": sum(_named(sums, "finding").values())
+        "disagreements": sum(_select_sums(sums, "finding").values())
         - sum(sums[f"finding {category}"] for category in _NO_DISAGREEMENT)
         - beside.num_rows,
-        "critical": sum(_named(sums, "proven").values()),
+        "critical": sum(_select_sums(sums, "proven").values()),
         "looked_at": sums["looked_at"],
         **{name: sums[f"verdict {name}"] for name in ("clean", "skipped", "undecided")},
-        "with_findings": sum(v for k, v in _named(sums, "verdict").items() if k in set(Category)),
-        "findings": sum(_named(sums, "finding").values()),
+        "with_findings": sum(v for k, v in _select_sums(sums, "verdict").items() if k in set(Category)),
+        "findings": sum(_select_sums(sums, "finding").values()),
         "left_alone": sums["left"] + actions["op"].to_pylist().count(LEAVE),
         "actions": sum(p.rows for p in parts["actions"]),
         "ids_above_short_generator": sum(part.above_short for part in used),
@@ -526,8 +529,8 @@ def _finish(
             "counts": counts,
             "reasons": dict(reasons),
             "references": _all_references(answers, request.references),
-            "sides": _named(sums, "relation"),
-            "found": _named(sums, "finding"),
+            "sides": _select_sums(sums, "relation"),
+            "found": _select_sums(sums, "finding"),
             "mass_deletion": job.case.evidence.mass_deletion,
             "mass_let_go": job.case.evidence.mass_let_go,
             "settings": dict(request.settings),
@@ -561,7 +564,7 @@ def _inputs(request: Request) -> list[dict[str, str]]:
     return found
 
 
-def _named(sums: Mapping[str, int], kind: str) -> dict[str, int]:
+def _select_sums(sums: Mapping[str, int], kind: str) -> dict[str, int]:
     """Return the sums of one kind by their names."""
     return {k.removeprefix(f"{kind} "): v for k, v in sorted(sums.items()) if k.startswith(f"{kind} ")}
 

@@ -20,12 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile import clusters
 from reconcile.errors import PlanError
 from reconcile.plan import alternatives
 from reconcile.plan.actions import LEAVE, Phase
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
 from reconcile.plan.plan_reader import STORE, SYSTEM, demand_whole, open_captured_store, ranges_of
-from reconcile.rules import clusters, holds
+from reconcile.rules import holds
 from recovery.codecs import ledger_metadata, store
 from recovery.dataset import Dataset, prepare, write_manifest, write_part
 from recovery.manifest import Part
@@ -99,22 +100,22 @@ def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
     hashes = Hashes()
     parts: dict[str, list[Part]] = {"actions": [], "reconstruction": []}
 
-    def written(table: str, name: str, rows: pa.Table) -> None:
+    def write_rows(table: str, name: str, rows: pa.Table) -> None:
         parts[table].append(write_part(out, table, name, [rows], secret=True))
 
     system = run.system(dataset.read("actions", buckets=SYSTEM))
     hashes.actions.update(bucket_hashes(system))
     early = pa.array(system["seq"].to_numpy() >> 48 < Phase.LEDGERS)
-    written("actions", "system-first", system.filter(early))
+    write_rows("actions", "system-first", system.filter(early))
     for buckets in ranges_of(dataset)[1:]:
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         reconstruction = dataset.read("reconstruction", buckets=buckets)
         rows = run.ledgers(dataset.read("actions", buckets=buckets), reconstruction, buckets)
         settled = run.outcomes(reconstruction)
         hashes.add(rows, settled)
-        written("actions", name, rows)
-        written("reconstruction", name, settled)
-    written("actions", "system-last", system.filter(pc.invert(early)))
+        write_rows("actions", name, rows)
+        write_rows("reconstruction", name, settled)
+    write_rows("actions", "system-last", system.filter(pc.invert(early)))
     run.demand_all_found()
     for name in ("findings", "sides"):
         rows_of = [tables.PLAN[name].empty_table(), *dataset.batches(name)]

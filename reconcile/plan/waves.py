@@ -111,14 +111,14 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dic
         actions.update(wave[pc.not_equal(rows["op"], LEAVE).to_numpy()].tolist())
         return rows.set_column(index, tables.ACTIONS.field(index), pa.array(wave, pa.int32()))
 
-    def written(name: str, rows: pa.Table) -> Part:
+    def write_wave(name: str, rows: pa.Table) -> Part:
         return write_part(out, "actions", name, [rows], secret=True)
 
     system = dataset.read("actions", buckets=SYSTEM)
     early = system["seq"].to_numpy() >> 48 < Phase.LEDGERS
     system = in_wave(system, np.where(early, 1, last))
     hashes.actions.update(bucket_hashes(system))
-    parts = [written("system-first", system.filter(pa.array(early)))]
+    parts = [write_wave("system-first", system.filter(pa.array(early)))]
     starts = np.array([r.start for r in waves])
     for buckets in ranges_of(dataset)[1:]:
         rows = dataset.read("actions", buckets=buckets)
@@ -126,8 +126,8 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dic
         ledgers.update(wave.tolist())
         rows = in_wave(rows, wave)
         hashes.actions.update(bucket_hashes(rows))
-        parts.append(written(f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}", rows))
-    parts.append(written("system-last", system.filter(pa.array(~early))))
+        parts.append(write_wave(f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}", rows))
+    parts.append(write_wave("system-last", system.filter(pa.array(~early))))
     tables_kept = {
         name: [
             write_part(out, name, "part-00000", [tables.PLAN[name].empty_table(), *dataset.batches(name)], secret=True)

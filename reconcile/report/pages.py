@@ -23,7 +23,7 @@ from reconcile.findings.refusal_texts import describe_reason
 from reconcile.plan.ledger_lists import Choice, list_ledgers
 from reconcile.printable import printable, printable_line
 from reconcile.report.grids import BACK, WIDTH, Selection, grid_of
-from reconcile.report.picture import entries_by_outcome, stacked, strip_of
+from reconcile.report.picture import entries_by_outcome, stack, strip_of
 from reconcile.rules.sides import RIGHT, WORDS, Relation
 from reconcile.topics import topics
 from recovery.dataset import REPORT, Dataset
@@ -153,7 +153,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
         sizes.add(pc.add(batch["last_entry"], 1))
         selection.add(batch)
     lists = selection.lists()
-    findings = _listed(plan)
+    findings = _list_findings(plan)
     undecided = list(itertools.islice(list_ledgers(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
     shown = [LedgerId(row["scope"], row["ledger"]) for kept in lists for row in kept.rows]
     shown += [row["id"] for row in findings if row["id"] is not None]
@@ -170,8 +170,8 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             counts=manifest["counts"],
             coverage=manifest["coverage"],
             stacks=[
-                stacked("ledgers", outcomes),
-                stacked(
+                stack("ledgers", outcomes),
+                stack(
                     "entries",
                     entries_by_outcome(plan, inventories),
                     "up to each ledger's last one, or the last that a bookie has",
@@ -215,7 +215,7 @@ def _categories(counted: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
     return sorted(rows, key=lambda row: (_SEVERITIES.index(row[1]), row[0]))
 
 
-def _listed(plan: Dataset) -> list[dict[str, Any]]:
+def _list_findings(plan: Dataset) -> list[dict[str, Any]]:
     """Return the gravest findings, in that order; holds are shown with their ledgers.
 
     Where there are too many of one severity, each category has its share: one cookie that differs must not be lost

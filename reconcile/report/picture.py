@@ -104,7 +104,7 @@ class Strip:
     hidden: int
 
 
-def stacked(what: str, counts: Mapping[str, int], note: str = "") -> StackedBar:
+def stack(what: str, counts: Mapping[str, int], note: str = "") -> StackedBar:
     """Return a stacked bar of counts by outcome."""
     total = sum(counts.values())
     shares = [

@@ -42,10 +42,10 @@ def match(reconstruction: pa.Table, catalog: pa.Table) -> Matched:
     """Match the two sides by (scope, ledger); each has a ledger at most once."""
     keys = list(KEY_COLUMNS)
 
-    def numbered(table: pa.Table, name: str) -> pa.Table:
+    def number_rows(table: pa.Table, name: str) -> pa.Table:
         return table.select(keys).append_column(name, pa.array(np.arange(table.num_rows)))
 
-    joined = numbered(reconstruction, "left").join(numbered(catalog, "right"), keys, join_type="full outer")
+    joined = number_rows(reconstruction, "left").join(number_rows(catalog, "right"), keys, join_type="full outer")
     left, right = joined["left"], joined["right"]
 
     def rows(column: pa.ChunkedArray, wanted: pa.ChunkedArray) -> Rows:
@@ -83,7 +83,7 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
     lost = catalog.take(matched.unheld)
     has_entries = pc.and_(pc.equal(lost["state"], "CLOSED"), pc.greater_equal(lost["last_entry"], 0))
 
-    def said(
+    def make_statement(
         category: Category,
         field: str,
         when: Any,  # noqa: ANN401 - an Arrow column
@@ -108,10 +108,14 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
     other = pc.and_(pc.and_(known, striped), quorums)
     return pa.concat_tables(
         [
-            said(Category.METADATA_UNPARSABLE, "raw", pc.is_valid(catalog["error"]), lambda s: s["error"], catalog),
-            said(Category.ENTRIES_MISSING, "last_entry", beyond, last, stored_rows, shown_rows),
-            said(Category.QUORUM_DIFFERS, "ensemble_size/write_quorum", other, _join_quorums, stored_rows, shown_rows),
-            said(Category.NOT_ON_BOOKIES, "last_entry", has_entries, last, lost),
+            make_statement(
+                Category.METADATA_UNPARSABLE, "raw", pc.is_valid(catalog["error"]), lambda s: s["error"], catalog
+            ),
+            make_statement(Category.ENTRIES_MISSING, "last_entry", beyond, last, stored_rows, shown_rows),
+            make_statement(
+                Category.QUORUM_DIFFERS, "ensemble_size/write_quorum", other, _join_quorums, stored_rows, shown_rows
+            ),
+            make_statement(Category.NOT_ON_BOOKIES, "last_entry", has_entries, last, lost),
         ]
     )
 

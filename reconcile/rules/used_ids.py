@@ -161,10 +161,13 @@ def decide_raises(parts: Iterable[UsedNumbers], raise_past: int | None = None) -
     taken = {
         key: max(used)
         for key in sorted({*recorded, *on_bookies})
-        if (used := [number for number in on_bookies.get(key, ()) if number not in far] + _listed(recorded.get(key)))
+        if (
+            used := [number for number in on_bookies.get(key, ()) if number not in far]
+            + _list_optional(recorded.get(key))
+        )
     }
     far_above = sorted(((key, n) for key, named in on_bookies.items() for n in named & far), key=lambda one: -one[1])
-    below = [*taken.values(), *_listed(trusted)]
+    below = [*taken.values(), *_list_optional(trusted)]
     return RaiseTargets(taken, tuple(far_above), max(below, default=-1))
 
 
@@ -176,12 +179,12 @@ def _far_above(on_bookies: set[int], trusted: int | None) -> set[int]:
         trusted: a number that is used for sure; None: there is none.
     """
     descending = sorted((n for n in on_bookies if trusted is None or n > trusted), reverse=True)
-    steps: Sequence[int] = [*descending, *_listed(trusted)][: FEW_IDS + 1]
+    steps: Sequence[int] = [*descending, *_list_optional(trusted)][: FEW_IDS + 1]
     ends = [i for i in range(1, len(steps)) if steps[i - 1] - steps[i] > max(FAR_ABOVE, steps[i])]
     return set(steps[: ends[-1]]) if ends else set()
 
 
-def _listed(number: int | None) -> list[int]:
+def _list_optional(number: int | None) -> list[int]:
     return [] if number is None else [number]
 
 

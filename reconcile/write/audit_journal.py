@@ -99,16 +99,16 @@ def _scan(journal: BinaryIO, path: Path) -> Iterator[Record | Torn]:
         if record is None:
             # After a loss of power the pages of an unfinished line may be there as zeros.
             if line.endswith(b"\n") and b"\0" not in line:
-                raise _altered(path, number)
+                raise _make_altered_error(path, number)
             yield Torn(offset, os.fstat(journal.fileno()).st_size - offset)
             return
         if record.number != number or record.fields.get("prev") != previous:
-            raise _altered(path, number)
+            raise _make_altered_error(path, number)
         yield record
         offset, number, previous = offset + len(line), number + 1, record.hash
 
 
-def _altered(path: Path, number: int) -> JournalError:
+def _make_altered_error(path: Path, number: int) -> JournalError:
     return JournalError(str(path), f"line {number + 1} was altered after it was written", "keep it as evidence")
 
 

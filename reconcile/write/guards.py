@@ -28,8 +28,8 @@ from typing import Final
 from backends.bookie import frames
 from backends.errors import AccessDeniedError
 from backends.protocols import AccessControl, ControlledStore, MetadataStore, Rights, parents, parse_rights
+from reconcile import clusters
 from reconcile.errors import GuardRefusedError
-from reconcile.rules import clusters
 from reconcile.write.audit_journal import find_next_journal
 from reconcile.write.freeze_state import ALL, WORLD, join_key, name_principal, read_freeze_state
 from reconcile.write.journal_events import EarlierRuns, UndoBegun

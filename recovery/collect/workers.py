@@ -317,7 +317,7 @@ def _run_unit(unit: Unit, setups: Sequence[Setup], meter: Meter) -> UnitResult:
     return UnitResult(
         unit.setup,
         index,
-        taker.known(),
+        taker.list_ledgers(),
         tuple(listed.pieces),
         tuple(damage.pieces),
         secrets,

@@ -76,7 +76,7 @@ class ClusterJudge:
         for ledger, holders in sorted(inventory.served.items()):
             for bookie in holders:
                 self._ledgers_of.setdefault(bookie, []).append(ledger)
-        self._shapes = {(ensemble, write) for ensemble, write, _ in quorums} | self._shown_shapes()
+        self._shapes = {(ensemble, write) for ensemble, write, _ in quorums} | self._find_shown_shapes()
 
     def judge_rows(self, rows: Sequence[Row]) -> Tally:
         """Check every guarantee on all rows."""
@@ -94,11 +94,11 @@ class ClusterJudge:
             self.tally.paths[row["class"]] += 1
             self.tally.outcomes[row["outcome"]] += 1
             if row["outcome"] == "restored":
-                for guarantee, text in self._restored(row):
+                for guarantee, text in self._judge_restored(row):
                     self._violation(guarantee, row["ledger"], row, text)
             else:
                 self.tally.reasons[str(row["reason"])] += 1
-                for guarantee, text in self._held(row):
+                for guarantee, text in self._judge_held(row):
                     self._violation(guarantee, row["ledger"], row, text)
         return self.tally
 
@@ -143,7 +143,7 @@ class ClusterJudge:
                 text,
                 self._true(ledger),
                 describe_claim(row),
-                self._served(ledger),
+                self._judge_served(ledger),
             )
         )
 
@@ -156,7 +156,7 @@ class ClusterJudge:
             f"{record.last} length {record.length} {record.digest} {describe_segments(record.segments)}"
         )
 
-    def _served(self, ledger: int) -> str:
+    def _judge_served(self, ledger: int) -> str:
         parts = [
             f"{short_name(name)}: {describe_runs(copies)}"
             for name, copies in self.inventory.served.get(ledger, {}).items()
@@ -166,7 +166,7 @@ class ClusterJudge:
 
     # ---------------------------------------------------------------------------------------------- not restored
 
-    def _held(self, row: Row) -> Iterator[tuple[str, str]]:
+    def _judge_held(self, row: Row) -> Iterator[tuple[str, str]]:
         served = self.inventory.served.get(row["ledger"], {})
         if row["outcome"] == "deleted" and self._is_said_deleted(row["ledger"]):
             yield from self._as_deleted(row)
@@ -197,7 +197,7 @@ class ClusterJudge:
 
     # ---------------------------------------------------------------------------------------------- restored
 
-    def _restored(self, row: Row) -> Iterator[tuple[str, str]]:
+    def _judge_restored(self, row: Row) -> Iterator[tuple[str, str]]:
         ledger = row["ledger"]
         served, true = self.inventory.served.get(ledger, {}), self._truth(ledger)
         if malformed := find_malformed(row):
@@ -218,7 +218,7 @@ class ClusterJudge:
         if row["state"] == State.CLOSED:
             yield from self._cut(row, served, true)
         else:
-            yield from self._opened(row, served, true)
+            yield from self._open_again(row, served, true)
         yield from self._one_life(row)
         yield from self._grades(row, true)
         blended = len(self._lives(ledger)) > 1
@@ -247,7 +247,7 @@ class ClusterJudge:
             if claim.value(name) != row[name]:
                 continue  # worked out from what bookies show: judged as such
             rows = self._headers(row["ledger"])
-            kept = self._is_all_seen and self._kept(row["ledger"], record)
+            kept = self._is_all_seen and self._have_kept(row["ledger"], record)
             shown, own = (
                 list(contradictions(claimed, rows, is_all_seen=kept))
                 for claimed in (claim, Claim.of_record(true.metadata()))
@@ -260,7 +260,7 @@ class ClusterJudge:
                 broken.append(f"{name} {row[name]} is the {grade}'s, and not true: {shown[0]}")
         return misled, broken
 
-    def _kept(self, ledger: int, record: LedgerMetadata | None) -> bool:
+    def _have_kept(self, ledger: int, record: LedgerMetadata | None) -> bool:
         """Say whether those whom a record names, or all, serve enough older ledgers not to have been wiped since."""
         named = {name for segment in record.segments for name in segment.members} if record else set(self._ledgers_of)
         return all(bisect_left(self._ledgers_of.get(name, []), ledger) >= _OLDER for name in named)
@@ -276,7 +276,7 @@ class ClusterJudge:
         else:
             self.tally.unheard += 1
 
-    def _shown_shapes(self) -> set[tuple[int, int]]:
+    def _find_shown_shapes(self) -> set[tuple[int, int]]:
         """Return the shapes that enough ledgers show: of one ensemble, long, and each entry where it was written."""
         counted: Counter[tuple[int, int]] = Counter()
         for ledger, entries in self.inventory.served.items():
@@ -334,7 +334,7 @@ class ClusterJudge:
         else:
             self.tally.unseen += 1
 
-    def _opened(self, row: Row, served: Mapping[str, Mapping[int, Any]], true: Record) -> Iterator[tuple[str, str]]:
+    def _open_again(self, row: Row, served: Mapping[str, Mapping[int, Any]], true: Record) -> Iterator[tuple[str, str]]:
         """Let BookKeeper's own recovery close what is left open, with answers in several orders."""
         self.tally.opened += 1
         ledger = row["ledger"]

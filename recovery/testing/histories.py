@@ -115,7 +115,7 @@ class _Life:
         for entry, size in zip(order, sizes, strict=True):
             if not writer.is_open():
                 return
-            if self._pending_change() and not writer.is_open():
+            if self._change_while_pending() and not writer.is_open():
                 return
             writer.send(size, entry)
             while writer.queues and writer.is_open() and (writer.pending > self.window or rng.random() < 0.6):
@@ -139,9 +139,9 @@ class _Life:
             return
         self.refused.append(name)
         self.writer.fail([name])
-        self._pending_change()
+        self._change_while_pending()
 
-    def _pending_change(self) -> bool:
+    def _change_while_pending(self) -> bool:
         return not self.writer.change(self._choose, self.refused)
 
     def _choose(self, names: Sequence[str]) -> str:
@@ -200,9 +200,9 @@ class _Life:
 
     def recover(self) -> None:
         """Let somebody open the ledger."""
-        self.world.recover(self.writer.ledger, self._shuffled, self.rng.choice, lag=self.rng.choice((0, 0, 2)))
+        self.world.recover(self.writer.ledger, self._shuffle, self.rng.choice, lag=self.rng.choice((0, 0, 2)))
 
-    def _shuffled(self, names: list[str]) -> list[str]:
+    def _shuffle(self, names: list[str]) -> list[str]:
         order = list(names)
         self.rng.shuffle(order)
         return order
@@ -321,7 +321,7 @@ def _harm(rng: Random, world: World, profile: Profile) -> None:
         holders = [bookie for bookie in world.bookies.values() if ledger in bookie.shelves]
         if holders and rng.random() < profile.holes:
             shelf = rng.choice(holders).shelves[ledger]
-            stored = sorted(shelf.served())
+            stored = sorted(shelf.list_served())
             for entry in rng.sample(stored, min(len(stored), rng.choice((1, 1, 1, 2, 5)))):
                 shelf.index.pop(entry, None)
                 shelf.fresh.pop(entry, None)

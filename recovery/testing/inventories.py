@@ -129,7 +129,7 @@ class _BookieRows:
 
     def take(self, ledger: int, shelf: Shelf, hidden: Collection[int], *, named: bool, logged: bool) -> None:
         """Take what a bookie has of one ledger."""
-        known = self._known_records(ledger)
+        known = self._list_records(ledger)
         record = next((record for record in known if record.key == shelf.key), known[0])
         index = _leave_out(shelf.index, hidden)
         journal = {entry: copy for entry, copy in shelf.fresh.items() if entry not in shelf.index}
@@ -157,7 +157,7 @@ class _BookieRows:
         key = self._keys.setdefault(shelf.key, len(self._keys)) if shelf.keyed or shelf.listed else -1
         self._known[ledger] = (self._complete and not named, shelf.fence_stored, key, explicit, raw)
 
-    def _known_records(self, ledger: int) -> list[Record]:
+    def _list_records(self, ledger: int) -> list[Record]:
         """Return the records that an id has and had, the present one first."""
         world = self._world
         records = (world.records.get(ledger), world.deleted.get(ledger), world.forgotten.get(ledger))

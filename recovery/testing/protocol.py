@@ -178,7 +178,7 @@ class World:
         lac, length = NO_ENTRY, 0
         for name in members:
             shelf = answers[name]
-            entries = shelf.served() if shelf is not None else {}
+            entries = shelf.list_served() if shelf is not None else {}
             if entries and entries[max(entries)].lac > lac:
                 lac, length = entries[max(entries)].lac, entries[max(entries)].length
         lac = max(lac, start - 1)

@@ -54,7 +54,7 @@ class Shelf:
         """Return the copy that is served."""
         return self.fresh.get(entry) or self.index.get(entry)
 
-    def served(self) -> dict[int, Copy]:
+    def list_served(self) -> dict[int, Copy]:
         """Return all entries that are served."""
         return {**self.index, **self.fresh}
 

@@ -107,12 +107,12 @@ def test_several_sources_are_one() -> None:
         for last, deleted, source in ((3, None, "a"), (4, None, "b"), (None, True, "c"))
     ]
     parts = [References(pa.Table.from_pylist([row], schema=SCHEMA), ((str(row["source"]), "bad"),)) for row in rows]
-    united = References.united(parts)
+    united = References.unite(parts)
     assert united is not None
     [only] = united.rows.to_pylist()
     assert (only["last_entry"], only["deleted"]) == (4, True)
     assert [path for path, _ in united.unreadable] == ["a", "b", "c"]
-    assert References.united([]) is None
+    assert References.unite([]) is None
 
 
 def test_hints_of_what_nothing_names_make_up_no_owner() -> None:

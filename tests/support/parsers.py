@@ -670,7 +670,7 @@ PARSERS: Final = {
     "table of a dataset": Parser(_table, _tables, 80),
     "manifest": Parser(_manifest, _manifests, 80),
     "settings that a bookie answers": Parser(
-        lambda raw: gc_settings.settings_of("", gc_settings.answered("", raw)), _http_answers, refuses=(ValueError,)
+        lambda raw: gc_settings.settings_of("", gc_settings.parse_answer("", raw)), _http_answers, refuses=(ValueError,)
     ),
     "journal of writes": Parser(_journal, _journal_lines, 20),
     "mark of a rehearsal": Parser(_mark, _texts('{"plan": "ab", "made": "2026-01-01", "journal": "/x"}')),

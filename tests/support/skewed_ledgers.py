@@ -122,7 +122,7 @@ def _thawed(plan: Dataset, inventories: Sequence[Dataset]) -> list[str]:
     rows = plan.read("actions", columns=["key", "value", "ledger"]).to_pylist()
     full = next(row for row in rows if row["ledger"] == FULL)
     store.write([Write("/ledgers" + full["key"], full["value"].replace(NAMES[2].encode(), b"10.0.0.9:3181"))])
-    return [str(one) for one in left_out_copies.left_out(store, "/ledgers", Layout.HIERARCHICAL, inventories)]
+    return [str(one) for one in left_out_copies.find_left_out(store, "/ledgers", Layout.HIERARCHICAL, inventories)]
 
 
 def main(kind: str, folder: Path) -> dict[str, Any]:

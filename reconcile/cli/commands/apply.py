@@ -14,13 +14,13 @@ from reconcile.cli.options import (
     make_context,
     make_output,
     output_options,
-    quoted,
+    quote_command,
     reason_option,
 )
 from reconcile.cli.output import Result
 from reconcile.jobs.context import add_remedy
 from reconcile.printable import printable
-from reconcile.words import counted, released_holds
+from reconcile.words import count_noun, count_released_holds
 
 if TYPE_CHECKING:
     from reconcile.jobs.apply import Confirmation, Review
@@ -112,19 +112,19 @@ def apply(
     more += ["--accept-unfrozen"] if accept_unfrozen else []
     more += ["--reason", reason] if reason else []
     more += [*carry_approval(approval), "--confirm", review.hash]
-    command = quoted("bkmeta", "apply", plan, "--metadata", uri, *more)
+    command = quote_command("bkmeta", "apply", plan, "--metadata", uri, *more)
     with add_remedy(f"what was written is recorded in {job.journal_folder(request)}, go on: {command} --resume"):
         applied = job.apply(request, review, confirmation, make_context(output))
-    sys.exit(output.show(_applied_result(applied, plan, uri, command)))
+    sys.exit(output.show(_make_result(applied, plan, uri, command)))
 
 
 def _ask_for_confirmation(review: "Review", accept_unseen: int) -> "Confirmation":
     """Ask on the terminal for the hash, and for the number of bookies that were not looked at."""
     from reconcile.jobs.apply import TYPED, Confirmation
 
-    promise = f"{counted(review.restored, 'record')} and {counted(review.held, 'hold')} will be created"
+    promise = f"{count_noun(review.restored, 'record')} and {count_noun(review.held, 'hold')} will be created"
     if review.released:
-        promise += f", {released_holds(review.released)}"
+        promise += f", {count_released_holds(review.released)}"
     click.echo(f"{promise}; hash {review.hash}", err=True)
     typed = click.prompt(f"type the first {TYPED} digits of the hash to go on", err=True)
     if len(typed) < TYPED:
@@ -147,14 +147,14 @@ def _word_tally(tally: "Tally") -> str:
     return ", ".join(f"{count} {what}" for count, what in parts if count) or "none"
 
 
-def _applied_result(applied: "Applied", plan: Path, uri: str, command: str) -> Result:
+def _make_result(applied: "Applied", plan: Path, uri: str, command: str) -> Result:
     tallies = applied.tallies
     created = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("create", "hold"))
     changed = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("replace", "remove"))
     there = sum(t.there for (kind, _), t in tallies.items() if kind == "ledger")
     conflicts = sum(t.conflicts for t in tallies.values())
     was = "was" if there == 1 else "were"
-    verdict = f"{counted(created, 'ledger record')} written and read back, {there} {was} there already"
+    verdict = f"{count_noun(created, 'ledger record')} written and read back, {there} {was} there already"
     if changed:
         verdict += f", {changed} replaced or removed"
     if conflicts:
@@ -169,7 +169,7 @@ def _applied_result(applied: "Applied", plan: Path, uri: str, command: str) -> R
     if applied.cookies_withheld:
         details.append(f"no cookies were written: {applied.cookies_withheld}")
     details.append(f"every write is recorded in {applied.journal}")
-    following = quoted("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")
+    following = quote_command("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")
     return Result(
         "apply",
         verdict,

@@ -10,10 +10,10 @@ from typing import Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_output, output_options, quoted
+from reconcile.cli.options import FOLDER, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.errors import JournalError
-from reconcile.words import counted
+from reconcile.words import count_noun
 
 _TYPED: Final = 8
 """Digits of a hash that count as having read it."""
@@ -97,10 +97,10 @@ def tell(path: Path, heads: Sequence[str]) -> _Told:
     from reconcile.write.audit_journal import report_foreign
 
     with report_foreign(path):
-        return _counted(path, heads)
+        return _read_journal(path, heads)
 
 
-def _counted(path: Path, heads: Sequence[str]) -> _Told:
+def _read_journal(path: Path, heads: Sequence[str]) -> _Told:
     from reconcile.write.audit_journal import Torn, scan
 
     told = _Told(path)
@@ -153,11 +153,11 @@ def show(places: tuple[Path, ...], **shared: Any) -> None:  # noqa: ANN401 - cli
     runs = sum(len(one.runs) for one in told)
     result = Result(
         "audit-show",
-        f"{counted(runs, 'run')} in {counted(len(told), 'journal')}",
+        f"{count_noun(runs, 'run')} in {count_noun(len(told), 'journal')}",
         Exit.DONE,
         counts={"journals": len(told), "runs": runs},
         details=[line for one in told for line in _lines(one)],
-        following=quoted("bkmeta", "audit", "verify", *places),
+        following=quote_command("bkmeta", "audit", "verify", *places),
         facts={"journals": [_facts(one) for one in told]},
     )
     sys.exit(output.show(result))
@@ -238,7 +238,7 @@ def verify(places: tuple[Path, ...], heads: tuple[str, ...], **shared: Any) -> N
     records = sum(one.records for one in told)
     endless = [_without_end(one) for one in told if one.runs and not one.runs[-1].has_end]
     code = Exit.DONE
-    verdict = f"{counted(len(told), 'journal')}, {counted(records, 'line')}: all as they were written"
+    verdict = f"{count_noun(len(told), 'journal')}, {count_noun(records, 'line')}: all as they were written"
     if altered or gone:
         code, verdict = Exit.FOUND, (altered + gone)[0]
     elif torn or endless:

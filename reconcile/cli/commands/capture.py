@@ -12,11 +12,11 @@ from reconcile.cli.options import (
     make_context,
     make_output,
     output_options,
-    quoted,
+    quote_command,
 )
 from reconcile.cli.output import Result
 from reconcile.jobs.context import add_remedy
-from reconcile.words import counted
+from reconcile.words import count_noun
 
 if TYPE_CHECKING:
     pass
@@ -63,11 +63,11 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: 
         summary = job.capture(request, make_context(output))
     complete, present = bool(summary.complete), summary.root == "present"
     ledgers, bad = summary.ledgers, summary.unparsable
-    found = f"{counted(ledgers, 'ledger')} captured" if present else "the ledgers root does not exist"
+    found = f"{count_noun(ledgers, 'ledger')} captured" if present else "the ledgers root does not exist"
     verdict = found if complete else f"{found}, but not all of the store could be read"
     result = Result(
         "capture",
-        verdict + (f"; {counted(bad, 'record')} cannot be parsed" if bad else ""),
+        verdict + (f"; {count_noun(bad, 'record')} cannot be parsed" if bad else ""),
         Exit.UNDECIDABLE if not complete else Exit.DONE if present else Exit.FOUND,
         counts={"ledgers": ledgers, "unparsable": bad, "nodes": summary.nodes, "changes": summary.changes},
         coverage={
@@ -80,7 +80,7 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: 
             *(f"note: {note}" for note in summary.notes[:_SHOWN]),
         ],
         following="keep it somewhere else; after a loss, recover takes it: "
-        + quoted("--snapshot", f"catalog://{out.resolve()}"),
+        + quote_command("--snapshot", f"catalog://{out.resolve()}"),
         facts={"out": str(out), "layout": summary.layout, "instance_id": summary.instance_id},
     )
     sys.exit(output.show(result))

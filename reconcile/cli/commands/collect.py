@@ -16,21 +16,21 @@ from reconcile.cli.incident import is_typed
 from reconcile.cli.options import (
     FILE,
     FOLDER,
-    carried,
+    carry_options,
     demand_bookie_ids,
     executor_option,
     make_context,
     make_output,
     now,
     output_options,
-    quoted,
+    quote_command,
     read_passwords,
 )
 from reconcile.cli.output import Output, Result
 from reconcile.cli.wire import take_wire, wire_options
 from reconcile.cli.wording.asked_bookies import cluster_result
 from reconcile.jobs.context import add_remedy
-from reconcile.words import counted
+from reconcile.words import count_noun
 
 if TYPE_CHECKING:
     from reconcile.jobs.collect.bookie import Damage, DamagePlace
@@ -156,7 +156,7 @@ def collect(
     )
     collected = collect_bookie(options, out, make_context(output))
     found, damage = collected.summary, collected.damage
-    held = f"{counted(found.ledgers, 'ledger')}, {counted(found.entries, 'entry', 'entries')}"
+    held = f"{count_noun(found.ledgers, 'ledger')}, {count_noun(found.entries, 'entry', 'entries')}"
     verdict = f"bookie {found.bookie}: {held}"
     verdict += ", collected completely" if found.complete else ", NOT complete: what is missing may exist"
     suspect = list(damage.suspect)
@@ -188,9 +188,9 @@ def collect(
             "absence on this bookie is believed; all else counts. For a complete one, collect again when it is quiet"
         )
     if found.deep is not None:
-        details += _compared(found.deep, dirty=found.dirty)
+        details += _describe_deep_counts(found.deep, dirty=found.dirty)
     if found.reused is not None:
-        details += _taken_over(found.reused, found.bytes_read)
+        details += _describe_spared(found.reused, found.bytes_read)
     notes = [line.strip() for line in details]
     details.append(f"the report: {out / REPORT}")
     if not found.ledgers:
@@ -205,7 +205,7 @@ def collect(
         coverage={"complete": found.complete, "missing": list(found.missing), "bytes_read": found.bytes_read},
         details=details,
         following="if the store is lost: kill -STOP the bookie's process on its host, at once, and every other "
-        f"bookie's; never -CONT. Copy its disks, and collect it again into another folder than {quoted(out)}. "
+        f"bookie's; never -CONT. Copy its disks, and collect it again into another folder than {quote_command(out)}. "
         f"If the cluster is healthy: {_next(out)}"
         if found.deleted
         else _next(out),
@@ -228,14 +228,14 @@ def collect(
 
 def _next(out: Path) -> str:
     """Name the command that takes all inventories: with the incident file if there is one, else with what was typed."""
-    given = carried("--passwords")
+    given = carry_options("--passwords")
     if not given or given[0] != INCIDENT:
         given = ["--inventory-dir", str(out.absolute().parent), "--metadata", "URI", "--expect-bookies", "FILE", *given]
     where = f"when every bookie's inventory is in {out.absolute().parent}: "
-    return where + quoted("bkmeta", "recover", *given, "--out", "plan")
+    return where + quote_command("bkmeta", "recover", *given, "--out", "plan")
 
 
-def _compared(deep: "DeepCounts", *, dirty: bool | None) -> Iterator[str]:
+def _describe_deep_counts(deep: "DeepCounts", *, dirty: bool | None) -> Iterator[str]:
     """Say what comparing everything gave."""
     yield (
         f"digests: {deep.digests_right} right, {deep.digests_wrong} wrong, {deep.not_checkable} not checkable, of "
@@ -261,7 +261,7 @@ def _compared(deep: "DeepCounts", *, dirty: bool | None) -> Iterator[str]:
         )
 
 
-def _taken_over(reused: "Reused", read: int) -> Iterator[str]:
+def _describe_spared(reused: "Reused", read: int) -> Iterator[str]:
     """Say what an earlier collection spared."""
     why = f"; {reused.reason}" if reused.reason else ""
     yield f"taken over: {reused.ledgers} ledgers, {reused.files} entry logs and journals; {read} bytes were read{why}"

@@ -16,15 +16,15 @@ from reconcile.cli.commands.recover import LAYOUTS, TAILS
 from reconcile.cli.options import (
     FILE,
     FOLDER,
-    carried,
-    expected_bookies_option,
+    bookies_option,
+    carry_options,
     inventory_options,
     make_context,
     make_output,
     output_options,
     parse_ledger,
     parse_quorum,
-    quoted,
+    quote_command,
     read_names,
     read_passwords,
     read_references,
@@ -79,7 +79,7 @@ _VALUE: Final = 18
 @click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="What the store held earlier, as recover.")
 @click.option("--plan", type=FOLDER, help="A plan; what it says of the ledger is explained, not made anew.")
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
-@expected_bookies_option
+@bookies_option
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
 @references_option
 @click.option("--tail", type=click.Choice(TAILS), default=TAILS[0], show_default=True, help="As recover.")
@@ -125,7 +125,7 @@ def explain(
     with ExitStack() as stack:
         stored, named_layout = [], layout
         for name in [*([uri] if uri is not None else []), *snapshots]:
-            one, of = _stored(name, named, output, stack)
+            one, of = _read_store(name, named, output, stack)
             stored.append(one)
             # The store that is repaired is the first, where there is one.
             named_layout = named_layout or of
@@ -142,11 +142,11 @@ def explain(
         )
         stores = known.stores if known is not None else ()
         found = run(named, opened, stored, made, knowledge, has_store=uri is not None, references=stores)
-    given = carried(*_AS_RECOVER)
+    given = carry_options(*_AS_RECOVER)
     sys.exit(output.show(_result(found, given, uri, plan)))
 
 
-def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "tuple[StoredLedger, str | None]":
+def _read_store(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "tuple[StoredLedger, str | None]":
     """Return what a store has of the ledger, and its layout.
 
     Catalogs are read where they are; copied files of stores are captured for as long as `stack` is open, as recover
@@ -165,14 +165,14 @@ def _stored(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "
             capture_store(opened, Path(path), make_context(output))
     catalog = open_dataset(path, "catalog")
     layouts = catalog.read("sources", columns=["layout"])["layout"].to_pylist()
-    return _kept(uri, catalog, ledger), layouts[0] if layouts else None
+    return read_catalog(uri, catalog, ledger), layouts[0] if layouts else None
 
 
 def _live(uri: str, ledger: "LedgerId") -> "tuple[StoredLedger, str | None]":
     """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
     from backends.protocols import ScannableStore
+    from reconcile.clusters import decode_named
     from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_history_rows
-    from reconcile.rules.clusters import decode_named
     from reconcile.stores import open_store
     from recovery.codecs import store
     from recovery.errors import InputError
@@ -207,12 +207,12 @@ def _live(uri: str, ledger: "LedgerId") -> "tuple[StoredLedger, str | None]":
     return StoredLedger(uri, row, history, txn, members, complete=complete, instance_id=cluster), str(layout)
 
 
-def _kept(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "StoredLedger":
+def read_catalog(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "StoredLedger":
     """Read the ledger's record, its history, and who has a cookie, from a catalog."""
     import pyarrow.compute as pc
 
+    from reconcile.clusters import of_catalog
     from reconcile.compare.single_ledger import StoredLedger, read_only_ledger
-    from reconcile.rules.clusters import of_catalog
 
     nodes = catalog.read("nodes", columns=["path", "kind", "raw"])
     cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
@@ -331,7 +331,7 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterator[str]:
 
 def _next(found: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> str:
     if found.actions and plan is not None:
-        return quoted("bkmeta", "plan", "show", plan)
+        return quote_command("bkmeta", "plan", "show", plan)
     unseen = found.coverage.bookies.not_scanned
     if unseen and (found.standing == "undecided" or found.outcome == "held"):
         more = f", and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
@@ -342,5 +342,5 @@ def _next(found: "Explanation", given: Sequence[str], uri: str | None, plan: Pat
         return "give what was not looked at: inventories with --inventory, the store with --metadata"
     if found.outcome and plan is None and not found.stored:
         store = [] if uri is not None else ["--metadata", "URI"]
-        return quoted("bkmeta", "recover", *given, *store, "--out", "plan")
+        return quote_command("bkmeta", "recover", *given, *store, "--out", "plan")
     return ""

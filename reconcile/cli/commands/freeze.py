@@ -10,7 +10,7 @@ from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_context, make_output, output_options, reason_option
 from reconcile.cli.output import Result
-from reconcile.cli.wording.freezing import ask_for_hash, change_facts, demand_identity, waiting_result
+from reconcile.cli.wording.freezing import ask_for_hash, change_facts, demand_identity, make_waiting_result
 from reconcile.jobs.context import add_remedy
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def freeze(
     with add_remedy(f"what was changed is recorded in {request.journal}, go on: run the same command again"):
         done = job.freeze(request, make_context(output), ask_for_hash)
     sys.exit(
-        output.show(waiting_result(done, request) if isinstance(done, job.Waiting) else _frozen_result(done, request))
+        output.show(
+            make_waiting_result(done, request) if isinstance(done, job.Waiting) else _frozen_result(done, request)
+        )
     )
 
 

@@ -41,17 +41,17 @@ def inspect(files: tuple[Path, ...], *, account: bool, **shared: Any) -> None:  
     if len(files) > 1 and not account:
         raise click.UsageError("several files only with --account; one at a time else")
     output = make_output(shared)
-    sys.exit(output.show(_accounted(list(files), output) if account else _looked(files[0])))
+    sys.exit(output.show(_account_files(list(files), output) if account else _inspect_file(files[0])))
 
 
-def _looked(file: Path) -> Result:
+def _inspect_file(file: Path) -> Result:
     from recovery.inspect.bookie_file import look
     from recovery.inspect.file_kinds import Kind
     from recovery.inspect.file_notes import LISTED
 
     found = look(file)
-    counted = ", ".join(_counted(count, name) for name, count in found.counts.items())
-    damage = f"damaged in {_counted(found.damaged, 'places')}" if found.damaged else "no damage"
+    counted = ", ".join(_describe_counts(count, name) for name, count in found.counts.items())
+    damage = f"damaged in {_describe_counts(found.damaged, 'places')}" if found.damaged else "no damage"
     verdict = f"{found.kind}, {found.size} bytes" + (f": {counted}" if counted else "") + f"; {damage}"
     unit = "row" if found.kind in (Kind.LOCATIONS, Kind.LEDGERS, Kind.CACHED_MAPS) else "byte"
     details = [f"{name:<{_WIDTH}}{text}" for name, text in found.header.items()]
@@ -84,16 +84,18 @@ def _looked(file: Path) -> Result:
     )
 
 
-def _accounted(paths: list[Path], output: Output) -> Result:
+def _account_files(paths: list[Path], output: Output) -> Result:
     from recovery.inspect.account import account_for
     from recovery.inspect.file_notes import LISTED
 
     with output.progress("accounting", "files") as told:
         found = account_for(paths, throttle(told))
     files, size = found.files.total(), found.bytes.total()
-    counted = f"{_counted(files, 'files')}, {size} bytes"
+    counted = f"{_describe_counts(files, 'files')}, {size} bytes"
     if found.odd_files:
-        verdict = f"{counted}; {found.unexplained} bytes in {_counted(found.odd_files, 'files')} are not explained"
+        verdict = (
+            f"{counted}; {found.unexplained} bytes in {_describe_counts(found.odd_files, 'files')} are not explained"
+        )
     else:
         verdict = f"{counted}: every byte is explained"
     details = list(_kinds(found))
@@ -127,7 +129,7 @@ def _accounted(paths: list[Path], output: Output) -> Result:
 def _kinds(found: "Account") -> Iterator[str]:
     for kind in sorted(found.files):
         parts = ", ".join(f"{what} {size}" for what, size in found.parts[kind].most_common())
-        line = f"{kind:<{_WIDTH}}{_counted(found.files[kind], 'files')}, {found.bytes[kind]} bytes"
+        line = f"{kind:<{_WIDTH}}{_describe_counts(found.files[kind], 'files')}, {found.bytes[kind]} bytes"
         yield f"{line}: {parts}" if parts else line
 
 
@@ -138,7 +140,7 @@ def _regions(regions: "list[Region]", more: int) -> Iterator[str]:
         ]
         yield f"  {region.offset:>14} {region.length:>14}  {region.name}: {'; '.join(parts)}"
     if more:
-        yield f"  and {_counted(more, 'regions')} more"
+        yield f"  and {_describe_counts(more, 'regions')} more"
 
 
 def _as_json(file: "File") -> dict[str, Any]:
@@ -164,7 +166,7 @@ def _as_json(file: "File") -> dict[str, Any]:
     }
 
 
-def _counted(count: int, plural: str) -> str:
+def _describe_counts(count: int, plural: str) -> str:
     words = plural.replace("_", " ")
     if count == 1:
         words = words.removesuffix("ies") + "y" if words.endswith("ies") else words.removesuffix("s")

@@ -17,7 +17,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.options import (
     FILE,
-    carried,
+    carry_options,
     inventory_options,
     make_output,
     output_options,
@@ -117,7 +117,7 @@ def preflight(
     if uri is None:
         more = "bkmeta preflight --metadata URI --inventory DIR … says whether data can be deleted right now"
         sys.exit(output.show(_result(uri, "the store was not looked at: --metadata was not given", 0, following=more)))
-    sys.exit(output.show(_examined(uri, inventories, confs, addresses)))
+    sys.exit(output.show(_examine(uri, inventories, confs, addresses)))
 
 
 def _print_first_ten_minutes(uri: str | None, *, to_stderr: bool) -> None:
@@ -138,7 +138,7 @@ def _result(uri: str | None, verdict: str, code: int, *, following: str, **more:
     return Result("preflight", verdict, code, following=following, facts=facts, **more)
 
 
-def _examined(uri: str, inventories: Sequence[str], confs: Sequence[Path], addresses: Sequence[str]) -> Result:
+def _examine(uri: str, inventories: Sequence[str], confs: Sequence[Path], addresses: Sequence[str]) -> Result:
     # All after the first ten minutes are printed: pyarrow alone takes longer than printing them.
     from reconcile.check import gc_settings
     from reconcile.check import preflight as engine
@@ -164,10 +164,10 @@ def _examined(uri: str, inventories: Sequence[str], confs: Sequence[Path], addre
             following="stop the bookies before anybody starts the store again: kill -STOP",
             coverage={"store": "not available"},
         )
-    return _said(report, uri, inventories)
+    return _make_result(report, uri, inventories)
 
 
-def _said(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
+def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
     worst = report.level.value
     first = report.findings[0]
     text = first.text
@@ -194,7 +194,7 @@ def _said(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
             "settings_unread": [asdict(one) for one in report.unread],
         },
         details=details,
-        following=_following(report, uri, inventories),
+        following=_choose_next(report, uri, inventories),
         facts={
             "level": worst,
             "root": report.root,
@@ -228,11 +228,11 @@ def _stop_order(report: "Report") -> list[str]:
     return stop_order(report.bookies)
 
 
-def _following(report: "Report", uri: str, inventories: Sequence[str]) -> str:
+def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     from backends.registry import parse_store_uri
 
     frozen = report.freeze is not None and report.freeze.frozen
-    given = carried("--inventory", "--inventory-dir", "--metadata")
+    given = carry_options("--inventory", "--inventory-dir", "--metadata")
     recover = shlex.join(["bkmeta", "recover", *given, "--out", "plan"])
     again = shlex.join(["bkmeta", "preflight", *given])
     stop = "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then "

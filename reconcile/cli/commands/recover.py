@@ -13,16 +13,16 @@ from reconcile.cli.incident import is_typed
 from reconcile.cli.options import (
     FILE,
     FOLDER,
+    bookies_option,
     by_bookie,
     executor_option,
-    expected_bookies_option,
     inventory_options,
     make_context,
     make_output,
     now,
     output_options,
     parse_quorum,
-    quoted,
+    quote_command,
     read_names,
     read_passwords,
     read_references,
@@ -34,7 +34,7 @@ from reconcile.estimates import Step, estimate_s
 from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.jobs.context import add_remedy, connect, start_spark, throttle
-from reconcile.words import counted, released_holds
+from reconcile.words import count_noun, count_released_holds
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ _FEW: Final = 3
     help="What the store held earlier: catalog:///DIR, zkfiles:///DIR, etcdfile:///FILE, or a capture's folder.",
 )
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
-@expected_bookies_option
+@bookies_option
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
 @references_option
 @click.option(
@@ -197,7 +197,7 @@ def recover(
         with output.progress("reconstructing", "parts") as told:
             job.recover(request, out, spark, now=now, progress=throttle(told))
     made = open_dataset(out, "plan")
-    result = _recovered(made, no_root="" if present else root)
+    result = make_result(made, no_root="" if present else root)
     with add_remedy(f"the plan {out} is whole, its report is not"), output.progress("writing the report", "pages"):
         write_page(out, lambda: plan_page(made, opened_inventories, verdict=result.verdict, made=now()))
     sys.exit(output.show(result))
@@ -205,14 +205,14 @@ def recover(
 
 def _live(uri: str, out: Path, output: Output, inventories: "Sequence[Dataset]") -> "tuple[Dataset, str, bool, Layout]":
     """Capture the store to be repaired, beside the plan; return it, its root, whether that is there, and its layout."""
-    from reconcile.check.listing import known_ledgers
+    from reconcile.check.listing import list_known_ledgers
     from reconcile.jobs.capture import capture_store
     from recovery.codecs.store import Layout
     from recovery.dataset import open_dataset
 
     with connect(uri, make_context(output)) as opened:
         # What bookies hold and no listing names is asked for before anybody calls it lost.
-        summary = capture_store(opened, out / "store", make_context(output), known_ledgers(inventories))
+        summary = capture_store(opened, out / "store", make_context(output), list_known_ledgers(inventories))
         root = opened.root
     if not summary.complete:
         problem = f"could not be read whole ({summary.gaps[0]})"
@@ -240,7 +240,8 @@ def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
     return open_dataset(out, "catalog")
 
 
-def _recovered(made: "Dataset", *, no_root: str) -> Result:
+def make_result(made: "Dataset", *, no_root: str) -> Result:
+    """Return what is shown of a plan that was just made; `no_root` is the root that does not exist, if it does not."""
     from reconcile.cli.wording.deletions import deletion_lines
     from reconcile.plan.deletions import group_by_session
     from reconcile.rules.sides import SHORT, Relation
@@ -256,9 +257,9 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
     missing = coverage["not_scanned"]
     absent = counts["ledgers"] - counts["in_store_already"]
     back = "comes back" if counts["restored"] == 1 else "come back"
-    verdict = f"{counts['restored']} of {counted(absent, 'lost ledger')} {back}"
+    verdict = f"{counts['restored']} of {count_noun(absent, 'lost ledger')} {back}"
     if not coverage["scanned"]:
-        looked_at = counted(counts["looked_at"], "ledger")
+        looked_at = count_noun(counts["looked_at"], "ledger")
         verdict = f"{looked_at} compared, {counts['with_findings']} with findings; no bookie was looked at"
         if counts["restored"]:
             verdict += f"; {counts['restored']} {back} on an earlier catalog's word alone"
@@ -269,12 +270,12 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
         verdict += "; 1 is held: its" if counts["held"] == 1 else f"; {counts['held']} are held: their"
         verdict += " data is kept, and nobody can read it yet"
     if counts.get("released"):
-        verdict += f"; of an earlier plan {released_holds(counts['released'])}"
+        verdict += f"; of an earlier plan {count_released_holds(counts['released'])}"
     if counts["held_in_store"]:
         verdict += f"; records of an earlier plan hold {counts['held_in_store']}"
     if missing:
         were = "was" if len(missing) == 1 else "were"
-        unseen = f"{counted(len(missing), 'bookie')} {were} not looked at, and what only they hold may exist"
+        unseen = f"{count_noun(len(missing), 'bookie')} {were} not looked at, and what only they hold may exist"
         verdict = f"{unseen}: {list_names(missing)}. {verdict}"
     elif coverage["scanned"] and not coverage["members_known_from"]:
         verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
@@ -288,9 +289,9 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
     elif missing or not coverage["scanned"]:
         code = Exit.UNDECIDABLE
     details = [
-        f"ledgers on {counted(len(coverage['scanned']), 'bookie')}: {counts['ledgers']}",
+        f"ledgers on {count_noun(len(coverage['scanned']), 'bookie')}: {counts['ledgers']}",
         f"of these in the store already: {counts['in_store_already']}",
-        f"the plan: {counted(counts['actions'] - counts['left_alone'], 'write')}, hash {manifest['hash']}",
+        f"the plan: {count_noun(counts['actions'] - counts['left_alone'], 'write')}, hash {manifest['hash']}",
         f"to write it takes {time_in_words(estimate_s(Step.APPLY, counts['actions'] - counts['left_alone']))}",
         f"the report: {out / REPORT}",
     ]
@@ -317,7 +318,7 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
     reasons = sorted(manifest["reasons"].items(), key=lambda reason: -reason[1])
     details += [f"held: {count}, {describe_reason(reason)} ({reason})" for reason, count in reasons]
     if counts["disagreements"]:
-        places = f"{counted(counts['disagreements'], 'place')}, {counts['critical']} of them critical"
+        places = f"{count_noun(counts['disagreements'], 'place')}, {counts['critical']} of them critical"
         details.append(f"the store and the bookies disagree in {places}: {out}/findings")
     found = {name: count for name, count in manifest["found"].items() if name != "HELD"}
     if found:
@@ -333,7 +334,7 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
             "records of before as --references, if that was the catastrophe"
         )
     sides = ", ".join(f"{count} {SHORT[Relation(name)]}" for name, count in sorted(manifest["sides"].items()))
-    details.append(f"looked at: {counted(counts['looked_at'], 'ledger')}: {sides}")
+    details.append(f"looked at: {count_noun(counts['looked_at'], 'ledger')}: {sides}")
     if counts["held_in_store"]:
         details.append(f"held by records of an earlier plan, until they are resolved: {counts['held_in_store']}")
     if counts.get("ids_not_raised_past"):
@@ -344,7 +345,7 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
     if counts.get("ids_far_above"):
         far = counts["ids_far_above"]
         details.append(
-            f"{counted(far, 'id')} on bookies {'stands' if far == 1 else 'stand'} far above all others, and the id "
+            f"{count_noun(far, 'id')} on bookies {'stands' if far == 1 else 'stand'} far above all others, and the id "
             f"generator is not raised past {'it' if far == 1 else 'them'}: perhaps a wrong bit made "
             f"{'it' if far == 1 else 'them'}. Look at the finding ID_FAR_ABOVE; if the ledger is real: --raise-past ID"
         )
@@ -355,7 +356,7 @@ def _recovered(made: "Dataset", *, no_root: str) -> Result:
         )
     if counts["in_store_not_on_bookies"]:
         details.append(f"in the store, on no bookie looked at: {counts['in_store_not_on_bookies']}")
-    following = "do not apply it, report it" if invalid else quoted("bkmeta", "plan", "show", out)
+    following = "do not apply it, report it" if invalid else quote_command("bkmeta", "plan", "show", out)
     said = manifest["references"]
     if said:
         details.append(

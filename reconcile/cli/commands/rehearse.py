@@ -9,10 +9,10 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
-from reconcile.cli.options import FOLDER, by_bookie, make_context, make_output, output_options, quoted
+from reconcile.cli.options import FOLDER, by_bookie, make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.cli.wire import take_wire, wire_options
-from reconcile.words import counted
+from reconcile.words import count_noun
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from recovery.dataset import Dataset
 
 from reconcile.cli.commands.verify import SAMPLE, parse_sample
-from reconcile.cli.wording.verified import verified_result
+from reconcile.cli.wording.verified import make_verify_result
 
 _SHOWN: Final = 10
 
@@ -91,15 +91,15 @@ def rehearse(
         if disks or wire:
             raise InputError("--disk, --wire", "have no meaning with --remove", "leave one of them out")
         removed = job.remove_rehearsal(uri, make_context(output))
-        verdict = f"{counted(removed.keys, 'key')} removed: the rehearsal is gone"
+        verdict = f"{count_noun(removed.keys, 'key')} removed: the rehearsal is gone"
         verdict = verdict if removed.keys else "there is no such root"
         sys.exit(output.show(Result("rehearse", verdict, 0, {"removed": removed.keys}, {"root": removed.root})))
     source = disks if wire_access is None else wire_access
     rehearsed = job.rehearse(job.RehearseRequest(dataset, uri, source, bookies_from, sample), make_context(output))
-    sys.exit(output.show(_rehearsed_result(rehearsed, dataset, plan, uri)))
+    sys.exit(output.show(_make_result(rehearsed, dataset, plan, uri)))
 
 
-def _rehearsed_result(rehearsed: "Rehearsed", dataset: "Dataset", plan: Path, uri: str) -> Result:
+def _make_result(rehearsed: "Rehearsed", dataset: "Dataset", plan: Path, uri: str) -> Result:
     from reconcile.cli.wording.plan_store import store_of
 
     applied = rehearsed.applied
@@ -116,7 +116,7 @@ def _rehearsed_result(rehearsed: "Rehearsed", dataset: "Dataset", plan: Path, ur
     coverage: dict[str, object] = {"read_back": applied.checked, "changed": applied.changed_count}
     code = applied.exit_code
     if rehearsed.read is not None:
-        read = verified_result("rehearse", rehearsed.read, plan)
+        read = make_verify_result("rehearse", rehearsed.read, plan)
         verdict = f"{verdict}; {read.verdict}"
         details += read.details
         counts, coverage = {**counts, **read.counts}, {**coverage, **read.coverage}
@@ -126,8 +126,9 @@ def _rehearsed_result(rehearsed: "Rehearsed", dataset: "Dataset", plan: Path, ur
         details.append(
             "no entries were read: give the bookies' disks with --disk ID=DIR, or ask the bookies with --wire"
         )
-    details.append(
-        f"look at it in the store; then remove it: {quoted('bkmeta', 'rehearse', plan, '--metadata', uri)} --remove"
+    rehearsal = quote_command("bkmeta", "rehearse", plan, "--metadata", uri)
+    details.append(f"look at it in the store; then remove it: {rehearsal} --remove")
+    following = quote_command(
+        "bkmeta", "apply", plan, "--metadata", store_of(dataset), "--confirm", rehearsed.plan_hash
     )
-    following = quoted("bkmeta", "apply", plan, "--metadata", store_of(dataset), "--confirm", rehearsed.plan_hash)
     return Result("rehearse", verdict, code, counts, coverage, details, following if not code else "", facts)

@@ -11,7 +11,7 @@ from reconcile.cli.approval import approval_option, carry_approval, demand_appro
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
-    carried,
+    carry_options,
     inventory_options,
     make_context,
     make_output,
@@ -19,7 +19,7 @@ from reconcile.cli.options import (
     reason_option,
 )
 from reconcile.cli.output import Result
-from reconcile.cli.wording.freezing import ask_for_hash, demand_identity, waiting_result
+from reconcile.cli.wording.freezing import ask_for_hash, demand_identity, make_waiting_result
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,15 +112,15 @@ def thaw(
         lambda proposal, confirms: demand_approval("thaw", approval, proposal.hash, confirms),
     )
     if isinstance(done, job.Waiting):
-        options = [*carried("--inventory", "--inventory-dir"), *carry_approval(approval)]
+        options = [*carry_options("--inventory", "--inventory-dir"), *carry_approval(approval)]
         options += ["--accept-absent", str(accept_absent)] if accept_absent else []
         options += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
         options += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []
-        sys.exit(output.show(waiting_result(done, request, options)))
-    sys.exit(output.show(_thawed_result(done, request)))
+        sys.exit(output.show(make_waiting_result(done, request, options)))
+    sys.exit(output.show(_make_result(done, request)))
 
 
-def _thawed_result(thawed: "Thawed", request: "ThawRequest") -> Result:
+def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
     """Say what the rights are now."""
     state, counts = thawed.state, thawed.counts
     compared = counts.get("held") is not None

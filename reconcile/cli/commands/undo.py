@@ -14,13 +14,13 @@ from reconcile.cli.options import (
     make_context,
     make_output,
     output_options,
-    quoted,
+    quote_command,
     reason_option,
 )
 from reconcile.cli.output import Result
 from reconcile.jobs.context import add_remedy
 from reconcile.printable import printable
-from reconcile.words import counted, is_or_are
+from reconcile.words import count_noun, is_or_are
 
 if TYPE_CHECKING:
     from reconcile.jobs.undo import UndoOutcome
@@ -84,10 +84,10 @@ def undo(
     if done is None:
         more = [*(["--replaced-only"] if replaced_only else []), *(["--reason", reason] if reason else [])]
         more += carry_approval(approval)
-        command = quoted("bkmeta", "undo", journal, "--metadata", uri, *more)
-        sys.exit(output.show(_waiting_result(outcome, command, journal)))
+        command = quote_command("bkmeta", "undo", journal, "--metadata", uri, *more)
+        sys.exit(output.show(_make_waiting_result(outcome, command, journal)))
     taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())
-    verdict = f"{taken} of {counted(taken + left, 'write')} {is_or_are(taken)} taken back"
+    verdict = f"{taken} of {count_noun(taken + left, 'write')} {is_or_are(taken)} taken back"
     if left:
         verdict += f"; {left} {'was' if left == 1 else 'were'} left: somebody changed what stands there since"
     details = [
@@ -96,7 +96,7 @@ def undo(
     ]
     details += [f"left as it is: {one.key} ({one.reason})" for one in done.listed[:_SHOWN]]
     details.append("generators stay raised; empty folders stay")
-    fresh = quoted("--journal", find_next_journal(journal))
+    fresh = quote_command("--journal", find_next_journal(journal))
     details.append(f"this journal is closed now: to apply the plan again, add {fresh} to its command, without --resume")
     result = Result(
         "undo",
@@ -104,7 +104,7 @@ def undo(
         done.exit_code,
         counts={"done": dict(done.done), "there": dict(done.there), "left": dict(done.left)},
         details=details,
-        following=quoted("bkmeta", "audit", "show", journal),
+        following=quote_command("bkmeta", "audit", "show", journal),
         facts={"hash": proposal.hash, "journal": str(journal), "left": [asdict(one) for one in done.listed]},
     )
     sys.exit(output.show(result))
@@ -129,7 +129,7 @@ def _proposal_counts(proposal: "Proposal") -> dict[str, int]:
     return {f"{op} {kind}": count for (kind, op), count in sorted(proposal.writes.items())}
 
 
-def _waiting_result(outcome: "UndoOutcome", command: str, journal: Path) -> Result:
+def _make_waiting_result(outcome: "UndoOutcome", command: str, journal: Path) -> Result:
     """Say that nothing was changed, and which command goes on."""
     proposal, confirmed = outcome.proposal, outcome.confirmed
     verdict = "nothing was changed: undo waits for its hash"

@@ -14,7 +14,7 @@ from reconcile.cli.wire import take_wire, wire_options
 if TYPE_CHECKING:
     pass
 
-from reconcile.cli.wording.verified import verified_result
+from reconcile.cli.wording.verified import make_verify_result
 
 SAMPLE: Final = "1000"
 
@@ -81,4 +81,4 @@ def verify(
         raise click.UsageError("give either --wire, or the bookies' folders with --disk ID=DIR")
     source = disks if wire_access is None else wire_access
     read = job.verify(job.VerifyRequest(plan, uri, source, sample), make_context(output))
-    sys.exit(output.show(verified_result("verify", read, plan)))
+    sys.exit(output.show(make_verify_result("verify", read, plan)))

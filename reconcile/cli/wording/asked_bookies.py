@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from reconcile.cli.command import Exit
-from reconcile.cli.options import carried, quoted
+from reconcile.cli.options import carry_options, quote_command
 from reconcile.cli.output import Result
-from reconcile.words import counted
+from reconcile.words import count_noun
 
 if TYPE_CHECKING:
     from reconcile.jobs.collect.cluster import CollectedCluster
@@ -28,8 +28,8 @@ def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
     partly = [bookie for bookie in made if bookie.unanswered]
     unknown = bool(without or partly or found.unresolved or gaps or found.scoped)
     entries = sum(bookie.entries for bookie in made)
-    listed, shown = counted(found.listed, "ledger"), counted(entries, "entry", "entries")
-    verdict = f"{len(made)} of {counted(len(found.bookies), 'bookie')} answered for {listed}: {shown}"
+    listed, shown = count_noun(found.listed, "ledger"), count_noun(entries, "entry", "entries")
+    verdict = f"{len(made)} of {count_noun(len(found.bookies), 'bookie')} answered for {listed}: {shown}"
     if unknown:
         verdict += ", NOT complete: what was not answered may exist"
     details = [
@@ -41,7 +41,9 @@ def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
     ]
     for bookie in without[:_SHOWN]:
         if bookie.kind is Kind.NO_LISTS:
-            command = quoted("bkmeta", "collect", "--bookie-conf", _CONF, "--out", f"inv-{folder_of(bookie.bookie)}")
+            command = quote_command(
+                "bkmeta", "collect", "--bookie-conf", _CONF, "--out", f"inv-{folder_of(bookie.bookie)}"
+            )
             details.append(
                 f"{bookie.bookie}: does not say what it has of a ledger (DbLedgerStorage, or BookKeeper before 4.10); "
                 f"run on its host: {command}"
@@ -74,7 +76,9 @@ def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
             "other_scopes": found.scoped,
         },
         details=details,
-        following=quoted("bkmeta", "explain", "LEDGER", "--inventory-dir", out, *carried("--metadata")) if made else "",
+        following=quote_command("bkmeta", "explain", "LEDGER", "--inventory-dir", out, *carry_options("--metadata"))
+        if made
+        else "",
         facts={"out": str(out)},
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from reconcile.cli.options import quoted
+from reconcile.cli.options import quote_command
 from reconcile.plan.deletions import LISTED, SessionDeletions, find_capture_before
 from recovery.dataset import Dataset
 
@@ -36,15 +36,15 @@ def _lines(plan: Dataset, one: SessionDeletions) -> Iterator[str]:
         return
     edit = ["bkmeta", "plan", "edit", plan.path]
     to = ["--out", Path(plan.path).with_name(_OUT)]
-    restore = quoted(*edit, "--restore-deleted-by", one.name, *to)
-    accept = quoted(*edit, "--accept-deleted-by", one.name, *to)
+    restore = quote_command(*edit, "--restore-deleted-by", one.name, *to)
+    accept = quote_command(*edit, "--accept-deleted-by", one.name, *to)
     past = find_capture_before(plan, one)
     if past is None:
         yield f"  it was wanted, and bookies may delete them: {accept}"
         yield f"  it was not: {restore}"
         return
     yield f"  it was a mistake: {restore}"
-    capture = quoted("bkmeta", "capture", "--metadata", past.uri, "--at", past.at, "--out", f"before-{one.name}")
+    capture = quote_command("bkmeta", "capture", "--metadata", past.uri, "--at", past.at, "--out", f"before-{one.name}")
     yield f"  or take the whole store as it was before: {capture}"
     yield f"    and recover again with --snapshot before-{one.name} in place of the later one"
     yield f"  it was wanted: {accept}"

@@ -72,7 +72,7 @@ def change_facts(proposal: "Proposal", root: str, identity: str, journal: Path) 
     }
 
 
-def waiting_result(waiting: "Waiting", request: "FreezeRequest", options: Sequence[str] = ()) -> Result:
+def make_waiting_result(waiting: "Waiting", request: "FreezeRequest", options: Sequence[str] = ()) -> Result:
     """Say that nothing was changed, and which command goes on.
 
     Args:

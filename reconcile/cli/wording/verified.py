@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from reconcile.cli.command import Exit
 from reconcile.cli.incident import OPTION as INCIDENT
-from reconcile.cli.options import carried, quoted
+from reconcile.cli.options import carry_options, quote_command
 from reconcile.cli.output import Result
-from reconcile.words import counted, is_or_are
+from reconcile.words import count_noun, is_or_are
 
 if TYPE_CHECKING:
     from reconcile.jobs.verify import ReadBack
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 10
 
 
-def verified_result(command: str, read: "ReadBack", plan: Path) -> Result:
+def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
     """Say what reading back gave."""
     from reconcile.check.verify_results import Outcome, Stored
 
@@ -31,8 +31,8 @@ def verified_result(command: str, read: "ReadBack", plan: Path) -> Result:
     wire, unresolved = read.has_wire, read.unresolved
     code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked or unresolved or found.denied else Exit.DONE
     verdict = (
-        f"{readable} of {counted(found.looked_at, 'ledger')} {is_or_are(readable)} readable, every entry from a bookie"
-        f"{'' if wire else chr(39) + 's disks'}, "
+        f"{readable} of {count_noun(found.looked_at, 'ledger')} {is_or_are(readable)} readable, every entry from a "
+        f"bookie{'' if wire else chr(39) + 's disks'}, "
         f"{found.full} of them from every bookie that should hold it"
     )
     bad = {name: count for name, count in outcomes.items() if name != Outcome.READABLE and count}
@@ -47,14 +47,16 @@ def verified_result(command: str, read: "ReadBack", plan: Path) -> Result:
         code, verdict = Exit.FAILED, f"INVALID, the sums do not add up: {verdict}"
     details = [f"ledgers of the plan: {found.ledgers} restored, {found.held} held"]
     if found.seed:
-        details.append(f"looked at: {counted(found.looked_at, 'ledger')}, drawn with {found.seed}; the rest may differ")
+        details.append(
+            f"looked at: {count_noun(found.looked_at, 'ledger')}, drawn with {found.seed}; the rest may differ"
+        )
     details += [
         f"entries: {entries.get('readable', 0)} readable of {entries.get('looked_at', 0)} looked at",
         "copies: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(copies.items()) if count),
     ]
-    details.append("records: " + _counted(records))
+    details.append("records: " + _describe_counts(records))
     if found.held:
-        details.append("holds: " + _counted(holds) + "; their entries are not read, nobody can")
+        details.append("holds: " + _describe_counts(holds) + "; their entries are not read, nobody can")
     if found.longer:
         longer = "1 record is" if found.longer == 1 else f"{found.longer} records are"
         details.append(f"{longer} longer than the entries: a writer that closes with adds under way leaves such ones")
@@ -103,17 +105,17 @@ def verified_result(command: str, read: "ReadBack", plan: Path) -> Result:
     )
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _describe_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count) or "none"
 
 
 def _next(command: str, code: int, plan: Path, problems: Sequence[str], *, wire: bool) -> str:
     if code == Exit.FOUND:
-        given = carried("--metadata")
+        given = carry_options("--metadata")
         if INCIDENT not in given:
             given = [*given, "--inventory-dir", "DIR"]
         ledger = problems[0] if problems else "LEDGER"
-        return f"look at one of them: {quoted('bkmeta', 'explain', ledger, '--plan', plan, *given)}"
+        return f"look at one of them: {quote_command('bkmeta', 'explain', ledger, '--plan', plan, *given)}"
     if code == Exit.UNDECIDABLE:
         return "see why these bookies do not answer" if wire else "give the disks that are missing: --disk ID=DIR"
     if wire:

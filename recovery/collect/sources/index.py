@@ -81,7 +81,7 @@ class IndexTaker:
         self._index.groups.add(to_rows(self._grouper.end()))
         self._waiting, self._count = [], 0
 
-    def known(self) -> Ints:
+    def list_ledgers(self) -> Ints:
         """Return the ledgers with at least one confirmed entry, ascending."""
         return np.unique(np.concatenate(self._known))
 

@@ -33,7 +33,7 @@ def _expected(name: str, file: str) -> dict[str, Any]:
 
 
 def _nodes(tree: Tree) -> dict[bytes, Node]:
-    still = {tree.base.path_at(row): tree.base.node_at(row) for row in tree.shown().tolist()}
+    still = {tree.base.path_at(row): tree.base.node_at(row) for row in tree.list_standing().tolist()}
     return tree.changed | still
 
 

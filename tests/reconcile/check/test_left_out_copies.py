@@ -74,7 +74,7 @@ def store_of(**records: bytes) -> MemoryStore:
 
 def found(store: MemoryStore, *inventories: Dataset) -> list[str]:
     """Return what is left out, in words."""
-    return sorted(map(str, left_out_copies.left_out(store, ROOT, Layout.HIERARCHICAL, inventories)))
+    return sorted(map(str, left_out_copies.find_left_out(store, ROOT, Layout.HIERARCHICAL, inventories)))
 
 
 def test_who_is_left_out_and_what_only_they_have(tmp_path: Path) -> None:

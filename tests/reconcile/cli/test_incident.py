@@ -8,7 +8,7 @@ import pytest
 
 from reconcile.cli.command import Exit
 from reconcile.cli.incident import FIELDS, read_incident
-from reconcile.cli.options import carried
+from reconcile.cli.options import carry_options
 from reconcile.jobs.collect.inventories import find_inventories
 from recovery.errors import InputError
 from tests.support.command import commands, run
@@ -97,7 +97,7 @@ def test_the_next_command_names_the_file_and_what_was_typed(tmp_path: Path, monk
     file.write_text('quorums = "3/2/2"\nstore = "zk://zk1/ledgers"\n')
     command = commands()["explain"]
     named = ("--metadata", "--passwords", "--default-quorum")
-    monkeypatch.setattr(command, "callback", lambda **_: words.extend(carried(*named)))
+    monkeypatch.setattr(command, "callback", lambda **_: words.extend(carry_options(*named)))
     given = ["7", "--incident", str(file), "--passwords", "my words.txt", "--default-quorum", "5/3/2"]
     command.main(given, standalone_mode=False)
     assert shlex.join(words) == f"--incident {file} --passwords 'my words.txt' --default-quorum 5/3/2"

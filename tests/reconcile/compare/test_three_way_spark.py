@@ -19,9 +19,9 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.cli.commands.explain import _kept
-from reconcile.cli.commands.recover import _recovered
-from reconcile.cli.options import quoted
+from reconcile.cli.commands.explain import read_catalog
+from reconcile.cli.commands.recover import make_result
+from reconcile.cli.options import quote_command
 from reconcile.cli.wording.deletions import deletion_lines
 from reconcile.compare.knowledge import Knowledge
 from reconcile.errors import PlanError
@@ -174,7 +174,7 @@ def test_deleted_ledgers_stay_deleted_and_a_choice_brings_one_back_byte_for_byte
         assert facts["deleted by session"].startswith("0x")
         assert facts["deleted at"].startswith("2026-11-21 07:18")
         assert finding["suggested"]
-    assert _recovered(plan, no_root="").exit_code == 3
+    assert make_result(plan, no_root="").exit_code == 3
     page = pages.plan_page(plan, inventories, verdict="a verdict", made=now())
     assert page.count("DELETED_OUTSIDE") == len(DELETED) + 1
     assert "deleted by session" in page
@@ -287,9 +287,9 @@ def test_deletions_are_shown_by_session_and_undone_by_session(
     ]
     assert sessions[1].first_txn == chosen + 1
     assert sessions[1].last_txn == chosen + 8
-    said = _recovered(plan, no_root="")
+    said = make_result(plan, no_root="")
     assert f"  session 0xfffffffffffffffb: 8 ledgers ({sessions[1].on_bookies} on bookies), " in "\n".join(said.details)
-    printed = quoted("bkmeta", "capture", "--metadata", source.uri + ROOT, "--at", chosen, "--out", "")
+    printed = quote_command("bkmeta", "capture", "--metadata", source.uri + ROOT, "--at", chosen, "--out", "")
     assert printed.removesuffix("''") in "\n".join(said.details)
     shown = run(capsys, "plan", "show", plan.path)
     printed = next(line for line in shown.out.splitlines() if "--restore-deleted-by 0xfffffffffffffffb" in line)
@@ -309,7 +309,7 @@ def test_deletions_are_shown_by_session_and_undone_by_session(
     again = recovered("again", inventories, snapshots=(before,))
     [retention] = deletions.group_by_session(again)
     assert retention.ledgers == 11
-    lines = "\n".join(_recovered(again, no_root="").details)
+    lines = "\n".join(make_result(again, no_root="").details)
     assert "session 0x200: 11 ledgers" in lines
     assert "bkmeta capture" not in lines
     assert "--accept-deleted-by 0x200" in lines
@@ -484,7 +484,7 @@ def test_an_explanation_is_what_the_plan_decides(
     assert len(ledgers) >= 3
     for number in ledgers:
         ledger = LedgerId(0, number)
-        stored = [_kept(one.path, one, ledger) for one in snapshots]
+        stored = [read_catalog(one.path, one, ledger) for one in snapshots]
         planned = explain(ledger, inventories, stored, plan, known, has_store=False)
         made = explain(ledger, inventories, stored, None, known, has_store=False)
         assert (made.outcome, made.reason) == (planned.outcome, planned.reason), number

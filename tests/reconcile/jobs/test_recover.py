@@ -100,7 +100,7 @@ def test_a_plan_is_bound_to_what_it_was_made_of(
         "tail": "inclusive", "default_quorum": None, "passwords": 2, "expected_bookies": sorted(CLUSTER.names)
     }  # fmt: skip
     (tmp_path / "said.jsonl").write_text('{"ledger": 3, "owner": "a topic"}\n')
-    known = references.References.united([references.References(references.read(tmp_path / "said.jsonl"))])
+    known = references.References.unite([references.References(references.read(tmp_path / "said.jsonl"))])
     settings = {"--tail": {"value": "acknowledged", "from": "option"}}
     request = request_of(inventories, references=known, tail=Tail.ACKNOWLEDGED, settings=settings)
     other = make(request, tmp_path / "p", spark)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconcile.cli.commands.explain import _kept
+from reconcile.cli.commands.explain import read_catalog
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, read_only_ledger
 from reconcile.explain.ledger import explain
@@ -316,7 +316,7 @@ def test_nothing_of_an_earlier_catalog_is_dropped_where_a_bookie_is_missing(
     assert (hold.state, [list(s.members) for s in hold.segments]) == (md.State.IN_RECOVERY, [[missing]])
     known = Knowledge(passwords=PASSWORDS.values, expected=NAMES, layout=Layout.HIERARCHICAL)
     for ledger, outcome in ((300_000, "restored"), (300_001, "held")):
-        stored = [_kept(past.path, past, LedgerId(0, ledger))]
+        stored = [read_catalog(past.path, past, LedgerId(0, ledger))]
         for given in (None, plan):
             told = explain(LedgerId(0, ledger), left, stored, given, known, has_store=False)
             assert told.outcome == outcome
@@ -381,7 +381,7 @@ def test_an_earlier_record_that_bytes_contradict_is_a_finding_and_a_hold(
         assert evidence["earlier", field] != evidence["bookies", field]
         assert sides[ledger]["right"] == "nobody"
         assert sides[ledger]["verdict"] in ("RECORD_CONTRADICTED", "ID_REUSE")
-        stored = [_kept(past.path, past, LedgerId(0, ledger))]
+        stored = [read_catalog(past.path, past, LedgerId(0, ledger))]
         told = explain(LedgerId(0, ledger), inventories, stored, None, operator_knows, has_store=False)
         assert told.outcome == "held"
         assert any(line.startswith("RECORD_CONTRADICTED (critical)") for line in told.disagreements)

@@ -73,7 +73,7 @@ def test_json_that_is_not_ours_is_refused_by_name(tmp_path: Path, raw: bytes) ->
     assert rehearse.read_mark(store, "/r") is None
     if raw not in (b"{}", ENDLESS):
         with pytest.raises(ValueError, match=r"answered|Expecting|decode"):
-            gc_settings.answered("/api", raw)
+            gc_settings.parse_answer("/api", raw)
 
 
 @pytest.mark.parametrize("field", ["binding", "coverage", "hash", "counts", "reasons", "tables"])

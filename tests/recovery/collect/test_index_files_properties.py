@@ -91,7 +91,7 @@ def taken(logs: RecordFiles, pieces: Sequence[Piece | Block], *, every: bool, ba
     for piece in pieces:
         taker.take(piece)
     taker.end()
-    known = [[ledger] for ledger in taker.known().tolist()]
+    known = [[ledger] for ledger in taker.list_ledgers().tolist()]
     return [found.groups.all(), found.heads.all(), found.facts.all(), found.dangling.all(), known]
 
 

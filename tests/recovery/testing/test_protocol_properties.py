@@ -55,7 +55,7 @@ def test_what_is_acknowledged_is_stored(seed: int, shape: tuple[int, int, int], 
     check_acknowledged(world, writer.record, writer.lac)
     for bookie in world.bookies.values():
         for shelf in bookie.shelves.values():
-            for entry, copy in shelf.served().items():
+            for entry, copy in shelf.list_served().items():
                 assert copy.lac < entry
                 assert copy.lac <= writer.lac
                 assert copy.length == sum(writer.record.sizes[e] for e in range(entry + 1))
@@ -120,7 +120,7 @@ def test_a_repair_gives_all_that_a_position_needs(seed: int, shape: tuple[int, i
     place = before.index(bad)
     own = [entry for entry in range(many) if (place - entry) % shape[0] < shape[1]]
     shelf = world.bookies[target].shelves.get(1)
-    held = shelf.served() if shelf else {}
+    held = shelf.list_served() if shelf else {}
     assert set(own) <= held.keys()
     for begin in range(own[0] if own else 0, many, BATCH):
         batch = [entry for entry in own if begin <= entry < begin + BATCH]
@@ -174,7 +174,7 @@ def test_what_was_deleted_stays_in_logs_and_comes_back_with_a_journal() -> None:
     assert {ledger: sorted(shelf.left) for ledger, shelf in bookie.dropped.items()} == {1: [0, 1], 2: []}
     bookie.kill()
     bookie.start()
-    assert sorted(bookie.shelves[2].served()) == [0, 1]
+    assert sorted(bookie.shelves[2].list_served()) == [0, 1]
     assert 1 not in bookie.shelves
 
 

@@ -10,7 +10,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
-from reconcile.words import counted
+from reconcile.words import count_noun
 
 if TYPE_CHECKING:
     pass
@@ -59,7 +59,9 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
             f"{keys} written differently: {counts['only_in_a']} by the first only, "
             f"{counts['only_in_b']} by the second only, {counts['differing']} by both"
         )
-    details = [f"A {str(d.manifest.get('hash'))[:_HASH]}: {counted(count_writes(d), 'write')}" for d in (left, right)]
+    details = [
+        f"A {str(d.manifest.get('hash'))[:_HASH]}: {count_noun(count_writes(d), 'write')}" for d in (left, right)
+    ]
     details[1] = "B" + details[1][1:]
     details += [str(difference) for difference in listed]
     if total > len(listed):

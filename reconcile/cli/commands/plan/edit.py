@@ -17,7 +17,7 @@ from reconcile.cli.options import (
     scope_option,
 )
 from reconcile.cli.output import Result
-from reconcile.words import counted
+from reconcile.words import count_noun
 
 if TYPE_CHECKING:
     from recovery.dataset import Dataset
@@ -113,7 +113,7 @@ def edit(
     from reconcile.plan.edits import Edits, edit_plan
     from recovery.dataset import open_dataset
 
-    def named(text: str, hint: str) -> "LedgerId":
+    def name_ledgers(text: str, hint: str) -> "LedgerId":
         return parse_ledger(qualified if text == _NAMED and qualified is not None else text, scope, hint=hint)
 
     output = make_output(shared)
@@ -125,7 +125,7 @@ def edit(
         name, equals, label = text.partition("=")
         if not equals:
             raise click.BadParameter(f"{text!r} is not LEDGER=LABEL", param_hint="--choose")
-        choices[named(name, "--choose")] = label
+        choices[name_ledgers(name, "--choose")] = label
     if acl is not None and rights is not None:
         raise click.UsageError("give --acl or --acl-of, not both")
     if acl is not None:
@@ -136,13 +136,13 @@ def edit(
     if rights is not None and not rights.startswith(_CATALOG):
         raise click.BadParameter(f"{rights!r} is not catalog:///DIR", param_hint="--acl-of")
     before = open_dataset(path, "plan")
-    accepted = frozenset(named(text, "--accept-loss") for text in lost)
+    accepted = frozenset(name_ledgers(text, "--accept-loss") for text in lost)
     if restored_of:
         choices = dict.fromkeys(select_deleted_by(before, restored_of, restorable=True), RESTORE) | choices
     if accepted_of:
         accepted |= select_deleted_by(before, accepted_of, restorable=False)
     edits = Edits(
-        drop=frozenset(named(text, "--drop") for text in dropped),
+        drop=frozenset(name_ledgers(text, "--drop") for text in dropped),
         accept_loss=accepted,
         choose=choices,
         acl=acl,
@@ -166,7 +166,7 @@ def edit(
         details.append(f"{wait} for a person: no cookies are written until each is settled")
     result = Result(
         "plan-edit",
-        f"{counted(len(edits.texts), 'edit')}; the new plan has hash {manifest['hash']}",
+        f"{count_noun(len(edits.texts), 'edit')}; the new plan has hash {manifest['hash']}",
         0,
         counts=counts,
         coverage=manifest["coverage"],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_output, output_options, quoted
+from reconcile.cli.options import FOLDER, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.findings.categories import Category
 from reconcile.findings.refusal_texts import describe_reason
@@ -87,23 +87,23 @@ def ledgers(
     chosen_words = f" ({', '.join(words)})" if words else " (undecided)" if undecided else ""
     following = ""
     if few_copies and total:
-        following = quoted("bkmeta", "plan", "ledgers", path, "--few-copies", "--ids") + " > few-copies.txt"
+        following = quote_command("bkmeta", "plan", "ledgers", path, "--few-copies", "--ids") + " > few-copies.txt"
     elif listed:
-        following = quoted("bkmeta", "explain", listed[0].ledger, "--plan", path)
+        following = quote_command("bkmeta", "explain", listed[0].ledger, "--plan", path)
     more = [f"and {total - len(listed)} more: --first {total}, or --ids"] if total > len(listed) else []
     result = Result(
         "plan-ledgers",
         f"1 ledger{chosen_words}" if total == 1 else f"{total} ledgers{chosen_words}",
         Exit.DONE,
         counts={"ledgers": total, "listed": len(listed)},
-        details=[*(_told(line) for line in listed), *more],
+        details=[*(_describe_line(line) for line in listed), *more],
         following=following,
         facts={"plan": str(path), "ledgers": [_as_json(line) for line in listed]},
     )
     sys.exit(output.show(result))
 
 
-def _told(line: "Line") -> str:
+def _describe_line(line: "Line") -> str:
     words = [line.outcome.replace("_", " ")] if line.outcome else []
     if line.topic:
         words.insert(0, line.topic)

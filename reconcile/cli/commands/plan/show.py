@@ -13,7 +13,7 @@ from reconcile.cli.output import Result
 from reconcile.estimates import Step, estimate_s
 from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import describe_reason
-from reconcile.words import counted, is_or_are, released_holds
+from reconcile.words import count_noun, count_released_holds, is_or_are
 
 if TYPE_CHECKING:
     pass
@@ -56,12 +56,12 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     left = sum(ops.get(LEAVE, 0) for ops in found.phases.values())
     total = sum(sum(ops.values()) for ops in found.phases.values()) - left
     back = "1 ledger comes back" if counts["restored"] == 1 else f"{counts['restored']} ledgers come back"
-    verdict = f"{counted(total, 'write')}: {back}, {counts['held']} {is_or_are(counts['held'])} held"
+    verdict = f"{count_noun(total, 'write')}: {back}, {counts['held']} {is_or_are(counts['held'])} held"
     if counts.get("released"):
-        verdict += f", {released_holds(counts['released'])}"
+        verdict += f", {count_released_holds(counts['released'])}"
     if coverage.get("not_scanned"):
         unseen = len(coverage["not_scanned"])
-        verdict += f"; {counted(unseen, 'bookie')} {'was' if unseen == 1 else 'were'} not looked at"
+        verdict += f"; {count_noun(unseen, 'bookie')} {'was' if unseen == 1 else 'were'} not looked at"
     if found.problems:
         verdict = f"INVALID, {found.problems[0]}"
     details = [*found.problems[1:], f"hash {found.hash}, {'not ' if found.problems else ''}as the manifest says"]
@@ -83,11 +83,11 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     if left:
         details.append(f"  'leave' writes nothing, unless you choose: bkmeta plan edit --choose; {left} of the actions")
     if set(found.waves) - {0}:
-        details += ["", "waves:", *(f"  {wave}: {counted(count, 'write')}" for wave, count in found.waves.items())]
+        details += ["", "waves:", *(f"  {wave}: {count_noun(count, 'write')}" for wave, count in found.waves.items())]
     if found.first:
         details += [
             "",
-            f"the first {len(found.first)} of {counted(total, 'write')}, phase by phase, by ledger:",
+            f"the first {len(found.first)} of {count_noun(total, 'write')}, phase by phase, by ledger:",
             *(f"  {line}" for line in found.first),
         ]
     if counts["held"]:

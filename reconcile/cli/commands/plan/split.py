@@ -10,7 +10,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
-from reconcile.words import counted
+from reconcile.words import count_noun
 
 if TYPE_CHECKING:
     pass
@@ -54,14 +54,14 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
     whole.verify()
     manifest, found = split_plan(whole, waves, out)
     details = [
-        f"wave {wave.number}: {counted(wave.ledgers, 'ledger')}, {counted(wave.actions, 'write')}, "
+        f"wave {wave.number}: {count_noun(wave.ledgers, 'ledger')}, {count_noun(wave.actions, 'write')}, "
         f"buckets {wave.first_bucket} to {wave.last_bucket}"
         for wave in found
     ]
     details.append("LAYOUT, instance id and cookies come with the last wave: stay frozen until it is applied")
     result = Result(
         "plan-split",
-        f"{counted(len(found), 'wave')}; the new plan has hash {manifest['hash']}",
+        f"{count_noun(len(found), 'wave')}; the new plan has hash {manifest['hash']}",
         0,
         counts={**manifest["counts"], "waves": len(found)},
         coverage=manifest["coverage"],

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from reconcile.rules import clusters
-from reconcile.rules.clusters import Source
+from reconcile import clusters
+from reconcile.clusters import Source
 from recovery.codecs.cookie import Cookie, encode
 from recovery.errors import InputError
 from recovery.model import tables

@@ -1,0 +1,81 @@
+"""The house as docs/ARCHITECTURE.md describes it: rooms, sizes, and where tests stand."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.support.paths import ROOT
+
+PACKAGES: Final = ("recovery", "reconcile", "backends")
+MOST_LINES: Final = 500
+MOST_MODULES: Final = 10
+CROWDED: Final = ("reconcile", "recovery/collect")
+"""Below these no folder has more than `MOST_MODULES` modules, but `reconcile/cli`, which has one a command."""
+REASON: Final = "In one module because"
+"""Begins the sentence of a docstring that says why a module is longer."""
+
+
+def _modules() -> Iterator[Path]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if "_pb" not in path.parts:
+                yield path.relative_to(ROOT)
+
+
+def test_the_page_names_every_room_and_no_other() -> None:
+    """Each package of the tree has a row in docs/ARCHITECTURE.md, and each row a package or a module."""
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"^\| `([a-z_/.]+)`", page, re.MULTILINE))
+    rooms = {path.parent.as_posix() for path in _modules() if path.name == "__init__.py"}
+    assert sorted(rooms - {name.rstrip("/") for name in named}) == []
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_a_long_module_says_why() -> None:
+    """A module past 500 lines has a sentence in its docstring that says why it is one."""
+    silent = [
+        path.as_posix()
+        for path in _modules()
+        if len((ROOT / path).read_text().splitlines()) > MOST_LINES
+        and REASON not in (ast.get_docstring(ast.parse((ROOT / path).read_text())) or "")
+    ]
+    assert silent == []
+
+
+def test_no_folder_is_crowded() -> None:
+    """Ten modules in a folder can be read at a glance."""
+    modules = Counter(path.parent.as_posix() for path in _modules() if path.name != "__init__.py")
+    assert {
+        folder: count
+        for folder, count in modules.items()
+        if folder.startswith(CROWDED) and not folder.startswith("reconcile/cli") and count > MOST_MODULES
+    } == {}
+
+
+def test_a_test_file_bears_the_name_of_its_module() -> None:
+    """tests/PACKAGE/ROOM/test_MODULE….py tests PACKAGE/ROOM/MODULE.py, or all of that room."""
+    strangers = []
+    for package in PACKAGES:
+        for path in sorted((ROOT / "tests" / package).rglob("test_*.py")):
+            room = ROOT / path.parent.relative_to(ROOT / "tests")
+            names = {room.name, *(entry.stem for entry in room.rglob("*") if not entry.name.startswith("_"))}
+            stem = path.stem.removeprefix("test_")
+            if not any(stem == name or stem.startswith(f"{name}_") for name in names):
+                strangers.append(path.relative_to(ROOT).as_posix())
+    assert strangers == []
+
+
+def test_no_test_imports_a_private_name() -> None:
+    """What a test needs of a module is what the module offers."""
+    private = [
+        f"{path.relative_to(ROOT)}: {alias.name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES
+        for alias in node.names
+        if alias.name.startswith("_") and alias.name != "_pb"
+    ]
+    assert private == []
