@@ -180,7 +180,8 @@ def grid_of(row: Mapping[str, Any], topic: str | None, inventories: Sequence[Dat
     segments = list(row["segments"] or ())
     lasts = [copy["last"] for copy in held if copy["last"] is not None]
     last = max([*lasts, *([] if row["last_entry"] is None else [row["last_entry"]])], default=None)
-    scale = WIDTH / (1 if last is None else last + 1)
+    # A ledger without entries ends at -1.
+    scale = WIDTH / max(1, 0 if last is None else last + 1)
     members = Counter(member for segment in segments for member in segment["members"])
     held += [
         {"bookie": member, "source": "nothing", "groups": []}

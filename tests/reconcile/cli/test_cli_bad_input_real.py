@@ -115,7 +115,7 @@ def test_recover_that_is_broken_off(inventories: list[str], tmp_path: Path) -> N
     command = ["recover", *inventories, "--layout", "hierarchical", "--out", str(out)]
     for what, (break_off, code, words) in BREAKS.items():
         with started(*command, "--progress", "json") as running:
-            assert next(events(running))["stage"] == "shapes"
+            next(event for event in events(running) if event["stage"] == "shapes")
             java = java_of(running.pid)
             break_off(running.pid, java)
             printed, err = running.communicate(timeout=PATIENCE_S)
@@ -211,8 +211,10 @@ def test_apply_that_is_stopped(uri: str, tmp_path: Path) -> None:
         with started(*command, *more, "--progress", "json") as running:
             before = -1
             for event in events(running):
-                before = before if before >= 0 or event["unit"] != "writes" else event["done"]
-                if event["unit"] == "writes" and event["done"] > before:
+                if event.get("unit") != "writes":
+                    continue
+                before = before if before >= 0 else event["done"]
+                if event["done"] > before:
                     break
             running.send_signal(number)
             printed, err = running.communicate(timeout=PATIENCE_S)

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from reconcile.report.grids import LEDGERS_SHOWN
+from reconcile.report.grids import LEDGERS_SHOWN, grid_of
 from reconcile.report.pages import FINDINGS_SHOWN, plan_page
 from reconcile.report.picture import BOOKIES_DRAWN
 from recovery.dataset import Dataset, open_dataset
@@ -171,3 +171,17 @@ def test_entries_of_ledgers_without_an_end_are_counted_on_bookies(tmp_path: Path
     inventory = write_inventory(tmp_path / "inventory", "b1", [1], instance=None, last=41)
     text, _ = page_of(plan, [open_dataset(str(inventory), "inventory")])
     assert "42 entries: held" in text
+
+
+def test_an_empty_ledger_has_a_grid() -> None:
+    """A record that is closed at -1 has no entry to draw, and its page is written all the same."""
+    row = {
+        "bucket": 1, "scope": 0, "ledger": 7, "last_entry": -1,
+        "segments": [{"first": 0, "first_low": 0, "members": ["b1:3181"], "assumed": [False]}],
+    }  # fmt: skip
+    grid = grid_of(row, None, [])
+    assert (grid.name, grid.last, [copy.bookie for copy in grid.copies]) == (
+        "0:7" if ":" in grid.name else "7",
+        -1,
+        ["b1:3181"],
+    )

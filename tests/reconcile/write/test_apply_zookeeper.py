@@ -38,7 +38,7 @@ WORKER = """
     from pathlib import Path
     import pyarrow.parquet as pq
     from backends.protocols import Write
-from backends.registry import open_store
+    from backends.registry import open_store
     from reconcile.write.apply import Options, apply
 
     uri, plan, journal = sys.argv[1:]

@@ -105,7 +105,7 @@ def test_a_pipe_is_no_database_of_etcd_and_no_manifest(tmp_path: Path) -> None:
 
 def test_a_snapshot_that_grows_without_bound_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few kilobytes that become gigabytes: no snapshot shrinks so much, so its end is not waited for."""
-    monkeypatch.setattr(snapshot, "_GZIP_FREE", 1 << 20)
+    monkeypatch.setattr("backends.zkfiles.compression._GZIP_FREE", 1 << 20)
     path = tmp_path / "snapshot.100.gz"
     path.write_bytes(gzip.compress(b"ZKSN" + bytes(200 << 20)))
     read = snapshot.read(path)
