@@ -48,9 +48,9 @@ class Figures:
         beyond: entries past a closed ledger's end that come back: adds that a close dropped, and all bookies had.
         deleted: ledgers that somebody deleted, and that bookies have so much of that they are held.
         whole: deleted ledgers of which bookies have everything, so that nothing on them tells.
-        unlike: ledgers that come back with another shape, though every position of it got an entry: in a cluster as young
-            as these, nothing shows that a bookie was not wiped, so a larger shape of the cluster is as likely; the true
-            one is among the alternatives, and every entry is read.
+        unlike: ledgers that come back with another shape, though every position of it got an entry. In a cluster as
+            young as these nothing shows that no bookie was wiped, so a larger shape of the cluster is as likely; the
+            true one is among the alternatives, and every entry is read.
     """
 
     ledgers: int
