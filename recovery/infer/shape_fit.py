@@ -130,11 +130,11 @@ def explain(
         np.array([*(shape.write == 1 for shape in shown_shapes), *[False] * (len(shapes) + 1)])[tries.shape]
     )
     if len(single):
-        tried_shapes.append(PriorShape(1, 1, 0.0, Source.COPIES))
-        alternatives = (
-            np.append(alternatives[0], single),
-            np.append(alternatives[1], np.full(len(single), len(tried_shapes) - 1)),
-        )
+        of_prior = (number for number, s in enumerate(shapes, len(shown_shapes)) if (s.ensemble, s.write) == (1, 1))
+        one = next(of_prior, len(tried_shapes))
+        if one == len(tried_shapes):
+            tried_shapes.append(PriorShape(1, 1, 0.0, Source.COPIES))
+        alternatives = np.append(alternatives[0], single), np.append(alternatives[1], np.full(len(single), one))
     return Explained(
         tried_shapes,
         len(shown_shapes),

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
@@ -204,6 +204,7 @@ def test_what_is_called_certain_is_certain_with_bookies_unseen(seed: int) -> Non
 
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 1 << 32))
+@example(seed=6097)
 def test_order_and_division_of_rows_do_not_matter(seed: int) -> None:
     """Rows shuffled, in many tables, and split over index and journal give the same; so does each ledger alone."""
     cluster = Cluster(returning=0.2)
