@@ -83,6 +83,12 @@ class CopyColumns:
         np.add.at(counts, self.row_ledger[self.group_row], run_counts(self.first, self.last, self.period))
         return counts
 
+    def find_largest_runs(self) -> Ints:
+        """Return how many entries the longest run of each ledger has."""
+        largest = np.zeros(self.ledgers, np.int64)
+        np.maximum.at(largest, self.row_ledger[self.group_row], self.size)
+        return largest
+
     def has_few_runs(self) -> Mask:
         """Say which ledgers have few enough runs to be taken one by one."""
         return self.count_runs() - np.bincount(self.row_ledger, minlength=self.ledgers) <= _FEW_GAPS

@@ -269,7 +269,7 @@ def _add_prior_shapes(known: Facts, explained: Explained, refusal: Ints) -> Expl
     """List the shapes of the prior beside one that the copies do not show: a bookie may have lost all without a trace.
 
     But for shapes that a clean ledger cannot be what is left of: full copies of more entries than any E are of W = E,
-    and no entry has more copies than W.
+    unless they are in runs that stripes have too, and no entry has more copies than W.
     """
     shape_of = explained.shape
     unsure = (refusal == 0) & (shape_of >= 0) & ~explained.seen & ~explained.sure
@@ -277,6 +277,7 @@ def _add_prior_shapes(known: Facts, explained: Explained, refusal: Ints) -> Expl
         np.array([*(getattr(shape, name) for shape in explained.shapes), 0])[shape_of] for name in ("ensemble", "write")
     )
     clean = (explained.path == CLEAN) & (explained.extra == 0)
+    largest = known.copies.find_largest_runs()
     base = len(explained.shapes)
     listed = explained.other_ledger * base + explained.other_shape
     ledgers, shapes = [explained.other_ledger], [explained.other_shape]
@@ -284,7 +285,7 @@ def _add_prior_shapes(known: Facts, explained: Explained, refusal: Ints) -> Expl
         if shape.source is Source.COPIES or shape.ensemble > len(known.bookies):
             continue
         left_over = np.greater(shape.write, write) | ((ensemble > write) & np.equal(shape.write, write))
-        left_over &= (ensemble > write) | (shape.ensemble == shape.write)
+        left_over &= (ensemble > write) | (shape.ensemble == shape.write) | (largest <= shape.write)
         other = np.not_equal(ensemble, shape.ensemble) | np.not_equal(write, shape.write)
         may_be = unsure & other & (~clean | left_over | (explained.end < shape.ensemble))
         added = np.flatnonzero(may_be)

@@ -173,10 +173,8 @@ class _ShapeLimits:
     def read(cls, copies: CopyColumns) -> "_ShapeLimits":
         ledger, count = copies.row_ledger, copies.ledgers
         holders = np.bincount(ledger, minlength=count)
-        largest = np.zeros(count, np.int64)
-        np.maximum.at(largest, ledger[copies.group_row], copies.size)
         zeros = np.bincount(ledger[copies.lo == 0], minlength=count)
-        return cls(copies.end, holders, zeros, largest, copies.has_few_runs())
+        return cls(copies.end, holders, zeros, copies.find_largest_runs(), copies.has_few_runs())
 
     def allow(self, shape: PriorShape) -> Mask:
         """Say which ledgers may have a shape at all."""
