@@ -153,17 +153,18 @@ def test_at_a_rate_nothing_stays_in_the_page_cache_that_was_not_there(tmp_path: 
     with let_go_of(path) as fd:
         if any(in_page_cache(fd)):
             pytest.skip("this file system is one in memory, or keeps what it is asked to let go of")
-    for _ in range(50):  # the kernel may let go of anything at any time
+    seen = []
+    for _ in range(50):  # the kernel may let go of anything at any time, and keep a page in spite of advice
         with let_go_of(path) as fd:
             os.pread(fd, BLOCK, 5 * MEGABYTE)
             with Mapped(path, Meter(1e12, lambda _: None)) as mapped:
                 mapped.load()
                 assert mapped.view[:256] == mapped.view[-256:] == bytes(range(256))
             there = in_page_cache(fd)
-            assert not any(there[:4] + there[6:])
-            if there[5]:
+            if there[5] and not any(there[:4] + there[6:]):
                 return
-    raise AssertionError("what was there before is gone")
+            seen.append(there)
+    raise AssertionError(f"what was there before is gone, or more is there: {seen}")
 
 
 @contextmanager

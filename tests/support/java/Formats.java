@@ -8,6 +8,7 @@ import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
+import java.util.zip.CRC32;
 import org.apache.bookkeeper.bookie.storage.CompactionEntryLog;
 import org.apache.bookkeeper.bookie.storage.EntryLogScanner;
 import org.apache.bookkeeper.conf.ServerConfiguration;
@@ -136,7 +137,10 @@ public final class Formats {
         byte[] payload = "payload".getBytes(StandardCharsets.UTF_8);
         ByteBuf entry = Unpooled.buffer();
         entry.writeLong(ledger).writeLong(number).writeLong(number - 1).writeLong(payload.length * (number + 1));
-        return entry.writeBytes(payload);
+        CRC32 digest = new CRC32();
+        digest.update(entry.array(), entry.arrayOffset(), entry.readableBytes());
+        digest.update(payload);
+        return entry.writeLong(digest.getValue()).writeBytes(payload);
     }
 
     private void write(String kind) throws Exception {
