@@ -346,9 +346,13 @@ class Dataset:
 
         system, root = _file_system(self.path)
         checked = pads.ParquetFileFormat(
-            default_fragment_scan_options=pads.ParquetFragmentScanOptions(page_checksum_verification=True)
+            default_fragment_scan_options=pads.ParquetFragmentScanOptions(
+                page_checksum_verification=True, pre_buffer=False
+            )
         )
         schema = tables.KINDS[self.kind][name]
+        # Files are read by this thread alone: one of Arrow's that still asks a Python file for bytes while the program
+        # ends would abort it.
         fragments = []
         for part in parts:
             file = VerifiedFile(
@@ -390,7 +394,7 @@ class Dataset:
         if buckets is not None:
             keep = (pc.field("bucket") >= buckets.start) & (pc.field("bucket") < buckets.stop)
         try:
-            table: pa.Table = self._scan(name, wanted).to_table(columns=names, filter=keep)
+            table: pa.Table = self._scan(name, wanted).to_table(columns=names, filter=keep, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise self._broken(name, str(error).splitlines()[0]) from error
         return table
@@ -419,7 +423,9 @@ class Dataset:
                 continue
             try:
                 rows = self._scan(name, [part])
-                for batch in rows.to_batches(columns=columns, batch_size=_ROW_GROUP, batch_readahead=_AHEAD):
+                for batch in rows.to_batches(
+                    columns=columns, batch_size=_ROW_GROUP, batch_readahead=_AHEAD, use_threads=False
+                ):
                     yield pa.Table.from_batches([batch])
             except (OSError, pa.ArrowException) as error:
                 raise self._broken(name, str(error).splitlines()[0]) from error

@@ -18,6 +18,7 @@ def test_starting_spark_is_said_before_it_has_started(tmp_path: Path) -> None:
     done = process(*words)
     assert done.code in (0, 3), done.err
     stages = list(dict.fromkeys(json.loads(line)["stage"] for line in done.err.splitlines()))
+    stages.remove("recover")  # how long all of it will take
     assert stages[0].startswith("before Spark starts")
     assert stages[1] == "starting Spark"
     assert stages[2:] == ["reconstructing", "shapes", "ledgers", "writing the report"]
