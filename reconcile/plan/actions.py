@@ -17,7 +17,7 @@ The order of a restore, as phases of `seq`:
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +37,17 @@ from recovery.model.metadata import Digest, State
 HOLD_PASSWORD_SIZE: Final = 20
 LEAVE: Final = "leave"
 """Op of an action that writes nothing: a chosen alternative of it creates, or replaces where a version is named."""
+
+
+class Guard(StrEnum):
+    """What keeps the copies of a ledger whose record may not name all of them, or ends that."""
+
+    LOCK = "lock"
+    """The writer makes a lock of the ledger, then the record."""
+    NAMED = "named"
+    """The record names all bookies that may have any, and holds while replication is disabled."""
+    RELEASE = "release"
+    """The writer replaces a guarded record, then removes the lock that this program made."""
 
 
 class Phase(IntEnum):

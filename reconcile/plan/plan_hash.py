@@ -1,8 +1,10 @@
 """The hash of a plan: what a confirmation binds itself to.
 
-    action id    SHA-256 of what an action writes: op, kind, key, expects, acl, value, before, choice, alternatives
+    action id    SHA-256 of what an action writes: op, kind, key, expects, acl, value, before, choice, alternatives,
+                 guard
     actions      of each bucket the SHA-256 of its sorted ids, each with the action's seq and wave
-    settled      of each bucket the SHA-256 of what is said of its ledgers: outcome, reason, holders, alternatives
+    settled      of each bucket the SHA-256 of what is said of its ledgers: outcome, reason, reading, holders,
+                 alternatives
     hash         SHA-256 of the manifest but for its list of files, and of both hashes of every bucket
 
 The manifest has the binding, the coverage and the counts. So whatever a guard, an edit or a person relies on has a part
@@ -23,12 +25,12 @@ import pyarrow.compute as pc
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of what the hash covers; a plan of another version is made again."""
 SYSTEM_BUCKET: Final = -1
 _NOT_COVERED: Final = frozenset({"tables", "digest", "hash"})
-_WRITES: Final = ("op", "kind", "key", "expects", "acl", "value", "before", "choice", "alternatives")
-_SAYS: Final = ("scope", "ledger", "outcome", "reason", "holders", "alternatives")
+_WRITES: Final = ("op", "kind", "key", "expects", "acl", "value", "before", "choice", "alternatives", "guard")
+_SAYS: Final = ("scope", "ledger", "outcome", "reason", "reading", "holders", "alternatives")
 
 
 def _field(column: Any) -> Any:  # noqa: ANN401 - an Arrow column

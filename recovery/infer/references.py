@@ -79,9 +79,9 @@ def _check_row(known: Facts, number: int, row: Row, reference: Mapping[str, Any]
         nothing = {field.name: None for field in tables.METADATA_FIELDS}
         unknown = dict.fromkeys(tables.GRADED, "unknown")
         return row | nothing | {
-            "class": "undecided", "outcome": "held", "reason": str(Refusal.LAC_BEYOND_END), "segments": None,
-            "custom": None, "grades": unknown, "acked_high": None, "missing": 0, "extra": 0, "alternatives": [],
-            "raw": None,
+            "class": "undecided", "outcome": "held", "reason": str(Refusal.LAC_BEYOND_END), "reading": None,
+            "segments": None, "custom": None, "grades": unknown, "acked_high": None, "missing": 0, "extra": 0,
+            "alternatives": [], "raw": None,
         }  # fmt: skip
     if last < lac or last > end or last < 0:
         return _add_alternative(row, "last_entry", last, _READS_AS)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import DIGESTS, NO_LAC, Facts
 from recovery.infer.prior import Source
+from recovery.infer.readings import Reading
 from recovery.infer.refusal import REFUSALS
 from recovery.infer.shape_fit import PATHS, UNDECIDED, Explained, Segments
 from recovery.model import tables
@@ -67,6 +68,7 @@ def build_table(known: Facts, explained: Explained, proposals: Proposals) -> pa.
         "class": _take_text(PATHS, np.where(restored, explained.path, UNDECIDED)),
         "outcome": _take_text(["held", "restored"], restored.astype(np.int64)),
         "reason": _take_text(["", *REFUSALS], proposals.refusal, restored),
+        "reading": _take_text([Reading.PROVED], zero, is_held),
         "format": pa.array(np.where(with_password, _FORMAT, _FORMAT_WITHOUT_PASSWORD), pa.int8(), mask=is_held),
         "state": _take_text(STATES, proposals.state, is_held),
         "ensemble_size": pa.array(size, pa.int32(), mask=is_held),

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from recovery.codecs import ledger_metadata
 from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import Facts
+from recovery.infer.readings import Reading
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import MAX_RUNS
 from recovery.infer.segment_cases import NOBODY, Cases, Copies, Problem, TriedShape
@@ -240,6 +241,7 @@ def _restore_records(shown: pa.Table, records: pa.Table) -> pa.Table:
     columns["segments"] = pa.ListArray.from_arrays(pa.array(offsets), listed, type=kind)
     columns["outcome"] = pa.array(["restored"] * shown.num_rows, pa.string())
     columns["reason"] = pa.nulls(shown.num_rows, pa.string())
+    columns["reading"] = pa.array([str(Reading.PROVED)] * shown.num_rows, pa.string())
     grade = pa.array(["snapshot"] * shown.num_rows, pa.string())
     grades = shown["grades"].combine_chunks()
     columns["grades"] = pa.StructArray.from_arrays([grade] * len(tables.GRADED), fields=list(grades.type))
@@ -308,6 +310,7 @@ def _restore_closed(
         return _add_contradictions(_hold(row, Refusal.DELETED_SOMEWHERE), against)
     row = row | {
         "outcome": "restored",
+        "reading": str(Reading.PROVED),
         "reason": None,
         "class": "clean" if row["class"] == "undecided" else row["class"],
         "acked_high": end,
@@ -403,8 +406,8 @@ def _hold(row: Row, reason: Refusal) -> Row:
     nothing = {field.name: None for field in tables.METADATA_FIELDS}
     grades = dict.fromkeys(tables.GRADED, "unknown")
     return row | nothing | {
-        "class": "undecided", "outcome": "held", "reason": str(reason), "segments": None, "custom": None,
-        "grades": grades, "acked_high": None, "missing": 0, "extra": 0, "alternatives": [], "raw": None,
+        "class": "undecided", "outcome": "held", "reason": str(reason), "reading": None, "segments": None,
+        "custom": None, "grades": grades, "acked_high": None, "missing": 0, "extra": 0, "alternatives": [], "raw": None,
     }  # fmt: skip
 
 

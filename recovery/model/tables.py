@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 3)
+SCHEMA_VERSION: Final = (1, 4)
 """Major, minor: readers take any minor of the same major."""
 
 
@@ -232,8 +232,10 @@ RECONSTRUCTION: Final = pa.schema(
     [
         *KEY,
         _field("class", _TEXT),  # clean, re-replicated, solved, undecided, excluded
-        _field("outcome", _TEXT),  # restored, held, accepted_loss, deleted, waiting
-        _field("reason", _TEXT, null=True),  # why not restored: one of Refusal's values
+        _field("outcome", _TEXT),  # restored, guarded, held, accepted_loss, deleted, waiting
+        _field("reason", _TEXT, null=True),  # why not restored, of a guarded one what may hide more: one of Refusal's
+        # Of what a record is written: proved; likeliest: it serves all that is seen; universal: all who have any.
+        _field("reading", _TEXT, null=True),
         *METADATA_FIELDS,
         _field("key", _BYTES, null=True),  # SHA-256 of the ledger's master key; the password itself is never here
         _field(
@@ -328,6 +330,9 @@ ACTIONS: Final = pa.schema(
         _field("finding_id", _BYTES, null=True),
         _field("choice", _I32),
         _field("alternatives", _list_of(label=_TEXT, value=_BYTES, reads_as=_TEXT)),
+        # lock: the record is written under a lock that keeps all copies; named: it names all who may have any, and
+        # replication stays disabled; release: the lock goes after the record is written; null: nothing of these.
+        _field("guard", _TEXT, null=True),
     ]
 )
 
