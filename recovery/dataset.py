@@ -14,6 +14,7 @@ dataset is a contiguous stretch. `manifest.json`:
     tables           name → parts: file, rows, bytes, sha256, blocks (SHA-256 of each MiB, where there are several), and
                      the first and last bucket of a keyed table
     binding          what the dataset belongs to
+    settings         name → value, and from where it is; where the program that wrote it said them
     coverage         what was looked at, and what was not
     digest           SHA-256 of the rest of the manifest, which has the files' hashes: of the whole dataset
 
@@ -233,10 +234,19 @@ class DatasetWriter:
     Used as a context manager: leaving it by an exception leaves a folder without a manifest, which is not a dataset.
     """
 
-    def __init__(self, path: Path, kind: str, *, binding: Mapping[str, object], secret: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        kind: str,
+        *,
+        binding: Mapping[str, object],
+        secret: bool = False,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
         self._path = path
         self._kind = kind
         self._binding = binding
+        self._settings = settings
         self._secret = secret
         self._buffers: dict[str, list[pa.Table]] = {name: [] for name in tables.KINDS[kind]}
         self._runs: dict[str, list[Path]] = {name: [] for name in tables.KINDS[kind]}
@@ -298,7 +308,7 @@ class DatasetWriter:
             wanted = (pc.field("bucket") >= low) & (pc.field("bucket") < low + _MERGE_STEP)
             yield sort_by_key(runs.to_table(filter=wanted))
 
-    def close(self, *, coverage: Mapping[str, object], extra: Mapping[str, object] | None = None) -> dict[str, Any]:
+    def close(self, *, coverage: Mapping[str, object]) -> dict[str, Any]:
         """Write what is left and the manifest; return the manifest."""
         parts = {
             name: [write_part(self._path, name, "part-00000", self._merge(name), secret=self._secret)]
@@ -312,7 +322,7 @@ class DatasetWriter:
             binding=self._binding,
             coverage=coverage,
             secret=self._secret,
-            extra=extra,
+            extra={"settings": self._settings} if self._settings else None,
         )
 
 

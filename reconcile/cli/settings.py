@@ -12,12 +12,19 @@ _SOURCES: Final = {
     click.core.ParameterSource.ENVIRONMENT: "environment",
     click.core.ParameterSource.DEFAULT_MAP: "incident file",
 }
+DEFAULT: Final = "default"
+CONF_FILE: Final = "conf file"
+"""The bookie's own, which another option names."""
 _NO_SECRETS: Final = frozenset({"BKMETA_PATIENCE_S", "BKMETA_DEBUG"})
 """Variables whose values are told; of the others it is said only that they are set."""
 
 
-def effective_settings() -> dict[str, dict[str, Any]]:
-    """Return each argument of the command that runs, and each variable of ours: its value, and where that came from."""
+def effective_settings(taken: Mapping[str, tuple[object, str]] | None = None) -> dict[str, dict[str, Any]]:
+    """Return each argument of the command that runs, and each variable of ours: its value, and where that came from.
+
+    Args:
+        taken: arguments whose values are not those that click has: the value, and where it came from.
+    """
     context = click.get_current_context()
     found: dict[str, dict[str, Any]] = {}
     for parameter in context.command.params:
@@ -26,8 +33,10 @@ def effective_settings() -> dict[str, dict[str, Any]]:
         said = parameter.opts[0] if isinstance(parameter, click.Option) else str(parameter.human_readable_name)
         found[said] = {
             "value": _plain(context.params.get(name)),
-            "from": "default" if source is None else _SOURCES.get(source, "default"),
+            "from": DEFAULT if source is None else _SOURCES.get(source, DEFAULT),
         }
+    for name, (value, origin) in (taken or {}).items():
+        found[name] = {"value": _plain(value), "from": origin}
     for name in sorted(variable for variable in os.environ if variable.startswith(_PREFIX)):
         found[name] = {"value": os.environ[name] if name in _NO_SECRETS else "set", "from": "environment"}
     return found

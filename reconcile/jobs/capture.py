@@ -1,7 +1,7 @@
 """A metadata store into a catalog."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,12 +23,14 @@ class CaptureRequest:
         out: a new folder for the catalog.
         at: the point in time that a person named; None: the latest.
         ops_s: reads a second, at most; None: as many as the store answers.
+        settings: of the run, each with where it came from, for the manifest.
     """
 
     uri: str
     out: Path
     at: str | None = None
     ops_s: float | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 def capture(request: CaptureRequest, context: Context) -> CaptureSummary:
@@ -41,11 +43,17 @@ def capture(request: CaptureRequest, context: Context) -> CaptureSummary:
         InputError: nothing names a layout.
     """
     with connect(request.uri, context, at=request.at, ops_s=request.ops_s) as opened:
-        return capture_store(opened, request.out, context, at=request.at)
+        return capture_store(opened, request.out, context, at=request.at, settings=request.settings)
 
 
 def capture_store(
-    opened: OpenStore, out: Path, context: Context, known: Iterable[pa.Table] = (), *, at: str | None = None
+    opened: OpenStore,
+    out: Path,
+    context: Context,
+    known: Iterable[pa.Table] = (),
+    *,
+    at: str | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> CaptureSummary:
     """Read an open store into a catalog.
 
@@ -55,6 +63,7 @@ def capture_store(
         context: of the job.
         known: scope and ledger of ledgers that somebody knows of: asked for by key where no listing names them.
         at: the point in time that a person named; None: the latest.
+        settings: for the manifest; None: another manifest has them.
 
     Raises:
         UnavailableError: the store stopped answering; there is no catalog then.
@@ -64,7 +73,7 @@ def capture_store(
     layout = Layout(opened.layout_hint) if opened.layout_hint else None
     binding = {"uri": opened.uri, "root": opened.root} | ({} if at is None else {"at": at})
     with (
-        DatasetWriter(out, "catalog", binding=binding, secret=True) as writer,
+        DatasetWriter(out, "catalog", binding=binding, secret=True, settings=settings) as writer,
         context.reporter.progress("reading the store", "ledgers") as progress,
     ):
         return live.capture(

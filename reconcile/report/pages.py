@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.chosen_settings import list_chosen
 from reconcile.findings.categories import SEVERITIES, SUGGESTED, Category
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.plan.ledger_lists import Choice, list_ledgers
@@ -167,6 +168,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             verdict=verdict,
             made=made.isoformat(timespec="seconds"),
             manifest=manifest,
+            chosen=list_chosen(manifest) if "settings" in manifest else None,
             counts=manifest["counts"],
             coverage=manifest["coverage"],
             stacks=[
@@ -265,6 +267,7 @@ def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: S
             notes=notes,
             made=made.isoformat(timespec="seconds"),
             bookie=bookie,
+            chosen=list_chosen(inventory.manifest) if "settings" in inventory.manifest else None,
             sizes=sizes.bars(),
             sources=bars(sources),
             keys=bars(keys),

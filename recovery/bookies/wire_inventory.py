@@ -23,7 +23,7 @@ Source: bookkeeper-metadata §5.4, §5.5; docs/formats/wire.md.
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -63,6 +63,7 @@ class Request:
         options: with the caps of the whole run.
         passwords: that may have made HMACs.
         tasks: run at the same time; each gets its share of the caps.
+        settings: what the program goes by, each with where it came from: for the manifests.
     """
 
     catalog: Dataset
@@ -71,6 +72,7 @@ class Request:
     options: Options
     passwords: tuple[bytes, ...] = ()
     tasks: int = 1
+    settings: Mapping[str, object] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Without the passwords: a value may land in a log."""
@@ -211,6 +213,7 @@ def _finish_inventory(
             "ended": ended.isoformat(),
         },
         secret=False,
+        extra={"settings": request.settings} if request.settings else None,
     )
     kind = Kind.NO_LISTS if tally.silent and not tally.ledgers else Kind.COLLECTED
     return BookieResult(

@@ -1,6 +1,7 @@
 """What a collection is asked to read, and what it then says of the bookie."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from recovery.collect.deep_check.counts import DeepCounts
@@ -23,6 +24,7 @@ class CollectOptions:
         keep: keep what the next collection of the bookie need not read again.
         since: folder of an earlier inventory of the bookie that did, of which what did not change is taken over; what
             is read now is kept, too.
+        settings: what the program goes by, each with where it came from: for the manifest.
     """
 
     ledger_dirs: tuple[Path, ...]
@@ -35,6 +37,7 @@ class CollectOptions:
     processes: int = 1
     keep: bool = False
     since: Path | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Without the passwords: a value may land in a log."""

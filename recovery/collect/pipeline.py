@@ -76,7 +76,7 @@ def collect(
     disks = survey(options.ledger_dirs, options.index_dirs, options.journal_dirs, options.bookie_id)
     instance_id = disks.cookie.instance_id if disks.cookie else None
     binding = bind_inventory(disks.bookie, disks.incarnation, instance_id, disks.cookie_bytes)
-    with DatasetWriter(out, "inventory", binding=binding) as writer:
+    with DatasetWriter(out, "inventory", binding=binding, settings=options.settings) as writer:
         damage = DamageLog(writer, disks.bookie, disks.incarnation)
         for unread in disks.damage:
             damage.add(unread)

@@ -204,6 +204,10 @@ def write_plan(
             "mass_deletion": False,
             "reasons": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
             "prior": [],
+            "settings": {
+                "--tail": {"value": "inclusive", "from": "default"},
+                "--default-quorum": {"value": [3, 2, 2], "from": "incident file"},
+            },
         },
         sign=hashes.sign,
     )

@@ -15,6 +15,7 @@ from reconcile.cli.options import (
     quote_command,
 )
 from reconcile.cli.output import Result
+from reconcile.cli.settings import effective_settings
 from reconcile.jobs.context import add_remedy
 from reconcile.words import count_noun
 
@@ -58,7 +59,7 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: 
     from reconcile.jobs import capture as job
 
     output = make_output(shared)
-    request = job.CaptureRequest(uri, out, at, ops_s)
+    request = job.CaptureRequest(uri, out, at, ops_s, effective_settings())
     with add_remedy(f"{out} is not a catalog yet: run the same command again"):
         summary = job.capture(request, make_context(output))
     complete, present = bool(summary.complete), summary.root == "present"

@@ -27,6 +27,7 @@ from reconcile.cli.options import (
     read_passwords,
 )
 from reconcile.cli.output import Output, Result
+from reconcile.cli.settings import CONF_FILE, DEFAULT, effective_settings
 from reconcile.cli.wire import take_wire, wire_options
 from reconcile.cli.wording.asked_bookies import cluster_result
 from reconcile.jobs.context import add_remedy
@@ -138,10 +139,18 @@ def collect(
         raise click.UsageError("give either --bookie-conf, or the folders with --ledger-dir and the like")
     if deep and (incremental or since):
         raise click.UsageError("--deep reads everything: leave --incremental and --since out")
+    taken: dict[str, tuple[object, str]] = {}
     if bookie_conf:
         conf = read_conf(bookie_conf)
         ledger_dirs, index_dirs, journal_dirs = conf.ledger_dirs, conf.index_dirs, conf.journal_dirs
-        bookie_id = bookie_id or conf.bookie_id
+        folders = {"--ledger-dir": ledger_dirs, "--index-dir": index_dirs, "--journal-dir": journal_dirs}
+        taken |= {option: (named, CONF_FILE) for option, named in folders.items()}
+        if bookie_id is None and conf.bookie_id is not None:
+            bookie_id = conf.bookie_id
+            taken["--bookie-id"] = bookie_id, CONF_FILE
+    if processes is None:
+        processes = min(_PROCESSES, len(os.sched_getaffinity(0)))
+        taken["--processes"] = processes, DEFAULT
     options = CollectOptions(
         ledger_dirs=ledger_dirs,
         index_dirs=index_dirs,
@@ -152,7 +161,8 @@ def collect(
         deep=deep,
         keep=incremental,
         since=since,
-        processes=processes or min(_PROCESSES, len(os.sched_getaffinity(0))),
+        processes=processes,
+        settings=effective_settings(taken),
     )
     collected = collect_bookie(options, out, make_context(output))
     found, damage = collected.summary, collected.damage
@@ -305,7 +315,7 @@ def _collect_over_wire(
     """Ask the bookies of a cluster; on a master, with what its executors are to run."""
     from reconcile.jobs.collect.cluster import ClusterRequest, collect_cluster
 
-    request = ClusterRequest(uri, names, wire, read_passwords(passwords), *spark, out)
+    request = ClusterRequest(uri, names, wire, read_passwords(passwords), *spark, out, effective_settings())
     return cluster_result(collect_cluster(request, make_context(output)), out)
 
 

@@ -1,6 +1,7 @@
 """The running bookies of a cluster, asked over the wire, into inventories."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconcile.jobs.capture import capture_store
@@ -25,6 +26,7 @@ class ClusterRequest:
         master: Spark's.
         python: what executors run as their Python; None: what they have.
         out: folder that the inventories go below.
+        settings: of the run, each with where it came from, for the manifests.
     """
 
     uri: str
@@ -34,6 +36,7 @@ class ClusterRequest:
     master: str
     python: Path | None
     out: Path
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def collect_cluster(request: ClusterRequest, context: Context) -> CollectedClust
     remedy = f"what stands in {request.out} is not whole: run the command again, into another folder"
     with add_remedy(remedy), connect(request.uri, context) as opened:
         members = read_members(opened.store, opened.root, opened.layout_hint, request.wire.aliases)
-        captured = capture_store(opened, catalog, context)
+        captured = capture_store(opened, catalog, context, settings=request.settings)
     if captured.root != "present":
         problem = "has no ledgers root, so nothing says what to ask for"
         raise InputError(request.uri, problem, "collect from the bookies' disks")
@@ -74,7 +77,13 @@ def collect_cluster(request: ClusterRequest, context: Context) -> CollectedClust
         show = throttle(progress)
         tasks = max(1, spark.sparkContext.defaultParallelism)
         wanted = Request(
-            open_dataset(catalog, "catalog"), members, request.bookies, request.wire.options, request.passwords, tasks
+            open_dataset(catalog, "catalog"),
+            members,
+            request.bookies,
+            request.wire.options,
+            request.passwords,
+            tasks,
+            request.settings,
         )
         summary = collect_wire(
             wanted,

@@ -20,6 +20,7 @@ from reconcile.plan.plan_reader import overview
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
 from recovery.model import tables
 from tests.support.command import run
+from tests.support.paths import DATA
 from tests.support.plan_folder import Ledger, write_plan
 
 NAMES = ("b1", "b2", "b3")
@@ -238,6 +239,16 @@ def test_settings_are_told_with_where_they_came_from(monkeypatch: pytest.MonkeyP
     assert found["BKMETA_PATIENCE_S"] == {"value": "3", "from": "environment"}
     assert found["BKMETA_ZK_AUTH"] == {"value": "set", "from": "environment"}
     assert "secret" not in json.dumps(found)
+
+
+def test_a_catalog_says_how_it_was_captured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its manifest has the settings of the run."""
+    store = f"zkfiles://{DATA / 'zookeeper' / 'v39-plain'}?root=/app&layout=flat"
+    done = run(capsys, "capture", "--metadata", store, "--out", tmp_path / "c")
+    assert done.code in (0, 3), done.err
+    settings = json.loads((tmp_path / "c" / "manifest.json").read_text(encoding="utf-8"))["settings"]
+    assert settings["--metadata"] == {"value": store, "from": "option"}
+    assert settings["--at"] == {"value": None, "from": "default"}
 
 
 def test_settings_of_an_incident_file_are_told_as_its_own(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The options of `collect` that read everything, or only what changed."""
 
 import json
+import os
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -102,6 +104,40 @@ def test_an_earlier_inventory_that_is_not_there_is_an_error(
     done = run(capsys, "collect", *folders(made), "--since", tmp_path / "none", "--out", tmp_path / "a")
     assert done.code == 2
     assert str(tmp_path / "none") in done.err
+
+
+def test_the_manifest_and_the_page_say_what_the_run_went_by(
+    made: BookieDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each setting with where it came from; of a password file its name, of a variable of ours only that it is set."""
+    conf = tmp_path / "bk_server.conf"
+    (folder,) = made.ledger_dirs
+    (journals,) = made.journal_dirs
+    conf.write_text(f"ledgerDirectories={folder}\njournalDirectories={journals}\n")
+    (tmp_path / "secrets.txt").write_text("a password\n")
+    (tmp_path / "secrets.txt").chmod(0o600)
+    (tmp_path / "i.toml").write_text('passwords = "secrets.txt"\n')
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "me:secret")
+    options = ["--incident", tmp_path / "i.toml", "--bookie-conf", conf, "--max-mb-s", 900, "--out", tmp_path / "a"]
+    assert run(capsys, "collect", *options).code == 0
+    written = (tmp_path / "a" / "manifest.json").read_text(encoding="utf-8")
+    found = json.loads(written)["settings"]
+    assert found["--ledger-dir"] == {"value": [str(folder)], "from": "conf file"}
+    assert found["--journal-dir"] == {"value": [str(journals)], "from": "conf file"}
+    assert found["--max-mb-s"] == {"value": 900.0, "from": "option"}
+    assert found["--passwords"] == {"value": str(tmp_path / "secrets.txt"), "from": "incident file"}
+    assert found["--processes"] == {"value": min(2, len(os.sched_getaffinity(0))), "from": "default"}
+    assert found["--bookie-id"] == {"value": None, "from": "default"}
+    assert found["BKMETA_ZK_AUTH"] == {"value": "set", "from": "environment"}
+    assert not any(secret in written for secret in ("me:secret", "a password"))
+    page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    rows = re.findall(
+        r'<th scope="row" class="mono">(--[a-z-]+|[A-Z_]+)</th><td class="mono">(.*?)</td><td>(.*?)</td>', page
+    )
+    assert ("--ledger-dir", str(folder), "conf file") in rows
+    assert ("--max-mb-s", "900.0", "option") in rows
+    assert ("BKMETA_ZK_AUTH", "set", "environment") in rows
+    assert "default" not in {origin for _, _, origin in rows}
 
 
 @pytest.mark.parametrize("storage", STORAGES)

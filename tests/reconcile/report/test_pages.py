@@ -173,6 +173,14 @@ def test_entries_of_ledgers_without_an_end_are_counted_on_bookies(tmp_path: Path
     assert "42 entries: held" in text
 
 
+def test_settings_that_are_no_defaults_are_shown(tmp_path: Path) -> None:
+    """With their values and where these came from."""
+    _, page = page_of(write_plan(tmp_path / "plan", [Ledger(1, [(0, NAMES)])]))
+    shown = page.text[page.text.index("What it was made with") :]
+    assert re.search(r"--default-quorum\s*3, 2, 2\s*incident file", shown)
+    assert "--tail" not in shown
+
+
 def test_an_empty_ledger_has_a_grid() -> None:
     """A record that is closed at -1 has no entry to draw, and its page is written all the same."""
     row = {

@@ -32,6 +32,7 @@ from recovery.model.groups import KeyedGroups, encode_availability, group_entrie
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 
+SETTINGS = {"--wire": {"value": True, "from": "option"}}
 AT = datetime(2026, 11, 1, tzinfo=UTC)
 OK, NO_LEDGER, NO_ENTRY, EIO = 0, 402, 403, 501
 
@@ -249,7 +250,10 @@ def test_a_bookie_without_lists_is_found_out_and_left_out(tmp_path: Path) -> Non
 
 
 def test_caps_are_shared_among_tasks(tmp_path: Path) -> None:
-    """Three tasks that run at the same time ask no more together than was allowed; every bucket is some task's."""
+    """Three tasks that run at the same time ask no more together than was allowed; every bucket is some task's.
+
+    The inventory says the settings of the run.
+    """
     seen: list[tuple[float | None, float | None, range]] = []
     with FakeBookie({1: Has({0}, {0: record(1, 0)})}).running() as address:
         source = made_store({LedgerId(0, 1): (str(address),)}, {str(address): b""}, ())
@@ -257,15 +261,18 @@ def test_caps_are_shared_among_tasks(tmp_path: Path) -> None:
             capture(source, "/ledgers", None, out, clock=lambda: AT)
         options = Options(deadline_s=30, per_bookie=300.0, in_total=900.0)
         members = read_members(source, "/ledgers", None, {})
-        request = Request(open_dataset(tmp_path / "catalog", "catalog"), members, None, options, tasks=3)
+        request = Request(
+            open_dataset(tmp_path / "catalog", "catalog"), members, None, options, tasks=3, settings=SETTINGS
+        )
 
         def carry(task: Task, ranges: Sequence[range]) -> list[dict[str, Any]]:
             seen.extend((task.options.per_bookie, task.options.in_total, r) for r in ranges)
             return [task(r) for r in ranges]
 
-        collect_wire(request, tmp_path, carry, now=lambda: AT)
+        (made,) = collect_wire(request, tmp_path, carry, now=lambda: AT).bookies
     assert [(rate, total) for rate, total, _ in seen] == [(100.0, 300.0)] * 3
     assert [n for _, _, r in seen for n in r] == list(range(4096))
+    assert open_dataset(made.folder, "inventory").manifest["settings"] == SETTINGS
 
 
 def test_names_that_are_nobody_are_an_error_and_not_a_flood(tmp_path: Path) -> None:

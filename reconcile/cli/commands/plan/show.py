@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.chosen_settings import list_chosen
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
@@ -72,8 +73,7 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     inputs = binding.get("inputs", ())
     details += [f"made of the {one['kind']} {one['name']} {one['digest'][:_HASH]}" for one in inputs[:_SHOWN]]
     details += [f"and of {len(inputs) - _SHOWN} more"] if len(inputs) > _SHOWN else []
-    chosen = {name: one for name, one in manifest.get("settings", {}).items() if one["from"] != "default"}
-    details += [f"made with {name} {one['value']} ({one['from']})" for name, one in chosen.items()]
+    details += [f"made with {one.name} {one.value} ({one.origin})" for one in list_chosen(manifest)]
     details += [f"edited: {text}" for text in binding.get("edits", ())]
     details += ["", "phases, in their order:"]
     details += [
