@@ -24,7 +24,7 @@ from reconcile import clusters
 from reconcile.check import listing
 from reconcile.check.gc_settings import BookieSettings, Unread
 from reconcile.check.preflight_report import Bookie, Finding, Level, Report, rank_finding, word_duration
-from reconcile.write import freeze_state
+from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import (
     UNDERREPLICATION,
     Layout,

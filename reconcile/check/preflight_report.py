@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from reconcile.check.gc_settings import DEFAULT_WAIT_MS, BookieSettings, Unread
-from reconcile.write import freeze_state
+from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import (
     Layout,
 )

@@ -16,8 +16,9 @@ from reconcile.check import thaw_guards
 from reconcile.errors import Advice, GuardRefusedError, JournalError, Remedy
 from reconcile.jobs.context import Context, add_remedy
 from reconcile.stores import Access, AccessAs, open_store
-from reconcile.write import audit_journal, freeze_state, guards
-from reconcile.write import freeze as engine
+from reconcile.write import audit_journal, guards
+from reconcile.write.freezing import freeze as engine
+from reconcile.write.freezing import freeze_state
 from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import LAYOUT, Layout
 from recovery.dataset import Dataset

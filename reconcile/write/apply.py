@@ -35,7 +35,7 @@ from reconcile.errors import JournalError, PartlyAppliedError
 from reconcile.plan.actions import PHASES
 from reconcile.write import guards
 from reconcile.write.audit_journal import JOURNAL, Approval, Journal
-from reconcile.write.freeze_state import KEPT, close_acl, read_freeze_state
+from reconcile.write.freezing.freeze_state import KEPT, close_acl, read_freeze_state
 from reconcile.write.journal_events import (
     AnnouncedWrite,
     Done,

@@ -31,7 +31,7 @@ from backends.protocols import AccessControl, ControlledStore, MetadataStore, Ri
 from reconcile import clusters
 from reconcile.errors import GuardRefusedError
 from reconcile.write.audit_journal import find_next_journal
-from reconcile.write.freeze_state import ALL, WORLD, join_key, name_principal, read_freeze_state
+from reconcile.write.freezing.freeze_state import ALL, WORLD, join_key, name_principal, read_freeze_state
 from reconcile.write.journal_events import EarlierRuns, UndoBegun
 from reconcile.write.plan_actions import CHANGES, Action
 from recovery.codecs import store as keys

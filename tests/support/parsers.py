@@ -43,7 +43,8 @@ from reconcile.cli.wire import read_aliases
 from reconcile.errors import ReconcileError
 from reconcile.plan import plan_reader
 from reconcile.plan.waves import parse_waves
-from reconcile.write import audit_journal, freeze, rehearse, undo
+from reconcile.write import audit_journal, rehearse, undo
+from reconcile.write.freezing import freeze
 from recovery.codecs import (
     cookie,
     entry,

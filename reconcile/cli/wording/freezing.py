@@ -16,7 +16,7 @@ from recovery.errors import InputError
 
 if TYPE_CHECKING:
     from reconcile.jobs.freeze import FreezeRequest, Waiting
-    from reconcile.write.freeze import Proposal
+    from reconcile.write.freezing.freeze import Proposal
 
 
 def demand_identity(uri: str) -> None:

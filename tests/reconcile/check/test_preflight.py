@@ -12,7 +12,7 @@ from backends.protocols import MetadataStore, Write
 from reconcile.check import preflight
 from reconcile.check.gc_settings import BookieSettings, Unread, settings_of
 from reconcile.check.preflight_report import Level, Report, stop_order
-from reconcile.write import freeze
+from reconcile.write.freezing import freeze
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId

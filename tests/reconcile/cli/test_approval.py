@@ -10,9 +10,9 @@ from backends.protocols import Write
 from backends.registry import OpenStore
 from reconcile.cli.approval import COMMANDS, VARIABLE, read_policy
 from reconcile.write import apply as engine
-from reconcile.write import freeze_state
 from reconcile.write import undo as undoing
 from reconcile.write.audit_journal import JOURNAL, Approval, Record, name_runner, scan
+from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError
 from tests.support.command import run

@@ -163,16 +163,17 @@ FULL_DISK = {("collect", Exit.FAILED), ("plan split", Exit.FAILED), ("plan edit"
 """Of these, on a full disk."""
 
 COLLECT, CHECK, CLI, WRITE = "recovery/collect", "reconcile/check", "reconcile/cli", "reconcile/write"
+FREEZING = "reconcile/write/freezing"
 ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("collect", Exit.FOUND): f"{COLLECT}/test_vanished_files.py::test_the_first_line_says_so_and_the_last_what_to_do",
     ("preflight", Exit.FOUND): f"{CHECK}/test_preflight_zookeeper.py::test_no_root",
-    ("freeze", Exit.DONE): f"{WRITE}/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
-    ("freeze", Exit.FOUND): f"{WRITE}/test_freeze_zookeeper.py::test_a_server_that_ignores_rights_is_not_frozen",
-    ("freeze", Exit.UNDECIDABLE): f"{WRITE}/test_freeze_zookeeper.py::test_every_principal_loses_the_rights",
-    ("freeze", Exit.PARTLY): f"{WRITE}/test_freeze.py::test_rights_that_changed_meanwhile_stop_the_run",
-    ("thaw", Exit.DONE): f"{WRITE}/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
+    ("freeze", Exit.DONE): f"{FREEZING}/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
+    ("freeze", Exit.FOUND): f"{FREEZING}/test_freeze_zookeeper.py::test_a_server_that_ignores_rights_is_not_frozen",
+    ("freeze", Exit.UNDECIDABLE): f"{FREEZING}/test_freeze_zookeeper.py::test_every_principal_loses_the_rights",
+    ("freeze", Exit.PARTLY): f"{FREEZING}/test_freeze.py::test_rights_that_changed_meanwhile_stop_the_run",
+    ("thaw", Exit.DONE): f"{FREEZING}/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
     ("thaw", Exit.FOUND): f"{CLI}/test_cli_exits_store.py::test_thaw_with_a_journal_that_is_not_of_the_freeze",
-    ("thaw", Exit.PARTLY): f"{WRITE}/test_freeze.py::test_rights_that_changed_meanwhile_stop_the_run",
+    ("thaw", Exit.PARTLY): f"{FREEZING}/test_freeze.py::test_rights_that_changed_meanwhile_stop_the_run",
     ("capture", Exit.DONE): "real/test_runbook.py::test_every_command_of_the_runbook_does_what_it_says_in_its_order",
     ("capture", Exit.FOUND): f"{CLI}/test_cli_bad_input_real.py::test_roots_that_are_not_what_was_named",
     ("capture", Exit.UNDECIDABLE): f"{CLI}/test_cli_bad_input_real.py::test_a_store_that_may_not_be_read",

@@ -12,9 +12,10 @@ import pytest
 
 from backends.memory import TRANSACTION_BYTES, MemoryStore
 from backends.protocols import Write
-from reconcile.write import audit_journal, freeze, undo
+from reconcile.write import audit_journal, undo
 from reconcile.write.apply import Applied, Options, apply
 from reconcile.write.audit_journal import JOURNAL
+from reconcile.write.freezing import freeze
 from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import Layout, layout_bytes
 from tests.support.plans import action, clock, plan_of, restore_of

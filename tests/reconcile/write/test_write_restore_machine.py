@@ -11,7 +11,8 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.write import audit_journal, freeze
+from reconcile.write import audit_journal
+from reconcile.write.freezing import freeze
 from tests.support.restores import Schedule
 
 SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_SCHEDULES", "250"))

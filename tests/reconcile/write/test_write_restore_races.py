@@ -13,7 +13,8 @@ from backends.etcd.store import EtcdStore
 from backends.protocols import Write
 from backends.zookeeper.acl import digest_principal
 from backends.zookeeper.store import ZooKeeperStore
-from reconcile.write import audit_journal, freeze
+from reconcile.write import audit_journal
+from reconcile.write.freezing import freeze
 from tests.support.etcd_server import EtcdServer
 from tests.support.restores import Schedule
 from tests.support.zookeeper_server import ZooKeeperServer

@@ -16,7 +16,8 @@ from reconcile import references
 from reconcile.check import gc_settings
 from reconcile.cli.commands.audit import tell
 from reconcile.errors import JournalError
-from reconcile.write import audit_journal, freeze, rehearse, undo
+from reconcile.write import audit_journal, rehearse, undo
+from reconcile.write.freezing import freeze
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import DatasetError, FormatError, InputError
 from recovery.model import groups

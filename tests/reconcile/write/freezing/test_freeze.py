@@ -12,8 +12,9 @@ from backends.protocols import AccessControl, ControlledStore, Rights, Write
 from backends.registry import ReadOnlyControlledStore, ReadOnlyStore
 from backends.testing.faults import CrashError, Fault, FaultyStore
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
-from reconcile.write import audit_journal, freeze, freeze_state, guards
+from reconcile.write import audit_journal, guards
 from reconcile.write.apply import Options, apply
+from reconcile.write.freezing import freeze, freeze_state
 from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError

@@ -12,7 +12,7 @@ import pytest
 
 from backends.protocols import Write
 from backends.zookeeper.store import ZooKeeperStore
-from reconcile.write import freeze_state
+from reconcile.write.freezing import freeze_state
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.model.metadata import Segment

@@ -25,7 +25,7 @@ from backends.errors import AccessDeniedError, OutcomeUnknownError, UnavailableE
 from backends.protocols import ControlledStore, Rights, Write, parents, parse_rights
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.write import audit_journal
-from reconcile.write.freeze_state import (
+from reconcile.write.freezing.freeze_state import (
     KEPT,
     LONG_TREE,
     SHORT_TREE,

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from backends.memory import MemoryStore
 from backends.protocols import Write, parse_rights
 from reconcile.errors import GuardRefusedError
-from reconcile.write import freeze, freeze_state, guards
+from reconcile.write import guards
+from reconcile.write.freezing import freeze, freeze_state
 from recovery.codecs.store import LOCKS, ROOT
 
 OURS = "digest:tool:aGFzaGhhc2g="

@@ -16,7 +16,7 @@ from kazoo.security import make_acl, make_digest_acl_credential
 
 from backends.protocols import Write
 from backends.zookeeper.store import ZooKeeperStore
-from reconcile.write import freeze_state
+from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.model.ids import LedgerId
 from tests.support.command import run
