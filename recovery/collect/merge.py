@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from recovery.codecs import index_file
 from recovery.codecs.entry import key_kind
+from recovery.codecs.framing import SIZE_FIELD
 from recovery.collect.rows.copies import NO_LAC, Known, Source, make_copies
 from recovery.collect.rows.damage import DamageLog, Hides, Unread
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN
@@ -100,12 +101,16 @@ class Beside:
     Attributes:
         groups: rows of groups.
         heads: header rows, to be filled by the caller.
+        places: (ledger, entry, file, position) of those that no digest proves, to be filled by the caller.
+        files: that places name by number.
         wanted: the entries whose headers are to be read: the last of each ledger, the one before it, and the first.
     """
 
     groups: Spool
     heads: Spool
+    places: Spool
     wanted: KeyedGroups
+    files: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -142,7 +147,7 @@ class Merge:
         if max(spool.count for spool in spools) <= _FEW:
             yield None
             return
-        for spool in (*spools, *(s for b in (self.from_journal, self.from_log) for s in (b.groups, b.heads))):
+        for spool in (*spools, *(s for b in (self.from_journal, self.from_log) for s in (b.groups, b.heads, b.places))):
             spool.set_aside()
         yield from range(SHARES)
 
@@ -214,7 +219,7 @@ class Merge:
             heads = [_read_share(s, share) for s in (self.index.heads, self.from_journal.heads, self.from_log.heads)]
             doubtful = find_doubtful_ledgers(np.union1d(in_index, special_ledgers), (journal, log), heads[1:])
             if len(doubtful):
-                self._report_doubtful(doubtful, journal, log)
+                self._report_doubtful(share, doubtful, journal, log)
                 journal, log = (pick_groups(groups, ~np.isin(groups.key, doubtful)) for groups in (journal, log))
                 heads = [rows[~np.isin(rows[:, 0], doubtful)] for rows in heads]
             ledgers = np.unique(np.concatenate([in_index, journal.key, log.key, special_ledgers]))
@@ -235,16 +240,25 @@ class Merge:
             self.totals.limbo |= bool(known.limbo.any())
             self.totals.entries += int(count(*index[1:]).sum() + count(*journal[1:]).sum())
 
-    def _report_doubtful(self, doubtful: Ints, journal: KeyedGroups, log: KeyedGroups) -> None:
+    def _report_doubtful(self, share: int | None, doubtful: Ints, journal: KeyedGroups, log: KeyedGroups) -> None:
         """Report the only entry of each ledger that nothing else knows; one that replay would bring back hides more."""
-        for groups, hides, where in ((journal, Hides.EVERYTHING, "journals"), (log, Hides.NOTHING, "entry logs")):
+        for groups, hides, beside, unread in (
+            (journal, Hides.EVERYTHING, self.from_journal, "journals"),
+            (log, Hides.NOTHING, self.from_log, "entry logs"),
+        ):
+            places = _read_share(beside.places, share)
+            places = places[np.isin(places[:, 0], doubtful)]
+            place_of = {ledger: (beside.files[file], at) for ledger, _, file, at in places[::-1].tolist()}
             for row in np.flatnonzero(np.isin(groups.key, doubtful)).tolist():
                 ledger = self.damage.scopes.id(int(groups.key[row]))
+                # What the disk no longer gives has no place.
+                file, position = place_of.get(int(groups.key[row]), (unread, None))
+                offset = None if position is None else position - SIZE_FIELD
                 detail = (
                     f"entry {groups.first[row]} of ledger {ledger}: its digest is none of any type, and nothing else "
                     "knows the ledger. Its id is wrong, or the ledger was deleted and its password is not given"
                 )
-                self.damage.add(Unread(where, Reason.DIGEST, hides, detail=detail))
+                self.damage.add(Unread(file, Reason.DIGEST, hides, offset, detail=detail, is_doubtful=True))
 
     def _make_copies(self, source: Source, known: Known, groups: KeyedGroups, heads: Ints) -> pa.Table:
         return make_copies(source, known, groups, heads, self.damage.bookie, self.damage.incarnation)

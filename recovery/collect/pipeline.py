@@ -27,7 +27,7 @@ from recovery.collect.merge import Beside, IndexSource, Merge
 from recovery.collect.options import CollectOptions, CollectSummary
 from recovery.collect.rows.bookies import BookieRow, Evidence, FolderRow, JournalRow, bind_inventory
 from recovery.collect.rows.damage import DamageList, DamageLog, find_suspect_disk
-from recovery.collect.rows.entry_headers import HEAD_WIDTH, SIZE_COLUMN
+from recovery.collect.rows.entry_headers import HEAD_WIDTH, PLACE_WIDTH, SIZE_COLUMN, place_heads, split_placed
 from recovery.collect.rows.index_slots import IndexRows, Piece
 from recovery.collect.rows.ledger_facts import FACT_WIDTH, Interned
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, join_groups, subtract_groups, to_groups, to_rows
@@ -171,7 +171,8 @@ class _Run:
         return self._spools[-1]
 
     def _make_beside(self) -> Beside:
-        return Beside(self._make_spool(GROUP_WIDTH), self._make_spool(HEAD_WIDTH), join_groups([]))
+        groups, heads, places = (self._make_spool(width) for width in (GROUP_WIDTH, HEAD_WIDTH, PLACE_WIDTH))
+        return Beside(groups, heads, places, join_groups([]))
 
     def close(self) -> None:
         """Give back the room that was taken on disk."""
@@ -359,8 +360,16 @@ class _Run:
         if not len(beside.wanted.key):
             return
         passwords, scopes = self._options.passwords, self._damage.scopes
+        before = len(beside.files)
+        beside.files += [file.path for file in files]
 
-        def read(places: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+        def take(rows: Ints) -> None:
+            heads, unproven = split_placed(rows)
+            beside.heads.add(heads)
+            unproven[:, 2] += before
+            beside.places.add(unproven)
+
+        def read(places: Sequence[int]) -> tuple[Ints, Ints]:
             chosen, damage_count = [files[n] for n in places], self._damage.count
             ledger, entry, file, position = locate_entries(chosen, scan, beside.wanted, self._meter, scopes)
             by_number = {n: [f] for n, f in enumerate(chosen)}
@@ -370,14 +379,15 @@ class _Run:
                 for found in chosen:
                     self._incremental.get_file(found.path).sound = False
             good = heads[:, SIZE_COLUMN] > 0
-            return np.array(places, np.int64)[file[good]], heads[good], np.column_stack((ledger, entry))
+            placed = place_heads(heads[good], np.array(places, np.int64)[file[good]], position[good])
+            return placed, np.column_stack((ledger, entry))
 
         if self._incremental is not None:
             paths = [file.path for file in files]
-            beside.wanted = self._incremental.take_over_headers(paths, beside.wanted, read, beside.heads.add)
+            beside.wanted = self._incremental.take_over_headers(paths, beside.wanted, read, take)
             return
-        _, heads, stand = read(range(len(files)))
-        beside.heads.add(heads)
+        rows, stand = read(range(len(files)))
+        take(rows)
         beside.wanted = subtract_groups(beside.wanted, to_groups(stand[:, 0], stand[:, 1]))
 
     def make_row(self, started: datetime, ended: datetime) -> BookieRow:

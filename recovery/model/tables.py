@@ -387,7 +387,7 @@ AGAIN: Final = {
     ),
     "held": _numbers("file", "ahead", *_GROUP),  # by logs and journals; ahead: behind the mark
     "listed": _numbers("file"),  # in the ledgers map of a log
-    "file_heads": _numbers("file", *_HEAD),
+    "file_heads": _numbers("file", *_HEAD, "position"),  # of the entry's first byte
     "specials": pa.schema([*_numbers("file", "kind"), _field("raw", _BYTES, null=True), _field("lac", _I64)]),
 }
 """What `recovery.collect.incremental` keeps beside an inventory."""

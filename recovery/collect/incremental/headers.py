@@ -25,7 +25,8 @@ def take_over_headers(
         paths: the files in the order in which they were seen.
         wanted: the entries.
         read: reads headers in some of the files, by their places in `paths`.
-        take: takes header rows; of several of one entry, that of the first file comes first.
+        take: takes rows of `file_heads`, the file being its place in `paths`; of several of one entry, that of the
+            first file comes first.
     """
     files = [state.files[path] for path in paths]
     unchanged = {
@@ -51,8 +52,8 @@ def take_over_headers(
             kept.add(heads)
             present.append(places[:, (0, 2)])
         if to_read:
-            file_of, rows, located = read(sorted(to_read))
-            fresh.add(np.column_stack((rows[:, 0], file_of, rows[:, 1:])))
+            rows, located = read(sorted(to_read))
+            fresh.add(rows)
             present.append(located)
         numbers = np.array([file.number for file in files], np.int64)
         for share in state.shares("file_heads"):
@@ -60,7 +61,7 @@ def take_over_headers(
             old_rows = old_rows[~np.isin(old_rows[:, FILE_COLUMN], list(to_read))]
             rows = np.concatenate((old_rows, read_share(fresh, share)))
             rows = rows[np.lexsort((rows[:, FILE_COLUMN], rows[:, 0]))]
-            take(np.delete(rows, FILE_COLUMN, axis=1))
+            take(rows.copy())
             rows[:, FILE_COLUMN] = numbers[rows[:, FILE_COLUMN]]
             state.spools["file_heads"].add(rows)
     finally:

@@ -184,5 +184,5 @@ class KeptLedgers:
     has_rest: bool
 
 
-ReadsHeaders = Callable[[Sequence[int]], tuple[Ints, Ints, Ints]]
-"""Reads headers in files: the place of each row's file, the rows, and the (ledger, entry) pairs that stand there."""
+ReadsHeaders = Callable[[Sequence[int]], tuple[Ints, Ints]]
+"""Reads headers in files: rows as `file_heads` has them, and the (ledger, entry) pairs that stand there."""

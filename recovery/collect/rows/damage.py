@@ -60,6 +60,7 @@ class Unread:
         ledger: the ledger that it belongs to, if that is known (its key, see `scoped_ids`).
         detail: for people; never holds payload or a password.
         is_vanished: it was there when it was listed, and its folder is still.
+        is_doubtful: perhaps nothing is damaged, so it says nothing of the disk.
     """
 
     file: str
@@ -70,6 +71,7 @@ class Unread:
     ledger: int | None = None
     detail: str = ""
     is_vanished: bool = False
+    is_doubtful: bool = False
 
 
 class TakesDamage(Protocol):
@@ -162,7 +164,7 @@ class DamageLog:
             self.vanished_ledgers += piece.ledger is not None
             self.vanished_logs += piece.ledger is None
         self.dangling += piece.reason is Reason.DANGLING and hides
-        if piece.reason in _SPOILING:
+        if piece.reason in _SPOILING and not piece.is_doubtful:
             self.spoiled.add(piece.file)
         self._rows.append(_make_row(piece, self.bookie, self.incarnation, self.scopes))
         if len(self._rows) >= _BATCH:

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from recovery.codecs import entry as entry_codec
+from recovery.collect.rows.source_copies import Ints
 from recovery.errors import FormatError
 from recovery.model.metadata import Digest
 
@@ -11,9 +14,22 @@ DIGESTS: Final = tuple(Digest)
 NUMBER_OF_DIGEST: Final = {digest: number for number, digest in enumerate(DIGESTS)}
 HEAD_WIDTH: Final = 6
 """Columns of a header row: ledger, entry, LAC, length, size, index in DIGESTS (-1: none verified)."""
+PLACE_WIDTH: Final = 4
+"""Columns of a place: ledger, entry, number of the file, position."""
 LENGTH_COLUMN: Final = 3
 SIZE_COLUMN: Final = 4
 DIGEST_COLUMN: Final = 5
+
+
+def place_heads(heads: Ints, file: Ints, position: Ints) -> Ints:
+    """Return header rows as `file_heads` has them: the number of the file behind the ledger, the position last."""
+    return np.column_stack((heads[:, 0], file, heads[:, 1:], position))
+
+
+def split_placed(rows: Ints) -> tuple[Ints, Ints]:
+    """Return the header rows of placed ones; and of those that no digest proves (ledger, entry, file, position)."""
+    heads = np.delete(rows, (1, -1), axis=1)
+    return heads, rows[heads[:, DIGEST_COLUMN] < 0][:, (0, 2, 1, -1)]
 
 
 def make_head(record: bytes | memoryview, passwords: Sequence[bytes]) -> tuple[int, ...]:

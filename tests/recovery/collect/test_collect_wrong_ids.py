@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recovery.codecs import entry_log
+from recovery.codecs.framing import SIZE_FIELD
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.model.metadata import Digest
@@ -36,8 +37,24 @@ def test_a_wrong_bit_in_a_logs_id_is_damage_and_no_ledger(digest: Digest, tmp_pa
     seen = look(made, tmp_path, deep=deep)
     assert {row["ledger"] for row in seen.copies} == {22}
     assert seen.bookie["max_ids"] == [{"scope": 0, "ledger": 22}]
-    assert any(row["reason"] == "digest" and str(WRONG) in row["detail"] for row in seen.damage)
+    places = {
+        (row["file"], row["offset"]) for row in seen.damage if row["reason"] == "digest" and str(WRONG) in row["detail"]
+    }
+    raw = made.log(1).read_bytes()
+    assert places == {(str(made.log(1)), raw.index(WRONG.to_bytes(8)) - SIZE_FIELD)}
     assert seen.bookie["damaged"] > 0
+
+
+def test_ids_that_may_be_wrong_say_nothing_of_the_disk(tmp_path: Path) -> None:
+    """Ledgers that were deleted, whose password is not given, look the same: they make no disk suspect."""
+    made = make_bookie(tmp_path / "bookie", {22: list(range(4))})
+    for number in range(1, 6):
+        raw = entry_log.encode([record(22, 6 + number), record(90 + number, 0, Digest.HMAC, b"pw")], with_map=False)
+        made.log(number).write_bytes(raw)
+    seen = look(made, tmp_path)
+    assert [(row["file"], row["reason"]) for row in seen.damage] == [
+        (str(made.log(number)), "digest") for number in range(1, 6)
+    ]
 
 
 def test_what_is_kept_of_a_wrong_id_says_the_same(tmp_path: Path) -> None:
@@ -50,6 +67,12 @@ def test_what_is_kept_of_a_wrong_id_says_the_same(tmp_path: Path) -> None:
         asked = replace(options, since=since)
         collect(asked, tmp_path / name, now=lambda: datetime.now(UTC), progress=lambda _: None)
     first, second = Seen(tmp_path / "first"), Seen(tmp_path / "second")
+    assert first.damage == second.damage
+    (row,) = first.damage
+    assert (row["file"], row["offset"]) == (
+        str(made.log(1)),
+        made.log(1).read_bytes().index(WRONG.to_bytes(8)) - SIZE_FIELD,
+    )
     assert first.bookie["max_ids"] == second.bookie["max_ids"] == [{"scope": 0, "ledger": 22}]
     assert first.reasons() == second.reasons() == {("digest", None, False)}
 
@@ -63,6 +86,10 @@ def test_a_wrong_bit_behind_the_mark_makes_the_bookie_incomplete(tmp_path: Path)
     assert {row["ledger"] for row in seen.copies} == {22}
     assert seen.bookie["max_ids"] == [{"scope": 0, "ledger": 22}]
     assert not seen.bookie["complete"]
+    (row,) = (row for row in seen.damage if row["reason"] == "digest")
+    journal = Path(row["file"])
+    assert journal.parent.parent in made.journal_dirs
+    assert journal.read_bytes()[row["offset"] + SIZE_FIELD :][:8] == WRONG.to_bytes(8)
 
 
 def test_a_map_names_no_id_that_its_log_does_not_hold(tmp_path: Path) -> None:
