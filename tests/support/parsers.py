@@ -35,7 +35,7 @@ from backends.zkfiles import txnlog
 from backends.zkfiles.records import MalformedError, decode
 from backends.zkfiles.store import ZooKeeperFiles, parse_at
 from backends.zookeeper.acl_stream import RightsStream
-from reconcile import references
+from reconcile import placement_files, references
 from reconcile.check import gc_settings
 from reconcile.cli.commands.audit import tell
 from reconcile.cli.options import read_names, read_passwords
@@ -666,6 +666,17 @@ PARSERS: Final = {
     "passwords": Parser(_as_file(read_passwords), _texts("hunter2\nbase64:aGVsbG8=\n\n"), 4),
     "names": Parser(_as_file(read_names), _texts("# bookies\nb1:3181\nb2:3181\n"), 4),
     "aliases": Parser(_as_file(read_aliases), _texts("# aliases\na b1:3181\nb b2:3181\n"), 4),
+    "rack information of Pulsar": Parser(
+        placement_files.decode_rack_info, _texts('{"default": {"bk1:3181": {"rack": "/a/r1"}}}')
+    ),
+    "topology": Parser(_as_file(placement_files.read_topology), _texts("# racks\nbk1:3181 /a/r1\nhost2 /b/r2\n"), 4),
+    "placement settings": Parser(
+        _as_file(placement_files.read_placement),
+        _texts(
+            "ensemblePlacementPolicy=a.RegionAwareEnsemblePlacementPolicy\nreppRegionsToWrite=a;b\nminNumRacksPerWriteQuorum=3\n"
+        ),
+        8,
+    ),
     "references, JSON lines": Parser(_as_file(references.read), _references, 20),
     "references, Parquet": Parser(_as_file(references.read), _parquet, 20),
     "table of a dataset": Parser(_table, _tables, 80),

@@ -13,7 +13,7 @@ for lists and variables.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -45,22 +45,11 @@ def read_conf(path: Path) -> BookieConf:
     Raises:
         InputError: the file cannot be read, or a folder depends on a variable that it does not define.
     """
-    remedy = "name the folders with --ledger-dir, --index-dir and --journal-dir"
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}", remedy) from error
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        text = raw.decode("latin-1")
-    properties = parse_properties(text)
+    keys_read = ("ledgerDirectories", "indexDirectories", "journalDirectories", "journalDirectory", "bookieId")
+    named = read_values(path, keys_read, "name the folders with --ledger-dir, --index-dir and --journal-dir")
 
     def values(*keys: str) -> list[str]:
-        try:
-            return next((values_of for key in keys if (values_of := _resolve(key, properties))), [])
-        except ValueError as error:
-            raise InputError(str(path), str(error), remedy) from error
+        return next((named[key] for key in keys if named[key]), [])
 
     def folders(*keys: str) -> tuple[Path, ...]:
         return tuple(map(Path, values(*keys) or filter(None, [_DEFAULTS.get(keys[0])])))
@@ -71,6 +60,32 @@ def read_conf(path: Path) -> BookieConf:
         folders("journalDirectories", "journalDirectory"),
         next(iter(values("bookieId")), None),
     )
+
+
+def read_values(path: Path, keys: Iterable[str], remedy: str) -> dict[str, list[str]]:
+    """Return the values of some keys of a configuration file, variables replaced; of those it lacks, none.
+
+    Args:
+        path: the file.
+        keys: the keys.
+        remedy: what to do where it cannot be used.
+
+    Raises:
+        InputError: the file cannot be read, or a value depends on a variable that it does not define.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}", remedy) from error
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+    properties = parse_properties(text)
+    try:
+        return {key: _resolve(key, properties) for key in keys}
+    except ValueError as error:
+        raise InputError(str(path), str(error), remedy) from error
 
 
 def parse_properties(text: str) -> dict[str, list[str]]:

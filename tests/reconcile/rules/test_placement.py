@@ -1,0 +1,147 @@
+"""Placement: what a topology does not say fails nothing by itself, and is not taken for good either."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcile.rules.segments.placement import (
+    Ensembles,
+    Placement,
+    PlacementSettings,
+    Policy,
+    find_replacements,
+    judge,
+    judge_write_sets,
+    locate,
+)
+
+BOOKIES = [f"bk{n}:3181" for n in range(1, 6)]
+PLACES = st.sampled_from([None, "/a/1", "/a/2", "/b/1", "/b/2", "/c/1"])
+
+
+def judge_one(topology: dict[str, str], settings: PlacementSettings, write: int, ack: int = 1) -> list[Placement]:
+    """The verdict of each write set of the ensemble of all bookies of the topology's hosts."""
+    locations = locate(BOOKIES, topology, settings)
+    sets = judge_write_sets(np.arange(len(BOOKIES))[None, :], write, ack, locations, settings)
+    return [Placement(value) for value in sets[0].tolist()]
+
+
+def fails(where: list[str], settings: PlacementSettings, ack: int) -> bool:
+    """Brute force of the documented rules, of one write set with every location known."""
+    if settings.policy is Policy.RACK_AWARE:
+        return len(set(where)) < min(len(where), settings.min_racks)
+    if settings.policy is Policy.REGION_AWARE:
+        counts = Counter(place.split("/")[1] for place in where)
+        return any(
+            sum(counts[region] for region in some) >= ack
+            for some in itertools.combinations([*counts, "-", "="], settings.min_regions - 1)
+        )
+    zones = [place.split("/")[1] for place in where]
+    if len(set(zones)) < settings.min_zones:
+        return True
+    return any(
+        zones.count(zone) > 1 and len({place for place in where if place.split("/")[1] == zone}) == 1 for zone in zones
+    )
+
+
+@given(
+    where=st.lists(PLACES, min_size=5, max_size=5),
+    policy=st.sampled_from([Policy.RACK_AWARE, Policy.REGION_AWARE, Policy.ZONE_AWARE]),
+    least=st.integers(2, 3),
+    ack=st.integers(1, 5),
+)
+def test_a_bookie_without_location_decides_nothing_that_its_location_could_change(
+    where: list[str | None], policy: Policy, least: int, ack: int
+) -> None:
+    """Violated: wherever those without a location stand. Kept: likewise. Else undecided."""
+    settings = PlacementSettings(
+        policy=policy, min_racks=least, min_zones=least, min_regions=least, regions_to_write=("a", "b", "c")
+    )
+    topology = {bookie: place for bookie, place in zip(BOOKIES, where, strict=True) if place is not None}
+    verdict = judge_one(topology, settings, write=5, ack=ack)[0]
+    known = sorted({place for place in where if place is not None})
+    anywhere = [*known, "/a/9", "/b/9", "/c/9", "/x/1", "/y/1", "/z/1"]
+    missing = where.count(None)
+    if missing > 2:
+        return
+    outcomes = {
+        fails([place or next(put) for place in where], settings, ack)
+        for chosen in itertools.product(anywhere, repeat=missing)
+        for put in [iter(chosen)]
+    }
+    if verdict is Placement.VIOLATED:
+        assert outcomes == {True}
+    elif verdict in (Placement.KEPT, Placement.SOFT):
+        assert outcomes == {False}
+    elif policy is not Policy.ZONE_AWARE:
+        assert outcomes == {True, False}
+    else:
+        assert missing
+
+
+def test_write_sets_are_named_by_the_residue_of_their_entries() -> None:
+    """Of five bookies, bk2 and bk3 share a rack: only the entries 1, 6, 11, ... stand on both alone."""
+    topology = {"bk1": "/a", "bk2": "/b", "bk3": "/b", "bk4": "/c", "bk5:3181": "/d"}
+    kept, violated = Placement.KEPT, Placement.VIOLATED
+    assert judge_one(topology, PlacementSettings(), write=2) == [kept, violated, kept, kept, kept]
+
+
+def test_zones_that_are_wanted_and_not_had_are_soft() -> None:
+    """Two zones of the three that are desired, with two upgrade domains each."""
+    settings = PlacementSettings(policy=Policy.ZONE_AWARE)
+    topology = dict(zip(BOOKIES, ["/a/1", "/a/2", "/b/1", "/b/2", "/a/3"], strict=True))
+    assert judge_one(topology, settings, write=5) == [Placement.SOFT] * 5
+
+
+def test_the_default_rack_is_no_rack_only_where_racks_are_enforced() -> None:
+    """Java counts it as one more rack otherwise."""
+    topology = dict(zip(BOOKIES, ["/a", "/default-rack", "/a", "/b", "/b"], strict=True))
+    assert judge_one(topology, PlacementSettings(min_racks=2), write=5)[0] is Placement.KEPT
+    assert judge_one(topology, PlacementSettings(enforce_min_racks=True), write=5)[0] is Placement.VIOLATED
+
+
+def test_regions_are_demanded_only_where_they_are_named() -> None:
+    """BookKeeper enforces reppMinimumRegionsForDurability only beside reppRegionsToWrite."""
+    topology = dict.fromkeys(BOOKIES, "/a/1")
+    settings = PlacementSettings(policy=Policy.REGION_AWARE)
+    assert judge_one(topology, settings, write=3, ack=2)[0] is Placement.KEPT
+    named = PlacementSettings(policy=Policy.REGION_AWARE, regions_to_write=("a", "b"))
+    assert judge_one(topology, named, write=3, ack=2)[0] is Placement.VIOLATED
+
+
+def test_ensembles_of_many_shapes_are_judged_in_their_own_order() -> None:
+    """Shapes are judged together, and each verdict comes back to its row."""
+    topology = {"bk1": "/a", "bk2": "/a", "bk3": "/b"}
+    locations = locate(BOOKIES, topology, PlacementSettings())
+    ensembles = Ensembles(
+        members=np.array([0, 1, 0, 1, 2, 2, 0, 2, 3]),
+        sizes=np.array([2, 3, 2, 2]),
+        write=np.array([2, 3, 2, 2]),
+        ack=np.array([1, 2, 2, 1]),
+    )
+    verdicts = [Placement(value) for value in judge(ensembles, locations, PlacementSettings()).tolist()]
+    assert verdicts == [Placement.VIOLATED, Placement.KEPT, Placement.KEPT, Placement.UNDECIDED]
+
+
+def test_a_member_is_never_its_own_replacement() -> None:
+    """Whoever is in the ensemble is not legal, whatever the policy demands."""
+    for policy in Policy:
+        settings = PlacementSettings(policy=policy, enforce_zones=False)
+        locations = locate(BOOKIES, {}, settings)
+        three = np.array([3])
+        legal = find_replacements(
+            Ensembles(np.array([4, 0, 2]), three, three, three), np.array([1]), locations, settings
+        )
+        assert legal.tolist() == [[False, True, False, True, False]]
+
+
+def test_a_write_quorum_that_cannot_be_is_named() -> None:
+    """Such a record is unparsable for BookKeeper; the caller leaves it out."""
+    locations = locate(BOOKIES, {}, PlacementSettings())
+    one = np.array([1])
+    with pytest.raises(ValueError, match="no write quorum"):
+        judge(Ensembles(np.array([0]), one, one + 1, one), locations, PlacementSettings())
