@@ -35,8 +35,8 @@ from backends.zkfiles import txnlog
 from backends.zkfiles.records import MalformedError, decode
 from backends.zkfiles.store import ZooKeeperFiles, parse_at
 from backends.zookeeper.acl_stream import RightsStream
-from reconcile import placement_files, references
-from reconcile.check import gc_settings
+from reconcile import references
+from reconcile.check import gc_settings, placement_files
 from reconcile.cli.commands.audit import tell
 from reconcile.cli.options import read_names, read_passwords
 from reconcile.cli.wire import read_aliases

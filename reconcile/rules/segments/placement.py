@@ -59,7 +59,7 @@ class Placement(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlacementSettings:
-    """What a client demands; names and defaults of its configuration keys are in `reconcile.placement_files`."""
+    """What a client demands; names and defaults of its configuration keys are in `reconcile.check.placement_files`."""
 
     policy: Policy = Policy.RACK_AWARE
     min_racks: int = 2

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.placement_files import decode_rack_info, read_placement, read_topology
+from reconcile.check.placement_files import decode_rack_info, read_placement, read_topology
 from reconcile.rules.segments.placement import PlacementSettings, Policy
 from recovery.errors import FormatError, InputError
 
