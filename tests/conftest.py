@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 from tests.support.etcd_server import etcd_server
@@ -14,3 +15,9 @@ __all__ = ["etcd_server", "zookeeper_server"]
 SOAKED = any(name.startswith("BKMETA_SOAK_") for name in os.environ)
 settings.register_profile("bkmeta", deadline=None, derandomize=not SOAKED)
 settings.load_profile("bkmeta")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run modules that wait for servers or for Spark first, so that short ones fill the last minutes of all workers."""
+    waiting = {item.path for item in items if any(map(item.get_closest_marker, ("real", "spark")))}
+    items.sort(key=lambda item: item.path not in waiting)

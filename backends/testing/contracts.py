@@ -370,12 +370,14 @@ class Troubled:
         store: on the line; its reads are tried again for at least 60 s.
         line: to be cut, slowed, split.
         other: another client of the same keys, straight to the server.
+        impatient: on the line, too; gives up within seconds.
         expire: has the server forget the session of `store`; does nothing where there are no sessions.
     """
 
     store: MetadataStore
     line: Line
     other: MetadataStore
+    impatient: MetadataStore
     expire: Callable[[], None] = lambda: None
 
 
@@ -538,7 +540,7 @@ class FaultContract(ABC):
         keys = self.filled(troubled)
         troubled.line.down()
         with pytest.raises(UnavailableError):
-            troubled.store.write([Write("/k", b"")])
+            troubled.impatient.write([Write("/k", b"")])
         assert troubled.other.get("/k") is None
         troubled.line.up()
         self.demand_all(troubled.store, keys)

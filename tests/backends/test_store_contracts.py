@@ -72,7 +72,7 @@ class TestMemoryFaults(FaultContract):
         """Return an empty store on a line."""
         store = MemoryStore()
         line = MemoryLine(store)
-        return Troubled(line, line, store)
+        return Troubled(line, line, store, line)
 
 
 @pytest.mark.real
@@ -86,6 +86,7 @@ class TestZooKeeperFaults(FaultContract):
         with Proxy("127.0.0.1", zookeeper_server.port) as line:
             store = ZooKeeperStore(line.hosts, chroot=chroot, session_s=10, patience_s=120)
             other = ZooKeeperStore(zookeeper_server.hosts, chroot=chroot, session_s=10, patience_s=120)
+            impatient = ZooKeeperStore(line.hosts, chroot=chroot, session_s=10, patience_s=4)
 
             def expire() -> None:
                 # Whoever shows a session's id and password takes it over, and may end it.
@@ -94,7 +95,8 @@ class TestZooKeeperFaults(FaultContract):
                 thief.stop()
                 thief.close()
 
-            yield Troubled(store, line, other, expire)
+            yield Troubled(store, line, other, impatient, expire)
+            impatient.close()
             store.close()
             other.close()
 

@@ -59,7 +59,9 @@ class TestEtcdInTrouble(FaultContract):
         other = EtcdStore(etcd_server.hosts)
         with Proxy("127.0.0.1", etcd_server.port) as proxy:
             store = EtcdStore(proxy.hosts, patience_s=120)
-            yield Troubled(store, proxy, other)
+            impatient = EtcdStore(proxy.hosts, patience_s=4)
+            yield Troubled(store, proxy, other, impatient)
+            impatient.close()
             store.close()
         other.close()
 
