@@ -15,7 +15,7 @@ from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
 from reconcile.words import count_noun
 from reconcile.write import apply as engine
 from reconcile.write import guards
-from reconcile.write.apply import Applied
+from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import Approval
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset

@@ -12,7 +12,7 @@ from reconcile.plan.plan_reader import demand_whole
 from reconcile.stores import demand_same_keys, list_principals, open_store
 from reconcile.write import apply
 from reconcile.write import rehearse as engine
-from reconcile.write.apply import Applied
+from reconcile.write.apply_results import Applied
 from recovery.dataset import Dataset
 
 if TYPE_CHECKING:

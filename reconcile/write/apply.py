@@ -2,14 +2,15 @@
 
     phase  kinds                 before it begins
     1      generator
-    2      ledger
+    2      ledger               of a guarded one the lock, and nothing of it where somebody else's lock stands
     3      node, layout
     4      instance_id
     5      cookie                every write of the phases before is read back once more; withheld if one differs
 
 What each op does stands in `plan_actions`, how a store is changed in `writer`, what is refused in `guards`. What else
 stands at a key is a conflict: it is left as it is, listed, and the run goes on with the other keys, until there are
-more conflicts than it was to bear: then it is the wrong store, or somebody else restores it. A run that was ended
+more conflicts than it was to bear: then it is the wrong store, or somebody else restores it. A lock that a guard ends
+is removed once the record is written, and stays where that is in conflict. A run that was ended
 anywhere is gone on with: what its journal says is done is skipped, and a batch that was announced and not finished is
 looked at in the store. A plan that was cut is written wave by wave, in their order: what stands before the last
 finished write is done.
@@ -30,13 +31,15 @@ from typing import Final
 import pyarrow.compute as pc
 
 from backends.errors import BackendError, OutcomeUnknownError, VersionConflictError
-from backends.protocols import AccessControl, MetadataStore, Versioned, Write
+from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import JournalError, PartlyAppliedError
-from reconcile.plan.actions import PHASES
+from reconcile.plan.actions import PHASES, Guard
 from reconcile.write import guards
+from reconcile.write.apply_results import LISTED, Applied, Conflict, Tally
 from reconcile.write.audit_journal import JOURNAL, Approval, Journal
-from reconcile.write.freezing.freeze_state import KEPT, close_acl, read_freeze_state
+from reconcile.write.freezing.freeze_state import choose_kept_acl
 from reconcile.write.journal_events import (
+    LOCK,
     AnnouncedWrite,
     Done,
     EarlierRuns,
@@ -52,12 +55,15 @@ from reconcile.write.journal_events import (
 from reconcile.write.plan_actions import (
     CHANGES,
     RAISE,
+    RELEASE,
     Action,
     Actions,
     PlanSurvey,
     cut_batches,
     demand_acl,
     gather_windows,
+    make_lock,
+    make_release,
     read_actions,
     read_counter,
     select_up_to_wave,
@@ -65,15 +71,25 @@ from reconcile.write.plan_actions import (
     skip_left_alone,
     survey_plan,
 )
-from reconcile.write.writer import BATCH_ROWS, Outcome, RecordTarget, Step, Writer, find_version, settle_changes
+from reconcile.write.writer import (
+    BATCH_ROWS,
+    PATIENCE_S,
+    Outcome,
+    Patience,
+    RecordTarget,
+    Step,
+    Writer,
+    find_version,
+    settle_changes,
+    settle_patiently,
+)
+from recovery.codecs.replication_lock import encode_guard
 from recovery.errors import RecoveryError
 
 IN_FLIGHT: Final = 4
 """Transactions of ledgers under way at once, announced together: a server syncs one while it takes the next."""
 SURPRISES: Final = 1000
 """Conflicts that a run bears."""
-LISTED: Final = 100
-"""Conflicts and changed keys that a result names; all are counted, and all are in the journal."""
 _NAMED: Final = 5
 _COOKIES: Final = PHASES["cookie"]
 
@@ -92,6 +108,7 @@ class Options:
         wave: of a plan that was cut, the one to write; None: all of it.
         surprises: conflicts that the run bears before it ends.
         in_flight: transactions of ledgers that are under way at once.
+        patience_s: time that the run waits, all in all, for others to let go of locks.
         reason: why this is done, for the journal.
         approval: who else confirmed it, for the journal; None: nobody.
         principals: whom the session is taken for, as rights name it; None: not judged, for a store without rights.
@@ -107,60 +124,11 @@ class Options:
     wave: int | None = None
     surprises: int = SURPRISES
     in_flight: int = IN_FLIGHT
+    patience_s: float = PATIENCE_S
     reason: str | None = None
     approval: Approval | None = None
     principals: Sequence[str] | None = None
     instance_ids: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What became of the actions of one kind and op; the last four add up to the first."""
-
-    planned: int
-    written: int
-    there: int
-    conflicts: int
-    withheld: int
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """An action that was not carried out."""
-
-    kind: str
-    op: str
-    key: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What came of a plan.
-
-    Attributes:
-        tallies: by kind and op, earlier runs of the same journal included.
-        conflicts: the first `LISTED`; their number is in the tallies.
-        checked: keys that were read back once more after all were written, those of earlier waves too.
-        changed: keys among them that no longer hold what was written, the first `LISTED`.
-        changed_count: all of them.
-        cookies_withheld: why, where they were; else empty.
-        journal: the file.
-    """
-
-    tallies: Mapping[tuple[str, str], Tally]
-    conflicts: tuple[Conflict, ...]
-    checked: int
-    changed: tuple[str, ...]
-    changed_count: int
-    cookies_withheld: str
-    journal: Path
-
-    @property
-    def exit_code(self) -> int:
-        """0: every action is done; 6: partly applied."""
-        undone = any(tally.conflicts or tally.withheld for tally in self.tallies.values())
-        return PartlyAppliedError.exit_code if undone or self.changed_count else 0
 
 
 def apply(
@@ -229,6 +197,7 @@ def _demand_safe(survey: PlanSurvey, store: MetadataStore, root: str, options: O
     # A plan that writes an instance id was compared by it.
     if not any(action.kind == "instance_id" for action in survey.fixed):
         guards.demand_same_cluster(store, base, options.instance_ids)
+    guards.demand_room_for_locks(survey.locks, store, base)
     if not options.accept_unfrozen:
         guards.demand_unused(store, root)
 
@@ -263,6 +232,8 @@ class _Run:
         self._steps = sum(count.written + count.there for count in self._counts.values())
         self._conflicts: list[Conflict] = []
         self._conflicting: set[int] = set()
+        self._unlocked: dict[int, str] = {}
+        self._patience = Patience(options.patience_s)
         self._batch = earlier.next_batch
 
     @property
@@ -279,14 +250,14 @@ class _Run:
                 for action in read_actions(select_wave(table, self._options.wave)):
                     if PHASES[action.kind] == _COOKIES:
                         cookies.append(action)
-                    elif self._earlier.is_open(action.seq):
+                    elif self._earlier.is_open(action.seq) or self._has_release(action):
                         yield action
 
         self._advance(0)
         batches = cut_batches(read_before_cookies(), self._options.batch_rows)
         with ThreadPoolExecutor(self._options.in_flight, thread_name_prefix="apply") as pool:
             for window in gather_windows(batches, self._options.in_flight):
-                self._writer.carry_out([self._plan_step(batch) for batch in window], pool)
+                self._write_window(window, pool)
                 self._stop_if_surprised()
         checked, changed, changed_count = self._read_back(actions)
         append_event(self._journal, Verified(checked, changed_count))
@@ -317,6 +288,38 @@ class _Run:
         append_event(self._journal, End(counts, result.exit_code))
         self._journal.sync()
         return result
+
+    def _has_release(self, action: Action) -> bool:
+        return action.guard == Guard.RELEASE and action.seq not in self._earlier.released
+
+    def _write_window(self, window: Sequence[Sequence[Action]], pool: ThreadPoolExecutor) -> None:
+        """Make the locks of batches, write their records, and remove the locks that they end."""
+        batches = [[action for action in batch if self._earlier.is_open(action.seq)] for batch in window]
+        self._carry_out([self._choose_locks(batch) for batch in batches], pool)
+        self._carry_out(batches, pool)
+        self._carry_out(
+            [[make_release(a) for a in b if self._has_release(a) and a.seq not in self._conflicting] for b in window],
+            pool,
+        )
+
+    def _carry_out(self, batches: Sequence[Sequence[Action]], pool: ThreadPoolExecutor) -> None:
+        steps = [self._plan_step(batch) for batch in batches if batch]
+        if steps:
+            self._writer.carry_out(steps, pool)
+
+    def _choose_locks(self, batch: Sequence[Action]) -> list[Action]:
+        """Return the locks to be made; a record that cannot be written gets none, and is not tried again without."""
+        guarded = [action for action in batch if action.guard == Guard.LOCK]
+        stored = self._records.read(guarded) if guarded else {}
+        locks: list[Action] = []
+        for action in guarded:
+            found = stored[action.key]
+            objection = None if action.is_made(found) else action.find_objection(found)
+            if objection is None:
+                locks.append(make_lock(action, encode_guard(self._options.plan_hash)))
+            else:
+                self._unlocked[action.seq] = objection
+        return locks
 
     def _stop_if_surprised(self) -> None:
         """End the run if it met more conflicts than it was to bear."""
@@ -375,15 +378,21 @@ class _Run:
 
     def _plan_step(self, batch: Sequence[Action]) -> Step[Outcomes]:
         """Return how a batch is announced, written, and recorded."""
-        stored = self._records.read(batch) if batch[0].op in CHANGES else None
+        stored = self._records.read(batch) if batch[0].op in (*CHANGES, RELEASE) else None
         number = self._take_number()
-        presumed = [place for place, action in enumerate(batch) if action.seq in self._earlier.presumed]
+        is_lock = batch[0].kind == LOCK
+        announced = self._earlier.presumed_locks if is_lock else self._earlier.presumed
+        presumed = [place for place, action in enumerate(batch) if action.seq in announced]
 
         def make() -> Outcomes:
             if batch[0].op == RAISE:
                 return {batch[0].key: self._raise_counter(batch[0])}
             announced_before = {batch[place].key for place in presumed}
-            return settle_changes(self._records, batch, stored, announced_before=announced_before)
+            if is_lock:
+                return settle_patiently(self._records, batch, stored, self._patience, announced_before=announced_before)
+            refused = {a.key: Outcome(conflict=self._unlocked[a.seq]) for a in batch if a.seq in self._unlocked}
+            writable = [action for action in batch if action.key not in refused]
+            return refused | settle_changes(self._records, writable, stored, announced_before=announced_before)
 
         def report(outcomes: Outcomes) -> Event:
             ordered = [outcomes[action.key] for action in batch]
@@ -409,15 +418,20 @@ class _Run:
 
     def _find_replaced(self, action: Action, stored: Versioned | None) -> str | None:
         """Return the bytes that an action replaces or removes, as the journal writes them."""
-        if action.op not in CHANGES:
+        if action.op not in (*CHANGES, RELEASE):
             return None
-        if action.seq in self._earlier.replaced and action.is_made(stored):
-            return self._earlier.replaced[action.seq]
+        known = self._earlier.presumed_locks if action.kind == LOCK else self._earlier.replaced
+        if action.seq in known and action.is_made(stored):
+            return known[action.seq]
         return None if stored is None else base64.b64encode(stored.value).decode()
 
     def _count(self, batch: Sequence[Action], outcomes: Sequence[Outcome]) -> None:
         for action, outcome in zip(batch, outcomes, strict=True):
             count = self._counts[action.kind, action.op]
+            if action.op == LOCK and outcome.conflict is not None:
+                self._unlocked[action.seq] = f"its lock was not had: {outcome.conflict}"
+            if action.op == LOCK and outcome.conflict is None and action.seq in self._earlier.locked:
+                continue  # an earlier run counted it
             if outcome.conflict is None and outcome.version is None:
                 count.there += 1
             elif outcome.conflict is None:
@@ -433,8 +447,9 @@ class _Run:
         self._steps += steps
         self._progress(self._steps, self._survey.steps)
 
-    def _to_write(self, action: Action, key: str, _stored: Versioned | None) -> Write:
-        return Write(key, action.value, action.expects, self._choose_acl(action))
+    def _to_write(self, action: Action, key: str, stored: Versioned | None) -> Write:
+        expects = action.expects if action.op != RELEASE or stored is None else stored.version
+        return Write(key, action.value, expects, self._choose_acl(action))
 
     def _choose_acl(self, action: Action) -> str | None:
         return action.acl if action.acl is not None else self._options.acl
@@ -446,7 +461,8 @@ class _Run:
         if stored is None:
             # Raising makes it if it is still absent afterwards.
             with suppress(VersionConflictError, OutcomeUnknownError):
-                self._store.write([Write(key, b"", None, self._choose_generator_acl(action))])
+                acl = choose_kept_acl(self._store, self._base, action.key, self._choose_acl(action))
+                self._store.write([Write(key, b"", None, acl)])
         elif action.is_made(stored):
             return Outcome(version=stored.version if action.seq in self._earlier.presumed else None)
         reached = self._store.raise_counter(key, target)
@@ -454,14 +470,6 @@ class _Run:
         if stored is None or reached <= target or not action.is_made(stored):
             return Outcome(conflict="it did not keep the number that it was raised to")
         return Outcome(version=stored.version)
-
-    def _choose_generator_acl(self, action: Action) -> str | None:
-        """Return the ACL of a generator that is made: in a frozen store as the freeze has it, which thaw opens."""
-        acl = self._choose_acl(action)
-        if not isinstance(self._store, AccessControl) or action.key not in KEPT:
-            return acl
-        state = read_freeze_state(self._store, self._base)
-        return close_acl(acl or guards.OPEN_ACL, KEPT[action.key], state.identity or "") if state.frozen else acl
 
     def _read_back(self, actions: Actions) -> tuple[int, tuple[str, ...], int]:
         """Read every key of the phases before cookies; return how many, and which are not as they must be."""
@@ -473,8 +481,10 @@ class _Run:
                 written = select_up_to_wave(table, self._options.wave)
                 for action in read_actions(written.filter(pc.not_equal(written["kind"], "cookie"))):
                     if action.seq not in conflicting:
-                        awaited.append(action)
-                        yield self._records.make_absolute(action.key)
+                        lock = [make_lock(action, b"")] if action.guard == Guard.LOCK else []
+                        for one in (*lock, action):
+                            awaited.append(one)
+                            yield self._records.make_absolute(one.key)
 
         checked, count = 0, 0
         changed: list[str] = []

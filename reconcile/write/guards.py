@@ -4,6 +4,7 @@
     demand_same_cluster   the same by the bookies' cookies, where the plan writes no instance id
     demand_unused         no bookie is registered in a root that can be listed
     demand_stopped        no bookie answers at the address in its id
+    demand_room_for_locks the store can list the locks that guard ledgers
     demand_usable_acl     an ACL leaves this session what it needs
     choose_acl            a store that somebody secured says nothing of the ACL that records shall have
     demand_not_undone     no undo has begun with the journal
@@ -20,7 +21,7 @@ What a thaw must find is judged by listings, in `reconcile.check`.
 import re
 import shlex
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,7 @@ from reconcile.write.freezing.freeze_state import ALL, WORLD, join_key, name_pri
 from reconcile.write.journal_events import EarlierRuns, UndoBegun
 from reconcile.write.plan_actions import CHANGES, Action
 from recovery.codecs import store as keys
+from recovery.codecs.replication_lock import MAX_LOCKS
 from recovery.errors import FormatError, InputError
 
 OPEN_ACL: Final = f"{WORLD}:{ALL}"
@@ -136,6 +138,29 @@ def demand_unused(store: MetadataStore, root: str) -> None:
             f"{len(registered)} bookies are running ({_name_some(registered)}), and delete what a partial root does "
             "not name",
             f"{remedy}, or accept that: --accept-unfrozen",
+        )
+
+
+def demand_room_for_locks(locks: Collection[str], store: MetadataStore, base: str) -> None:
+    """Refuse more locks than a store lists in one answer: past that no worker finds out which ledgers are free.
+
+    Args:
+        locks: keys below the root of those that a plan makes.
+        store: only read.
+        base: key of the root; empty: all of the store.
+
+    Raises:
+        GuardRefusedError: with those that are there they are too many.
+    """
+    if not locks:
+        return
+    there = {f"{keys.LOCKS}/{name}" for name in store.children(base + keys.LOCKS) or ()}
+    if len(there | set(locks)) > MAX_LOCKS:
+        raise GuardRefusedError(
+            base + keys.LOCKS,
+            f"holds {len(there)} locks; with those of the plan there would be more than the {MAX_LOCKS} that one "
+            "listing was seen to hold",
+            "make the plan again with this store (--metadata): it counts the locks that are there",
         )
 
 

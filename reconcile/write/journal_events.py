@@ -1,8 +1,8 @@
 """What the lines of a journal say, as records: the one place that knows the fields of each event.
 
 event     fields, besides those of every line (`audit_journal`)
-intent    batch, kind, writes: [seq, op, action id, key, expected version, SHA-256 of the value,
-          the value that is replaced or removed (base64)]
+intent    batch, kind (lock: of the locks that guard actions), writes: [seq, op, action id, key, expected version,
+          SHA-256 of the value, the value that is replaced or removed (base64)]
 done      batch, versions: one a write, null where the bytes were there before; conflicts: [place, reason]
           presumed: places that an earlier run announced: with a version they have the bytes that were announced,
           and only that says that the earlier run wrote them
@@ -30,6 +30,8 @@ from reconcile.write.audit_journal import Journal, Record
 FREEZE: Final = "freeze"
 THAW: Final = "thaw"
 _WITHOUT_ACL: Final = ("disable", "touch")
+LOCK: Final = "lock"
+"""Kind of the batches that make and remove locks, and op of those that make them."""
 _ENDS: Final = {FREEZE: "frozen", THAW: "thawed"}
 
 
@@ -335,6 +337,10 @@ class EarlierRuns:
         in_conflict: actions that were left in conflict.
         presumed: actions that were announced, and of which no line says what became of them.
         replaced: what stood at their keys before they were announced first: by now this tool's own bytes may.
+        locked: actions whose lock stood when they were written.
+        released: actions whose lock was removed after they were written.
+        presumed_locks: actions whose lock was announced, to be made or removed, without a line of what became of it,
+            each with the lock's value (base64) if it was to be removed.
         undo: the last event of an undo.
         has_announced: whether anything may have been written.
     """
@@ -347,6 +353,9 @@ class EarlierRuns:
     in_conflict: set[int] = field(default_factory=set)
     presumed: set[int] = field(default_factory=set)
     replaced: dict[int, str | None] = field(default_factory=dict)
+    locked: set[int] = field(default_factory=set)
+    released: set[int] = field(default_factory=set)
+    presumed_locks: dict[int, str | None] = field(default_factory=dict)
     undo: UndoBegun | UndoEnded | None = None
     has_announced: bool = False
     _open: OpenBatches = field(default_factory=OpenBatches)
@@ -358,6 +367,10 @@ class EarlierRuns:
                 self.has_announced = True
                 self._open.open(intent)
                 self.next_batch = intent.batch + 1
+                if intent.kind == LOCK:
+                    for write in intent.writes:
+                        self.presumed_locks.setdefault(write.seq, write.replaced)
+                    return
                 for write in intent.writes:
                     self.presumed.add(write.seq)
                     self.replaced.setdefault(write.seq, write.replaced)
@@ -370,6 +383,9 @@ class EarlierRuns:
 
     def _close(self, intent: Intent, done: Done) -> None:
         refused = {refusal.place for refusal in done.conflicts}
+        if intent.kind == LOCK:
+            self._close_locks(intent, done, refused)
+            return
         for place, (write, version) in enumerate(zip(intent.writes, done.versions, strict=True)):
             self.presumed.discard(write.seq)
             self.replaced.pop(write.seq, None)
@@ -383,6 +399,20 @@ class EarlierRuns:
                 else:
                     count.there += 1
         self.finished = max(self.finished, *(write.seq for write in intent.writes))
+
+    def _close_locks(self, intent: Intent, done: Done, refused: set[int]) -> None:
+        for place, (write, version) in enumerate(zip(intent.writes, done.versions, strict=True)):
+            self.presumed_locks.pop(write.seq, None)
+            settled = self.locked if write.op == LOCK else self.released
+            if place in refused or write.seq in settled:
+                continue
+            settled.add(write.seq)
+            if self.before < write.seq <= self.last:
+                count = self.counts[intent.kind, write.op]
+                if version is not None:
+                    count.written += 1
+                else:
+                    count.there += 1
 
     @property
     def conflicts_before(self) -> set[int]:

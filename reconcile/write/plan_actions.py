@@ -6,12 +6,16 @@ replace       the key has the value                          its version, and it
 remove        the key is absent                              the same
 raise         sequential children are numbered above value   they are not
 leave         always                                         never: it waits for a person's choice
+
+guard of an action    makes besides, of kind lock      where
+lock                  lock, before the record          the key is absent; a guard's lock there already is as good
+release               release, after the record        a guard's lock stands there
 """
 
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,15 +24,20 @@ import pyarrow.compute as pc
 
 from backends.protocols import Versioned, parse_rights
 from reconcile.errors import PlanError
-from reconcile.plan.actions import LEAVE, PHASES
+from reconcile.plan.actions import LEAVE, PHASES, Guard
+from reconcile.write.journal_events import LOCK
 from reconcile.write.writer import cut_transactions
+from recovery.codecs import replication_lock
 from recovery.codecs import store as keys
+from recovery.model.ids import LedgerId
 
 COUNTER_END: Final = (1 << 31) - 2
 """The highest number that a counter can be raised past: names are numbered by a signed 32-bit integer."""
 CREATES: Final = frozenset({"create", "hold"})
 CHANGES: Final = frozenset({"replace", "remove"})
 RAISE: Final = "raise"
+RELEASE: Final = "release"
+"""Op of the writes that remove locks."""
 _OPS: Final = (*sorted(CREATES | CHANGES), RAISE)
 _WITH_VALUE: Final = ("create", "hold", "replace", RAISE)
 _PROPER_KEY: Final = r"^(/[^/\x00-\x1f\x{7f}-\x{9f}\x{e000}-\x{f8ff}\x{fff0}-\x{10ffff}]+)+$"
@@ -40,7 +49,7 @@ Actions = Callable[[], Iterable[pa.Table]]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One row of ACTIONS."""
+    """One row of ACTIONS, or the making or the removal of the lock that belongs to one."""
 
     seq: int
     op: str
@@ -51,6 +60,9 @@ class Action:
     acl: str | None
     expects: int | None
     before: bytes | None
+    guard: str | None = None
+    scope: int | None = None
+    ledger: int | None = None
 
     def __repr__(self) -> str:
         """Without the value: it may hold a password."""
@@ -67,12 +79,16 @@ class Action:
             return stored is not None and (stored.children_created or 0) > read_counter(self)
         if self.op == "remove":
             return stored is None
+        if self.kind == LOCK:
+            return is_guard(stored) == (self.op == LOCK)
         return stored is not None and stored.value == self.value
 
     def find_objection(self, stored: Versioned | None) -> str | None:
         """Return why what stands at the key forbids the write; None if it can be made."""
         if self.op in CREATES:
             return None if stored is None else "other bytes are there"
+        if self.kind == LOCK:
+            return None if stored is None or self.op == RELEASE else f"{name_holder(stored)} holds it"
         if stored is None:
             return "it is absent"
         if stored.version != self.expects:
@@ -80,13 +96,52 @@ class Action:
         return None if self.before in (None, stored.value) else "its bytes are not those that were to be replaced"
 
 
-_COLUMNS: Final = ("seq", "op", "kind", "id", "key", "value", "acl", "expects", "before")
+_COLUMNS: Final = (
+    "seq",
+    "op",
+    "kind",
+    "id",
+    "key",
+    "value",
+    "acl",
+    "expects",
+    "before",
+    "guard",
+    "scope",
+    "ledger",
+)
 
 
 def read_actions(table: pa.Table) -> Iterator[Action]:
     """Yield the rows of a table."""
     for row in zip(*(table[name].to_pylist() for name in _COLUMNS), strict=True):
         yield Action(*row)
+
+
+def is_guard(stored: Versioned | None) -> bool:
+    """Whether what stands at a lock's key is the lock of a guard."""
+    return stored is not None and replication_lock.is_guard(stored.value, stored.owner)
+
+
+def name_holder(stored: Versioned) -> str:
+    """Return who holds a lock, for people."""
+    return replication_lock.decode_holder(stored.value) or "somebody who does not say a name"
+
+
+def make_lock(action: Action, value: bytes) -> Action:
+    """Return the making of the lock under which an action's record is written."""
+    return replace(action, op=LOCK, kind=LOCK, key=_lock_key(action), value=value, expects=None, before=None)
+
+
+def make_release(action: Action) -> Action:
+    """Return the removal of the lock that ends when an action's record is written."""
+    return replace(action, op=RELEASE, kind=LOCK, key=_lock_key(action), value=None, expects=None, before=None)
+
+
+def _lock_key(action: Action) -> str:
+    if action.scope is None or action.ledger is None:
+        raise AssertionError("guards are of ledgers")
+    return replication_lock.lock_key(LedgerId(action.scope, action.ledger))
 
 
 def read_counter(action: Action) -> int:
@@ -111,7 +166,8 @@ class PlanSurvey:
         acls: every ACL that the plan names.
         before: seq of the last action of the waves before; -1 if there is none.
         last: seq of the last action of the wave.
-        read_back: actions of the wave and of those before it, but for cookies.
+        read_back: actions of the wave and of those before it, but for cookies; a lock beside its record.
+        locks: keys of the wave's locks, as many as any store takes and one more.
     """
 
     planned: Mapping[tuple[str, str], int]
@@ -120,6 +176,7 @@ class PlanSurvey:
     before: int
     last: int
     read_back: int
+    locks: frozenset[str] = frozenset()
 
     @property
     def steps(self) -> int:
@@ -147,6 +204,7 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
     acls: set[str] = set()
     seq, phase, wave_number = -1, 0, 0
     before, last, read_back = -1, -1, 0
+    locks: set[str] = set()
     for table in actions():
         if not table.num_rows:
             continue
@@ -161,7 +219,14 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
         chosen, so_far = select_wave(table, wave), select_up_to_wave(table, wave)
         for row in chosen.group_by(["kind", "op"]).aggregate([([], "count_all")]).to_pylist():
             planned[row["kind"], row["op"]] += row["count_all"]
+        for guard, op in ((Guard.LOCK, LOCK), (Guard.RELEASE, RELEASE)):
+            guarded = chosen.filter(pc.equal(chosen["guard"], guard))
+            if guarded.num_rows:
+                planned[LOCK, op] += guarded.num_rows
+            if guarded.num_rows and op == LOCK and len(locks) <= replication_lock.MAX_LOCKS:
+                locks.update(_lock_key(action) for action in read_actions(guarded))
         read_back += pc.sum(pc.not_equal(so_far["kind"], "cookie")).as_py() or 0
+        read_back += pc.sum(pc.equal(so_far["guard"], Guard.LOCK)).as_py() or 0
         if so_far.num_rows > chosen.num_rows:
             before = so_far["seq"][so_far.num_rows - chosen.num_rows - 1].as_py()
         if chosen.num_rows:
@@ -171,7 +236,7 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
             read_counter(action)
     for acl in acls:
         demand_acl(acl)
-    return PlanSurvey(planned, tuple(fixed), frozenset(acls), before, last, read_back)
+    return PlanSurvey(planned, tuple(fixed), frozenset(acls), before, last, read_back, frozenset(locks))
 
 
 def demand_acl(acl: str) -> None:
@@ -218,6 +283,12 @@ def _demand_fields(table: pa.Table) -> None:
     _refuse(
         table, pc.xor(pc.is_in(op, pa.array(_WITH_VALUE)), pc.is_valid(table["value"])), "it lacks a value, or has one"
     )
+    known = pc.is_in(table["guard"], pa.array([None, *Guard], pa.string()))
+    _refuse(table, pc.invert(known), "its guard is not known")
+    is_guarded = pc.is_valid(table["guard"])
+    of_ledger = pc.and_(pc.equal(kind, "ledger"), pc.and_(pc.is_valid(table["scope"]), pc.is_valid(table["ledger"])))
+    writes_record = pc.and_(of_ledger, pc.is_in(op, pa.array(["create", "replace"])))
+    _refuse(table, pc.and_not(is_guarded, writes_record), "only a ledger's record is guarded")
     key = table["key"]
     proper = pc.match_substring_regex(key, _PROPER_KEY)
     climbs = pc.match_substring_regex(key, r"/\.{1,2}(/|$)")

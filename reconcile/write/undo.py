@@ -4,6 +4,9 @@
     replace        the former bytes are written               the key has the bytes and the version that were written
     remove         the key is created with its former bytes   it is absent
     create, hold   the key is removed                         as for replace, and the store is frozen
+    lock           a guard's lock is removed                  as for replace, and its record was taken back
+    release        the lock is made again, then the record    the key is absent
+                   is put back
     raise          never: ids that were given out are not given again
 
 What somebody changed since is left as it is, and listed. A created record is never removed from a store that bookies
@@ -28,6 +31,7 @@ from reconcile.errors import JournalError, PartlyAppliedError
 from reconcile.write.audit_journal import JOURNAL, Approval, Journal, Record, Torn, read_at, report_foreign, scan
 from reconcile.write.guards import demand_frozen
 from reconcile.write.journal_events import (
+    LOCK,
     Done,
     Event,
     Intent,
@@ -41,12 +45,15 @@ from reconcile.write.journal_events import (
     append_event,
     read_event,
 )
-from reconcile.write.plan_actions import CREATES
+from reconcile.write.plan_actions import CREATES, RELEASE
 from reconcile.write.writer import Outcome, RecordTarget, Step, Writer, cut_transactions, settle_changes
 
 LISTED: Final = 100
 """Keys left as they are that a result names; all are counted, and all are in the journal."""
-_UNDONE: Final = frozenset({*CREATES, "replace", "remove"})
+_MADE: Final = frozenset({*CREATES, LOCK})
+_REMOVED: Final = frozenset({"remove", RELEASE})
+_UNDONE: Final = frozenset({*_MADE, *_REMOVED, "replace"})
+_BELONGS: Final = "what belongs to it was left: a guard's lock and its record are taken back together"
 _EVENTS_OF_APPLY: Final = frozenset({"begin", "intent", "done", "verified", "stopped", "end"})
 
 
@@ -106,12 +113,14 @@ class _Reversal:
     """The taking back of one write of an apply that took effect.
 
     Attributes:
+        seq: of the action.
         place: of the write in its batch.
         digest: SHA-256 of the value that the apply wrote.
         former: the value that stood there before.
         version: that the apply's write left.
     """
 
+    seq: int
     place: int
     op: str
     key: str
@@ -122,7 +131,7 @@ class _Reversal:
     @property
     def value(self) -> bytes | None:
         """What the key shall have; None: it shall be absent."""
-        return None if self.op in CREATES else self.former
+        return None if self.op in _MADE else self.former
 
     @property
     def size(self) -> int:
@@ -135,7 +144,7 @@ class _Reversal:
 
     def find_objection(self, stored: Versioned | None) -> str | None:
         """Return why the write cannot be taken back; None if it can."""
-        if self.op == "remove":
+        if self.op in _REMOVED:
             return None if stored is None else "somebody made it again"
         if stored is None:
             return "somebody removed it"
@@ -155,6 +164,7 @@ class _History:
         binding: what the journal belongs to.
         head: hash of the last line of the apply.
         undos: hashes of the undos that were begun.
+        guarded: actions that locks were made or removed for.
     """
 
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -163,6 +173,7 @@ class _History:
     binding: dict[str, str] = field(default_factory=dict)
     head: str = ""
     undos: list[str] = field(default_factory=list)
+    guarded: set[int] = field(default_factory=set)
     _open: OpenBatches = field(default_factory=OpenBatches)
     _offsets: dict[int, int] = field(default_factory=dict)
 
@@ -175,6 +186,8 @@ class _History:
                 self._open.open(intent)
                 self._offsets[intent.batch] = record.offset
                 self.unfinished.update(write.seq for write in intent.writes)
+                if intent.kind == LOCK:
+                    self.guarded.update(write.seq for write in intent.writes)
             case Done() as done:
                 intent = self._open.close(done)
                 self.spans[done.batch] = (self._offsets.pop(done.batch), record.offset)
@@ -292,6 +305,9 @@ class _Run:
         self._there: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
         self._listed: list[Left] = []
+        self._guarded: set[int] = set()
+        self._kept: set[int] = set()
+        """Guarded actions of which something stays, so that all of it has to."""
 
     def carry_out(self, progress: Callable[[int, int], None]) -> Undone:
         """Take back batch by batch, the last first."""
@@ -301,6 +317,7 @@ class _Run:
             raise JournalError(str(self._journal.path), problem, "run it again, and look again")
         if self._proposal.hash not in history.undos:
             append_event(self._journal, UndoBegun(self._proposal.hash, not self._proposal.replaced_only))
+        self._guarded = history.guarded
         for number in sorted(history.spans, reverse=True):
             reversals = [r for r in self._read_reversals(history.spans[number]) if self._is_wanted(r)]
             if reversals:
@@ -312,7 +329,15 @@ class _Run:
         return result
 
     def _is_wanted(self, reversal: _Reversal) -> bool:
-        return reversal.op in _UNDONE and not (self._proposal.replaced_only and reversal.op in CREATES)
+        if self._proposal.replaced_only and reversal.op in CREATES:
+            self._keep(reversal.seq)
+            return False
+        stays = self._proposal.replaced_only and reversal.op == LOCK and reversal.seq in self._kept
+        return reversal.op in _UNDONE and not stays
+
+    def _keep(self, seq: int) -> None:
+        if seq in self._guarded:
+            self._kept.add(seq)
 
     def _read_reversals(self, span: tuple[int, int]) -> Iterator[_Reversal]:
         """Yield what a batch of the apply wrote, the last write first."""
@@ -320,10 +345,13 @@ class _Run:
         intent, done = (read_event(read_at(path, offset)) for offset in span)
         if not (isinstance(intent, Intent) and isinstance(done, Done)):
             raise JournalError(str(path), "was changed while it was read", "keep it as evidence")
+        refused = {refusal.place for refusal in done.conflicts}
         for place, (write, version) in reversed(list(enumerate(zip(intent.writes, done.versions, strict=True)))):
             if version is not None:
                 former = None if write.replaced is None else base64.b64decode(write.replaced)
-                yield _Reversal(place, write.op, write.key, write.digest, former, version)
+                yield _Reversal(write.seq, place, write.op, write.key, write.digest, former, version)
+            elif intent.kind != LOCK and place not in refused:
+                self._keep(write.seq)  # it was there before the apply, and stays
 
     def _take_back(self, number: int, batch: Sequence[_Reversal]) -> None:
         """Take back one batch of the apply."""
@@ -332,6 +360,8 @@ class _Run:
         writable: list[_Reversal] = []
         for reversal in batch:
             objection = reversal.find_objection(stored[reversal.key])
+            if reversal.seq in self._kept:
+                objection = _BELONGS
             if reversal.is_made(stored[reversal.key]):
                 self._there[reversal.op] += 1
             elif objection is not None:
@@ -373,6 +403,7 @@ class _Run:
         return Step([Undoing(number, announced)], make, report)
 
     def _leave(self, reversal: _Reversal, reason: str) -> Refusal:
+        self._keep(reversal.seq)
         self._left[reversal.op] += 1
         if len(self._listed) < LISTED:
             self._listed.append(Left(reversal.key, reversal.op, reason))

@@ -10,6 +10,8 @@ A run that was ended anywhere is gone on with: what an earlier run announced may
 written by it.
 """
 
+import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -32,6 +34,10 @@ BATCH_ROWS: Final = 100
 BATCH_BYTES: Final = 256 << 10
 ABSENT: Final = -1
 """The version of a key that was removed, as journals write it."""
+PATIENCE_S: Final = 60.0
+"""Time that a run waits, all in all, for what others hold: most copies that a worker makes end by then."""
+_PAUSE_S: Final = 0.25
+"""Between two looks at what somebody else holds."""
 _ROUNDS: Final = 10
 """Times that changes are sent: each settles at least one key unless somebody makes and removes it meanwhile."""
 
@@ -239,6 +245,41 @@ def settle_changes(
     for change in remaining:
         outcomes[change.key] = Outcome(conflict="somebody changes it all the time")
     return outcomes
+
+
+class Patience:
+    """Time that may be spent on waiting, used up by all who wait; safe to use from several threads."""
+
+    def __init__(self, seconds: float) -> None:
+        """Take how long, all in all."""
+        self._left_s = seconds
+        self._lock = threading.Lock()
+
+    def wait(self) -> bool:
+        """Wait a little; return whether there was time for it."""
+        with self._lock:
+            pause = min(_PAUSE_S, self._left_s)
+            self._left_s -= pause
+        if pause > 0:
+            time.sleep(pause)
+        return pause > 0
+
+
+def settle_patiently(
+    target: Target[C],
+    changes: Sequence[C],
+    stored: ByKey | None,
+    patience: Patience,
+    *,
+    announced_before: Collection[str] = (),
+) -> dict[str, Outcome]:
+    """Bring every change to its end as `settle_changes` does, and try those in conflict again while there is time."""
+    outcomes = settle_changes(target, changes, stored, announced_before=announced_before)
+    while True:
+        waiting = [change for change in changes if outcomes[change.key].conflict is not None]
+        if not waiting or not patience.wait():
+            return outcomes
+        outcomes |= settle_changes(target, waiting, target.read(waiting), announced_before=announced_before)
 
 
 def _sort_out(changes: Sequence[C], stored: ByKey, announced: Collection[str], outcomes: dict[str, Outcome]) -> list[C]:

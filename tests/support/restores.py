@@ -7,7 +7,7 @@ never be can be looked for afterwards: somebody else's bytes overwritten, a writ
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,20 +20,27 @@ from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.write import undo
 from reconcile.write.apply import Options, apply
 from reconcile.write.audit_journal import JOURNAL, Record, scan
+from recovery.codecs.replication_lock import encode_guard
 from tests.support.plans import action, clock, plan_of
 
 BATCH: Final = 3
 LEDGERS: Final = tuple(f"/00/0000/L{n:04d}" for n in range(12))
+LOCKS: Final = {key: f"/underreplication/locks/urL{n:010d}" for n, key in enumerate(LEDGERS)}
+"""Key of each ledger's lock."""
+_PLAN: Final = "5a" * 32
+_OURS: Final = encode_guard(_PLAN)
+_EARLIER: Final = encode_guard("7b" * 32)
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One write that took effect: by whom, and what stood there."""
+    """One write that took effect: by whom, and what stood there, and beside it: a record's lock, or a lock's record."""
 
     by: str
     key: str
     before: bytes | None
     after: bytes | None
+    beside: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -44,6 +51,7 @@ class Recorder:
         store: what keeps the keys.
         draw: decides what happens at each call; None: nothing.
         effects: every write that took effect, in order.
+        partners: record → its lock, and lock → its record.
     """
 
     store: MetadataStore
@@ -52,6 +60,7 @@ class Recorder:
     by: str = "apply"
     interfere: Callable[[], None] = lambda: None
     lock: threading.RLock = field(default_factory=threading.RLock)
+    partners: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def uri(self) -> str:
@@ -103,14 +112,21 @@ class Recorder:
 
         def call() -> list[int]:
             stood = dict(self.store.get_many([change.key for change in changes]))
+            beside = {change.key: self.look(self.partners.get(change.key)) for change in changes}
             versions = self.store.write(changes)
             for change in changes:
                 held = stood[change.key]
-                self.effects.append(Effect(self.by, change.key, held.value if held else None, change.value))
+                value = held.value if held else None
+                self.effects.append(Effect(self.by, change.key, value, change.value, beside[change.key]))
             return versions
 
         versions: list[int] = self._around(call, writes=True)
         return versions
+
+    def look(self, key: str | None) -> bytes | None:
+        """Return what stands at a key."""
+        held = None if key is None else self.store.get(key)
+        return None if held is None else held.value
 
     def raise_counter(self, key: str, beyond: int) -> int:
         """As of the store."""
@@ -144,6 +160,9 @@ class Schedule:
         self.folder = folder
         self.recorder = ControlledRecorder(store) if isinstance(store, AccessControl) else Recorder(store)
         self.recorder.interfere = self._rival
+        self.lock_of = {root + key: root + lock for key, lock in LOCKS.items()}
+        self.record_of = {lock: key for key, lock in self.lock_of.items()}
+        self.recorder.partners = self.lock_of | self.record_of
         self.undoable = undoable
         self.rivals: Counter[str] = Counter()
         self.store = store
@@ -154,13 +173,14 @@ class Schedule:
     def _fill(self) -> None:
         full = self.random.sample(LEDGERS, 4)
         self.store.write([Write(self.root + key, b"hold " + key.encode()) for key in full])
+        self.store.write([Write(self.root + LOCKS[key], _EARLIER) for key in full if self.random.random() < 0.5])
         self.store.write([Write(f"{self.root}/available/readonly", b""), Write(f"{self.root}/cookies", b"")])
         self.initial = {key: self._value(key) for key in self._keys()}
         self.versions = {key: held.version for key in self._keys() if (held := self.store.get(key)) is not None}
 
     def _keys(self) -> list[str]:
         own = ("/LAYOUT", "/INSTANCEID", "/cookies/b0")
-        return [self.root + key for key in (*LEDGERS, *own)]
+        return [self.root + key for key in (*LEDGERS, *LOCKS.values(), *own)]
 
     def _value(self, key: str) -> bytes | None:
         held = self.store.get(key)
@@ -169,23 +189,26 @@ class Schedule:
     def _plan(self) -> list[dict[str, Any]]:
         """Propose something for most ledgers: replaced where a hold stands, or (wrongly) created over it, or new."""
         rows = [action("generator", "raise", "/idgen", b"%d" % self.random.randrange(200))]
-        for key in LEDGERS:
+        for number, key in enumerate(LEDGERS):
+            guard = self.random.choice((None, "lock", "lock", "release"))
+            of = {"ledger": number, "guard": guard}
             kind, held = self.random.random(), self.initial[self.root + key]
             if held is not None and kind < 0.5:
                 was = {"expects": self.versions[self.root + key], "before": held}
-                rows.append(action("ledger", "replace", key, b"true " + key.encode(), **was))
+                rows.append(action("ledger", "replace", key, b"true " + key.encode(), **was, **of))
             elif held is not None and kind < 0.65:
                 was = {"expects": self.versions[self.root + key], "before": held}
                 rows.append(action("ledger", "remove", key, None, **was))
             elif kind < 0.9:
                 op = self.random.choice(("create", "hold"))
-                rows.append(action("ledger", op, key, b"new " + key.encode()))
+                of["guard"] = guard if op == "create" and guard == "lock" else None
+                rows.append(action("ledger", op, key, b"new " + key.encode(), **of))
         rows += [action("layout", "create", "/LAYOUT", b"layout"), action("instance_id", "create", "/INSTANCEID", b"i")]
         return [*rows, action("cookie", "create", "/cookies/b0", b"cookie")]
 
     def _rival(self) -> None:
-        """Let somebody else create, change or remove a key, with the versions that stand there."""
-        key = self.root + self.random.choice(LEDGERS)
+        """Let somebody else create, change or remove a record or a lock, with the versions that stand there."""
+        key = self.root + self.random.choice((*LEDGERS, *LOCKS.values()))
         held = self.store.get(key)
         value = None if held is not None and self.random.random() < 0.4 else b"rival %d" % self.random.randrange(10**9)
         with suppress(VersionConflictError):
@@ -202,7 +225,8 @@ class Schedule:
     def _apply(self) -> bool:
         """Run an apply; return whether it came to its end."""
         self.recorder.by = "apply"
-        options = Options("hash", resume=True, batch_rows=BATCH, in_flight=self.random.choice((1, 3)))
+        flying = self.random.choice((1, 3))
+        options = Options(_PLAN, resume=True, batch_rows=BATCH, in_flight=flying, patience_s=0)
         with suppress(CrashError, UnavailableError, PartlyAppliedError):
             apply(lambda: [self.table], self.recorder, self.root, self.folder, options, now=clock())
             return True
@@ -244,16 +268,41 @@ class Schedule:
                 held = self.store.get(key)
                 assert held is not None
                 assert (held.children_created or 0) > int(row["value"])
-            elif not self.rivals[key] and row["kind"] == "ledger":
+            elif row["kind"] == "ledger" and not self.rivals[key] + self.rivals[self.lock_of[key]]:
                 wanted = row["value"] if row["op"] != "create" or self.initial[key] is None else self.initial[key]
                 if row["op"] == "hold" and self.initial[key] is not None:
                     wanted = self.initial[key]
                 assert self._value(key) == wanted, key
+                lock = was = self.initial[self.lock_of[key]]
+                if row["guard"] and wanted == row["value"]:
+                    lock = None if row["guard"] == "release" else was or _OURS
+                assert self._value(self.lock_of[key]) == lock, key
 
     def _demand_undone(self) -> None:
         for key in self._keys():
-            if not self.rivals[key]:
+            if not self.rivals[key] + self.rivals[self.recorder.partners.get(key, key)]:
                 assert self._value(key) == self.initial[key], key
+
+    def _demand_guarded(self, effect: Effect) -> None:
+        """A record stands under its lock from before it is written until after it is settled, or taken back."""
+        record = self.record_of.get(effect.key, effect.key)
+        row = self.planned[record]
+        if self.rivals[record] + self.rivals[self.lock_of[record]]:
+            # Ours stays out of what others hold.
+            assert effect.key == record or not (effect.before or b"").startswith(b"rival"), effect
+        elif effect.key == record:
+            was = self.initial[self.lock_of[record]]
+            assert effect.beside == (was if row["guard"] == "release" else was or _OURS), effect
+        elif effect.by == "apply":
+            made, stands = (None, _OURS), self.initial[record]
+            if row["guard"] == "release":
+                made, stands = (_EARLIER, None), row["value"]
+            assert (effect.before, effect.after, effect.beside) == (*made, stands), effect
+        else:
+            back, stands = (_OURS, None), self.initial[record]
+            if row["guard"] == "release":
+                back, stands = (None, _EARLIER), row["value"]
+            assert (effect.before, effect.after, effect.beside) == (*back, stands), effect
 
     def _demand_no_lost_update(self) -> None:
         """Ours replaced only what it was to replace, and took effect once, or again after somebody took it away."""
@@ -263,7 +312,12 @@ class Schedule:
             row = self.planned.get(effect.key)
             if row is not None and row["op"] == "raise":
                 continue  # made, and then counted up, which no key's bytes show
-            if effect.by == "apply":
+            of = self.planned.get(self.record_of.get(effect.key, effect.key))
+            if effect.by != "rival" and of is not None and of["guard"] is not None:
+                self._demand_guarded(effect)
+            if effect.key in self.record_of:
+                pass
+            elif effect.by == "apply":
                 assert row is not None
                 wanted = None if row["op"] in ("create", "hold") else row["before"]
                 assert (effect.before, effect.after) == (wanted, row["value"]), effect
@@ -276,5 +330,5 @@ class Schedule:
                 assert ours[effect.by, effect.key] <= 1 + self.rivals[effect.key], effect
             last[effect.key] = effect
         for key, effect in last.items():
-            if effect.key in self.planned or effect.by == "rival":
+            if effect.key in self.planned or effect.key in self.record_of or effect.by == "rival":
                 assert self._value(key) == effect.after, effect

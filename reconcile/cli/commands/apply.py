@@ -24,7 +24,7 @@ from reconcile.words import count_noun, count_released_holds
 
 if TYPE_CHECKING:
     from reconcile.jobs.apply import Confirmation, Review
-    from reconcile.write.apply import Applied, Tally
+    from reconcile.write.apply_results import Applied, Tally
     from reconcile.write.audit_journal import Approval
 
 from reconcile.cli.wording.lists import list_names

@@ -277,6 +277,21 @@ def close_acl(acl: str, keep: str, identity: str) -> str:
     return ",".join([*kept, f"{identity}:{ALL}"])
 
 
+def choose_kept_acl(store: MetadataStore, base: str, key: str, acl: str | None) -> str | None:
+    """Return the ACL of a node that is made: in a frozen store as the freeze has it, which thaw opens.
+
+    Args:
+        store: only read.
+        base: key of the root.
+        key: of the node, below the root.
+        acl: that it has in a store that is not frozen; None: what the store gives.
+    """
+    if not isinstance(store, AccessControl) or key not in KEPT:
+        return acl
+    state = read_freeze_state(store, base)
+    return close_acl(acl or f"{WORLD}:{ALL}", KEPT[key], state.identity or "") if state.frozen else acl
+
+
 def name_principal(right: Right) -> str:
     """Return the scheme and the name of a right as text."""
     return f"{right.scheme}:{right.name}"

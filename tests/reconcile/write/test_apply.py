@@ -14,7 +14,8 @@ from backends.memory import WORLD, MemoryStore
 from backends.protocols import Write
 from backends.testing.faults import Fault, FaultyStore
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
-from reconcile.write.apply import LISTED, Applied, Conflict, Options, Tally, apply
+from reconcile.write.apply import Options, apply
+from reconcile.write.apply_results import LISTED, Applied, Conflict, Tally
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, scan
 from tests.support import plans
 from tests.support.plans import action, clock, plan_of, restore_of, state_of

@@ -18,8 +18,10 @@ from backends.protocols import Write
 from backends.testing.faults import CrashError, Fault, FaultyStore
 from reconcile.errors import PartlyAppliedError
 from reconcile.write import apply as engine
-from reconcile.write.apply import Applied, Options
+from reconcile.write.apply import Options
+from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, scan
+from recovery.codecs.replication_lock import encode_guard
 from tests.support.plans import action, clock, plan_of, restore_of, state_of
 
 ROOT = "/ledgers"
@@ -97,16 +99,37 @@ def crash_journal_at(patch: pytest.MonkeyPatch, limit: int) -> None:
 FOREIGN = [("/00/0000/L0001", b"record 1"), ("/00/0000/L0002", b"somebody's"), ("/cookies/b0:3181", b"cookie 0")]
 
 
-@pytest.mark.parametrize("held", [[], FOREIGN])
-def test_killed_at_any_byte_of_the_journal(tmp_path: Path, held: list[tuple[str, bytes]]) -> None:
+GUARD = encode_guard("an earlier plan")
+STORED = [(f"/00/0000/L{n:04d}", b"former") for n in (20, 21, 22)]
+LOCKED = [(f"/underreplication/locks/urL{n:010d}", GUARD) for n in (20, 21)]
+
+
+def guarded_restore() -> list[dict[str, Any]]:
+    """Return a plan that makes locks, ends some, and leaves one that is somebody's."""
+    rows = [action("ledger", "create", f"/00/0000/L{n:04d}", b"r %d" % n, ledger=n, guard="lock") for n in range(5)]
+    for n, guard in ((20, "release"), (21, "lock"), (22, "lock")):
+        was = {"expects": 0, "before": b"former", "ledger": n, "guard": guard}
+        rows.append(action("ledger", "replace", f"/00/0000/L{n:04d}", b"true", **was))
+    return [*rows, action("layout", "create", "/LAYOUT", b"2\nlayout:1"), restore_of(0)[-1]]
+
+
+CASES = [(restore_of(9), []), (restore_of(9), FOREIGN)]
+GUARDED = [(guarded_restore(), [*STORED, *LOCKED]), (guarded_restore(), [*STORED, *LOCKED, ("/00/0000/L0002", b"x")])]
+
+
+@pytest.mark.parametrize(("rows", "held"), [*CASES, *GUARDED])
+def test_killed_at_any_byte_of_the_journal(
+    tmp_path: Path, rows: list[dict[str, Any]], held: list[tuple[str, bytes]]
+) -> None:
     """Wherever in a journal's line the process dies: resumed, the store and the counts are those of one whole run."""
-    table = plan_of(restore_of(9))
+    table = plan_of(rows)
     whole = store_with(held)
     expected = run(whole, table, tmp_path / "whole")
     raw = (tmp_path / "whole" / JOURNAL).read_bytes()
     ends = [at + 1 for at, byte in enumerate(raw) if byte == ord("\n")]
+    step = 23 if len(raw) < 5_000 else 71
     near = {max(end + n, 0) for end in [0, *ends[:-1]] for n in (-2, -1, 0, 1)}
-    for limit in sorted(near | set(range(0, len(raw), 23))):
+    for limit in sorted(near | set(range(0, len(raw), step))):
         store, folder = store_with(held), tmp_path / f"{limit}"
         with pytest.MonkeyPatch.context() as patch:
             crash_journal_at(patch, limit)
@@ -118,14 +141,17 @@ def test_killed_at_any_byte_of_the_journal(tmp_path: Path, held: list[tuple[str,
         assert not any(isinstance(record, Torn) for record in scan(folder / JOURNAL))
 
 
+@pytest.mark.parametrize(("rows", "held"), [(restore_of(9), FOREIGN), *GUARDED])
 @pytest.mark.parametrize("after", [False, True])
-def test_killed_at_any_call_of_the_store(tmp_path: Path, after: bool) -> None:
+def test_killed_at_any_call_of_the_store(
+    tmp_path: Path, after: bool, rows: list[dict[str, Any]], held: list[tuple[str, bytes]]
+) -> None:
     """Before or after any read or write of the store: resumed, the store and the counts are those of one whole run."""
-    table = plan_of(restore_of(9))
-    whole = FaultyStore(inner := store_with(FOREIGN), lambda _: None)
+    table = plan_of(rows)
+    whole = FaultyStore(inner := store_with(held), lambda _: None)
     expected = run(whole, table, tmp_path / "whole")
     for at in range(whole.calls):
-        store, folder = store_with(FOREIGN), tmp_path / f"{at}"
+        store, folder = store_with(held), tmp_path / f"{at}"
         with pytest.raises(CrashError):
             run(FaultyStore(store, only(at, Fault(CrashError(), after))), table, folder)
         result = run(store, table, folder, resume=True)

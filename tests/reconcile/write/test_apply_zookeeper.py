@@ -20,7 +20,8 @@ from backends.registry import open_store
 from backends.testing.faults import Fault, FaultyStore
 from backends.zookeeper.store import ZooKeeperStore
 from reconcile.plan.edits import Edits, edit_plan
-from reconcile.write.apply import Applied, Options, apply
+from reconcile.write.apply import Options, apply
+from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import JOURNAL, Record, scan
 from tests.support.command import run as command
 from tests.support.plan_folder import Ledger, write_plan

@@ -13,7 +13,8 @@ import pytest
 from backends.memory import TRANSACTION_BYTES, MemoryStore
 from backends.protocols import Write
 from reconcile.write import audit_journal, undo
-from reconcile.write.apply import Applied, Options, apply
+from reconcile.write.apply import Options, apply
+from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import JOURNAL
 from reconcile.write.freezing import freeze
 from reconcile.write.journal_events import FreezeHistory

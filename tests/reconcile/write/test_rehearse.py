@@ -9,6 +9,7 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError
 from reconcile.write import apply, rehearse
+from reconcile.write.apply_results import Applied
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
 from tests.support.plan_folder import Ledger, write_plan
@@ -31,7 +32,7 @@ def _begin(dataset: Dataset, store: MemoryStore, root: str = ROOT) -> rehearse.M
     return rehearse.begin(dataset, dataset.manifest["hash"], store, root, now=_now)
 
 
-def _applied(dataset: Dataset, store: MemoryStore, folder: Path) -> apply.Applied:
+def _applied(dataset: Dataset, store: MemoryStore, folder: Path) -> Applied:
     options = apply.Options(plan_hash=dataset.manifest["hash"], resume=folder.exists())
     return apply.apply(lambda: dataset.batches("actions"), store, ROOT, folder, options, now=_now)
 

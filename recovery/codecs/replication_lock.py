@@ -1,0 +1,75 @@
+r"""The replication lock of a ledger: while it stands, no bookie deletes copies too many, and no worker copies any.
+
+    key below the root                        of
+    /underreplication/locks/urL%010d          a ledger of scope 0: its id with at least ten decimal digits
+    /underreplication/locks/urS<32 hex>       any other: its qualified name (no released BookKeeper makes one)
+
+The value is text of the message LockDataFormat: ``bookieId: "<who>"\n``. A worker's lock is ephemeral, with its host.
+A guard's is persistent and names this program and the plan that it is of, so that nobody's lock is taken for another's.
+
+Source: apache/bookkeeper 9590a97, org.apache.bookkeeper.meta: ZkLedgerUnderreplicationManager; scoped keys:
+bookkeeper-metadata §3.
+"""
+
+import re
+from typing import Final
+
+from recovery.codecs.store import LOCKS
+from recovery.model.ids import LedgerId, parse
+
+GUARD: Final = "bkmeta-guard"
+"""Begins what a guard's lock names."""
+GUARD_PREFIX: Final = f'bookieId: "{GUARD}'.encode()
+"""Begins the value of a guard's lock."""
+MAX_LOCKS: Final = 50_000
+"""So many locks were seen to fit into one listing of ZooKeeper's default size; bookkeeper-storage §8.6."""
+_PLAN_DIGITS: Final = 16
+_HOLDER: Final = re.compile(rb'\s*bookieId:\s*"([^"\\]*)"\s*')
+_NAME: Final = re.compile(r"ur(?:L([0-9]{10}|[1-9][0-9]{10,18})|S([0-9a-f]{32}))")
+_MAX: Final = (1 << 63) - 1
+
+
+def lock_key(ledger: LedgerId) -> str:
+    """Return the key of a ledger's lock, below the root.
+
+    Raises:
+        ValueError: a negative id of scope 0; no layout has a place for one.
+    """
+    if ledger.scope:
+        return f"{LOCKS}/urS{ledger.qualified_name}"
+    if ledger.ledger < 0:
+        raise ValueError(f"no lock is of ledger {ledger}")
+    return f"{LOCKS}/urL{ledger.ledger:010d}"
+
+
+def ledger_of_lock(key: str) -> LedgerId | None:
+    """Return the ledger that a lock is of; None if the key is no lock's."""
+    folder, _, name = key.rpartition("/")
+    match = _NAME.fullmatch(name) if folder == LOCKS else None
+    if match is None:
+        return None
+    if match[2] is not None:
+        ledger = parse(match[2])
+        return ledger if ledger.scope else None
+    return LedgerId(0, int(match[1])) if int(match[1]) <= _MAX else None
+
+
+def encode_guard(plan_hash: str) -> bytes:
+    """Return the value of the locks that guard a plan's ledgers."""
+    return f'bookieId: "{GUARD} {plan_hash[:_PLAN_DIGITS]}"\n'.encode()
+
+
+def is_guard(value: bytes, owner: int) -> bool:
+    """Whether a lock is a guard's.
+
+    Args:
+        value: of the key.
+        owner: session that an ephemeral key ends with; 0: it stays.
+    """
+    return owner == 0 and value.startswith(GUARD_PREFIX)
+
+
+def decode_holder(value: bytes) -> str | None:
+    """Return whom a lock names; None if it names nobody."""
+    match = _HOLDER.fullmatch(value)
+    return match[1].decode(errors="replace") if match else None
