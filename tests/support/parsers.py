@@ -57,6 +57,7 @@ from recovery.codecs import (
     ledger_record,
     managed_ledger,
     registration,
+    replication_lock,
     store,
 )
 from recovery.collect.disk.bookie_conf import read_conf
@@ -324,6 +325,16 @@ def _of_pulsar(folder: str) -> Callable[[], list[bytes]]:
         return [base64.b64decode(line["raw"]) for line in lines if line["path"].startswith(folder)]
 
     return read
+
+
+def _replication_locks() -> list[bytes]:
+    return [b'bookieId: "worker-1.example.org"\n', replication_lock.encode_guard("0123456789abcdef"), b""]
+
+
+def _replication_lock(raw: bytes) -> None:
+    replication_lock.decode_holder(raw)
+    replication_lock.is_guard(raw, 0)
+    replication_lock.ledger_of_lock(raw.decode(errors="replace"))
 
 
 def _registrations() -> list[bytes]:
@@ -632,6 +643,7 @@ PARSERS: Final = {
     "LAYOUT": Parser(store.layout_of, _nodes(lambda path: path == "/ledgers/LAYOUT")),
     "instance id": Parser(store.decode_instance_id, _nodes(lambda path: path.endswith("/INSTANCEID"))),
     "registration": Parser(_registration, _registrations),
+    "replication_lock": Parser(_replication_lock, _replication_locks),
     "availability": Parser(groups.decode_availability, _availability_seeds, 2),
     "availability, many": Parser(
         lambda raw: groups.decode_availabilities([raw]), _availability_seeds, 2, together=groups.decode_availabilities

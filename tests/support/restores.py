@@ -293,16 +293,12 @@ class Schedule:
         elif effect.key == record:
             was = self.initial[self.lock_of[record]]
             assert effect.beside == (was if row["guard"] == "release" else was or _OURS), effect
-        elif effect.by == "apply":
-            made, stands = (None, _OURS), self.initial[record]
-            if row["guard"] == "release":
-                made, stands = (_EARLIER, None), row["value"]
-            assert (effect.before, effect.after, effect.beside) == (*made, stands), effect
         else:
-            back, stands = (_OURS, None), self.initial[record]
-            if row["guard"] == "release":
-                back, stands = (None, _EARLIER), row["value"]
-            assert (effect.before, effect.after, effect.beside) == (*back, stands), effect
+            is_lock = row["guard"] == "lock"
+            value = _OURS if is_lock else _EARLIER
+            wanted = (None, value) if is_lock == (effect.by == "apply") else (value, None)
+            assert (effect.before, effect.after) == wanted, effect
+            assert effect.beside == (self.initial[record] if is_lock else row["value"]), effect
 
     def _demand_no_lost_update(self) -> None:
         """Ours replaced only what it was to replace, and took effect once, or again after somebody took it away."""
