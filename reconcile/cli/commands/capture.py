@@ -16,7 +16,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
-from reconcile.jobs.context import add_remedy
+from reconcile.cli.wording.whole_datasets import tell_if_whole
 from reconcile.words import count_noun
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: 
 
     output = make_output(shared)
     request = job.CaptureRequest(uri, out, at, ops_s, effective_settings())
-    with add_remedy(f"{out} is not a catalog yet: run the same command again"):
-        summary = job.capture(request, make_context(output))
+    tell_if_whole(out, "catalog")
+    summary = job.capture(request, make_context(output))
     complete, present = bool(summary.complete), summary.root == "present"
     ledgers, bad = summary.ledgers, summary.unparsable
     found = f"{count_noun(ledgers, 'ledger')} captured" if present else "the ledgers root does not exist"

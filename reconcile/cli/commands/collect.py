@@ -30,7 +30,7 @@ from reconcile.cli.output import Output, Result
 from reconcile.cli.settings import CONF_FILE, DEFAULT, effective_settings
 from reconcile.cli.wire import take_wire, wire_options
 from reconcile.cli.wording.asked_bookies import cluster_result
-from reconcile.jobs.context import add_remedy
+from reconcile.cli.wording.whole_datasets import tell_if_whole
 from reconcile.words import count_noun
 
 if TYPE_CHECKING:
@@ -164,6 +164,7 @@ def collect(
         processes=processes,
         settings=effective_settings(taken),
     )
+    tell_if_whole(out, "inventory")
     collected = collect_bookie(options, out, make_context(output))
     found, damage = collected.summary, collected.damage
     held = f"{count_noun(found.ledgers, 'ledger')}, {count_noun(found.entries, 'entry', 'entries')}"
@@ -320,9 +321,8 @@ def _collect_over_wire(
 
 
 def _write_page(out: Path, verdict: str, notes: Sequence[str]) -> None:
-    with add_remedy(f"the inventory {out} is whole, its report is not"):
-        from reconcile.report.pages import inventory_page, write_page
-        from recovery.dataset import open_dataset
+    from reconcile.report.pages import inventory_page, write_page
+    from recovery.dataset import open_dataset
 
-        inventory = open_dataset(out, "inventory")
-        write_page(out, lambda: inventory_page(inventory, verdict=verdict, made=now(), notes=notes))
+    inventory = open_dataset(out, "inventory")
+    write_page(out, lambda: inventory_page(inventory, verdict=verdict, made=now(), notes=notes))

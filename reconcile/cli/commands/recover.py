@@ -30,10 +30,11 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Output, Result
 from reconcile.cli.settings import effective_settings
+from reconcile.cli.wording.whole_datasets import tell_if_whole
 from reconcile.estimates import Step, estimate_s
 from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import describe_reason
-from reconcile.jobs.context import add_remedy, connect, start_spark, throttle
+from reconcile.jobs.context import connect, start_spark, throttle
 from reconcile.words import count_noun, count_released_holds
 from recovery.errors import InputError
 
@@ -165,7 +166,8 @@ def recover(
             demand_store_uri(snapshot)
     referenced = read_references(references, output)
     prepare(out, "plan", secret=True)
-    with add_remedy(f"{out} is not a plan yet: run the same command again"), ExitStack() as stack:
+    tell_if_whole(out, "plan")
+    with ExitStack() as stack:
         # Spark takes a while to start: what can fail before it is asked first, unless it is needed at once.
         early = stack.enter_context(start_spark(master, python, make_context(output))) if disks else None
         if early is not None:
@@ -198,7 +200,7 @@ def recover(
             job.recover(request, out, spark, now=now, progress=throttle(told))
     made = open_dataset(out, "plan")
     result = make_result(made, no_root="" if present else root)
-    with add_remedy(f"the plan {out} is whole, its report is not"), output.progress("writing the report", "pages"):
+    with output.progress("writing the report", "pages"):
         write_page(out, lambda: plan_page(made, opened_inventories, verdict=result.verdict, made=now()))
     sys.exit(output.show(result))
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from reconcile.jobs.context import Context, add_remedy, throttle
+from reconcile.jobs.context import Context, throttle
 from recovery.collect import pipeline
 from recovery.collect.options import CollectOptions, CollectSummary
 from recovery.dataset import Dataset, open_dataset
@@ -75,8 +75,7 @@ def collect_bookie(options: CollectOptions, out: Path, context: Context) -> Coll
         DatasetError: the folder cannot be written.
         DiskError: its disk is full.
     """
-    stopped = add_remedy(f"{out} is not an inventory yet: run the same command again")
-    with stopped, context.reporter.progress("collecting", "bytes") as progress:
+    with context.reporter.progress("collecting", "bytes") as progress:
         show = throttle(progress)
         summary = pipeline.collect(
             options,

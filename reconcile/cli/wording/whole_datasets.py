@@ -1,0 +1,34 @@
+"""What is said of the dataset that a command writes, where the command is stopped: whether it is whole."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+_MANIFEST = "manifest.json"
+"""`recovery.dataset.MANIFEST`, without the libraries that it needs."""
+
+
+def tell_if_whole(out: Path, kind: str) -> None:
+    """Let an error that ends the running command say from here on whether what it writes is whole.
+
+    Args:
+        out: the folder that it writes.
+        kind: inventory, catalog or plan.
+    """
+    click.get_current_context().with_resource(_telling(out, kind))
+
+
+@contextmanager
+def _telling(out: Path, kind: str) -> Iterator[None]:
+    # A folder that is a dataset already is refused: it is not what this command made.
+    is_earlier = (out / _MANIFEST).exists()
+    try:
+        yield
+    except BaseException as error:
+        if (out / _MANIFEST).exists() and not is_earlier:
+            error.add_note(f"the {kind} {out} is whole: go on with it; what may be missing is the page beside it")
+        else:
+            error.add_note(f"{out} is not {'an' if kind[0] in 'aeiou' else 'a'} {kind} yet: run the same command again")
+        raise
