@@ -18,7 +18,7 @@ from recovery.errors import InputError
 from tests.support.command import run
 from tests.support.paths import ROOT
 from tests.support.plan_folder import Ledger, write_plan
-from tests.support.plans import clock, plan_of, restore_of
+from tests.support.plans import action, clock, plan_of, restore_of
 
 NOWHERE = "zk+hierarchical://127.0.0.1:1/ledgers"
 
@@ -156,3 +156,41 @@ def test_a_thaw_waits_for_a_second_person_and_a_freeze_does_not(
     assert not freeze_state.read_freeze_state(store, "/ledgers").frozen
     begun = [one for one in scan(tmp_path / "journal" / JOURNAL) if isinstance(one, Record) and "by" in one.fields]
     assert [one.fields.get("approved", {}).get("by") for one in begun] == [None, "bob"]
+
+
+@pytest.mark.usefixtures("policy")
+def test_an_undo_waits_for_a_second_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Refused without one, and with one who confirmed something else; the store stays as the apply left it."""
+    store, journal, key = MemoryStore(), tmp_path / "journal", "/ledgers/00/0000/L0001"
+    store.write([Write(key, b"a hold")])
+    rows = [action("ledger", "replace", "/00/0000/L0001", b"its record", expects=0, before=b"a hold")]
+    engine.apply(lambda: [plan_of(rows)], store, "/ledgers", journal, engine.Options("h"), now=clock())
+    monkeypatch.setattr(
+        "reconcile.stores.open_store", lambda *_, **__: OpenStore(store, "/ledgers", "hierarchical", NOWHERE)
+    )
+    monkeypatch.setattr(store, "close", lambda: None)
+    undo = ("undo", journal, "--metadata", NOWHERE, "--replaced-only")
+    waiting = run(capsys, *undo, "--json")
+    digest = waiting.result["hash"]
+    assert waiting.code == 5
+    for approved, words in (
+        ((), f"--approved-by NAME={digest}"),
+        (("--approved-by", "ann=0123456789"), "is not what ann confirmed"),
+        (("--approved-by", f"eve={digest}"), "eve is none of those who may approve it"),
+        (("--approved-by", f"{name_runner()['user']}={digest}"), "runs it: the second person is another"),
+    ):
+        refused = run(capsys, *undo, "--confirm", digest, *approved)
+        assert (refused.code, words in refused.err) == (5, True)
+        held = store.get(key)
+        assert held is not None
+        assert held.value == b"its record"
+    named = run(capsys, *undo, "--approved-by", f"bob={digest[:8]}")
+    assert named.out.rstrip().endswith(f"--approved-by bob={digest[:8]} --confirm {digest}")
+    assert run(capsys, *undo, "--confirm", digest, "--approved-by", f"bob={digest[:8]}").code == 0
+    back = store.get(key)
+    assert back is not None
+    assert back.value == b"a hold"
+    begun = [one for one in scan(journal / JOURNAL) if isinstance(one, Record) and "by" in one.fields]
+    assert [(one.fields.get("approved") or {}).get("by") for one in begun] == [None, "bob"]
