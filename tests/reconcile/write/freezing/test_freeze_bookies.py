@@ -1,7 +1,5 @@
 """Bookies that collect garbage every second, frozen over an emptied root: nothing is deleted until after the thaw."""
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from recovery.model.ids import LedgerId
 from recovery.model.metadata import Segment
 from tests.support.cluster import Bookie, Cluster, ClusterError, encoded
 from tests.support.command import run
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.real
 
@@ -24,14 +23,6 @@ PASSES = 4
 ENTRIES = 5
 PROPS = {"gcWaitTime": "1000", "flushInterval": "500", "gcOverreplicatedLedgerWaitTime": "1000"}
 FAILED = "Exception when iterating over the metadata"
-
-
-def until(condition: Callable[[], bool], what: str, *, seconds: float = 60.0) -> None:
-    """Wait for something that real servers do by themselves."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
 
 
 def key_of(ledger: int) -> str:
