@@ -17,11 +17,11 @@ def tell_if_whole(out: Path, kind: str) -> None:
         out: the folder that it writes.
         kind: inventory, catalog or plan.
     """
-    click.get_current_context().with_resource(_telling(out, kind))
+    click.get_current_context().with_resource(_add_note(out, kind))
 
 
 @contextmanager
-def _telling(out: Path, kind: str) -> Iterator[None]:
+def _add_note(out: Path, kind: str) -> Iterator[None]:
     # A folder that is a dataset already is refused: it is not what this command made.
     is_earlier = (out / _MANIFEST).exists()
     try:
