@@ -1,5 +1,7 @@
 """Copies that a closed record leaves out, and that the over-replicated check of their bookies may delete.
 
+A ledger that a guard's lock stands for is passed over: its copies stay.
+
 Records are read, and the entries of a copy that no record names are compared with those of the bookies that it names.
 """
 
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.protocols import MetadataStore
+from reconcile.check.guard_locks import select_guarded
 from reconcile.check.listing import KEYS
 from recovery.codecs.keys import ledger_keys
 from recovery.codecs.ledger_metadata import decode_columns
@@ -79,13 +82,18 @@ def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: 
         known = ids.append_column("row", pa.array(np.arange(ids.num_rows)))
         for name in columns:
             known = known.append_column(name, records[name])
-        yield from _compare_with_records(
-            copies, known.filter(pc.fill_null(pc.equal(known["state"], str(State.CLOSED)), fill_value=False))
-        )
+        closed = known.filter(pc.fill_null(pc.equal(known["state"], str(State.CLOSED)), fill_value=False))
+        strays = _find_strays(copies, closed)
+        found = [closed.slice(row, 1).to_pylist()[0] for row in strays]
+        guarded = select_guarded(store, root, [LedgerId(one["scope"], one["ledger"]) for one in found])
+        for record in found:
+            if LedgerId(record["scope"], record["ledger"]) not in guarded:
+                mine = pc.and_(pc.equal(copies["scope"], record["scope"]), pc.equal(copies["ledger"], record["ledger"]))
+                yield from _of_ledger(copies.filter(mine), record)
 
 
-def _compare_with_records(copies: pa.Table, closed: pa.Table) -> Iterator[LeftOut]:
-    """Look at the closed ledgers of which a bookie that is not named holds something; those are few."""
+def _find_strays(copies: pa.Table, closed: pa.Table) -> list[int]:
+    """Return the rows of closed ledgers of which a bookie that is not named holds something; those are few."""
     segments = closed["segments"].combine_chunks()
     of_segment = pc.list_parent_indices(segments)
     members = pc.struct_field(segments.flatten(), "members")
@@ -98,10 +106,8 @@ def _compare_with_records(copies: pa.Table, closed: pa.Table) -> Iterator[LeftOu
     at = closed.select(KEYS.names).append_column("at", pa.array(np.arange(closed.num_rows)))
     held = copies.select([*KEYS.names, "bookie"]).join(at, KEYS.names, join_type="inner")
     strays = held.join(named, ["at", "bookie"], join_type="left anti")
-    for ledger in pc.unique(strays["at"]).to_pylist() if strays.num_rows else []:
-        record = closed.slice(ledger, 1).to_pylist()[0]
-        mine = pc.and_(pc.equal(copies["scope"], record["scope"]), pc.equal(copies["ledger"], record["ledger"]))
-        yield from _of_ledger(copies.filter(mine), record)
+    rows: list[int] = pc.unique(strays["at"]).to_pylist() if strays.num_rows else []
+    return rows
 
 
 def _of_ledger(copies: pa.Table, record: Mapping[str, Any]) -> Iterator[LeftOut]:

@@ -13,6 +13,7 @@ from backends.protocols import ControlledStore
 from backends.registry import OpenStore, parse_store_uri
 from backends.zookeeper.acl import digest_principal
 from reconcile.check import thaw_guards
+from reconcile.check.guard_locks import count_guards
 from reconcile.errors import Advice, GuardRefusedError, JournalError, Remedy
 from reconcile.jobs.context import Context, add_remedy
 from reconcile.stores import Access, AccessAs, open_store
@@ -209,6 +210,7 @@ def _demand_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:
     layout = guards.demand_layout(run.store, run.root, run.layout)
     counts = thaw_guards.demand_restored(run.store, run.root, layout, inventories, accept_absent=accepted.absent)
     counts["unseen"] = thaw_guards.demand_seen(run.store, run.root, inventories, accept=accepted.unseen)
+    counts["guarded"] = count_guards(run.store, run.root)
     if inventories:
         counts["left_out"] = thaw_guards.demand_named(
             run.store, run.root, layout, inventories, accept=accepted.left_out

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from backends.protocols import MetadataStore
 from backends.registry import OpenStore
 from reconcile.check import verify as engine
+from reconcile.check.guard_locks import GuardsSeen, look_at_guards
 from reconcile.check.verify_results import Cluster, Verified
 from reconcile.jobs.context import Context, Wire, throttle
 from reconcile.plan.plan_reader import open_whole
@@ -47,12 +48,16 @@ class ReadBack:
         bookies: their ids.
         unresolved: names of bookies without an address, each with the reason.
         has_wire: running bookies were asked; else disks were read.
+        guards: how all locks of the plan stand.
+        is_early: whether a lock is so young that somebody who held one before may still remove it.
     """
 
     verified: Verified
     bookies: tuple[str, ...]
     unresolved: Mapping[str, str]
     has_wire: bool
+    guards: GuardsSeen
+    is_early: bool
 
 
 def verify(request: VerifyRequest, context: Context) -> ReadBack:
@@ -111,6 +116,9 @@ def read_back(
     cluster: Cluster = bookies
     with context.reporter.progress("reading back", "ledgers") as progress:
         verified = engine.verify(plan, store, root, cluster, sample=sample, progress=throttle(progress))
+    guards = look_at_guards(plan, store, root)
+    is_early = guards.is_early(int(context.now().timestamp() * 1000))
     unresolved = {} if isinstance(bookies, Mapping) else dict(bookies.unresolved)
     names = tuple(sorted(name for name, _ in bookies.items()))
-    return ReadBack(verified, names, unresolved, has_wire=not isinstance(bookies, Mapping))
+    has_wire = not isinstance(bookies, Mapping)
+    return ReadBack(verified, names, unresolved, has_wire=has_wire, guards=guards, is_early=is_early)

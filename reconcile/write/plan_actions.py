@@ -141,6 +141,8 @@ def make_release(action: Action) -> Action:
 def _lock_key(action: Action) -> str:
     if action.scope is None or action.ledger is None:
         raise AssertionError("guards are of ledgers")
+    if keys.ledger_of(keys.Layout.ETCD, action.key) is not None:
+        raise PlanError(action.key, "etcd has no locks that would guard it", "make the plan again with this store")
     return replication_lock.lock_key(LedgerId(action.scope, action.ledger))
 
 

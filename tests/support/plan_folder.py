@@ -18,7 +18,7 @@ from reconcile.plan.actions import (
     make_ledger_actions,
     make_system_actions,
 )
-from reconcile.plan.plan_hash import Hashes, bucket_hashes
+from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
 from recovery.codecs import store
 from recovery.codecs.entry import master_key
 from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
@@ -46,6 +46,7 @@ class Ledger:
     missing: int = 0
     owner: str | None = None
     verdict: str = "clean"
+    guard: str | None = None
 
     def row(self) -> dict[str, Any]:
         """Return it as a row of RECONSTRUCTION."""
@@ -133,6 +134,12 @@ def write_plan(
     sides = pa.Table.from_pylist([ledger.side() for ledger in ledgers], schema=tables.SIDES).sort_by(by_key)
     noise = bytes([secrets]) * HOLD_PASSWORD_SIZE * rows.num_rows
     actions = make_ledger_actions(rows, layout, Passwords.from_candidates(passwords), noise)
+    guards = {(ledger.scope, ledger.ledger): ledger.guard for ledger in ledgers}
+    ids = zip(actions["scope"].to_pylist(), actions["ledger"].to_pylist(), strict=True)
+    at = tables.ACTIONS.get_field_index("guard")
+    actions = with_ids(
+        actions.set_column(at, tables.ACTIONS.field(at), pa.array([guards[i] for i in ids], pa.string()))
+    )
     system = make_system_actions(
         [
             SystemWrite(Phase.GENERATORS, "raise", "generator", store.generator_key(layout), b"100"),

@@ -20,6 +20,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.cli.wording.freezing import ask_for_hash, demand_identity, make_waiting_result
+from reconcile.words import count_noun
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
     details = [
         "replication is still disabled" if state.replication_disabled else "replication is enabled",
         *([] if compared else ["not compared with what bookies hold: no --inventory was given"]),
+        *_describe_guards(counts.get("guarded") or 0),
         f"not seen: {_AFTER_THAW}",
         "not looked at: which ledgers are held; the plan's report lists them",
     ]
@@ -143,6 +145,14 @@ def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
         counts=dict(counts),
         coverage={"compared_with_inventories": compared},
         details=details,
-        following="when all is verified, enable replication by hand: bookkeeper shell autorecovery -enable",
+        following="when all is verified, and bkmeta verify tells of no ledger guarded by names alone, enable "
+        "replication by hand: bookkeeper shell autorecovery -enable",
         facts={"root": thawed.root, "state": str(state.state), "journal": str(request.journal)},
     )
+
+
+def _describe_guards(guarded: int) -> list[str]:
+    """Say what keeps copies that records leave out."""
+    if not guarded:
+        return []
+    return [f"{count_noun(guarded, 'ledger')} guarded by locks: no copy goes, and none is repaired, until settled"]

@@ -16,20 +16,27 @@ if TYPE_CHECKING:
 
 
 _SHOWN: Final = 10
+_GUARDS: Final = ("kept", "gone", "released", "unreleased", "named", "replaced")
 
 
 def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
     """Say what reading back gave."""
     from reconcile.check.verify_results import Outcome, Stored
 
-    found = read.verified
+    found, guards = read.verified, read.guards
     outcomes = {str(outcome): found.outcomes.get(outcome, 0) for outcome in Outcome}
     records = {str(stored): found.records.get(stored, 0) for stored in Stored}
     holds = {str(stored): found.holds.get(stored, 0) for stored in Stored}
     entries, copies = dict(found.entries), dict(found.copies)
     readable, unchecked = outcomes[Outcome.READABLE], outcomes[Outcome.UNCHECKED]
     wire, unresolved = read.has_wire, read.unresolved
-    code = Exit.FOUND if found.wrong else Exit.UNDECIDABLE if unchecked or unresolved or found.denied else Exit.DONE
+    code = (
+        Exit.FOUND
+        if found.wrong or guards.wrong
+        else Exit.UNDECIDABLE
+        if unchecked or unresolved or found.denied
+        else Exit.DONE
+    )
     verdict = (
         f"{readable} of {count_noun(found.looked_at, 'ledger')} {is_or_are(readable)} readable, every entry from a "
         f"bookie{'' if wire else chr(39) + 's disks'}, "
@@ -43,6 +50,10 @@ def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
         verdict = f"{wrong} not as they should be: {verdict}"
     if not found.looked_at:
         verdict = "no ledger was looked at" + (": the plan restores none" if not found.ledgers else "")
+    if guards.gone:
+        verdict = f"{count_noun(guards.gone, 'guarded ledger')} without a lock: {verdict}"
+    elif guards.unreleased:
+        verdict = f"{count_noun(guards.unreleased, 'settled ledger')} with a lock that should be gone: {verdict}"
     if not found.adds_up:
         code, verdict = Exit.FAILED, f"INVALID, the sums do not add up: {verdict}"
     details = [f"ledgers of the plan: {found.ledgers} restored, {found.held} held"]
@@ -63,6 +74,7 @@ def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
     details += [f"{one.ledger}: {one.outcome.replace('_', ' ')}; {one.detail}" for one in found.problems[:_SHOWN]]
     if len(found.problems) > _SHOWN:
         details.append("more of them with --json")
+    details += _describe_guards(read)
     missing = sorted(found.without_disks.items(), key=lambda item: -item[1])
     if missing:
         named = ", ".join(f"{bookie} ({count} copies)" for bookie, count in missing[:_SHOWN])
@@ -81,6 +93,7 @@ def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
             "longer_than_entries": found.longer,
             "records": records,
             "holds": holds,
+            "guards": {name: getattr(guards, name) for name in _GUARDS},
             "entries": entries,
             "copies": copies,
         },
@@ -101,8 +114,33 @@ def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
         facts={
             "plan": str(plan),
             "problems": [{**asdict(one), "ledger": str(one.ledger)} for one in found.problems],
+            "guards": [{"ledger": str(ledger), "detail": detail} for ledger, detail in guards.listed],
+            "looked_at_locks_early": read.is_early,
         },
     )
+
+
+def _describe_guards(read: "ReadBack") -> list[str]:
+    """Say how the plan's guards stand, and what must not be done while they are needed."""
+    guards = read.guards
+    counts = {name: getattr(guards, name) for name in _GUARDS}
+    if not any(counts.values()):
+        return []
+    lines = ["guards: " + _describe_counts(counts)]
+    lines += [f"{ledger}: {detail}" for ledger, detail in guards.listed[:_SHOWN]]
+    if guards.named:
+        lines.append(
+            f"{count_noun(guards.named, 'ledger')} guarded by names alone: replication must stay disabled until "
+            "settled, or copies go when a bookie returns"
+        )
+    if guards.gone:
+        lines.append("apply the plan again with a journal of its own (--journal DIR): it makes the locks that are gone")
+    if read.is_early:
+        lines.append(
+            "some locks are younger than five minutes: a worker whose session ended may still remove one; verify again "
+            "after that"
+        )
+    return lines
 
 
 def _describe_counts(counts: Mapping[str, int]) -> str:

@@ -13,6 +13,7 @@ from reconcile.check import left_out_copies, thaw_guards
 from reconcile.cli.wording.remedies import word_error
 from reconcile.errors import GuardRefusedError
 from recovery.codecs import ledger_metadata
+from recovery.codecs.replication_lock import encode_guard, lock_key
 from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
@@ -101,6 +102,9 @@ def test_who_is_left_out_and_what_only_they_have(tmp_path: Path) -> None:
     }
     inventories = [inventory(tmp_path / name, name, held) for name, held in every_bookie.items()]
     assert found(store, *inventories) == ["ledger 2 on x: entry 3 and 1 more", "ledger 3 on x: entry 5"]
+    store.write([Write(ROOT + lock_key(LedgerId(0, 2)), encode_guard("a plan"))])
+    store.write([Write(ROOT + lock_key(LedgerId(0, 3)), b'bookieId: "worker"\n')])
+    assert found(store, *inventories) == ["ledger 3 on x: entry 5"]
     # What c has nobody looked at: then what x has of it may be the only copy.
     without_c = [inventories[0], inventories[1], inventories[3]]
     assert found(store, *without_c)[-1].startswith("ledger 5 on x: entry 1 and 5 more")

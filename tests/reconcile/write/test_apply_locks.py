@@ -248,6 +248,7 @@ def test_more_locks_than_a_listing_holds_are_refused(tmp_path: Path) -> None:
         action("cookie", "create", "/cookies/b", b"c", guard="lock"),
         action("ledger", "hold", record(1), b"h", guard="lock"),
         action("ledger", "create", record(1), b"r", ledger=None, guard="lock"),
+        action("ledger", "create", "/ledgers/00000000-0000-0000-0000-000000000001", b"r", guard="lock"),
     ],
 )
 def test_a_guard_of_something_else_is_no_plan(tmp_path: Path, row: dict[str, Any]) -> None:

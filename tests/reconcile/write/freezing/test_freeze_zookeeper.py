@@ -160,7 +160,15 @@ def test_frozen_as_others_see_it_and_thawed_as_it_was(
 
     held = write_inventory(tmp_path / "inv", "b1", (*IDS, 1, 99_999, 6_000_000_000), instance="7d3e")
     offered = run(capsys, "thaw", "--metadata", address, "--inventory", held, "--json").result
-    assert offered["counts"] == {"changes": 5, "listed": 8, "held": 8, "absent": 0, "unseen": 0, "left_out": 0}
+    assert offered["counts"] == {
+        "changes": 5,
+        "listed": 8,
+        "held": 8,
+        "absent": 0,
+        "unseen": 0,
+        "guarded": 0,
+        "left_out": 0,
+    }
     done = run(capsys, "thaw", "--metadata", address, "--inventory", held, "--confirm", offered["hash"][:8], "--json")
     assert (done.code, done.result["state"]) == (0, "thawed")
     after = rights(nobody, root)

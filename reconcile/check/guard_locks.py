@@ -1,0 +1,141 @@
+"""Locks that guard ledgers, looked at again: a lock that is gone lets bookies delete copies that a record leaves out.
+
+    of a guarded ledger whose record is the planned one
+    kept          a guard's lock stands
+    gone          none does, or somebody else's
+    released      it was settled, and no guard's lock stands
+    unreleased    it was settled, and a guard's lock still stands: no worker repairs it
+    named         it needs none: its record names all who may hold anything, and holds while replication is disabled
+
+A worker whose session ended while it held a lock of the same ledger removes it by its path, and then ours: so what was
+looked at within `SETTLED_S` of a lock's making is looked at again.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.protocols import MetadataStore
+from reconcile.plan.actions import Guard
+from recovery.codecs.replication_lock import is_guard, lock_key
+from recovery.codecs.store import LOCKS
+from recovery.dataset import Dataset
+from recovery.model.ids import LedgerId
+from recovery.spark import bucket_ranges
+
+SETTLED_S: Final = 300
+"""Age of a lock past which no former holder removes it any more."""
+LISTED: Final = 100
+"""Ledgers that are named one by one; all are counted."""
+_READ: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GuardsSeen:
+    """How the guards of a plan stand.
+
+    Attributes:
+        kept, gone, released, unreleased, named: ledgers, as this module's head has them.
+        replaced: ledgers whose record is not the planned one, or whose release has not been written.
+        listed: the first that are gone, and the first that are unreleased, each with what was seen.
+        youngest_ms: when the youngest lock was made, ms since 1970; None: there is none, or the store does not say.
+    """
+
+    kept: int = 0
+    gone: int = 0
+    released: int = 0
+    unreleased: int = 0
+    named: int = 0
+    replaced: int = 0
+    listed: tuple[tuple[LedgerId, str], ...] = ()
+    youngest_ms: int | None = None
+
+    @property
+    def wrong(self) -> int:
+        """Ledgers whose lock is not as it should be."""
+        return self.gone + self.unreleased
+
+    def is_early(self, now_ms: int) -> bool:
+        """Whether a former holder may still remove a lock."""
+        return self.youngest_ms is not None and now_ms - self.youngest_ms < SETTLED_S * 1000
+
+
+def look_at_guards(plan: Dataset, store: MetadataStore, root: str) -> GuardsSeen:
+    """Look at every lock that a plan made or ended, not only at those of a sample.
+
+    Args:
+        plan: the plan.
+        store: only read.
+        root: key of the ledgers root.
+
+    Raises:
+        DatasetError: a file of the plan is gone or damaged.
+        BackendError: the store does not answer.
+    """
+    base = root.rstrip("/")
+    kept = gone = released = unreleased = named = replaced = 0
+    listed: list[tuple[LedgerId, str]] = []
+    youngest: int | None = None
+    for rows in _batches(plan):
+        named += int(pc.sum(pc.equal(rows["guard"], Guard.NAMED)).as_py() or 0)
+        locking = rows.filter(pc.not_equal(rows["guard"], Guard.NAMED)).to_pylist()
+        ledgers = [LedgerId(row["scope"], row["ledger"]) for row in locking]
+        locks = [found for _, found in store.get_many([base + lock_key(ledger) for ledger in ledgers])]
+        records = [found for _, found in store.get_many([base + row["key"] for row in locking])]
+        for row, ledger, lock, record in zip(locking, ledgers, locks, records, strict=True):
+            is_ours = lock is not None and is_guard(lock.value, lock.owner)
+            if record is None or record.value != row["value"]:
+                replaced += 1
+            elif row["guard"] == Guard.RELEASE and not is_ours:
+                released += 1
+            elif row["guard"] == Guard.RELEASE:
+                unreleased += 1
+                _list(listed, ledger, "it is settled, and its lock still stands: no worker repairs it")
+            elif is_ours:
+                kept += 1
+                made = lock.created_ms if lock is not None else None
+                youngest = made if youngest is None or (made or 0) > youngest else youngest
+            else:
+                gone += 1
+                _list(listed, ledger, "its lock is gone: copies that its record leaves out may be deleted")
+    return GuardsSeen(kept, gone, released, unreleased, named, replaced, tuple(listed), youngest)
+
+
+def _batches(plan: Dataset) -> Iterator[pa.Table]:
+    columns = ["scope", "ledger", "key", "value", "guard"]
+    for buckets in bucket_ranges(plan.rows("actions")):
+        rows = plan.read("actions", buckets=buckets, columns=columns)
+        guarded = rows.filter(pc.is_valid(rows["guard"]))
+        for low in range(0, guarded.num_rows, _READ):
+            yield guarded.slice(low, _READ)
+
+
+def _list(listed: list[tuple[LedgerId, str]], ledger: LedgerId, words: str) -> None:
+    if len(listed) < LISTED:
+        listed.append((ledger, words))
+
+
+def count_guards(store: MetadataStore, root: str) -> int:
+    """Return how many ledgers a store's locks guard.
+
+    Raises:
+        BackendError: the store does not answer.
+    """
+    base = root.rstrip("/")
+    names = [f"{base}{LOCKS}/{name}" for name in store.children(base + LOCKS) or ()]
+    return sum(found is not None and is_guard(found.value, found.owner) for _, found in store.get_many(names))
+
+
+def select_guarded(store: MetadataStore, root: str, ledgers: Iterable[LedgerId]) -> set[LedgerId]:
+    """Return those of some ledgers that a lock guards.
+
+    Raises:
+        BackendError: the store does not answer.
+    """
+    by_key = {root.rstrip("/") + lock_key(ledger): ledger for ledger in ledgers}
+    return {
+        by_key[key] for key, found in store.get_many(by_key) if found is not None and is_guard(found.value, found.owner)
+    }
