@@ -188,7 +188,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     paths = [
         p for name in wanted for p in (sorted(map(str, Path(name).glob("*.py"))) if Path(name).is_dir() else [name])
     ]
-    every = [mutant for path in paths for mutant in mutants(path, Path(path).read_text())]
+    # The tree may go on changing meanwhile: what is tried is what it is now.
+    sources, tests = {path: Path(path).read_text() for path in paths}, {path: tests_of(path) for path in paths}
+    every = [mutant for path in paths for mutant in mutants(path, sources[path])]
     every = [mutant for mutant in every if given.name is None or given.name in mutant.name]
     seed = SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
     chosen = Random(seed).sample(every, min(len(every), given.count or len(every)))  # noqa: S311 - a draw
@@ -201,16 +203,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         took: dict[str, float] = {}
         for path in sorted({mutant.path for mutant in chosen}):
             begin = time.monotonic()
-            if (key := str(tests_of(path))) not in took and outcome(str(folder), tests_of(path), DEADLINE_S) != 0:
+            if (key := str(tests[path])) not in took and outcome(str(folder), tests[path], DEADLINE_S) != 0:
                 print((folder / _SPOKEN).read_text()[-2000:])
                 raise SystemExit(f"the tests of {path} do not pass without a change")
             took.setdefault(key, time.monotonic() - begin)
         for number, mutant in enumerate(chosen, 1):
             (folder / mutant.path).write_text(mutant.source)
             begin = time.monotonic()
-            tests = tests_of(mutant.path)
-            code = outcome(str(folder), tests, 30 + 3 * took[str(tests)])
-            shutil.copy2(mutant.path, folder / mutant.path)
+            code = outcome(str(folder), tests[mutant.path], 30 + 3 * took[str(tests[mutant.path])])
+            (folder / mutant.path).write_text(sources[mutant.path])
             word = "survived" if code == 0 else "did not end" if code is None else "noticed"
             print(f"{number} {word} {time.monotonic() - begin:.0f} s  {mutant.path}  {mutant.name}", flush=True)
             known = mutant.name in reasons.get(mutant.path, {})
