@@ -286,7 +286,7 @@ def choose_kept_acl(store: MetadataStore, base: str, key: str, acl: str | None) 
         key: of the node, below the root.
         acl: that it has in a store that is not frozen; None: what the store gives.
     """
-    if not isinstance(store, AccessControl) or key not in KEPT:
+    if key not in KEPT:
         return acl
     state = read_freeze_state(store, base)
     return close_acl(acl or f"{WORLD}:{ALL}", KEPT[key], state.identity or "") if state.frozen else acl

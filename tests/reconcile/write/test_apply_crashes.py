@@ -18,6 +18,7 @@ from backends.protocols import Write
 from backends.testing.faults import CrashError, Fault, FaultyStore
 from reconcile.errors import PartlyAppliedError
 from reconcile.write import apply as engine
+from reconcile.write import undo
 from reconcile.write.apply import Options
 from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, scan
@@ -224,3 +225,25 @@ def test_any_plan_killed_any_number_of_times(
             assert tally.planned == tally.written + tally.there + tally.conflicts + tally.withheld
         records = [record for record in scan(journal / JOURNAL) if isinstance(record, Record)]
         assert [record.number for record in records] == list(range(len(records)))
+
+
+def test_what_is_put_back_is_what_stood_there_when_it_was_replaced(tmp_path: Path) -> None:
+    """Between a run that announced a write and did not make it, and the next one, somebody else wrote the record."""
+    store, key = store_with([("/a", b"first")]), f"{ROOT}/a"
+    plan = plan_of([action("ledger", "replace", "/a", b"good", expects=0)])
+
+    class Away(FaultyStore):
+        """No write reaches it."""
+
+        def write(self, changes: Any) -> list[int]:
+            raise UnavailableError("memory:", "away")
+
+    with pytest.raises((UnavailableError, PartlyAppliedError)):
+        run(Away(store, lambda _: None), plan, tmp_path)
+    # Another record of the same version: whoever wrote it removed the first one.
+    store.write([Write(key, None, 0)])
+    store.write([Write(key, b"second")])
+    assert run(store, plan, tmp_path, resume=True).exit_code == 0
+    assert store.dump()[key] == b"good"
+    undo.undo(undo.propose(tmp_path, store, ROOT, replaced_only=True), store, ROOT, now=clock())
+    assert store.dump()[key] == b"second"
