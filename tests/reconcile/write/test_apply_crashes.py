@@ -236,7 +236,7 @@ def test_what_is_put_back_is_what_stood_there_when_it_was_replaced(tmp_path: Pat
         """No write reaches it."""
 
         def write(self, changes: Any) -> list[int]:
-            raise UnavailableError("memory:", "away")
+            raise UnavailableError(changes[0].key, "away")
 
     with pytest.raises((UnavailableError, PartlyAppliedError)):
         run(Away(store, lambda _: None), plan, tmp_path)
