@@ -25,12 +25,10 @@ class Setting:
     origin: str
 
 
-def list_chosen(manifest: Mapping[str, Any]) -> list[Setting]:
-    """Return the settings of a dataset's run that were no defaults, in the order of the manifest."""
+def list_chosen(settings: Mapping[str, Any]) -> list[Setting]:
+    """Return the settings of a dataset's run that were no defaults, in the order of its manifest."""
     return [
-        Setting(name, _word(one["value"]), one["from"])
-        for name, one in manifest.get("settings", {}).items()
-        if one["from"] != "default"
+        Setting(name, _word(one["value"]), one["from"]) for name, one in settings.items() if one["from"] != "default"
     ]
 
 

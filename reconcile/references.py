@@ -56,7 +56,6 @@ _FIELDS = {field.name: field.type for field in SCHEMA if field.name not in _DERI
 _REMEDY = (
     "give JSON lines or Parquet with `ledger`, and `scope`, `last_entry`, `length`, `deleted`, `owner` where known"
 )
-_HASH_DIGITS: Final = 12
 _LISTINGS: Final = 16
 """Folders of a live store that are listed at the same time."""
 _MASK: Final = (1 << 64) - 1
@@ -145,29 +144,6 @@ def _once(rows: pa.Table) -> pa.Table:
     bucket = buckets(found["scope"].to_numpy().astype(np.int64), found["ledger"].to_numpy().astype(np.int64))
     found = found.append_column("bucket", pa.array(bucket)).select(SCHEMA.names).cast(SCHEMA)
     return sort_by_key(found)
-
-
-def beside_them(rows: pa.Table, unreferenced: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return ledgers that nothing references with hints, none of which says whose they are.
-
-    Args:
-        rows: `infer.references.SCHEMA`.
-        unreferenced: scope, ledger and the hash of its key, in hex, of each.
-
-    Returns:
-        Scope, ledger, the first digits of the key's hash, and the owners of the nearest ids below and above.
-    """
-    found = []
-    scope, ledger = rows["scope"].to_numpy(), rows["ledger"].to_numpy()
-    order = np.lexsort((ledger, scope))
-    for one in unreferenced:
-        mine = order[scope[order] == one["scope"]]
-        at = int(np.searchsorted(ledger[mine], one["ledger"]))
-        near = rows.select(["ledger", "owner"]).take(pa.array(mine[max(at - 1, 0) : at + 1])).to_pylist()
-        hints = [f"{row['owner'] or 'unnamed'} ({row['ledger']})" for row in near]
-        key = None if one["key"] is None else one["key"][:_HASH_DIGITS]
-        found.append({"scope": one["scope"], "ledger": one["ledger"], "key": key, "neighbours": hints})
-    return found
 
 
 # Pulsar's records

@@ -1,4 +1,9 @@
-"""Counts in sentences: one ledger, two ledgers."""
+"""Counts and names in sentences: one ledger, two ledgers; the first names, and how many more."""
+
+from collections.abc import Sequence
+from typing import Final
+
+_SHOWN: Final = 10
 
 
 def count_noun(number: int, noun: str, plural: str = "") -> str:
@@ -20,3 +25,9 @@ def is_or_are(number: int) -> str:
 def count_released_holds(number: int) -> str:
     """Return what becomes of so many holds of an earlier plan."""
     return "1 hold is replaced by its record" if number == 1 else f"{number} holds are replaced by their records"
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -280,8 +280,8 @@ def locations(folder: str, number: str, of: str) -> dict[str, Any]:
 @contextmanager
 def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """Make a plan of inventories, for a store that is empty."""
-    from reconcile.jobs.recover import Request, open_inventories
-    from reconcile.jobs.recover import recover as run
+    from reconcile.jobs.make_plan.plan import make_plan
+    from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
     from reconcile.plan.actions import Passwords
     from recovery.dataset import prepare
     from recovery.spark import session
@@ -295,14 +295,13 @@ def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
             def work() -> Mapping[str, Any]:
                 found: tuple[Dataset, ...] = open_inventories(_inventories(folder))
                 passwords = Passwords.from_candidates([PASSWORD, histories.PASSWORD])
-                request = Request(found, None, (), LAYOUT, "/ledgers", passwords, BOOKIES, None)
+                request = PlanRequest(found, None, (), LAYOUT, "/ledgers", passwords, BOOKIES, None)
                 prepare(Path(out), "plan", secret=True)
-                return {"counts": run(request, Path(out), spark, now=_now).counts}
+                counts = make_plan(request, Path(out), spark, now=_now).counts
+                note = f"restored {counts.restored:,}, held {counts.held:,}, waiting {counts.waiting:,}"
+                return {"ledgers": counts.ledgers, "note": note}
 
-            said = _timed(work)
-            counts = said.pop("counts")
-            note = f"restored {counts['restored']:,}, held {counts['held']:,}, waiting {counts['waiting']:,}"
-            return {"ledgers": counts["ledgers"], "note": note, **said}
+            return _timed(work)
 
         yield once
 
@@ -367,8 +366,8 @@ def group_flat(folder: str, out: str) -> AbstractContextManager[Callable[[], dic
 @contextmanager
 def diff(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """Compare a store's catalog with an earlier one."""
-    from reconcile.jobs.recover import Request
-    from reconcile.jobs.recover import recover as run
+    from reconcile.jobs.make_plan.plan import make_plan
+    from reconcile.jobs.make_plan.request import PlanRequest
     from reconcile.plan.actions import Passwords
     from recovery.dataset import prepare
     from recovery.spark import session
@@ -382,12 +381,12 @@ def diff(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
                 now, earlier = (
                     open_dataset(Path(folder, name), "catalog") for name in (catalogs.NOW, catalogs.EARLIER)
                 )
-                request = Request(
+                request = PlanRequest(
                     (), now, (earlier,), LAYOUT, "/ledgers", Passwords.from_candidates([PASSWORD]), BOOKIES, None
                 )
                 prepare(Path(out), "plan", secret=True)
-                done = run(request, Path(out), spark, now=_now)
-                return {"ledgers": done.counts["looked_at"], "relations": done.manifest["sides"]}
+                manifest = make_plan(request, Path(out), spark, now=_now)
+                return {"ledgers": manifest.counts.looked_at, "relations": manifest.sides}
 
             said = _timed(work)
             note = ", ".join(f"{name} {count:,}" for name, count in said.pop("relations").items())

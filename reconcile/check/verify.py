@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
 from reconcile.check.verify_results import LISTED, Cluster, Ints, Outcome, Problem, Stored, Verified
+from reconcile.plan.manifest import read_plan_manifest
 from recovery.codecs import entry, ledger_metadata
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
@@ -183,7 +184,7 @@ class _Run:
 
     def all(self, sample: int | None) -> Verified:
         restored, held = self._count()
-        seed = str(self._dataset.manifest["hash"])[:SEED_DIGITS]
+        seed = read_plan_manifest(self._dataset).hash[:SEED_DIGITS]
         self._total = restored if sample is None else min(sample, restored)
         drawn = [_draw_sample(count, sample, seed) for count in (restored, held)]
         for rows in self._choose(*drawn):

@@ -20,7 +20,6 @@ from recovery.errors import InputError
 
 if TYPE_CHECKING:
     from reconcile.jobs.context import Context
-    from reconcile.references import References
     from recovery.model.ids import LedgerId
 
 _BASE64: Final = "base64:"
@@ -297,30 +296,6 @@ def references_option(command: Callable[P, R]) -> Callable[P, R]:
         help="What an upper layer knows: JSON lines or Parquet with ledger, scope, last_entry, length, deleted, owner; "
         "or the store, or a copy of one, that has Pulsar's /managed-ledgers.",
     )(command)
-
-
-def read_references(names: Sequence[str], output: Output) -> "References | None":
-    """Read what upper layers know, of files and of stores that hold Pulsar's records; None where nothing is named.
-
-    Raises:
-        InputError: one cannot be read, or is none.
-        UnsupportedStoreError: a URI that is malformed, or of a store that is not read.
-        UnavailableError: a store does not answer.
-    """
-    if not names:
-        return None
-    from reconcile.jobs.context import connect
-    from reconcile.references import References, of_store, read
-    from reconcile.stores import catalog_path
-
-    parts = []
-    for name in names:
-        if "://" not in name and not name.startswith("metadata-store:") and catalog_path(name) is None:
-            parts.append(References(read(Path(name))))
-            continue
-        with connect(name, make_context(output)) as opened:
-            parts.append(of_store(opened))
-    return References.unite(parts)
 
 
 def by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, list[Path]]:

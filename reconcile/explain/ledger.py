@@ -18,6 +18,7 @@ from reconcile.explain.verdict import Facts, Standing, judge
 from reconcile.findings.refusal_texts import REASONS
 from reconcile.plan.actions import LEAVE
 from reconcile.plan.alternatives import FROM_BOOKIES, describe_records
+from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import contradicted, sides
 from reconcile.topics import topic_of
 from recovery.codecs import ledger_metadata
@@ -218,7 +219,7 @@ def _cover(
     for source in stored:
         if source.members:
             members[f"with a cookie in {source.source}"] = set(source.members)
-    planned = Coverage.from_json(plan.manifest["coverage"]) if plan is not None else Coverage()
+    planned = read_plan_manifest(plan).coverage if plan is not None else Coverage()
     # What the plan knew of the cluster is known, whatever is given besides.
     for name in planned.members_known_from:
         members.setdefault(name, set()).update((*planned.scanned, *planned.not_scanned))

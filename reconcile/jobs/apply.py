@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from reconcile.errors import Advice, GuardRefusedError, PlanError, Remedy
 from reconcile.estimates import Step
 from reconcile.jobs.context import Context, connect, throttle
+from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_whole
 from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
 from reconcile.words import count_noun
@@ -98,13 +99,13 @@ def review(request: ApplyRequest) -> Review:
     """
     plan, seen = open_whole(request.plan)
     # One of few ledgers may have waves without any.
-    waves = {*seen.waves, *(row[0] for row in plan.manifest["binding"].get("waves", ()))}
+    manifest = read_plan_manifest(plan)
+    waves = {*seen.waves, *(wave.number for wave in manifest.binding.waves)}
     if request.wave is not None and request.wave not in waves:
         raise PlanError(str(request.plan), f"has no wave {request.wave}", Remedy(Advice.SEE_WAVES))
     demand_store_uri(request.uri)
-    counts = plan.manifest["counts"]
-    unseen = tuple(plan.manifest["coverage"].get("not_scanned") or ())
-    return Review(plan, seen.hash, counts["restored"], counts["held"], counts.get("released") or 0, unseen)
+    counts = manifest.counts
+    return Review(plan, seen.hash, counts.restored, counts.held, counts.released, manifest.coverage.not_scanned)
 
 
 def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, context: Context) -> Applied:
@@ -122,30 +123,30 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
         PartlyAppliedError: the store stopped answering midway.
         UnavailableError: the store does not answer.
     """
-    plan, binding = reviewed.plan, reviewed.plan.manifest["binding"]
+    plan, binding = reviewed.plan, read_plan_manifest(reviewed.plan).binding
     _demand_confirmation(reviewed, confirmation)
     if request.has_rights:
         _demand_rights(plan)
     with connect(request.uri, context, writable=True) as opened:
-        if binding["root"] and binding["root"] != opened.root:
-            problem = f"the plan was made for the root {binding['root']}"
+        if binding.root and binding.root != opened.root:
+            problem = f"the plan was made for the root {binding.root}"
             raise GuardRefusedError(opened.uri, problem, Remedy(Advice.APPLY_AT_OWN_ROOT))
         has_rights = request.has_rights or request.acl is not None
-        demand_same_keys(opened, str(binding.get("layout") or ""), has_rights=has_rights)
+        demand_same_keys(opened, binding.layout or "", has_rights=has_rights)
         on_etcd = opened.layout_hint == Layout.ETCD
         if on_etcd and not request.accept_unfrozen:
-            guards.demand_stopped(str(bookie) for bookie, *_ in binding.get("bookies", ()))
+            guards.demand_stopped(bookie for bookie, _ in binding.bookies)
         options = engine.Options(
             plan_hash=reviewed.hash,
             acl=request.acl if has_rights else guards.choose_acl(opened.store, opened.root),
             accept_unfrozen=request.accept_unfrozen,
-            withhold_cookies="ledgers of the plan wait for a person" if binding["cookies_held_back"] else None,
+            withhold_cookies="ledgers of the plan wait for a person" if binding.cookies_held_back else None,
             resume=request.resume,
             wave=request.wave,
             reason=request.reason,
             approval=request.approval,
             principals=list_principals(context.access, opened),
-            instance_ids=binding.get("instance_ids", ()),
+            instance_ids=binding.instance_ids,
         )
         context.reporter.expect(Step.APPLY, count_writes(plan))
         with context.reporter.progress("writing", "writes") as progress:
@@ -167,7 +168,7 @@ def journal_folder(request: ApplyRequest) -> Path:
 
 def count_writes(plan: Dataset) -> int:
     """Return how many keys a plan writes: actions without those that write nothing."""
-    return plan.rows("actions") - int(plan.manifest.get("counts", {}).get("left_alone", 0))
+    return plan.rows("actions") - read_plan_manifest(plan).counts.left_alone
 
 
 def _demand_confirmation(reviewed: Review, confirmation: Confirmation) -> None:

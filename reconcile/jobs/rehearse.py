@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from reconcile.jobs.context import Context, Wire, add_remedy, throttle
 from reconcile.jobs.verify import ReadBack, open_bookies, read_back
+from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import demand_whole
 from reconcile.stores import demand_same_keys, list_principals, open_store
 from reconcile.write import apply
@@ -79,14 +80,14 @@ def rehearse(request: RehearseRequest, context: Context) -> Rehearsed:
         PlanError: the plan is not what its hash was made of.
         UnavailableError: the store does not answer.
     """
-    plan, binding = request.plan, request.plan.manifest["binding"]
+    plan, binding = request.plan, read_plan_manifest(request.plan).binding
     with ExitStack() as stack:
         opened = stack.enter_context(open_store(request.uri, context.access, writable=True))
-        demand_same_keys(opened, str(binding.get("layout") or ""))
+        demand_same_keys(opened, binding.layout or "")
         has_bookies = bool(request.source)
         bookies: RunningCluster | Mapping[str, BookieDisks] = {}
         if has_bookies:
-            registry = replace(opened, root=str(binding.get("root") or opened.root))
+            registry = replace(opened, root=binding.root or opened.root)
             if request.registry:
                 registry = stack.enter_context(open_store(request.registry, context.access))
             bookies = stack.enter_context(open_bookies(request.source, registry, context))

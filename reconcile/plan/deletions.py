@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from reconcile.errors import PlanError
 from reconcile.plan import actions as planned
 from reconcile.plan.alternatives import RESTORE
+from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import ranges_of
 from reconcile.rules.sides import ABSENT, Relation, unite
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
 from recovery.model.tables import KEY_COLUMNS
 
-HISTORIES: Final = "histories"
 """Key of a plan's manifest: the catalogs with a history that it was made from."""
 NO_SESSION: Final = "none"
 """Typed and shown for the session of deletions of which none is known."""
@@ -168,11 +168,11 @@ def find_capture_before(plan: Dataset, deletions: SessionDeletions) -> CaptureBe
 
     None: no source is known, or a person chose a point in time after them: to choose an earlier one is no advice then.
     """
-    sources: Sequence[Mapping[str, Any]] = plan.manifest.get(HISTORIES, ())
-    if any(source["chosen"] and (source["txn"] or 0) >= deletions.last_txn for source in sources):
+    sources = read_plan_manifest(plan).histories
+    if any(source.chosen and (source.txn or 0) >= deletions.last_txn for source in sources):
         return None
-    able = [source for source in sources if source["txn"] is None or source["txn"] >= deletions.first_txn]
-    return CaptureBefore(str(able[0]["uri"]), deletions.first_txn - 1) if able else None
+    able = [source for source in sources if source.txn is None or source.txn >= deletions.first_txn]
+    return CaptureBefore(able[0].uri, deletions.first_txn - 1) if able else None
 
 
 def parse_session(text: str) -> int | None:

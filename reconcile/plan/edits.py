@@ -24,24 +24,18 @@ from reconcile import clusters
 from reconcile.errors import PlanError
 from reconcile.plan import alternatives
 from reconcile.plan.actions import LEAVE, Phase
+from reconcile.plan.manifest import PlanManifest, read_plan_manifest, write_plan_manifest
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
 from reconcile.plan.plan_reader import STORE, SYSTEM, demand_whole, open_captured_store, ranges_of
 from reconcile.rules import holds
 from recovery.codecs import ledger_metadata, store
-from recovery.dataset import Dataset, prepare, write_manifest, write_part
+from recovery.dataset import Dataset, prepare, write_part
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _NUMBERS: Final = frozenset({"length", "last_entry"})
-_MANIFEST_KEYS: Final = frozenset(
-    {
-        *("kind", "schema_version", "tool_version", "secret", "tables", "binding", "coverage", "digest"),
-        *("hash", "hash_version"),
-    }
-)
-"""Keys that a new manifest gets of its own; the others go over as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ class Edits:
         ]
 
 
-def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
+def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> PlanManifest:
     """Write a plan again with some of its actions changed; return the manifest of the new one, which has its own hash.
 
     Args:
@@ -92,7 +86,8 @@ def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
         PlanError: the plan is not what its hash was made of, or has nothing that an edit names.
         DatasetError: a file of the plan is damaged, or `out` cannot be written.
     """
-    if any(dataset.manifest["binding"].get("waves", ())):
+    before = read_plan_manifest(dataset)
+    if before.binding.waves:
         raise PlanError(dataset.path, "was cut into waves", "edit the plan that it was cut from, then cut it again")
     demand_whole(dataset)
     prepare(out, "plan", secret=True)
@@ -123,30 +118,16 @@ def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> dict[str, Any]:
     store_folder = Path(dataset.path) / STORE
     if store_folder.is_dir():
         shutil.copytree(store_folder, out / STORE)
-    counts = {**dataset.manifest["counts"]}
-    for name, change in run.changed.items():
-        counts[name] = counts.get(name, 0) + change
-    counts["actions"] = sum(part.rows for part in parts["actions"])
-    binding = {
-        **dataset.manifest["binding"],
-        "edited_from": dataset.manifest["hash"],
-        "edits": [*dataset.manifest["binding"].get("edits", ()), *edits.texts],
-    }
-    # What waited before still does, unless every one of them was settled now.
-    binding["cookies_held_back"] = counts.get("waiting", 0) > 0
-    return write_manifest(
-        out,
-        "plan",
-        parts,
-        binding=binding,
-        coverage=dataset.manifest["coverage"],
-        secret=True,
-        extra={
-            **{key: value for key, value in dataset.manifest.items() if key not in _MANIFEST_KEYS},
-            "counts": counts,
-        },
-        sign=hashes.sign,
+    changed = {name: getattr(before.counts, name) + change for name, change in run.changed.items()}
+    counts = replace(before.counts, **changed, actions=sum(part.rows for part in parts["actions"]))
+    binding = replace(
+        before.binding,
+        edited_from=before.hash,
+        edits=(*before.binding.edits, *edits.texts),
+        # What waited before still does, unless every one of them was settled now.
+        cookies_held_back=counts.waiting > 0,
     )
+    return write_plan_manifest(out, replace(before, counts=counts, binding=binding), parts, hashes)
 
 
 def _demand_same_cluster(dataset: Dataset, rights: Dataset) -> None:
@@ -157,7 +138,7 @@ def _demand_same_cluster(dataset: Dataset, rights: Dataset) -> None:
     """
     bound = [
         clusters.Source(f"the plan {dataset.path}", instance_id)
-        for instance_id in dataset.manifest["binding"]["instance_ids"]
+        for instance_id in read_plan_manifest(dataset).binding.instance_ids
     ]
     nodes = rights.read("nodes", columns=["path", "kind", "raw"])
     clusters.demand_one([*bound, clusters.of_catalog(rights.path, rights.read("sources"), nodes)])
@@ -169,7 +150,7 @@ class _Editor:
     def __init__(self, dataset: Dataset, edits: Edits) -> None:
         self._edits = edits
         self._path = dataset.path
-        self._layout = store.Layout(dataset.manifest["binding"]["layout"])
+        self._layout = store.Layout(read_plan_manifest(dataset).binding.layout or "")
         self._places = store.places(self._layout)
         self._captured = open_captured_store(dataset)
         self._named = {*edits.drop, *edits.accept_loss, *edits.choose}

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from reconcile.errors import PlanError
 from reconcile.plan.actions import LEAVE, PHASES, Phase
+from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.plan_hash import (
     SYSTEM_BUCKET,
     VERSION,
@@ -119,8 +120,8 @@ def open_captured_store(dataset: Dataset) -> Dataset | None:
     if not folder.is_dir():
         return None
     catalog = open_dataset(folder, "catalog")
-    inputs = dataset.manifest["binding"].get("inputs")
-    if inputs is not None and catalog.digest not in [item["digest"] for item in inputs if item["kind"] == STORE]:
+    inputs = read_plan_manifest(dataset).binding.inputs
+    if inputs is not None and catalog.digest not in [item.digest for item in inputs if item.kind == STORE]:
         raise PlanError(str(folder), "is not the catalog that the plan was made of", "copy or make the plan again")
     return catalog
 
@@ -149,11 +150,12 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
         DatasetError: a file is gone or damaged.
         PlanError: an action of a phase that is not known, or the plan was made by another version.
     """
-    if dataset.manifest.get("hash_version") != VERSION:
-        problem = f"was made by bkmeta {dataset.manifest.get('tool_version')}, whose hash covers other things"
+    manifest = read_plan_manifest(dataset)
+    if manifest.hash_version != VERSION:
+        problem = f"was made by bkmeta {manifest.tool_version}, whose hash covers other things"
         raise PlanError(dataset.path, problem, "make it again with this version, or use that one")
     hashes = Hashes()
-    actions, ledgers = _Actions(dataset, shown), _Ledgers(shown)
+    actions, ledgers = _Actions(dataset.path, manifest.binding.layout, shown), _Ledgers(shown)
     _read(dataset, "actions", actions, hashes.actions, bucket_hashes)
     _read(dataset, "reconstruction", ledgers, hashes.settled, ledger_hashes)
     hash_now = plan_hash(dataset.manifest, hashes)
@@ -165,7 +167,7 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
         waves=dict(sorted(actions.waves.items())),
         first=tuple(line for _, line in actions.first),
         holds=tuple(ledgers.holds(dataset)),
-        problems=tuple(_problems(dataset, hash_now, actions, ledgers)),
+        problems=tuple(_problems(manifest, hash_now, actions, ledgers)),
     )
 
 
@@ -195,10 +197,9 @@ def _read(
 class _Actions:
     """What the actions of a plan say, batch by batch."""
 
-    def __init__(self, dataset: Dataset, shown: int) -> None:
-        self._path = dataset.path
+    def __init__(self, path: str, layout: str | None, shown: int) -> None:
+        self._path = path
         self._shown = shown
-        layout = dataset.manifest["binding"].get("layout")
         try:
             self._layout = None if layout is None else store.Layout(layout)
         except ValueError as error:
@@ -294,21 +295,21 @@ def _first(
     return sorted(lines, key=lambda line: line[0])[:shown]
 
 
-def _problems(dataset: Dataset, hash_now: str, actions: _Actions, settled: _Ledgers) -> Iterator[str]:
+def _problems(manifest: PlanManifest, hash_now: str, actions: _Actions, settled: _Ledgers) -> Iterator[str]:
     if actions.altered:
         yield f"{actions.altered} actions are not what their ids say"
     if actions.misplaced or settled.misplaced:
         yield f"{actions.misplaced + settled.misplaced} rows stand where nobody looks for them"
-    if hash_now != dataset.manifest.get("hash"):
-        yield f"the actions give the hash {hash_now}, the manifest says {dataset.manifest.get('hash')}"
+    if hash_now != manifest.hash:
+        yield f"the actions give the hash {hash_now}, the manifest says {manifest.hash}"
     phases = actions.phases
     ledgers: Mapping[str, int] = phases.get(Phase.LEDGERS, {})
-    counts = dataset.manifest.get("counts", {})
+    counts = manifest.counts
     for name, have, stated in (
-        ("actions", sum(sum(ops.values()) for ops in phases.values()), counts.get("actions")),
-        ("restored", ledgers.get("create", 0), counts.get("restored")),
-        ("released", ledgers.get("replace", 0), counts.get("released", 0)),
-        ("held", ledgers.get("hold", 0), counts.get("held")),
+        ("actions", sum(sum(ops.values()) for ops in phases.values()), counts.actions),
+        ("restored", ledgers.get("create", 0), counts.restored),
+        ("released", ledgers.get("replace", 0), counts.released),
+        ("held", ledgers.get("hold", 0), counts.held),
     ):
         if stated != have:
             yield f"{have} {name} in its files, {stated} in its manifest"

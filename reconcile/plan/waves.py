@@ -13,7 +13,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.plan.actions import LEAVE, Phase
-from reconcile.plan.edits import _MANIFEST_KEYS
+from reconcile.plan.manifest import PlanManifest, WaveBuckets, read_plan_manifest, write_plan_manifest
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
 from reconcile.plan.plan_reader import STORE, SYSTEM, demand_whole, open_captured_store, ranges_of
-from recovery.dataset import Dataset, prepare, write_manifest, write_part
+from recovery.dataset import Dataset, prepare, write_part
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
@@ -79,7 +79,7 @@ class Wave:
     ledgers: int
 
 
-def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dict[str, Any], list[Wave]]:
+def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[PlanManifest, list[Wave]]:
     """Write a plan again, with a wave for every action; return its manifest and what is in each wave.
 
     The waves are part of the binding, so the new plan has a hash of its own.
@@ -96,11 +96,12 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dic
     seen = demand_whole(dataset)
     open_captured_store(dataset)
     prepare(out, "plan", secret=True)
-    binding = {
-        **dataset.manifest["binding"],
-        "split_from": dataset.manifest["hash"],
-        "waves": [[n, r.start, r.stop - 1] for n, r in enumerate(waves, 1)],
-    }
+    whole = read_plan_manifest(dataset)
+    binding = replace(
+        whole.binding,
+        split_from=whole.hash,
+        waves=tuple(WaveBuckets(n, r.start, r.stop - 1) for n, r in enumerate(waves, 1)),
+    )
     last = len(waves)
     hashes = Hashes(settled=dict(seen.hashes.settled))
     actions: Counter[int] = Counter()
@@ -138,15 +139,6 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[dic
     captured = Path(dataset.path) / STORE
     if captured.is_dir():
         shutil.copytree(captured, out / STORE)
-    manifest = write_manifest(
-        out,
-        "plan",
-        {"actions": parts, **tables_kept},
-        binding=binding,
-        coverage=dataset.manifest["coverage"],
-        secret=True,
-        extra={key: value for key, value in dataset.manifest.items() if key not in _MANIFEST_KEYS},
-        sign=hashes.sign,
-    )
+    manifest = write_plan_manifest(out, replace(whole, binding=binding), {"actions": parts, **tables_kept}, hashes)
     cut = [Wave(n, r.start, r.stop - 1, actions[n], ledgers[n]) for n, r in enumerate(waves, 1)]
     return manifest, cut

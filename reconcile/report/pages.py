@@ -22,6 +22,7 @@ from reconcile.chosen_settings import list_chosen
 from reconcile.findings.categories import SEVERITIES, SUGGESTED, Category
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.plan.ledger_lists import Choice, list_ledgers
+from reconcile.plan.manifest import read_plan_manifest
 from reconcile.printable import printable, printable_line
 from reconcile.report.grids import BACK, WIDTH, Selection, grid_of
 from reconcile.report.picture import entries_by_outcome, stack, strip_of
@@ -160,7 +161,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
     shown += [row["id"] for row in findings if row["id"] is not None]
     named = topics(plan, shown)
     damage, hiding = _damage(inventories)
-    manifest = plan.manifest
+    manifest = read_plan_manifest(plan)
     return (
         _environment()
         .get_template("plan.html.j2")
@@ -168,9 +169,9 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             verdict=verdict,
             made=made.isoformat(timespec="seconds"),
             manifest=manifest,
-            chosen=list_chosen(manifest) if "settings" in manifest else None,
-            counts=manifest["counts"],
-            coverage=manifest["coverage"],
+            chosen=list_chosen(manifest.settings) if manifest.settings else None,
+            counts=manifest.counts,
+            coverage=manifest.coverage,
             stacks=[
                 stack("ledgers", outcomes),
                 stack(
@@ -179,7 +180,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
                     "up to each ledger's last one, or the last that a bookie has",
                 ),
             ],
-            strip=strip_of(manifest["coverage"], inventories),
+            strip=strip_of(manifest.coverage, inventories),
             lists=lists,
             grids={
                 kept.target: [
@@ -191,10 +192,10 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             grades=[(name, sorted(counter.items(), key=lambda i: -i[1])) for name, counter in grades.items()],
             sides=[
                 (name, count, WORDS[Relation(name)], RIGHT[Relation(name)])
-                for name, count in sorted(manifest.get("sides", {}).items(), key=lambda item: -item[1])
+                for name, count in sorted(manifest.sides.items(), key=lambda item: -item[1])
             ],
             undecided=undecided,
-            categories=_categories(manifest.get("found", {})),
+            categories=_categories(manifest.found),
             findings=findings,
             topics=named,
             sizes=sizes.bars(),
@@ -267,7 +268,7 @@ def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: S
             notes=notes,
             made=made.isoformat(timespec="seconds"),
             bookie=bookie,
-            chosen=list_chosen(inventory.manifest) if "settings" in inventory.manifest else None,
+            chosen=list_chosen(inventory.manifest["settings"]) if "settings" in inventory.manifest else None,
             sizes=sizes.bars(),
             sources=bars(sources),
             keys=bars(keys),

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.dataset import Dataset
+from recovery.model.coverage import Coverage
 from recovery.spark import bucket_ranges
 
 BOOKIES_DRAWN: Final = 240
@@ -115,13 +116,13 @@ def stack(what: str, counts: Mapping[str, int], note: str = "") -> StackedBar:
     return StackedBar(what, total, shares, note)
 
 
-def strip_of(coverage: Mapping[str, Any], inventories: Iterable[Dataset]) -> Strip:
+def strip_of(coverage: Coverage, inventories: Iterable[Dataset]) -> Strip:
     """Return the strip of a plan's bookies."""
     columns = ["bookie", "ledgers", "entries", "damaged"]
     seen = {row["bookie"]: row for i in inventories for row in i.read("bookies", columns=columns).to_pylist()}
-    incomplete = set(coverage["not_complete"])
-    tiles = [Tile(bookie, GONE, None, None, None) for bookie in coverage["not_scanned"]]
-    for bookie in coverage["scanned"]:
+    incomplete = set(coverage.not_complete)
+    tiles = [Tile(bookie, GONE, None, None, None) for bookie in coverage.not_scanned]
+    for bookie in coverage.scanned:
         row = seen.get(bookie, {})
         damaged = row.get("damaged")
         state = INCOMPLETE if bookie in incomplete else DAMAGED if damaged else COMPLETE

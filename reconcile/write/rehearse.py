@@ -19,6 +19,7 @@ from typing import Final
 
 from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import GuardRefusedError, PartlyAppliedError
+from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_captured_store
 from reconcile.write.guards import demand_separate_root, demand_unregistered
 from reconcile.write.writer import BATCH_ROWS, RecordTarget, settle_changes
@@ -117,8 +118,7 @@ def _take_up(plan_hash: str, store: MetadataStore, root: str) -> Mark:
 
 def _demand_elsewhere(dataset: Dataset, store: MetadataStore, root: str) -> None:
     """Refuse the root that the plan is for, unless the store is seen to be another one."""
-    own = str(dataset.manifest["binding"].get("root") or "")
-    if root != own:
+    if root != read_plan_manifest(dataset).binding.root:
         return
     catalog = open_captured_store(dataset)
     if catalog is not None:

@@ -6,7 +6,7 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import OpenStore
-from reconcile.references import References, beside_them, of_store
+from reconcile.references import References, of_store
 from recovery.codecs._pb.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo
 from recovery.errors import InputError
 from recovery.infer.references import SCHEMA
@@ -113,18 +113,3 @@ def test_several_sources_are_one() -> None:
     assert (only["last_entry"], only["deleted"]) == (4, True)
     assert [path for path, _ in united.unreadable] == ["a", "b", "c"]
     assert References.unite([]) is None
-
-
-def test_hints_of_what_nothing_names_make_up_no_owner() -> None:
-    """The owners of the nearest ids of the same scope, and the key's digits; no more."""
-    rows = pa.Table.from_pylist(
-        [{"bucket": 0, "scope": s, "ledger": n, "owner": o} for s, n, o in ((0, 1, "a"), (0, 9, None), (7, 5, "x"))],
-        schema=SCHEMA,
-    )
-    [hint, alone] = beside_them(
-        rows, [{"scope": 0, "ledger": 5, "key": "ab" * 32}, {"scope": 3, "ledger": 5, "key": None}]
-    )
-    assert hint["neighbours"] == ["a (1)", "unnamed (9)"]
-    assert hint["key"] == "abababababab"
-    assert "owner" not in hint
-    assert alone["neighbours"] == []

@@ -15,7 +15,8 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
-from reconcile.jobs import recover
+from reconcile.jobs.make_plan.plan import make_plan
+from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, Passwords
 from reconcile.plan.edits import Edits, edit_plan
@@ -77,7 +78,7 @@ def inventories(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, ...]
         disks = pulsar_dir() / "bookies" / f"b{number}"
         given = CollectOptions((disks / "ledgers",), (), (disks / "journal",), bookie_id=name)
         collect(given, folder / str(number), now=now, progress=lambda _: None)
-    return recover.open_inventories([str(path) for path in sorted(folder.iterdir())])
+    return open_inventories([str(path) for path in sorted(folder.iterdir())])
 
 
 @functools.cache
@@ -104,7 +105,7 @@ def recovered(spark: "SparkSession", inventories: tuple[Dataset, ...], tmp_path:
             "references": references,
         }
         prepare(tmp_path / name, "plan", secret=True)
-        recover.recover(recover.Request(**{**values, **changes}), tmp_path / name, spark, now=now)
+        make_plan(PlanRequest(**{**values, **changes}), tmp_path / name, spark, now=now)
         return open_dataset(tmp_path / name, "plan")
 
     return made

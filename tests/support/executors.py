@@ -29,7 +29,8 @@ def _look(_: range) -> dict[str, Any]:
     import sys  # noqa: PLC0415 - as above
     from pathlib import Path  # noqa: PLC0415 - as above
 
-    ours = [importlib.import_module(name).__file__ for name in ("recovery.infer.reconstruct", "reconcile.jobs.recover")]
+    names = ("recovery.infer.reconstruct", "reconcile.jobs.make_plan.range_task")
+    ours = [importlib.import_module(name).__file__ for name in names]
     files = [getattr(module, "__file__", None) or "." for module in list(sys.modules.values())]
     return {
         "executor": str(Path.cwd()),

@@ -22,7 +22,9 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check import left_out_copies
 from reconcile.compare import decide
-from reconcile.jobs import recover
+from reconcile.jobs.make_plan import plan as plan_job
+from reconcile.jobs.make_plan.plan import make_plan
+from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.plan.actions import Passwords
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
@@ -106,7 +108,7 @@ def _inventories(folder: Path, rows: Iterator[dict[str, Any]]) -> tuple[Dataset,
             out.append("copies", copies.filter(pc.equal(copies["bookie"], name)))
             out.append("bookies", simulator.bookies([name]))
             out.close(coverage={})
-    return recover.open_inventories([str(folder / name.replace(":", "_")) for name in NAMES])
+    return open_inventories([str(folder / name.replace(":", "_")) for name in NAMES])
 
 
 def _peak_mb() -> int:
@@ -138,9 +140,9 @@ def main(kind: str, folder: Path) -> dict[str, Any]:
         return [json.loads(json.dumps(task(part))) for part in ranges]
 
     replaced = pytest.MonkeyPatch()
-    replaced.setattr(recover, "over_buckets", in_turn)
+    replaced.setattr(plan_job, "over_buckets", in_turn)
     replaced.setattr(decide, "bucket_ranges", lambda rows, **_: bucket_ranges(rows, rows_per_task=ROWS))
-    request = recover.Request(
+    request = PlanRequest(
         inventories=inventories,
         live=None,
         snapshots=(),
@@ -153,7 +155,7 @@ def main(kind: str, folder: Path) -> dict[str, Any]:
     out = folder / "plan"
     prepare(out, "plan", secret=True)
     spark: Any = None
-    recover.recover(request, out, spark, now=lambda: datetime.now(UTC))
+    make_plan(request, out, spark, now=lambda: datetime.now(UTC))
     plan = open_dataset(out, "plan")
     rows = plan.read("reconstruction").to_pylist()
     found = {

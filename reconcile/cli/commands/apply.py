@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from reconcile.write.apply_results import Applied, Tally
     from reconcile.write.audit_journal import Approval
 
-from reconcile.cli.wording.lists import list_names
+from reconcile.words import list_names
 
 _SHOWN: Final = 10
 

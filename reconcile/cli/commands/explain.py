@@ -27,7 +27,6 @@ from reconcile.cli.options import (
     quote_command,
     read_names,
     read_passwords,
-    read_references,
     references_option,
     scope_option,
 )
@@ -108,8 +107,10 @@ def explain(
     """
     from reconcile.compare.knowledge import Knowledge
     from reconcile.explain.ledger import explain as run
-    from reconcile.jobs.recover import open_inventories
+    from reconcile.jobs.make_plan.request import open_inventories
+    from reconcile.jobs.references import read_references
     from reconcile.plan.actions import Passwords
+    from reconcile.plan.manifest import read_plan_manifest
     from recovery.codecs.store import Layout
     from recovery.dataset import open_dataset
     from recovery.infer.search import Tail
@@ -130,8 +131,8 @@ def explain(
             # The store that is repaired is the first, where there is one.
             named_layout = named_layout or of
         made = open_dataset(plan, "plan") if plan else None
-        named_layout = named_layout or (str(made.manifest["binding"].get("layout") or "") if made else None)
-        known = read_references(references, output)
+        named_layout = named_layout or (read_plan_manifest(made).binding.layout if made else None)
+        known = read_references(references, make_context(output))
         knowledge = Knowledge(
             passwords=Passwords.from_candidates(read_passwords(passwords)).values,
             expected=read_names(expect_bookies) if expect_bookies else None,

@@ -1,8 +1,7 @@
 """`recover`: inventories, the store and snapshots into a plan."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,30 +18,27 @@ from reconcile.cli.options import (
     inventory_options,
     make_context,
     make_output,
-    now,
     output_options,
     parse_quorum,
     quote_command,
     read_names,
     read_passwords,
-    read_references,
     references_option,
 )
-from reconcile.cli.output import Output, Result
+from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
 from reconcile.cli.wording.whole_datasets import tell_if_whole
 from reconcile.estimates import Step, estimate_s
 from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import describe_reason
-from reconcile.jobs.context import connect, start_spark, throttle
-from reconcile.words import count_noun, count_released_holds
-from recovery.errors import InputError
+from reconcile.words import count_noun, list_names
 
 if TYPE_CHECKING:
-    from recovery.codecs.store import Layout
+    from reconcile.jobs.recover import Recovered
+    from reconcile.plan.deletions import SessionDeletions
+    from reconcile.plan.manifest import PlanCounts, PlanManifest, ReferenceCounts
     from recovery.dataset import Dataset
-
-from reconcile.cli.wording.lists import list_names
+    from recovery.model.coverage import Coverage
 
 LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical", "etcd")
 """`recovery.codecs.store.Layout`, for --help without the libraries that it needs."""
@@ -143,235 +139,172 @@ def recover(
         uri = None
     if (uri is None) == (layout is None):
         raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
-    # Loading what is needed takes a second, and Spark several: nobody should look at an empty line that long.
+    # Loading what is needed takes a second: nobody should look at an empty line that long.
     with output.progress("before Spark starts: looking at what was given", "inventories"):
         from reconcile.jobs import recover as job
-        from reconcile.jobs.collect.disks import collect_all, see
         from reconcile.plan.actions import Passwords
-        from reconcile.report.pages import plan_page, write_page
-        from reconcile.stores import demand_store_uri
         from recovery.codecs.store import Layout
-        from recovery.dataset import COLLECTED, EARLIER, open_dataset, prepare
         from recovery.infer.search import Tail
-        from recovery.spark import demand_spark
 
-        if uri is not None:
-            demand_store_uri(uri)
-        demand_spark(master, python)
-        candidates = Passwords.from_candidates(read_passwords(passwords))
-        expected = read_names(expect_bookies) if expect_bookies else None
-        opened_inventories = job.open_inventories(inventories)
-        see(disks)
-        for snapshot in snapshots:
-            demand_store_uri(snapshot)
-    referenced = read_references(references, output)
-    prepare(out, "plan", secret=True)
+    request = job.RecoverRequest(
+        out=out,
+        inventories=inventories,
+        disks=disks,
+        uri=uri,
+        layout=None if layout is None else Layout(layout),
+        snapshots=snapshots,
+        passwords=Passwords.from_candidates(read_passwords(passwords)),
+        expected=read_names(expect_bookies) if expect_bookies else None,
+        default_quorum=default_quorum,
+        references=references,
+        tail=Tail(tail),
+        raise_past=raise_past,
+        master=master,
+        python=python,
+        settings=effective_settings(),
+    )
     tell_if_whole(out, "plan")
-    with ExitStack() as stack:
-        # Spark takes a while to start: what can fail before it is asked first, unless it is needed at once.
-        early = stack.enter_context(start_spark(master, python, make_context(output))) if disks else None
-        if early is not None:
-            with output.progress("collecting", "bookies") as told:
-                collected = collect_all(disks, candidates, out / COLLECTED, early, now=now, progress=throttle(told))
-            opened_inventories = job.open_inventories((*inventories, *collected))
-        opened_snapshots = tuple(
-            _earlier(snapshot, out / EARLIER / str(number), output) for number, snapshot in enumerate(snapshots, 1)
-        )
-        live, root, present, target = (
-            _live(uri, out, output, opened_inventories) if uri else (None, "", True, Layout(str(layout)))
-        )
-        request = job.Request(
-            inventories=opened_inventories,
-            live=live,
-            snapshots=opened_snapshots,
-            layout=target,
-            root=root,
-            passwords=candidates,
-            expected=expected,
-            default_quorum=default_quorum,
-            tail=Tail(tail),
-            references=referenced,
-            raise_past=raise_past,
-            settings=effective_settings(),
-        )
-        output.expect(Step.RECOVER, sum(one.rows("copies") for one in opened_inventories))
-        spark = early or stack.enter_context(start_spark(master, python, make_context(output)))
-        with output.progress("reconstructing", "parts") as told:
-            job.recover(request, out, spark, now=now, progress=throttle(told))
-    made = open_dataset(out, "plan")
-    result = make_result(made, no_root="" if present else root)
-    with output.progress("writing the report", "pages"):
-        write_page(out, lambda: plan_page(made, opened_inventories, verdict=result.verdict, made=now()))
-    sys.exit(output.show(result))
+    sys.exit(output.show(make_result(job.recover(request, make_context(output)))))
 
 
-def _live(uri: str, out: Path, output: Output, inventories: "Sequence[Dataset]") -> "tuple[Dataset, str, bool, Layout]":
-    """Capture the store to be repaired, beside the plan; return it, its root, whether that is there, and its layout."""
-    from reconcile.check.listing import list_known_ledgers
-    from reconcile.jobs.capture import capture_store
-    from recovery.codecs.store import Layout
-    from recovery.dataset import open_dataset
-
-    with connect(uri, make_context(output)) as opened:
-        # What bookies hold and no listing names is asked for before anybody calls it lost.
-        summary = capture_store(opened, out / "store", make_context(output), list_known_ledgers(inventories))
-        root = opened.root
-    if not summary.complete:
-        problem = f"could not be read whole ({summary.gaps[0]})"
-        raise InputError(uri, problem, "a record that was not seen would be taken for lost: mend the access first")
-    if summary.layout is None:
-        raise InputError(uri, "has no root, and names no layout", "name it in the URI, e.g. zk+hierarchical://")
-    return open_dataset(out / "store", "catalog"), root, summary.root == "present", Layout(summary.layout)
-
-
-def _earlier(uri: str, out: Path, output: Output) -> "Dataset":
-    """Return what a store held earlier as a catalog: a capture as it is, anything else captured beside the plan.
-
-    A catalog with gaps is taken: what it lacks counts as not known, not as absent.
-    """
-    from reconcile.jobs.capture import capture_store
-    from reconcile.stores import catalog_path
-    from recovery.dataset import open_dataset
-
-    path = catalog_path(uri)
-    if path is not None:
-        return open_dataset(path, "catalog")
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with connect(uri, make_context(output)) as opened:
-        capture_store(opened, out, make_context(output))
-    return open_dataset(out, "catalog")
-
-
-def make_result(made: "Dataset", *, no_root: str) -> Result:
-    """Return what is shown of a plan that was just made; `no_root` is the root that does not exist, if it does not."""
-    from reconcile.cli.wording.deletions import deletion_lines
+def make_result(recovered: "Recovered") -> Result:
+    """Return what is shown of a plan that was just made."""
     from reconcile.plan.deletions import group_by_session
-    from reconcile.rules.sides import SHORT, Relation
-    from reconcile.rules.used_ids import RAISE_LIMIT
+    from reconcile.report.plan_verdict import describe_plan
+
+    manifest, out = recovered.manifest, Path(recovered.plan.path)
+    counts = manifest.counts
+    deletions = group_by_session(recovered.plan)
+    following = quote_command("bkmeta", "plan", "show", out) if counts.add_up else "do not apply it, report it"
+    facts = {name: manifest.to_json()[name] for name in ("reasons", "prior", "sides", "found", "mass_deletion")}
+    return Result(
+        "recover",
+        describe_plan(manifest),
+        _choose_exit(manifest),
+        counts=counts.to_json(),
+        coverage=manifest.coverage.to_json(),
+        details=[
+            *_describe_plan(recovered),
+            *_describe_coverage(manifest.coverage),
+            *_describe_findings(recovered.plan, manifest, deletions),
+            *_describe_ids(counts),
+            *_describe_references(manifest.references, out),
+        ],
+        following=following,
+        facts={
+            "plan": str(out),
+            "hash": manifest.hash,
+            **facts,
+            "references": manifest.to_json()["references"],
+            "deletions": [session.to_json() for session in deletions],
+        },
+    )
+
+
+def _choose_exit(manifest: "PlanManifest") -> Exit:
+    counts, coverage = manifest.counts, manifest.coverage
+    if not counts.add_up:
+        return Exit.FAILED
+    if counts.held or counts.waiting or counts.held_in_store or counts.critical or counts.deleted:
+        return Exit.FOUND
+    return Exit.UNDECIDABLE if coverage.not_scanned or not coverage.scanned else Exit.DONE
+
+
+def _describe_plan(recovered: "Recovered") -> Iterator[str]:
     from recovery.dataset import REPORT
 
-    manifest, out = made.manifest, Path(made.path)
+    manifest = recovered.manifest
+    counts = manifest.counts
+    yield f"ledgers on {count_noun(len(manifest.coverage.scanned), 'bookie')}: {counts.ledgers}"
+    yield f"of these in the store already: {counts.in_store_already}"
+    yield f"the plan: {count_noun(counts.writes, 'write')}, hash {manifest.hash}"
+    yield f"to write it takes {time_in_words(estimate_s(Step.APPLY, counts.writes))}"
+    yield f"the report: {Path(recovered.plan.path) / REPORT}"
+    if recovered.absent_root is not None:
+        yield (
+            f"the store has no {recovered.absent_root}: apply will make it. Is it the root that bk_server.conf names?"
+        )
 
-    counts, coverage = manifest["counts"], manifest["coverage"]
-    settled = counts["restored"] + counts["held"] + counts["waiting"] + counts["deleted"]
-    judged = sum(counts[name] for name in ("clean", "skipped", "undecided", "with_findings"))
-    invalid = settled + counts["in_store_already"] != counts["ledgers"] or judged != counts["looked_at"]
-    missing = coverage["not_scanned"]
-    absent = counts["ledgers"] - counts["in_store_already"]
-    back = "comes back" if counts["restored"] == 1 else "come back"
-    verdict = f"{counts['restored']} of {count_noun(absent, 'lost ledger')} {back}"
-    if not coverage["scanned"]:
-        looked_at = count_noun(counts["looked_at"], "ledger")
-        verdict = f"{looked_at} compared, {counts['with_findings']} with findings; no bookie was looked at"
-        if counts["restored"]:
-            verdict += f"; {counts['restored']} {back} on an earlier catalog's word alone"
-    if counts["deleted"]:
-        stay = "stays" if counts["deleted"] == 1 else "stay"
-        verdict += f"; {counts['deleted']} that somebody deleted {stay} deleted unless you choose otherwise"
-    if counts["held"]:
-        verdict += "; 1 is held: its" if counts["held"] == 1 else f"; {counts['held']} are held: their"
-        verdict += " data is kept, and nobody can read it yet"
-    if counts.get("released"):
-        verdict += f"; of an earlier plan {count_released_holds(counts['released'])}"
-    if counts["held_in_store"]:
-        verdict += f"; records of an earlier plan hold {counts['held_in_store']}"
-    if missing:
-        were = "was" if len(missing) == 1 else "were"
-        unseen = f"{count_noun(len(missing), 'bookie')} {were} not looked at, and what only they hold may exist"
-        verdict = f"{unseen}: {list_names(missing)}. {verdict}"
-    elif coverage["scanned"] and not coverage["members_known_from"]:
-        verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
-    if invalid:
-        verdict = f"INVALID, the sums do not add up: {verdict}"
-    code = Exit.DONE
-    if invalid:
-        code = Exit.FAILED
-    elif any(counts[name] for name in ("held", "waiting", "held_in_store", "critical", "deleted")):
-        code = Exit.FOUND
-    elif missing or not coverage["scanned"]:
-        code = Exit.UNDECIDABLE
-    details = [
-        f"ledgers on {count_noun(len(coverage['scanned']), 'bookie')}: {counts['ledgers']}",
-        f"of these in the store already: {counts['in_store_already']}",
-        f"the plan: {count_noun(counts['actions'] - counts['left_alone'], 'write')}, hash {manifest['hash']}",
-        f"to write it takes {time_in_words(estimate_s(Step.APPLY, counts['actions'] - counts['left_alone']))}",
-        f"the report: {out / REPORT}",
-    ]
-    if no_root:
-        details.append(f"the store has no {no_root}: apply will make it. Is it the root that bk_server.conf names?")
-    if missing:
-        details.append("collect those bookies and recover again, or go on knowing that their ledgers stay lost or held")
-    if coverage["not_named"]:
-        details.append(
-            f"collected, but not expected: {list_names(coverage['not_named'])}. Is the list of bookies right?"
-        )
-    if coverage["scanned"] and not coverage["members_known_from"]:
-        details.append(
-            "name every bookie of the cluster in a file, one id a line, and run again: --expect-bookies FILE"
-        )
-    if coverage.get("cluster_not_named"):
-        details.append(
-            f"no instance id, so nothing shows of which cluster it is: {list_names(coverage['cluster_not_named'])}"
-        )
-    if coverage["not_complete"]:
-        details.append(
-            f"disks not read completely (these bookies get no cookie): {list_names(coverage['not_complete'])}"
-        )
-    reasons = sorted(manifest["reasons"].items(), key=lambda reason: -reason[1])
-    details += [f"held: {count}, {describe_reason(reason)} ({reason})" for reason, count in reasons]
-    if counts["disagreements"]:
-        places = f"{count_noun(counts['disagreements'], 'place')}, {counts['critical']} of them critical"
-        details.append(f"the store and the bookies disagree in {places}: {out}/findings")
-    found = {name: count for name, count in manifest["found"].items() if name != "HELD"}
-    if found:
-        listed = ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
-        details.append(f"findings: {listed}: {out}/findings, bkmeta explain LEDGER")
-    deletions = group_by_session(made)
-    if manifest["mass_deletion"]:
-        details.append("so many ledgers were deleted that they are held, not left deleted, until a person says which")
-    details += deletion_lines(made, deletions)
-    if manifest["mass_let_go"]:
-        details.append(
+
+def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
+    if coverage.not_scanned:
+        yield "collect those bookies and recover again, or go on knowing that their ledgers stay lost or held"
+    if coverage.not_named:
+        yield f"collected, but not expected: {list_names(coverage.not_named)}. Is the list of bookies right?"
+    if coverage.scanned and not coverage.members_known_from:
+        yield "name every bookie of the cluster in a file, one id a line, and run again: --expect-bookies FILE"
+    if coverage.cluster_not_named:
+        yield f"no instance id, so nothing shows of which cluster it is: {list_names(coverage.cluster_not_named)}"
+    if coverage.not_complete:
+        yield f"disks not read completely (these bookies get no cookie): {list_names(coverage.not_complete)}"
+
+
+def _describe_findings(
+    plan: "Dataset", manifest: "PlanManifest", deletions: "Sequence[SessionDeletions]"
+) -> Iterator[str]:
+    from reconcile.cli.wording.deletions import deletion_lines
+    from reconcile.rules.sides import SHORT, Relation
+
+    counts, out = manifest.counts, plan.path
+    for reason, count in sorted(manifest.reasons.items(), key=lambda item: -item[1]):
+        yield f"held: {count}, {describe_reason(reason)} ({reason})"
+    if counts.disagreements:
+        places = f"{count_noun(counts.disagreements, 'place')}, {counts.critical} of them critical"
+        yield f"the store and the bookies disagree in {places}: {out}/findings"
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(manifest.found.items()) if name != "HELD")
+    if listed:
+        yield f"findings: {listed}: {out}/findings, bkmeta explain LEDGER"
+    if manifest.mass_deletion:
+        yield "so many ledgers were deleted that they are held, not left deleted, until a person says which"
+    yield from deletion_lines(plan, deletions)
+    if manifest.mass_let_go:
+        yield (
             "so many ledgers were let go of by their owners that they are held, not left deleted: give the owners' "
             "records of before as --references, if that was the catastrophe"
         )
-    sides = ", ".join(f"{count} {SHORT[Relation(name)]}" for name, count in sorted(manifest["sides"].items()))
-    details.append(f"looked at: {count_noun(counts['looked_at'], 'ledger')}: {sides}")
-    if counts["held_in_store"]:
-        details.append(f"held by records of an earlier plan, until they are resolved: {counts['held_in_store']}")
-    if counts.get("ids_not_raised_past"):
-        details.append(
-            f"{counts['ids_not_raised_past']} ledgers have ids above {RAISE_LIMIT:,}, and the id generator is not "
+    sides = ", ".join(f"{count} {SHORT[Relation(name)]}" for name, count in sorted(manifest.sides.items()))
+    yield f"looked at: {count_noun(counts.looked_at, 'ledger')}: {sides}"
+    if counts.held_in_store:
+        yield f"held by records of an earlier plan, until they are resolved: {counts.held_in_store}"
+
+
+def _describe_ids(counts: "PlanCounts") -> Iterator[str]:
+    from reconcile.rules.used_ids import RAISE_LIMIT
+
+    if counts.ids_not_raised_past:
+        yield (
+            f"{counts.ids_not_raised_past} ledgers have ids above {RAISE_LIMIT:,}, and the id generator is not "
             "raised past them (it takes hours): BookKeeper skips an id that has a record, so none is given out twice"
         )
-    if counts.get("ids_far_above"):
-        far = counts["ids_far_above"]
-        details.append(
+    if counts.ids_far_above:
+        far = counts.ids_far_above
+        yield (
             f"{count_noun(far, 'id')} on bookies {'stands' if far == 1 else 'stand'} far above all others, and the id "
             f"generator is not raised past {'it' if far == 1 else 'them'}: perhaps a wrong bit made "
             f"{'it' if far == 1 else 'them'}. Look at the finding ID_FAR_ABOVE; if the ledger is real: --raise-past ID"
         )
-    if counts.get("counters_not_raised_past"):
-        details.append(
+    if counts.counters_not_raised_past:
+        yield (
             f"an id generator stood above {RAISE_LIMIT:,} and is not raised that far (it takes hours): ids of ledgers "
             "that were deleted since can be given out again"
         )
-    if counts["in_store_not_on_bookies"]:
-        details.append(f"in the store, on no bookie looked at: {counts['in_store_not_on_bookies']}")
-    following = "do not apply it, report it" if invalid else quote_command("bkmeta", "plan", "show", out)
-    said = manifest["references"]
-    if said:
-        details.append(
-            f"references name {said['referenced']} ledgers that are there, and {said['referenced_not_found']} that are "
-            f"not; {said['unreferenced']} ledgers on bookies are in no reference"
-        )
-        if said["some_unreferenced"]:
-            alone = [
-                f"{one['ledger']} (near {', '.join(one['neighbours']) or 'none'})" for one in said["some_unreferenced"]
-            ]
-            details.append(f"not referenced, owner not known: {list_names(alone[:_FEW])}; all: {out}/sides")
-        if said["unreadable"] or said["gaps"]:
-            details.append(f"{said['unreadable'] + said['gaps']} records of references were not read: {out}/findings")
-    keys = ("hash", "reasons", "prior", "sides", "found", "mass_deletion", "references")
-    facts = {name: manifest[name] for name in keys} | {"deletions": [one.to_json() for one in deletions]}
-    return Result("recover", verdict, code, counts, coverage, details, following, {"plan": str(out), **facts})
+    if counts.in_store_not_on_bookies:
+        yield f"in the store, on no bookie looked at: {counts.in_store_not_on_bookies}"
+
+
+def _describe_references(references: "ReferenceCounts | None", out: Path) -> Iterator[str]:
+    if references is None:
+        return
+    yield (
+        f"references name {references.referenced} ledgers that are there, and {references.referenced_not_found} that "
+        f"are not; {references.unreferenced} ledgers on bookies are in no reference"
+    )
+    if references.some_unreferenced:
+        ledgers = [
+            f"{ledger.ledger} (near {', '.join(ledger.neighbours) or 'none'})"
+            for ledger in references.some_unreferenced[:_FEW]
+        ]
+        yield f"not referenced, owner not known: {list_names(ledgers)}; all: {out}/sides"
+    unread = references.unreadable + references.gaps
+    if unread:
+        yield f"{unread} records of references were not read: {out}/findings"

@@ -25,8 +25,9 @@ def store_of(plan: Dataset) -> str:
 def rehearsal_root(plan: Dataset) -> str:
     """Return the URI of a root beside the plan's, in the same store, that nobody uses."""
     from backends.registry import parse_store_uri
+    from reconcile.plan.manifest import read_plan_manifest
 
-    layout = plan.manifest["binding"].get("layout")
+    layout = read_plan_manifest(plan).binding.layout
     layout = "legacyhierarchical" if layout == "legacy" else layout
     uri = store_of(plan)
     unknown = "HOST:2379" if layout == "etcd" else "HOST:2181"

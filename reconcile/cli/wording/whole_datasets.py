@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from recovery.out_folder import MARK
+
 _MANIFEST = "manifest.json"
 """`recovery.dataset.MANIFEST`, without the libraries that it needs."""
 
@@ -29,6 +31,6 @@ def _add_note(out: Path, kind: str) -> Iterator[None]:
     except BaseException as error:
         if (out / _MANIFEST).exists() and not is_earlier:
             error.add_note(f"the {kind} {out} is whole: go on with it; what may be missing is the page beside it")
-        else:
+        elif (out / MARK).exists():
             error.add_note(f"{out} is not {'an' if kind[0] in 'aeiou' else 'a'} {kind} yet: run the same command again")
         raise

@@ -22,14 +22,18 @@ from backends.protocols import Write
 from reconcile.cli.commands.explain import read_catalog
 from reconcile.cli.commands.recover import make_result
 from reconcile.cli.options import quote_command
+from reconcile.cli.output import Result
 from reconcile.cli.wording.deletions import deletion_lines
 from reconcile.compare.knowledge import Knowledge
 from reconcile.errors import PlanError
 from reconcile.explain.ledger import explain
-from reconcile.jobs import recover
+from reconcile.jobs.make_plan.plan import make_plan
+from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
+from reconcile.jobs.recover import Recovered
 from reconcile.plan import deletions, plan_reader
 from reconcile.plan.actions import LEAVE, Passwords
 from reconcile.plan.edits import Edits, edit_plan
+from reconcile.plan.manifest import read_plan_manifest
 from reconcile.references import References, read
 from reconcile.report import pages
 from reconcile.stores import open_store
@@ -84,6 +88,11 @@ def files(name: str) -> str:
     return f"zkfiles://{case_dir(CASE)}/{name}"
 
 
+def show_plan(plan: Dataset) -> Result:
+    """Return what `recover` shows of a plan, whose root the store has."""
+    return make_result(Recovered(plan, read_plan_manifest(plan), None))
+
+
 @pytest.fixture(scope="module")
 def spark() -> "Iterator[SparkSession]":
     """One session for this module."""
@@ -97,7 +106,7 @@ def inventories(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, ...]
     folder = tmp_path_factory.mktemp("inventories")
     for number in range(len(operator(CASE)["bookies"])):
         collect(options(CASE, number), folder / str(number), now=now, progress=lambda _: None)
-    return recover.open_inventories([str(path) for path in sorted(folder.iterdir())])
+    return open_inventories([str(path) for path in sorted(folder.iterdir())])
 
 
 @pytest.fixture(scope="module")
@@ -130,9 +139,9 @@ def recovered(spark: "SparkSession", tmp_path: Path) -> Recover:
             "expected": tuple(one["id"] for one in operator(CASE)["bookies"]),
             "default_quorum": None,
         }
-        request = recover.Request(inventories=inventories, live=live, snapshots=snapshots, **{**values, **changes})
+        request = PlanRequest(inventories=inventories, live=live, snapshots=snapshots, **{**values, **changes})
         prepare(tmp_path / name, "plan", secret=True)
-        recover.recover(request, tmp_path / name, spark, now=now)
+        make_plan(request, tmp_path / name, spark, now=now)
         return open_dataset(tmp_path / name, "plan")
 
     return made
@@ -174,7 +183,7 @@ def test_deleted_ledgers_stay_deleted_and_a_choice_brings_one_back_byte_for_byte
         assert facts["deleted by session"].startswith("0x")
         assert facts["deleted at"].startswith("2026-11-21 07:18")
         assert finding["suggested"]
-    assert make_result(plan, no_root="").exit_code == 3
+    assert show_plan(plan).exit_code == 3
     page = pages.plan_page(plan, inventories, verdict="a verdict", made=now())
     assert page.count("DELETED_OUTSIDE") == len(DELETED) + 1
     assert "deleted by session" in page
@@ -194,7 +203,7 @@ def test_deleted_ledgers_stay_deleted_and_a_choice_brings_one_back_byte_for_byte
         assert last is not None
         assert after.store.get(key) is None
     chosen = edit_plan(plan, Edits(choose={LedgerId(0, ledger): "restore"}), tmp_path / "chosen")
-    assert chosen["counts"]["deleted"] == len(DELETED) - 1
+    assert chosen.counts.deleted == len(DELETED) - 1
     edited = open_dataset(tmp_path / "chosen", "plan")
     assert plan_reader.overview(edited, shown=0).problems == ()
     target = MemoryStore()
@@ -287,7 +296,7 @@ def test_deletions_are_shown_by_session_and_undone_by_session(
     ]
     assert sessions[1].first_txn == chosen + 1
     assert sessions[1].last_txn == chosen + 8
-    said = make_result(plan, no_root="")
+    said = show_plan(plan)
     assert f"  session 0xfffffffffffffffb: 8 ledgers ({sessions[1].on_bookies} on bookies), " in "\n".join(said.details)
     printed = quote_command("bkmeta", "capture", "--metadata", source.uri + ROOT, "--at", chosen, "--out", "")
     assert printed.removesuffix("''") in "\n".join(said.details)
@@ -309,7 +318,7 @@ def test_deletions_are_shown_by_session_and_undone_by_session(
     again = recovered("again", inventories, snapshots=(before,))
     [retention] = deletions.group_by_session(again)
     assert retention.ledgers == 11
-    lines = "\n".join(make_result(again, no_root="").details)
+    lines = "\n".join(show_plan(again).details)
     assert "session 0x200: 11 ledgers" in lines
     assert "bkmeta capture" not in lines
     assert "--accept-deleted-by 0x200" in lines
@@ -409,7 +418,7 @@ def test_three_records_that_nobody_can_read_are_three_findings_and_the_rest_is_l
             out.append("copies", copies.filter(pc.equal(copies["bookie"], name)))
             out.append("bookies", simulator.bookies([name]))
             out.close(coverage={})
-    inventories = recover.open_inventories([str(path) for path in sorted((tmp_path / "inventories").iterdir())])
+    inventories = open_inventories([str(path) for path in sorted((tmp_path / "inventories").iterdir())])
     common: dict[str, Any] = {"passwords": Passwords.from_candidates([simulator.PASSWORD]), "expected": cluster.names}
     whole = recovered("whole", inventories, **common)
     created = [row for row in whole.read("actions").to_pylist() if (row["op"], row["kind"]) == ("create", "ledger")]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.jobs.recover import open_inventories
+from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.printable import printable, printable_line
 from reconcile.report.pages import write_page
 from recovery.codecs import cookie

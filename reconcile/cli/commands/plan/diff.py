@@ -40,6 +40,7 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
     """Say what plans A and B would write differently, key by key; passwords are compared and never shown."""
     from reconcile.jobs.apply import count_writes
     from reconcile.plan.differences import compare_plans
+    from reconcile.plan.manifest import read_plan_manifest
     from reconcile.plan.plan_reader import open_whole
 
     output = make_output(shared)
@@ -59,10 +60,11 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
             f"{keys} written differently: {counts['only_in_a']} by the first only, "
             f"{counts['only_in_b']} by the second only, {counts['differing']} by both"
         )
+    manifests = [read_plan_manifest(plan) for plan in (left, right)]
     details = [
-        f"A {str(d.manifest.get('hash'))[:_HASH]}: {count_noun(count_writes(d), 'write')}" for d in (left, right)
+        f"{name} {manifest.hash[:_HASH]}: {count_noun(count_writes(plan), 'write')}"
+        for name, plan, manifest in zip("AB", (left, right), manifests, strict=True)
     ]
-    details[1] = "B" + details[1][1:]
     details += [str(difference) for difference in listed]
     if total > len(listed):
         details.append(f"and {total - len(listed)} more: --first {total}")
@@ -71,11 +73,11 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
         verdict,
         Exit.FOUND if total else 0,
         counts={**sizes, **counts},
-        coverage={"a": left.manifest["coverage"], "b": right.manifest["coverage"]},
+        coverage={name: manifest.coverage.to_json() for name, manifest in zip("ab", manifests, strict=True)},
         details=details,
         facts={
-            "a": {"plan": str(one), "hash": left.manifest.get("hash")},
-            "b": {"plan": str(other), "hash": right.manifest.get("hash")},
+            "a": {"plan": str(one), "hash": manifests[0].hash},
+            "b": {"plan": str(other), "hash": manifests[1].hash},
             "differences": [
                 {
                     "key": difference.key,

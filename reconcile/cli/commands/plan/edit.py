@@ -111,6 +111,7 @@ def edit(
     from reconcile.plan.alternatives import RESTORE
     from reconcile.plan.deletions import select_deleted_by
     from reconcile.plan.edits import Edits, edit_plan
+    from reconcile.plan.manifest import read_plan_manifest
     from recovery.dataset import open_dataset
 
     def name_ledgers(text: str, hint: str) -> "LedgerId":
@@ -154,28 +155,27 @@ def edit(
         raise click.UsageError("nothing to change: name at least one edit")
     before.verify()
     manifest = edit_plan(before, edits, out)
-    counts = manifest["counts"]
     details = list(edits.texts[:_SHOWN])
     if len(edits.texts) > _SHOWN:
         details.append(f"and {len(edits.texts) - _SHOWN} more edits: bkmeta plan diff lists them")
     if acl is not None or rights is not None:
         details += _warn_of_rights(open_dataset(out, "plan"))
-    details.append(f"made of {before.manifest['hash']}")
-    if manifest["binding"]["cookies_held_back"]:
-        wait = "1 ledger waits" if counts["waiting"] == 1 else f"{counts['waiting']} ledgers wait"
+    details.append(f"made of {read_plan_manifest(before).hash}")
+    if manifest.binding.cookies_held_back:
+        wait = "1 ledger waits" if manifest.counts.waiting == 1 else f"{manifest.counts.waiting} ledgers wait"
         details.append(f"{wait} for a person: no cookies are written until each is settled")
     result = Result(
         "plan-edit",
-        f"{count_noun(len(edits.texts), 'edit')}; the new plan has hash {manifest['hash']}",
+        f"{count_noun(len(edits.texts), 'edit')}; the new plan has hash {manifest.hash}",
         0,
-        counts=counts,
-        coverage=manifest["coverage"],
+        counts=manifest.counts.to_json(),
+        coverage=manifest.coverage.to_json(),
         details=details,
         following=shlex.join(["bkmeta", "plan", "diff", str(path), str(out)]),
         facts={
             "plan": str(out),
-            "hash": manifest["hash"],
-            "edited_from": manifest["binding"]["edited_from"],
+            "hash": manifest.hash,
+            "edited_from": manifest.binding.edited_from,
             "edits": edits.texts,
         },
     )
@@ -184,10 +184,11 @@ def edit(
 
 def _warn_of_rights(made: "Dataset") -> list[str]:
     """Say which ACLs of a plan would lock out whom the environment names now: apply refuses them."""
+    from reconcile.plan.manifest import read_plan_manifest
     from reconcile.stores import list_principals
     from reconcile.write.guards import find_lacking_rights
 
-    if made.manifest["binding"].get("layout") == "etcd":
+    if read_plan_manifest(made).binding.layout == "etcd":
         return []
     named = list_principals(EnvironmentAccess()) or []
     acls = sorted({acl for rows in made.batches("actions") for acl in rows["acl"].unique().to_pylist() if acl})

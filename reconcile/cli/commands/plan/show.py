@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,10 +15,10 @@ from reconcile.cli.output import Result
 from reconcile.estimates import Step, estimate_s
 from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import describe_reason
-from reconcile.words import count_noun, count_released_holds, is_or_are
+from reconcile.words import count_noun, count_released_holds, is_or_are, list_names
 
 if TYPE_CHECKING:
-    pass
+    from recovery.model.coverage import Coverage
 
 
 _SHOWN: Final = 10
@@ -45,6 +46,7 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     from reconcile.cli.wording.plan_store import rehearsal_root
     from reconcile.plan.actions import LEAVE
     from reconcile.plan.deletions import group_by_session
+    from reconcile.plan.manifest import read_plan_manifest
     from reconcile.plan.plan_reader import overview
     from recovery.dataset import open_dataset
 
@@ -52,29 +54,29 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     dataset = open_dataset(path, "plan")
     dataset.verify()
     found = overview(dataset, shown=shown)
-    manifest = dataset.manifest
-    counts, coverage, binding = manifest["counts"], manifest["coverage"], manifest["binding"]
+    manifest = read_plan_manifest(dataset)
+    counts, binding = manifest.counts, manifest.binding
     left = sum(ops.get(LEAVE, 0) for ops in found.phases.values())
     total = sum(sum(ops.values()) for ops in found.phases.values()) - left
-    back = "1 ledger comes back" if counts["restored"] == 1 else f"{counts['restored']} ledgers come back"
-    verdict = f"{count_noun(total, 'write')}: {back}, {counts['held']} {is_or_are(counts['held'])} held"
-    if counts.get("released"):
-        verdict += f", {count_released_holds(counts['released'])}"
-    if coverage.get("not_scanned"):
-        unseen = len(coverage["not_scanned"])
+    back = "1 ledger comes back" if counts.restored == 1 else f"{counts.restored} ledgers come back"
+    verdict = f"{count_noun(total, 'write')}: {back}, {counts.held} {is_or_are(counts.held)} held"
+    if counts.released:
+        verdict += f", {count_released_holds(counts.released)}"
+    if manifest.coverage.not_scanned:
+        unseen = len(manifest.coverage.not_scanned)
         verdict += f"; {count_noun(unseen, 'bookie')} {'was' if unseen == 1 else 'were'} not looked at"
     if found.problems:
         verdict = f"INVALID, {found.problems[0]}"
     details = [*found.problems[1:], f"hash {found.hash}, {'not ' if found.problems else ''}as the manifest says"]
-    details += [f"made {binding.get('made')} for {binding.get('root') or 'a store without a known root'}"]
-    details += [f"layout {binding.get('layout')}, instance {', '.join(binding.get('instance_ids', ())) or 'unknown'}"]
+    details += [f"made {binding.made} for {binding.root or 'a store without a known root'}"]
+    details += [f"layout {binding.layout}, instance {', '.join(binding.instance_ids) or 'unknown'}"]
     details.append(f"to write it takes {time_in_words(estimate_s(Step.APPLY, total))}")
-    details += _coverage(coverage)
-    inputs = binding.get("inputs", ())
-    details += [f"made of the {one['kind']} {one['name']} {one['digest'][:_HASH]}" for one in inputs[:_SHOWN]]
+    details += _describe_coverage(manifest.coverage)
+    inputs = binding.inputs or ()
+    details += [f"made of the {given.kind} {given.name} {given.digest[:_HASH]}" for given in inputs[:_SHOWN]]
     details += [f"and of {len(inputs) - _SHOWN} more"] if len(inputs) > _SHOWN else []
-    details += [f"made with {one.name} {one.value} ({one.origin})" for one in list_chosen(manifest)]
-    details += [f"edited: {text}" for text in binding.get("edits", ())]
+    details += [f"made with {one.name} {one.value} ({one.origin})" for one in list_chosen(manifest.settings)]
+    details += [f"edited: {text}" for text in binding.edits]
     details += ["", "phases, in their order:"]
     details += [
         f"  {phase.value} {phase.name.lower():<12} " + ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
@@ -90,12 +92,13 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
             f"the first {len(found.first)} of {count_noun(total, 'write')}, phase by phase, by ledger:",
             *(f"  {line}" for line in found.first),
         ]
-    if counts["held"]:
-        details += ["", f"held by this plan, {counts['held']}:"]
-        reasons = sorted(manifest.get("reasons", {}).items(), key=lambda item: -item[1])
+    if counts.held:
+        details += ["", f"held by this plan, {counts.held}:"]
+        reasons = sorted(manifest.reasons.items(), key=lambda item: -item[1])
         details += [f"  {count}, {describe_reason(reason)} ({reason})" for reason, count in reasons]
-    if earlier := counts.get("held_in_store"):
-        details += ["", f"held by records of an earlier plan, which this one leaves as they are: {earlier}"]
+    if counts.held_in_store:
+        left_held = f"held by records of an earlier plan, which this one leaves as they are: {counts.held_in_store}"
+        details += ["", left_held]
     deletions = group_by_session(dataset)
     if deletions:
         details += ["", *deletion_lines(dataset, deletions)]
@@ -111,16 +114,16 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
         "plan-show",
         verdict,
         Exit.FAILED if found.problems else 0,
-        counts={**counts, "writes": total, "altered": found.altered},
-        coverage=coverage,
+        counts={**counts.to_json(), "writes": total, "altered": found.altered},
+        coverage=manifest.coverage.to_json(),
         details=details,
         following="do not apply it: make the plan again" if found.problems else following,
         facts={
             "plan": str(path),
             "hash": found.hash,
-            "hash_in_manifest": manifest.get("hash"),
+            "hash_in_manifest": manifest.hash,
             "problems": list(found.problems),
-            "binding": binding,
+            "binding": binding.to_json(),
             "phases": {phase.name.lower(): dict(ops) for phase, ops in found.phases.items()},
             "waves": {str(wave): count for wave, count in found.waves.items()},
             "first": [
@@ -131,20 +134,17 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
                 {"ledger": str(hold.ledger), "reason": hold.reason, "topic": hold.topic, "holders": list(hold.holders)}
                 for hold in found.holds
             ],
-            "reasons": manifest.get("reasons", {}),
+            "reasons": dict(manifest.reasons),
             "deletions": [one.to_json() for one in deletions],
         },
     )
     sys.exit(output.show(result))
 
 
-def _coverage(coverage: dict[str, Any]) -> list[str]:
-    lines = [f"bookies looked at: {len(coverage.get('scanned', ()))}"]
-    for key, text in (("not_scanned", "not looked at"), ("not_complete", "not read completely")):
-        names = coverage.get(key) or []
+def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
+    yield f"bookies looked at: {len(coverage.scanned)}"
+    for names, text in ((coverage.not_scanned, "not looked at"), (coverage.not_complete, "not read completely")):
         if names:
-            more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            lines.append(f"{text}: {', '.join(names[:_SHOWN])}{more}")
-    if not coverage.get("members_known_from"):
-        lines.append("nothing says which bookies the cluster has")
-    return lines
+            yield f"{text}: {list_names(names)}"
+    if not coverage.members_known_from:
+        yield "nothing says which bookies the cluster has"

@@ -61,18 +61,18 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
     details.append("LAYOUT, instance id and cookies come with the last wave: stay frozen until it is applied")
     result = Result(
         "plan-split",
-        f"{count_noun(len(found), 'wave')}; the new plan has hash {manifest['hash']}",
+        f"{count_noun(len(found), 'wave')}; the new plan has hash {manifest.hash}",
         0,
-        counts={**manifest["counts"], "waves": len(found)},
-        coverage=manifest["coverage"],
+        counts={**manifest.counts.to_json(), "waves": len(found)},
+        coverage=manifest.coverage.to_json(),
         details=details,
         following=shlex.join(
-            ["bkmeta", "apply", str(out), "--metadata", store_of(whole), "--wave", "1", "--confirm", manifest["hash"]]
+            ["bkmeta", "apply", str(out), "--metadata", store_of(whole), "--wave", "1", "--confirm", manifest.hash]
         ),
         facts={
             "plan": str(out),
-            "hash": manifest["hash"],
-            "split_from": manifest["binding"]["split_from"],
+            "hash": manifest.hash,
+            "split_from": manifest.binding.split_from,
             "waves": [{name: getattr(wave, name) for name in type(wave).__slots__} for wave in found],
         },
     )

@@ -15,10 +15,12 @@ import pytest
 
 from reconcile import references
 from reconcile.compare import decide
-from reconcile.jobs import recover
+from reconcile.jobs.make_plan.plan import make_plan
+from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, Passwords
 from reconcile.plan.differences import compare_plans
+from reconcile.plan.manifest import read_plan_manifest
 from reconcile.report import pages
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
@@ -26,7 +28,7 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare, sort
 from recovery.errors import DatasetError, InputError
 from recovery.infer.search import Tail
 from recovery.model import tables
-from recovery.model.ids import BUCKETS, buckets
+from recovery.model.ids import BUCKETS, LedgerId, buckets
 from recovery.spark import bucket_ranges, over_buckets, session
 from recovery.testing import simulator
 
@@ -58,10 +60,10 @@ def inventories(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, ...]
             out.append("copies", copies.filter(pc.equal(copies["bookie"], name)))
             out.append("bookies", simulator.bookies([name]))
             out.close(coverage={})
-    return recover.open_inventories([str(path) for path in sorted(folder.iterdir())])
+    return open_inventories([str(path) for path in sorted(folder.iterdir())])
 
 
-def request_of(inventories: tuple[Dataset, ...], live: Dataset | None = None, **changes: Any) -> recover.Request:
+def request_of(inventories: tuple[Dataset, ...], live: Dataset | None = None, **changes: Any) -> PlanRequest:
     """A request with the simulator's password."""
     values: dict[str, Any] = {
         "inventories": inventories,
@@ -73,13 +75,13 @@ def request_of(inventories: tuple[Dataset, ...], live: Dataset | None = None, **
         "expected": CLUSTER.names,
         "default_quorum": None,
     }
-    return recover.Request(**{**values, **changes})
+    return PlanRequest(**{**values, **changes})
 
 
-def make(request: recover.Request, out: Path, spark: "SparkSession") -> Dataset:
+def make(request: PlanRequest, out: Path, spark: "SparkSession") -> Dataset:
     """Run the job into a new plan."""
     prepare(out, "plan", secret=True)
-    recover.recover(request, out, spark, now=lambda: datetime(2030, 1, 1, tzinfo=UTC))
+    make_plan(request, out, spark, now=lambda: datetime(2030, 1, 1, tzinfo=UTC))
     return open_dataset(out, "plan")
 
 
@@ -120,7 +122,7 @@ def test_an_id_far_above_all_others_raises_nothing_until_a_person_says_so(
             out.append("copies", copies.filter(pc.equal(copies["bookie"], name)))
             out.append("bookies", simulator.bookies([name]))
             out.close(coverage={})
-    opened = recover.open_inventories([str(path) for path in sorted((tmp_path / "inv").iterdir())])
+    opened = open_inventories([str(path) for path in sorted((tmp_path / "inv").iterdir())])
     for raise_past, raised, far in ((None, b"19", 1), (wrong, b"67108886", 0)):
         made = make(request_of(opened, raise_past=raise_past), tmp_path / f"plan-{far}", spark)
         [row] = made.read("actions").filter(pc.field("op") == "raise").to_pylist()
@@ -306,7 +308,7 @@ def test_one_bookie_twice_and_two_clusters_are_refused(inventories: tuple[Datase
     """Both folders are named."""
     path = inventories[0].path
     with pytest.raises(InputError, match="and so does"):
-        recover.open_inventories([path, path])
+        open_inventories([path, path])
     paths = []
     for number, instance in enumerate(("one", "two")):
         rows = simulator.bookies([f"b{number}:1"]).to_pylist()
@@ -316,7 +318,7 @@ def test_one_bookie_twice_and_two_clusters_are_refused(inventories: tuple[Datase
             out.close(coverage={})
         paths.append(str(tmp_path / instance))
     with pytest.raises(InputError, match="recover one cluster at a time"):
-        recover.open_inventories(paths)
+        open_inventories(paths)
 
 
 def test_the_page_of_a_plan_names_its_verdict_and_every_reason(plan: Dataset, inventories: tuple[Dataset, ...]) -> None:
@@ -345,13 +347,16 @@ def test_references_supply_and_are_counted(
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     prepare(tmp_path / "plan", "plan", secret=True)
     request = request_of(inventories, references=references.References(references.read(path)))
-    made = recover.recover(request, tmp_path / "plan", spark, now=lambda: datetime.now(UTC))
-    said = made.manifest["references"]
-    assert (said["referenced"], said["unreferenced"], said["referenced_not_found"]) == (299, LEDGERS - 299, 1)
-    assert said["some_not_found"] == [{"scope": 0, "ledger": 10_000}]
-    assert {one["ledger"] for one in said["some_unreferenced"]} <= {0, *range(300, LEDGERS)}
-    assert made.counts["deleted"] == 1
-    actions = open_dataset(tmp_path / "plan", "plan").read("actions").to_pylist()
+    made = make_plan(request, tmp_path / "plan", spark, now=lambda: datetime.now(UTC))
+    counts = made.references
+    assert counts is not None
+    assert (counts.referenced, counts.unreferenced, counts.referenced_not_found) == (299, LEDGERS - 299, 1)
+    assert counts.some_not_found == (LedgerId(0, 10_000),)
+    assert {ledger.ledger for ledger in counts.some_unreferenced} <= {0, *range(300, LEDGERS)}
+    assert made.counts.deleted == 1
+    plan = open_dataset(tmp_path / "plan", "plan")
+    assert read_plan_manifest(plan) == made
+    actions = plan.read("actions").to_pylist()
     assert [row["op"] for row in actions if row["ledger"] == 1] == [LEAVE]
     assert not (tmp_path / "plan" / ".spill").exists()
 

@@ -16,7 +16,8 @@ from reconcile.cli.commands.explain import read_catalog
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, read_only_ledger
 from reconcile.explain.ledger import explain
-from reconcile.jobs import recover
+from reconcile.jobs.make_plan.plan import make_plan
+from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, Passwords
 from reconcile.plan.edits import Edits, edit_plan
@@ -89,7 +90,7 @@ def inventories(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, ...]
     folder = tmp_path_factory.mktemp("inventories")
     for number in range(len(NAMES)):
         collect(options(CASE, number), folder / str(number), now=now, progress=lambda _: None)
-    return recover.open_inventories([str(path) for path in sorted(folder.iterdir())])
+    return open_inventories([str(path) for path in sorted(folder.iterdir())])
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def recovered(spark: "SparkSession", inventories: tuple[Dataset, ...], tmp_path:
         if "store" in changes:
             # The store is captured beside the plan, as the command does.
             changes["live"] = captured(tmp_path / name / "store", **changes.pop("store"))
-        recover.recover(recover.Request(**{**values, **changes}), tmp_path / name, spark, now=now)
+        make_plan(PlanRequest(**{**values, **changes}), tmp_path / name, spark, now=now)
         plan = open_dataset(tmp_path / name, "plan")
         assert plan_reader.overview(plan, shown=0).problems == ()
         counts = plan.manifest["counts"]
@@ -174,7 +175,7 @@ def test_no_id_is_given_twice_and_one_that_was_is_told(recovered: Recover, tmp_p
         made.append(str(tmp_path / f"of-{number}"))
     plan = recovered(
         "plan",
-        inventories=recover.open_inventories(made),
+        inventories=open_inventories(made),
         expected=("b0:3181", "b1:3181"),
         passwords=Passwords.from_candidates([b"before", b"after"]),
         default_quorum=(1, 1, 1),

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from reconcile.jobs import recover
+from reconcile.jobs.make_plan.plan import make_plan
+from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.plan.actions import Passwords
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.stores import open_store
@@ -59,7 +60,7 @@ def inventories(ledgers: list[LedgerId], folder: Path) -> tuple[Dataset, ...]:
             out.append("copies", copies.filter(pc.equal(copies["bookie"], name)))
             out.append("bookies", simulator.bookies([name]))
             out.close(coverage={})
-    return recover.open_inventories([str(path) for path in sorted(folder.iterdir())])
+    return open_inventories([str(path) for path in sorted(folder.iterdir())])
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def plan_of(
 ) -> Dataset:
     """The plan that brings these ledgers into an empty store."""
     values: dict[str, Any] = {"live": None, "snapshots": (), "default_quorum": None, **more}
-    request = recover.Request(
+    request = PlanRequest(
         inventories=given,
         layout=layout,
         root=root,
@@ -83,7 +84,7 @@ def plan_of(
         **values,
     )
     prepare(out, "plan", secret=True)
-    recover.recover(request, out, spark, now=now)
+    make_plan(request, out, spark, now=now)
     return open_dataset(out, "plan")
 
 

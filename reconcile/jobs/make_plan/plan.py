@@ -1,0 +1,134 @@
+"""A plan that brings the lost ledger metadata back, of inventories of bookies, the store and snapshots.
+
+    pass 1   every bucket range: which (E, W) the cluster's own ledgers show → the prior; what was deleted on purpose
+    pass 2   every bucket range: reconstruct → compare with the store and snapshots → actions and findings
+    driver   generators, LAYOUT, instance id, cookies, what stands beside the ledgers; the manifest with the plan's hash
+
+Where a catalog has ids of other scopes, a pass before these looks for ledgers that share the lower half of their ids.
+Without inventories the store and the snapshots are compared; records are proposed where the store has none.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile import clusters
+from reconcile.compare import decide
+from reconcile.compare.decide import Case
+from reconcile.compare.evidence import Catalog, Evidence, has_scopes, sort_newest_first
+from reconcile.findings.table import Run
+from reconcile.jobs.make_plan.finish import finish_plan
+from reconcile.jobs.make_plan.range_task import REFERENCES, RangeResult, RangeTasks
+from reconcile.jobs.make_plan.request import PlanRequest, list_sources
+from reconcile.plan.manifest import PlanManifest
+from recovery.dataset import SPILL, write_part
+from recovery.infer.reconstruct import Options
+from recovery.model import tables
+from recovery.model.coverage import Coverage
+from recovery.spark import over_buckets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def make_plan(
+    request: PlanRequest,
+    out: Path,
+    spark: "SparkSession",
+    *,
+    now: Callable[[], datetime],
+    progress: Callable[[int, int, str], None] = lambda _done, _all, _stage: None,
+) -> PlanManifest:
+    """Make a plan: a dataset of kind plan in the folder `out`, which `prepare` made ready.
+
+    Args:
+        request: what it is made of.
+        out: the folder.
+        spark: the session.
+        now: the clock; aware.
+        progress: is called with (tasks done, of all, stage).
+
+    Raises:
+        DatasetError: an inventory or catalog is damaged, or the plan cannot be written.
+        InputError: two sources are of two clusters.
+        SparkError: Spark failed.
+    """
+    started = now()
+    bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in request.inventories)])
+    sources = list_sources(request, bookies)
+    instances = sorted({i for i in bookies["instance_id"].to_pylist() if i is not None})
+    # Where no bookie names a cluster, what else was put together with them does.
+    instances = instances or sorted({source.instance_id for source in sources if source.instance_id is not None})
+    # A source alone has nothing to be compared with.
+    coverage = _cover(request, bookies).with_nameless(clusters.nameless(sources) if len(sources) > 1 else [])
+    case = _make_case(request, bookies, coverage)
+    tasks = RangeTasks(request, str(out.absolute()), case, Run(started.isoformat(timespec="seconds"), started))
+    ranges = decide.cut_ranges(case)
+    if request.references is not None:
+        write_part(out, SPILL, REFERENCES, [request.references.rows], secret=True)
+    evidence = _with_collisions(tasks, spark, ranges, lambda done, of: progress(done, of, "scopes"))
+    tasks = replace(tasks, case=replace(case, evidence=evidence))
+    sampled = decide.sample_ranges(ranges, case.rows())
+    counts = over_buckets(spark, tasks.count_shapes, sampled, done=lambda done, of: progress(done, of, "shapes"))
+    case, prior = decide.prepare_case(tasks.case, counts)
+    tasks = replace(tasks, case=case)
+    answers = over_buckets(
+        spark, partial(tasks.make_part, prior), ranges, done=lambda done, of: progress(done, of, "ledgers")
+    )
+    try:
+        results = [RangeResult.from_json(answer) for answer in answers]
+        return finish_plan(tasks, prior, results, coverage, instances)
+    finally:
+        shutil.rmtree(out / SPILL, ignore_errors=True)
+
+
+def _make_case(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> Case:
+    evidence = Evidence(
+        live=Catalog.read(request.live) if request.live else None,
+        earlier=sort_newest_first(request.snapshots),
+        everywhere=coverage.is_whole,
+        looked_at=bool(request.inventories),
+    )
+    return Case(
+        request.inventories,
+        bookies,
+        evidence,
+        Options(passwords=request.passwords.values, unscanned_bookies=coverage.not_scanned, tail=request.tail),
+        request.layout,
+        request.default_quorum,
+        members_known=bool(coverage.members_known_from),
+    )
+
+
+def _with_collisions(
+    tasks: RangeTasks, spark: "SparkSession", ranges: Sequence[range], done: Callable[[int, int], None]
+) -> Evidence:
+    """Find ledgers of several scopes with the same lower half; costs nothing where all are of scope 0."""
+    evidence = tasks.case.evidence
+    if not has_scopes([*tasks.request.inventories, *evidence.datasets]):
+        return evidence
+    parts = over_buckets(spark, tasks.write_collisions, ranges, done=done)
+    return replace(evidence, collisions=tuple(f"{tasks.out}/{part['file']}" for part in parts if part["rows"]))
+
+
+def _cover(request: PlanRequest, bookies: pa.Table) -> Coverage:
+    """Say which bookies were looked at, which were not, and what names the members."""
+    scanned = {row["bookie"]: row["complete"] for row in bookies.select(["bookie", "complete"]).to_pylist()}
+    named: dict[str, set[str]] = {}
+    if request.expected is not None:
+        named["expected by the operator"] = set(request.expected)
+    for title, catalog in (("in the store", request.live), *(("in a snapshot", s) for s in request.snapshots)):
+        if catalog is None:
+            continue
+        nodes = catalog.read("nodes", columns=["path", "kind"])
+        cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
+        if cookies:
+            named.setdefault(f"with a cookie {title}", set()).update(path.rsplit("/", 1)[-1] for path in cookies)
+    return Coverage.count(scanned, dict(sorted(named.items())))

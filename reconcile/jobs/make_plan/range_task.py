@@ -1,0 +1,222 @@
+"""The tasks of a bucket range: what Spark runs for each, and what each says to the driver."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reconcile.compare import decide, range_findings
+from reconcile.compare.decide import Case
+from reconcile.compare.evidence import find_collisions
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Run
+from reconcile.jobs.make_plan.reference_counts import count_references
+from reconcile.jobs.make_plan.request import PlanRequest
+from reconcile.plan import alternatives
+from reconcile.plan.actions import HOLD_PASSWORD_SIZE, make_ledger_actions, select_released
+from reconcile.plan.manifest import ReferenceCounts
+from reconcile.plan.plan_hash import Hashes
+from reconcile.rules import diff, holds, used_ids
+from reconcile.rules.used_ids import UsedNumbers
+from recovery.dataset import SPILL, only, sort_by_key, write_part
+from recovery.infer.prior import Prior
+from recovery.infer.references import SCHEMA
+from recovery.manifest import Part
+
+REFERENCES: Final = "references"
+"""Name of the part, beside those of the plan, that every task reads references from."""
+_OF_ABSENCE: Final = (str(Category.ENTRIES_MISSING), str(Category.NOT_ON_BOOKIES))
+"""Findings that something is absent: shown only where every bookie was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCounts:
+    """What was counted in a bucket range, or in several.
+
+    Attributes:
+        ledgers: on bookies.
+        present: of these, in the store.
+        stored: records of the store.
+        unheld: of these, on no bookie that was looked at.
+        still_held: holds of an earlier plan in the store.
+        released: of these, replaced by their records.
+        looked_at: ledgers of any side.
+        left: actions that write nothing until a person chooses.
+        outcomes: of lost ledgers, each with how many there are.
+        reasons: of holds.
+        findings: by category.
+        proven: critical ones that were shown, by category.
+        relations: of bookies, store and snapshots.
+        verdicts: of ledgers.
+    """
+
+    ledgers: int = 0
+    present: int = 0
+    stored: int = 0
+    unheld: int = 0
+    still_held: int = 0
+    released: int = 0
+    looked_at: int = 0
+    left: int = 0
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    findings: Mapping[str, int] = field(default_factory=dict)
+    proven: Mapping[str, int] = field(default_factory=dict)
+    relations: Mapping[str, int] = field(default_factory=dict)
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: "RangeCounts") -> "RangeCounts":
+        """Return both as one; counts by name are in the order of their names."""
+        sums: dict[str, Any] = {}
+        for name in self.__slots__:
+            mine, its = getattr(self, name), getattr(other, name)
+            sums[name] = mine + its if isinstance(mine, int) else dict(sorted((Counter(mine) + Counter(its)).items()))
+        return RangeCounts(**sums)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """What a bucket range became.
+
+    Attributes:
+        parts: table → its file.
+        hashes: of the buckets.
+        counts: of its ledgers, findings and actions.
+        references: how references and its ledgers agree; None: none were given.
+        used: what its ids say of the generators.
+    """
+
+    parts: Mapping[str, Part]
+    hashes: Hashes
+    counts: RangeCounts
+    references: ReferenceCounts | None
+    used: UsedNumbers
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "RangeResult":
+        """Read it as a task gives it."""
+        return cls(
+            {name: Part(**part) for name, part in values["parts"].items()},
+            Hashes(**{name: {int(k): v for k, v in buckets.items()} for name, buckets in values["hashes"].items()}),
+            RangeCounts(**values["counts"]),
+            None if values["references"] is None else ReferenceCounts.from_json(values["references"]),
+            UsedNumbers(**values["used"]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a task gives it to the driver."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTasks:
+    """The tasks of a bucket range, and everything that they need; small, and picklable.
+
+    Attributes:
+        request: what the plan is made of.
+        out: folder of the plan.
+        case: what all ranges are decided from.
+        run: of the findings.
+    """
+
+    request: PlanRequest
+    out: str
+    case: Case
+    run: Run
+
+    def count_shapes(self, buckets: range) -> dict[str, Any]:
+        """Return what a range says of all the others."""
+        return decide.count_range(self.case, buckets, self._read_references(buckets))
+
+    def write_collisions(self, part: range) -> dict[str, Any]:
+        """Write the ledgers of a range of lower halves that stand in several scopes; return the part."""
+        rows = find_collisions([*self.request.inventories, *self.case.evidence.datasets], part)
+        return asdict(write_part(Path(self.out), SPILL, f"collisions-{part.start:04d}", [rows], secret=True))
+
+    def make_part(self, prior: Prior, buckets: range) -> dict[str, Any]:
+        """Write a range's part of the plan; return its `RangeResult` as JSON.
+
+        Args:
+            prior: of all ranges.
+            buckets: the range.
+        """
+        evidence, references = self.case.evidence, self._read_references(buckets)
+        copies = self.case.copies(buckets)
+        known = evidence.read_tables(buckets, references)
+        sides = decide.decide_range(self.case, prior, copies, known, evidence.find_issued(self.request.layout))
+        rows, stored = sides.outcomes(), sides.stored
+        matched = diff.match(rows, stored)
+        missing = rows.take(pa.array(matched.missing))
+        held = missing.filter(pc.equal(missing["outcome"], "held"))
+        secrets = os.urandom(HOLD_PASSWORD_SIZE * held.num_rows)
+        wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "held"])))
+        released, of_store = select_released(rows, stored, matched)
+        wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
+        actions = make_ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
+        kept = holds.find_holds(only(stored, pa.array(~of_store)))
+        waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
+        unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
+        disagreements = diff.disagreements(rows, stored, matched)
+        if not evidence.looked_at:
+            disagreements = disagreements.filter(pc.not_equal(disagreements["category"], Category.NOT_ON_BOOKIES))
+        findings = pa.concat_tables(
+            [
+                diff.findings(disagreements, self.run),
+                holds.findings(unsolved, self.run),
+                range_findings.find_all(evidence, sides, copies, buckets, self.run, references),
+            ]
+        )
+        compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, references)
+        actions, left = alternatives.offer_alternatives(sides, self.request.layout, self.request.passwords, actions)
+        name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
+        contents = {"actions": actions, "findings": findings, "reconstruction": rows, "sides": compared}
+        parts = {
+            table: write_part(Path(self.out), table, name, [content], secret=True)
+            for table, content in contents.items()
+        }
+        hashes = Hashes()
+        hashes.add(actions, rows)
+        counts = RangeCounts(
+            ledgers=rows.num_rows,
+            present=len(matched.held_rows),
+            stored=stored.num_rows,
+            unheld=len(matched.unheld),
+            still_held=kept.num_rows,
+            released=released.num_rows,
+            looked_at=looked_at,
+            left=left,
+            outcomes=count_values(missing["outcome"]),
+            reasons=count_values(held["reason"]),
+            findings=count_values(findings["category"]),
+            proven=count_values(findings.filter(self._is_proven(findings))["category"]),
+            relations=count_values(compared["relation"]),
+            verdicts=count_values(compared["verdict"]),
+        )
+        used = used_ids.numbers(self.request.layout, used_ids.of_ledgers(compared, sides.history, references))
+        counted = None if references is None else count_references(references, rows, stored)
+        return RangeResult(parts, hashes, counts, counted, used).to_json()
+
+    def _is_proven(self, findings: pa.Table) -> pa.ChunkedArray:
+        """Say which findings are critical and were shown: absence counts only where every bookie was looked at."""
+        critical = pc.equal(findings["severity"], "critical")
+        if self.case.evidence.everywhere:
+            return critical
+        return pc.and_not(critical, pc.is_in(findings["category"], pa.array(_OF_ABSENCE)))
+
+    def _read_references(self, buckets: range) -> pa.Table | None:
+        """Return the references of a range, which the driver wrote where every task reads them."""
+        if self.request.references is None:
+            return None
+        wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
+        return pq.read_table(Path(self.out) / SPILL / f"{REFERENCES}.parquet", filters=wanted, schema=SCHEMA)
+
+
+def count_values(column: pa.ChunkedArray) -> dict[str, int]:
+    """Return each value of a column, and how many rows have it."""
+    return {str(row["values"]): row["counts"] for row in pc.value_counts(column).to_pylist()}

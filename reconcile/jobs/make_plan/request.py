@@ -1,0 +1,102 @@
+"""What a plan is made of, and that all of it is of one cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from reconcile import clusters
+from reconcile.plan.actions import Passwords
+from reconcile.references import References
+from recovery.codecs.store import Layout
+from recovery.dataset import Dataset, open_dataset
+from recovery.errors import InputError
+from recovery.infer.search import Tail
+from recovery.model.ids import is_bookie_id
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What a plan is made of.
+
+    Attributes:
+        inventories: inventory folders; each bookie once.
+        live: catalog of the store that is to be repaired; None: plan for an empty one.
+        snapshots: catalogs of what the store held earlier: sides of the comparison; their (E, W, A) count in the prior.
+        layout: of the target.
+        root: ledgers root key of the target, for the manifest.
+        passwords: candidates.
+        expected: bookies that the cluster has, as the operator says; None: not said.
+        default_quorum: (E, W, A) where nothing else decides.
+        tail: where ledgers are closed whose last entries may not have been acknowledged.
+        references: what upper layers know of their ledgers.
+        raise_past: ids up to this one are used, as the operator says, however far above all others they stand.
+        settings: of the run, each with where it came from, for the manifest.
+    """
+
+    inventories: tuple[Dataset, ...]
+    live: Dataset | None
+    snapshots: tuple[Dataset, ...]
+    layout: Layout
+    root: str
+    passwords: Passwords
+    expected: tuple[str, ...] | None
+    default_quorum: tuple[int, int, int] | None
+    tail: Tail = Tail.INCLUSIVE
+    references: References | None = None
+    raise_past: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
+    """Open inventories and see that they are of different bookies of one cluster.
+
+    Raises:
+        DatasetError: one is not a whole inventory.
+        InputError: a bookie comes twice or has an id that is none, or two clusters are mixed.
+    """
+    inventories = tuple(open_dataset(path, "inventory") for path in paths)
+    bookies: dict[str, str] = {}
+    instances: dict[str, str] = {}
+    for dataset in inventories:
+        for row in dataset.read("bookies", columns=["bookie", "instance_id"]).to_pylist():
+            if not is_bookie_id(row["bookie"]):
+                raise InputError(dataset.path, f"is of {row['bookie']!r}, no bookie id", "collect the bookie again")
+            if row["bookie"] in bookies:
+                problem = f"holds bookie {row['bookie']}, and so does {bookies[row['bookie']]}"
+                raise InputError(dataset.path, problem, "give each bookie's newest inventory once")
+            bookies[row["bookie"]] = dataset.path
+            if row["instance_id"] is not None:
+                instances.setdefault(row["instance_id"], dataset.path)
+    if len(instances) > 1:
+        (first, first_path), (second, second_path) = list(instances.items())[:2]
+        problem = f"is of cluster instance {second}, {first_path} is of {first}"
+        raise InputError(second_path, problem, "recover one cluster at a time")
+    return inventories
+
+
+def list_sources(request: PlanRequest, bookies: pa.Table) -> tuple[clusters.Source, ...]:
+    """Return everything that says of which cluster it is, the bookies first; BOOKIES in.
+
+    Raises:
+        InputError: a snapshot, or a store of references, is of another cluster than the bookies; than the store, where
+            no bookie names one. That the store itself is of another is a finding: somebody may have initialised it
+            again, and apply refuses it.
+    """
+    of_bookies = clusters.of_bookies(bookies)
+    live = [_make_source("the store", request.live)] if request.live is not None else []
+    others = [_make_source("snapshot", snapshot) for snapshot in request.snapshots]
+    others += request.references.stores if request.references is not None else ()
+    is_named = any(source.instance_id is not None for source in of_bookies)
+    clusters.demand_one([*of_bookies, *([] if is_named else live), *others])
+    # Nothing is believed of a store that is empty.
+    is_empty = request.live is None or not request.live.rows("ledgers")
+    return (*of_bookies, *([] if is_empty else live), *others)
+
+
+def _make_source(title: str, catalog: Dataset) -> clusters.Source:
+    rows = catalog.read("sources")
+    uri = next(iter(rows["uri"].to_pylist()), None)
+    name = f"{title} {uri} ({catalog.path})" if uri else f"{title} {catalog.path}"
+    return clusters.of_catalog(name, rows, catalog.read("nodes", columns=["path", "kind", "raw"]))

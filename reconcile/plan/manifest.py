@@ -1,0 +1,381 @@
+"""What the manifest of a plan says besides its files: on what it was made, what it counted, what it is bound to.
+
+The keys are stored, and the hash of the plan covers them: a key is added, never renamed. A manifest of an older version
+lacks the later ones, and reads as if nothing was counted there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconcile.plan.plan_hash import Hashes
+from recovery.dataset import MANIFEST, Dataset, write_manifest
+from recovery.errors import DatasetError
+from recovery.infer.prior import PriorShape, Source
+from recovery.manifest import Part
+from recovery.model.coverage import Coverage
+from recovery.model.ids import LedgerId
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCounts:
+    """Ledgers, findings and actions of a plan.
+
+    Attributes:
+        ledgers: on bookies.
+        restored: lost ones whose record is created.
+        held: lost ones whose data a record keeps, and nobody can read yet.
+        waiting: lost ones for which nothing is written until a person decides.
+        deleted: on bookies, deleted on purpose; not brought back.
+        in_store_already: on bookies and in the store.
+        in_store: records of the store.
+        in_store_not_on_bookies: of these, on no bookie that was looked at.
+        held_in_store: holds of an earlier plan in the store.
+        released: of these, replaced by their records.
+        disagreements: findings that say that the store and the bookies differ.
+        critical: critical findings that were shown, not only not seen.
+        looked_at: ledgers of any side.
+        clean: of these, without a finding.
+        skipped: of these, open in the store.
+        undecided: of these, perhaps on bookies that were not looked at.
+        with_findings: of these, with a finding.
+        findings: all findings.
+        left_alone: actions that write nothing until a person chooses.
+        actions: all actions.
+        ids_above_short_generator: ids that only the generator of long ids gives.
+        ids_not_raised_past: ids that no generator is raised past.
+        ids_far_above: ids that raise nothing, because they stand far above all others.
+        counters_not_raised_past: last ids that generators gave, and that none is raised past.
+        accepted_loss: ledgers that a person accepted to lose.
+    """
+
+    ledgers: int = 0
+    restored: int = 0
+    held: int = 0
+    waiting: int = 0
+    deleted: int = 0
+    in_store_already: int = 0
+    in_store: int = 0
+    in_store_not_on_bookies: int = 0
+    held_in_store: int = 0
+    released: int = 0
+    disagreements: int = 0
+    critical: int = 0
+    looked_at: int = 0
+    clean: int = 0
+    skipped: int = 0
+    undecided: int = 0
+    with_findings: int = 0
+    findings: int = 0
+    left_alone: int = 0
+    actions: int = 0
+    ids_above_short_generator: int = 0
+    ids_not_raised_past: int = 0
+    ids_far_above: int = 0
+    counters_not_raised_past: int = 0
+    accepted_loss: int = 0
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "PlanCounts":
+        """Read them as manifests have them."""
+        return cls(**{name: values.get(name) or 0 for name in cls.__slots__})
+
+    def to_json(self) -> dict[str, int]:
+        """Return them as manifests and ``--json`` have them; of losses only what a person accepted."""
+        return {name: count for name, count in asdict(self).items() if count or name != "accepted_loss"}
+
+    @property
+    def writes(self) -> int:
+        """How many keys are written: actions without those that write nothing."""
+        return self.actions - self.left_alone
+
+    @property
+    def add_up(self) -> bool:
+        """Whether every ledger was counted once, on bookies and of all sides."""
+        lost = self.restored + self.held + self.waiting + self.deleted
+        judged = self.clean + self.skipped + self.undecided + self.with_findings
+        return lost + self.in_store_already == self.ledgers and judged == self.looked_at
+
+
+@dataclass(frozen=True, slots=True)
+class UnreferencedLedger:
+    """A ledger on bookies that nothing references.
+
+    Attributes:
+        scope: of its id.
+        ledger: of its id.
+        key: the SHA-256 of its master key in hex, or the first digits of that; None: not known.
+        neighbours: owners of the nearest ids below and above; a hint, not an owner.
+    """
+
+    scope: int
+    ledger: int
+    key: str | None
+    neighbours: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "UnreferencedLedger":
+        """Read it as manifests have it."""
+        return cls(values["scope"], values["ledger"], values["key"], tuple(values.get("neighbours", ())))
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceCounts:
+    """How references and the ledgers that were looked at agree.
+
+    Attributes:
+        referenced: ledgers that references name, on bookies or in the store.
+        unreferenced: ledgers on bookies that no reference names.
+        referenced_not_found: ledgers that references name, and that nothing else has.
+        some_unreferenced: the first of those that no reference names.
+        some_not_found: the first of those that nothing else has.
+        unreadable: records of references that could not be read.
+        gaps: parts of a store of references that its copy lacks.
+    """
+
+    referenced: int = 0
+    unreferenced: int = 0
+    referenced_not_found: int = 0
+    some_unreferenced: tuple[UnreferencedLedger, ...] = ()
+    some_not_found: tuple[LedgerId, ...] = ()
+    unreadable: int = 0
+    gaps: int = 0
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "ReferenceCounts":
+        """Read them as manifests have them."""
+        return cls(
+            **{name: values.get(name) or 0 for name in ("referenced", "unreferenced", "referenced_not_found")},
+            some_unreferenced=tuple(UnreferencedLedger.from_json(row) for row in values.get("some_unreferenced", ())),
+            some_not_found=tuple(LedgerId(row["scope"], row["ledger"]) for row in values.get("some_not_found", ())),
+            **{name: values.get(name) or 0 for name in ("unreadable", "gaps")},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as manifests and ``--json`` have them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class InputDataset:
+    """One dataset that a plan was made of.
+
+    Attributes:
+        kind: inventory, store, snapshot or references.
+        name: its folder when the plan was made.
+        digest: of the dataset; of references that of their rows.
+    """
+
+    kind: str
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySource:
+    """A catalog that remembers what happened to records.
+
+    Attributes:
+        uri: of its store.
+        txn: the transaction that it was taken at; None: not known.
+        chosen: a person chose the point in time.
+    """
+
+    uri: str
+    txn: int | None
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WaveBuckets:
+    """The buckets of one wave, both ends included."""
+
+    number: int
+    first_bucket: int
+    last_bucket: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanBinding:
+    """What a plan is bound to: guards compare it with the store.
+
+    Attributes:
+        instance_ids: of the cluster; empty: nothing names one.
+        layout: of the target; None: not known.
+        root: ledgers root key of the target; empty: not known.
+        bookies: id and incarnation of each bookie that was looked at.
+        cookies_held_back: no cookie is created, because ledgers wait for a person.
+        made: when, as ISO 8601.
+        inputs: datasets that it was made of; None: an older version did not write them.
+        options: what the operator said: of the tail, quorums, passwords, bookies and ids.
+        split_from: hash of the plan that it was cut from; None: of none.
+        waves: that it was cut into.
+        edited_from: hash of the plan that it was edited from; None: of none.
+        edits: what was changed, each as a line.
+    """
+
+    instance_ids: tuple[str, ...] = ()
+    layout: str | None = None
+    root: str = ""
+    bookies: tuple[tuple[str, str | None], ...] = ()
+    cookies_held_back: bool = False
+    made: str | None = None
+    inputs: tuple[InputDataset, ...] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    split_from: str | None = None
+    waves: tuple[WaveBuckets, ...] = ()
+    edited_from: str | None = None
+    edits: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "PlanBinding":
+        """Read it as manifests have it."""
+        inputs = values.get("inputs")
+        return cls(
+            instance_ids=tuple(values.get("instance_ids", ())),
+            layout=values.get("layout"),
+            root=values.get("root") or "",
+            bookies=tuple((bookie, incarnation) for bookie, incarnation in values.get("bookies", ())),
+            cookies_held_back=bool(values.get("cookies_held_back")),
+            made=values.get("made"),
+            inputs=None if inputs is None else tuple(InputDataset(**row) for row in inputs),
+            options=values.get("options", {}),
+            split_from=values.get("split_from"),
+            waves=tuple(WaveBuckets(*row) for row in values.get("waves", ())),
+            edited_from=values.get("edited_from"),
+            edits=tuple(values.get("edits", ())),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as manifests and ``--json`` have it; what a plan was not cut, edited or made of is left out."""
+        values: dict[str, Any] = {
+            "instance_ids": list(self.instance_ids),
+            "layout": self.layout,
+            "root": self.root,
+            "bookies": [list(row) for row in self.bookies],
+            "cookies_held_back": self.cookies_held_back,
+            "made": self.made,
+            "options": dict(self.options),
+        }
+        if self.inputs is not None:
+            values["inputs"] = [asdict(one) for one in self.inputs]
+        if self.split_from is not None:
+            values["split_from"] = self.split_from
+            values["waves"] = [[wave.number, wave.first_bucket, wave.last_bucket] for wave in self.waves]
+        if self.edited_from is not None:
+            values |= {"edited_from": self.edited_from, "edits": list(self.edits)}
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class PlanManifest:
+    """What a plan says of itself.
+
+    Attributes:
+        binding: what it is bound to.
+        coverage: which bookies were looked at.
+        counts: ledgers, findings and actions.
+        reasons: of holds, each with its ledgers.
+        sides: relations of bookies, store and snapshots, each with its ledgers.
+        found: categories of findings, each with how many there are.
+        references: how references and ledgers agree; None: none were given.
+        mass_deletion: so many ledgers were deleted that they are held.
+        mass_let_go: so many ledgers were let go of by their owners that they are held.
+        prior: shapes that ledgers may have that do not show theirs.
+        histories: catalogs that remember what happened to records.
+        settings: of the run, each with its value and where it came from.
+        hash: what a confirmation names; empty: not signed yet.
+        hash_version: of what the hash covers; None: not signed yet.
+        tool_version: of the program that wrote it; None: not written yet.
+    """
+
+    binding: PlanBinding = field(default_factory=PlanBinding)
+    coverage: Coverage = field(default_factory=Coverage)
+    counts: PlanCounts = field(default_factory=PlanCounts)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    sides: Mapping[str, int] = field(default_factory=dict)
+    found: Mapping[str, int] = field(default_factory=dict)
+    references: ReferenceCounts | None = None
+    mass_deletion: bool = False
+    mass_let_go: bool = False
+    prior: tuple[PriorShape, ...] = ()
+    histories: tuple[HistorySource, ...] = ()
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hash: str = ""
+    hash_version: int | None = None
+    tool_version: str | None = None
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "PlanManifest":
+        """Read it as the file has it."""
+        references = values.get("references")
+        return cls(
+            binding=PlanBinding.from_json(values["binding"]),
+            coverage=Coverage.from_json(values["coverage"]),
+            counts=PlanCounts.from_json(values.get("counts", {})),
+            references=ReferenceCounts.from_json(references) if references else None,
+            reasons=dict(values.get("reasons", {})),
+            sides=dict(values.get("sides", {})),
+            found=dict(values.get("found", {})),
+            settings=dict(values.get("settings", {})),
+            mass_deletion=bool(values.get("mass_deletion")),
+            mass_let_go=bool(values.get("mass_let_go")),
+            prior=tuple(PriorShape(**row | {"source": Source(row["source"])}) for row in values.get("prior", ())),
+            histories=tuple(HistorySource(**row) for row in values.get("histories", ())),
+            hash=values.get("hash", ""),
+            hash_version=values.get("hash_version"),
+            tool_version=values.get("tool_version"),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what it says besides binding, coverage and hash, as the file has it."""
+        return {
+            "counts": self.counts.to_json(),
+            **{name: dict(getattr(self, name)) for name in ("reasons", "sides", "found", "settings")},
+            "references": {} if self.references is None else self.references.to_json(),
+            "mass_deletion": self.mass_deletion,
+            "mass_let_go": self.mass_let_go,
+            "prior": [asdict(shape) for shape in self.prior],
+            "histories": [asdict(source) for source in self.histories],
+        }
+
+
+def read_plan_manifest(plan: Dataset) -> PlanManifest:
+    """Return what a plan says of itself.
+
+    Raises:
+        DatasetError: a value is of another type than this version writes.
+    """
+    try:
+        return PlanManifest.from_json(plan.manifest)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = f"is no manifest of a plan ({type(error).__name__}: {error})"
+        raise DatasetError(f"{plan.path}/{MANIFEST}", problem, "copy or make the plan again") from error
+
+
+def write_plan_manifest(
+    folder: Path, manifest: PlanManifest, parts: Mapping[str, Iterable[Part]], hashes: Hashes
+) -> PlanManifest:
+    """Make a folder of parts a plan; return its manifest with its hash.
+
+    Args:
+        folder: of the plan.
+        manifest: what it says.
+        parts: of each of its tables.
+        hashes: of its buckets.
+
+    Raises:
+        DatasetError: the disk is full or refuses.
+    """
+    written = write_manifest(
+        folder,
+        "plan",
+        parts,
+        binding=manifest.binding.to_json(),
+        coverage=manifest.coverage.to_json(),
+        secret=True,
+        extra=manifest.to_json(),
+        sign=hashes.sign,
+    )
+    return PlanManifest.from_json(written)

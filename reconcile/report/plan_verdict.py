@@ -1,0 +1,33 @@
+"""What came of a plan in one sentence, for its report and for who made it."""
+
+from reconcile.plan.manifest import PlanManifest
+from reconcile.words import count_noun, count_released_holds, list_names
+
+
+def describe_plan(manifest: PlanManifest) -> str:
+    """Return what a plan brings back, what it does not, and what was not looked at."""
+    counts, coverage = manifest.counts, manifest.coverage
+    back = "comes back" if counts.restored == 1 else "come back"
+    verdict = f"{counts.restored} of {count_noun(counts.ledgers - counts.in_store_already, 'lost ledger')} {back}"
+    if not coverage.scanned:
+        looked_at = count_noun(counts.looked_at, "ledger")
+        verdict = f"{looked_at} compared, {counts.with_findings} with findings; no bookie was looked at"
+        if counts.restored:
+            verdict += f"; {counts.restored} {back} on an earlier catalog's word alone"
+    if counts.deleted:
+        stay = "stays" if counts.deleted == 1 else "stay"
+        verdict += f"; {counts.deleted} that somebody deleted {stay} deleted unless you choose otherwise"
+    if counts.held:
+        verdict += "; 1 is held: its" if counts.held == 1 else f"; {counts.held} are held: their"
+        verdict += " data is kept, and nobody can read it yet"
+    if counts.released:
+        verdict += f"; of an earlier plan {count_released_holds(counts.released)}"
+    if counts.held_in_store:
+        verdict += f"; records of an earlier plan hold {counts.held_in_store}"
+    if coverage.not_scanned:
+        were = "was" if len(coverage.not_scanned) == 1 else "were"
+        unseen = f"{count_noun(len(coverage.not_scanned), 'bookie')} {were} not looked at"
+        verdict = f"{unseen}, and what only they hold may exist: {list_names(coverage.not_scanned)}. {verdict}"
+    elif coverage.scanned and not coverage.members_known_from:
+        verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
+    return verdict if counts.add_up else f"INVALID, the sums do not add up: {verdict}"
