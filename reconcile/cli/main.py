@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "undo": "Take back what an apply wrote, by its journal.",
     "audit": "Read journals: who wrote what to a store, and whether that was altered.",
     "verify": "Read the ledgers of a plan back from bookies' disks.",
+    "export": "Write ledgers' entries from bookies' disks as files, whatever their records say.",
     "inspect": "Read one file of a bookie by itself, or say what each byte is.",
     "doctor": "Say whether this installation is complete.",
 }

@@ -93,6 +93,21 @@ def open_bookies(
         with RunningCluster(members, source.options) as cluster:
             yield cluster
         return
+    with open_disks_of(source, context) as disks:
+        yield disks
+
+
+@contextmanager
+def open_disks_of(source: Mapping[str, Sequence[Path]], context: Context) -> "Iterator[Mapping[str, BookieDisks]]":
+    """Give the disks of bookies to read entries from.
+
+    Args:
+        source: their folders.
+        context: of the job.
+
+    Raises:
+        InputError: folders that are no bookie's.
+    """
     from recovery.bookies.disk_reader import open_disks  # noqa: PLC0415 - loaded where disks are read
 
     with ExitStack() as stack:

@@ -17,9 +17,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,9 @@ _BUFFER: Final = 64 << 10
 _LISTED: Final = 20
 """Problems that are named one by one."""
 _NONE: Final = np.empty(0, np.int64)
+_SLOTS_AT_ONCE: Final = 1 << 20
+_LAST_ENTRY: Final = (1 << 63) - 1
+T = TypeVar("T")
 
 
 class Places(NamedTuple):
@@ -187,6 +191,33 @@ class BookieDisks:
         )
         return FoundPlaces(self._find_in_journals(ledger, wanted), index, sure and self.complete)
 
+    def list_entries(self, ledger: LedgerId) -> tuple[Ints, bool]:
+        """Return the entries of a ledger that the bookie says it has, ascending, and whether these are surely all."""
+        ledgers, journalled, _, _ = self._journalled
+        key = self._scopes.key(ledger.scope, ledger.ledger)
+        low, high = np.searchsorted(ledgers, key, "left"), np.searchsorted(ledgers, key, "right")
+        indexed, sure = self._list_in_databases(ledger) if self._shards else self._list_in_index_file(ledger)
+        return np.union1d(journalled[low:high], indexed), sure and self.complete
+
+    def _list_in_databases(self, ledger: LedgerId) -> tuple[Ints, bool]:
+        own = self._choose_shards(ledger)
+        parts = [_NONE]
+        for shard in own:
+            rows = shard.scoped if ledger.scope else shard.rows
+            if rows is None:
+                continue
+            low, high = (ledger_db.location_key(ledger.ledger, entry, ledger.scope) for entry in (0, _LAST_ENTRY))
+            try:
+                for keys, values in rows.items(low=low, high=high):
+                    parts.append(ledger_db.decode_locations(keys, values, scoped=bool(ledger.scope)).entry)
+            except BackendError as error:
+                self._add_unread(rows.folder, Reason.UNREADABLE, ledger, detail=str(error))
+                return np.unique(np.concatenate(parts)), False
+        return np.unique(np.concatenate(parts)), bool(own)
+
+    def _list_in_index_file(self, ledger: LedgerId) -> tuple[Ints, bool]:
+        return self._open_index_file(ledger, _list_slots, _NONE)
+
     def _find_in_journals(self, ledger: LedgerId, wanted: Ints) -> Places:
         ledgers, entries, files, positions = self._journalled
         key = self._scopes.key(ledger.scope, ledger.ledger)
@@ -200,8 +231,7 @@ class BookieDisks:
 
     def _find_in_databases(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
         """Ask the databases; a bookie looks in the folder that the ledger's id chooses, and in no other."""
-        number = ledger_db.shard(ledger.ledger, max(self._database_count, 1))
-        own = [s for s in self._shards if s.number is None or number == s.number]
+        own = self._choose_shards(ledger)
         places: list[tuple[int, int, int]] = []
         for shard in own:
             rows = shard.scoped if ledger.scope else shard.rows
@@ -219,6 +249,10 @@ class BookieDisks:
                 return _sort_places(places), False
         return _sort_places(places), bool(own)
 
+    def _choose_shards(self, ledger: LedgerId) -> list[_Shard]:
+        number = ledger_db.shard(ledger.ledger, max(self._database_count, 1))
+        return [shard for shard in self._shards if shard.number is None or number == shard.number]
+
     def _add_unread(
         self, file: Path, reason: Reason, ledger: LedgerId, offset: int | None = None, detail: str = ""
     ) -> None:
@@ -226,35 +260,25 @@ class BookieDisks:
         self._damage.add(Unread(str(file), reason, Hides.LEDGER, offset, ledger=key, detail=detail))
 
     def _find_in_index_file(self, ledger: LedgerId, wanted: Ints) -> tuple[Places, bool]:
-        """Ask the index file; it is found by its path alone, a half-way copy only where there is no whole one."""
+        """Ask the index file."""
+        return self._open_index_file(ledger, partial(_read_slots, wanted=wanted), Places(_NONE, _NONE, _NONE))
+
+    def _open_index_file(self, ledger: LedgerId, read: Callable[[Path], T], nothing: T) -> tuple[T, bool]:
+        """Read the index file; it is found by its path alone, a half-way copy only where there is no whole one."""
         name = index_file.path_of(ledger.ledger, ledger.scope)
         for suffix in ("", ".rloc"):
             for folder in self._index_folders:
                 path = folder / (name + suffix)
                 try:
-                    return self._read_slots(path, wanted), True
+                    return read(path), True
                 except FileNotFoundError:
                     continue
                 except FormatError as error:
                     self._add_unread(path, error.reason, ledger, error.offset)
                 except OSError as error:
                     self._add_unread(path, Reason.UNREADABLE, ledger, detail=error.strerror or "cannot be read")
-                return Places(_NONE, _NONE, _NONE), False
-        return Places(_NONE, _NONE, _NONE), bool(self._index_folders)
-
-    def _read_slots(self, path: Path, wanted: Ints) -> Places:
-        with os.fdopen(open_regular(path), "rb") as file:
-            index_file.decode_header(file.read(index_file.HEADER_SIZE))
-            if not len(wanted):
-                return Places(_NONE, _NONE, _NONE)
-            first = int(wanted[0])
-            file.seek(index_file.HEADER_SIZE + first * index_file.SLOT)
-            slots = index_file.slots(file.read((int(wanted[-1]) - first + 1) * index_file.SLOT))
-        stored = wanted[wanted - first < len(slots)]
-        location = slots[stored - first]
-        taken = location > 0
-        log_id, position = location[taken] >> 32, location[taken] & 0xFFFFFFFF
-        return Places(stored[taken], log_id + _join_number(_ALL_LOGS, 0), position)
+                return nothing, False
+        return nothing, bool(self._index_folders)
 
     def read(self, file: Ints, position: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield (row, bytes) of what is framed at each place, file by file; rows where nothing is are left out.
@@ -279,6 +303,33 @@ class BookieDisks:
             return self._files.get(number)
         # A compaction that did not end may have left a log under the decimal digits of its id.
         return self._files.get(_join_number(number >> 32, read_decimal(number & 0xFFFFFFFF)))
+
+
+def _read_slots(path: Path, wanted: Ints) -> Places:
+    with os.fdopen(open_regular(path), "rb") as file:
+        index_file.decode_header(file.read(index_file.HEADER_SIZE))
+        if not len(wanted):
+            return Places(_NONE, _NONE, _NONE)
+        first = int(wanted[0])
+        file.seek(index_file.HEADER_SIZE + first * index_file.SLOT)
+        slots = index_file.slots(file.read((int(wanted[-1]) - first + 1) * index_file.SLOT))
+    stored = wanted[wanted - first < len(slots)]
+    location = slots[stored - first]
+    taken = location > 0
+    log_id, position = location[taken] >> 32, location[taken] & 0xFFFFFFFF
+    return Places(stored[taken], log_id + _join_number(_ALL_LOGS, 0), position)
+
+
+def _list_slots(path: Path) -> Ints:
+    """Return the entries that an index file has a place for."""
+    parts, first = [_NONE], 0
+    with os.fdopen(open_regular(path), "rb") as file:
+        index_file.decode_header(file.read(index_file.HEADER_SIZE))
+        while body := file.read(_SLOTS_AT_ONCE * index_file.SLOT):
+            slots = index_file.slots(body)
+            parts.append(np.flatnonzero(slots > 0) + first)
+            first += len(slots)
+    return np.concatenate(parts)
 
 
 def _read_records(path: Path, rows: Ints, position: Ints) -> Iterator[tuple[int, bytes]]:

@@ -62,6 +62,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "audit show": ("audit show {plan}", TEXT),
     "audit verify": ("audit verify {plan}", TEXT),
     "verify": ("verify {plan} --metadata {zookeeper} --disk a={disk}", LIVE),
+    "export": ("export 1 --disk a={disk} --out {out}", FILES),
     "inspect": ("inspect {odd}", FILES),
     "inspect a log": ("inspect {log}", FILES),
     "inspect --account": ("inspect --account {log}", FILES),

@@ -58,7 +58,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     write_manifest(Path(broken.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept)
     return World(
         root=tmp_path,
-        bookie=make_bookie(tmp_path / "bookie", {5: [0, 1], 6: [0]}),
+        bookie=make_bookie(tmp_path / "bookie", {5: [0, 1], 6: [0], 9: range(12)}),
         inventory=write_inventory(tmp_path / "inventory", BOOKIE, range(40), instance="one"),
         plan=write_plan(tmp_path / "plan", ledgers),
         other=write_plan(tmp_path / "other", ledgers[:4]),
@@ -88,6 +88,12 @@ def cut(world: World) -> list[object]:
     """Damage an index file, and collect."""
     damaged(world)
     return world.collect()
+
+
+def exported(world: World, *ledgers: object, whole: bool = True) -> list[object]:
+    """Export ledgers from all of the bookie's disks, or not from all."""
+    disks = world.bookie.all_dirs if whole else world.bookie.ledger_dirs
+    return ["export", *ledgers, *(word for d in disks for word in ("--disk", f"{BOOKIE}={d}")), "--out", world.new]
 
 
 def confirmed(world: World) -> list[object]:
@@ -150,6 +156,11 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("apply", Exit.REFUSED): lambda w: ["apply", w.plan.path, "--metadata", STORE],
     ("verify", Exit.FAILED): lambda w: ["verify", w.plan.path, "--metadata", STORE, "--disk", f"b1={w.root}"],
     ("verify", Exit.USAGE): lambda w: ["verify", w.plan.path, "--metadata", STORE, "--disk", "b1"],
+    ("export", Exit.DONE): lambda w: exported(w, 5, 6),
+    ("export", Exit.FAILED): lambda w: exported(w, 9),
+    ("export", Exit.USAGE): lambda w: exported(w, "five"),
+    ("export", Exit.FOUND): lambda w: exported(w, 5, 7),
+    ("export", Exit.UNDECIDABLE): lambda w: exported(w, 5, whole=False),
     ("inspect", Exit.DONE): lambda w: ["inspect", w.bookie.log()],
     ("inspect", Exit.USAGE): lambda w: ["inspect", w.new],
     ("inspect", Exit.FOUND): damaged,
@@ -159,7 +170,7 @@ LINES: dict[tuple[str, Exit], Line] = {
 }  # fmt: skip
 """Command lines that end so, and need neither Spark nor a server."""
 
-FULL_DISK = {("collect", Exit.FAILED), ("plan split", Exit.FAILED), ("plan edit", Exit.FAILED)}
+FULL_DISK = {(name, Exit.FAILED) for name in ("collect", "plan split", "plan edit", "export")}
 """Of these, on a full disk."""
 
 COLLECT, CHECK, CLI, WRITE = "recovery/collect", "reconcile/check", "reconcile/cli", "reconcile/write"

@@ -1,0 +1,125 @@
+"""`export`: ledgers' entries from bookies' disks as files, whatever their records say."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import (
+    FILE,
+    FOLDER,
+    by_bookie,
+    make_context,
+    make_output,
+    output_options,
+    parse_ledger,
+    read_passwords,
+    scope_option,
+)
+from reconcile.cli.output import Result
+from reconcile.words import count_noun
+
+if TYPE_CHECKING:
+    from reconcile.jobs.export import Exported, ExportedLedger
+
+_SHOWN: Final = 10
+_WORDS: Final = {
+    "absent": "that nobody has below the last one",
+    "unreadable": "that a bookie has a place for, and that are not there",
+    "several": "with several contents",
+    "unproven": "whose digest nothing proves",
+}
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "every entry up to each ledger's highest is written once, each digest agrees",
+        Exit.FAILED: "the disk of --out is full, or the tool failed",
+        Exit.USAGE: "an id, folders or files that cannot be used",
+        Exit.FOUND: "entries are missing in between, have several contents, or prove no digest; or a ledger has none",
+        Exit.UNDECIDABLE: "nothing of that, but disks were not looked at whole: more may exist",
+    },
+    epilog="Example: bkmeta export 12345 --disk bk1:3181=/mnt/bk1 --disk bk2:3181=/mnt/bk2 --out entries",
+)
+@click.argument("ledgers", metavar="LEDGER...", nargs=-1, required=True)
+@scope_option
+@click.option(
+    "--disk", "disks", multiple=True, required=True, callback=by_bookie, metavar="ID=DIR", help="A bookie's folder."
+)
+@click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600: prove digests of type HMAC.")
+@click.option("--raw", is_flag=True, help="Entries as bookies store them, each behind its size, instead of JSON lines.")
+@click.option("--out", type=FOLDER, required=True, help="A new folder for the files; nobody else may read there.")
+@output_options
+def export(
+    ledgers: tuple[str, ...],
+    scope: str | None,
+    disks: dict[str, list[Path]],
+    passwords: Path | None,
+    *,
+    raw: bool,
+    out: Path,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Write the entries of each LEDGER as a file, from disks, whatever its record says, or without one. Reads no store.
+
+    An entry is what its bookie would serve: by its index, or by the journal that is replayed at its next start. Of each
+    entry the copies whose digest agrees are taken; two contents of one entry, of two histories, are both written.
+    """
+    from reconcile.jobs import export as job
+
+    output = make_output(shared)
+    named = tuple(dict.fromkeys(parse_ledger(text, scope) for text in ledgers))
+    request = job.ExportRequest(named, disks, out, read_passwords(passwords), is_raw=raw)
+    sys.exit(output.show(_make_result(job.export(request, make_context(output)), out)))
+
+
+def _make_result(done: "Exported", out: Path) -> Result:
+    written = [one for one in done.ledgers if one.file is not None]
+    doubtful = [one for one in done.ledgers if not one.is_whole]
+    entries = sum(one.entries for one in written)
+    verdict = f"{count_noun(entries, 'entry', 'entries')} of {count_noun(len(written), 'ledger')} written to {out}"
+    code = Exit.DONE
+    if any(not one.is_sure for one in done.ledgers):
+        code, verdict = Exit.UNDECIDABLE, f"{verdict}; disks were not looked at whole: more may exist"
+    if doubtful:
+        code, verdict = Exit.FOUND, f"{count_noun(len(doubtful), 'ledger')} not whole: {verdict}"
+    details = [_describe_ledger(one) for one in [*doubtful, *(one for one in done.ledgers if one.is_whole)][:_SHOWN]]
+    if len(done.ledgers) > _SHOWN:
+        details.append("all of them with --json")
+    details += [
+        f"{bookie} was not looked at whole: {problems[0] if problems else 'no cookie'}"
+        for bookie, problems in list(done.incomplete.items())[:_SHOWN]
+    ]
+    details.append("an end is the highest entry that was found: what only other bookies have is not counted")
+    return Result(
+        "export",
+        verdict,
+        code,
+        counts={
+            "ledgers": len(done.ledgers),
+            "written": len(written),
+            "not_whole": len(doubtful),
+            "entries": entries,
+            **{name: sum(getattr(one, name) for one in done.ledgers) for name in _WORDS},
+        },
+        coverage={"incomplete": {bookie: list(problems) for bookie, problems in done.incomplete.items()}},
+        details=details,
+        facts={"out": str(out), "exported": [{**asdict(one), "ledger": str(one.ledger)} for one in done.ledgers]},
+    )
+
+
+def _describe_ledger(one: "ExportedLedger") -> str:
+    if one.last is None:
+        text = f"{one.ledger}: no entry was found"
+    else:
+        text = f"{one.ledger}: {count_noun(one.entries, 'entry', 'entries')} up to {one.last}"
+    for name, words in _WORDS.items():
+        count = getattr(one, name)
+        if count:
+            first = ", ".join(map(str, one.listed.get(name, ())[:_SHOWN]))
+            text += f"; {count} {words}" + (f" ({first})" if first else "")
+    return text

@@ -1,0 +1,139 @@
+"""All entries of a ledger that bookies would serve from their disks, each once, whatever its record says.
+
+    of the copies of an entry   taken is
+    some prove their digest     each content among these once: two contents are two histories
+    none does                   each content once, as it stands; nothing shows that it is what was written
+
+A copy's LAC is not content: replicas of one entry differ in it. The digest of an entry of type HMAC proves itself with
+one of the passwords alone, of type DUMMY never.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.bookies.disk_reader import BookieDisks
+from recovery.codecs import entry
+from recovery.errors import FormatError
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest
+
+Ints = npt.NDArray[np.int64]
+
+_AT_ONCE: Final = 256
+"""Entries whose copies are in memory together."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEntry:
+    """One content of an entry.
+
+    Attributes:
+        header: of the copy that was taken.
+        record: its bytes, from the header on.
+        digest: the type that the bytes prove; None: none.
+        bookies: that have this content, ascending.
+    """
+
+    header: entry.EntryHeader
+    record: bytes
+    digest: Digest | None
+    bookies: tuple[str, ...]
+
+    @property
+    def payload(self) -> bytes | None:
+        """What the client wrote; None where nothing proves where it begins."""
+        return None if self.digest is None else bytes(entry.payload_of(self.record, self.digest))
+
+
+@dataclass(slots=True)
+class LedgerReading:
+    """What was read of a ledger, filled while `read_entries` is gone through.
+
+    Attributes:
+        entries: different ids.
+        last: the highest; None: there is none.
+        several: ids with several contents.
+        unproven: ids of which no copy proves its digest.
+        unreadable: ids that a bookie has a place for, and no copy is there.
+        is_sure: whether every bookie's disks were looked at whole.
+    """
+
+    entries: int = 0
+    last: int | None = None
+    several: list[int] = field(default_factory=list)
+    unproven: list[int] = field(default_factory=list)
+    unreadable: list[int] = field(default_factory=list)
+    is_sure: bool = True
+
+
+def read_entries(
+    disks: Mapping[str, BookieDisks], ledger: LedgerId, passwords: Sequence[bytes], reading: LedgerReading
+) -> Iterator[ReadEntry]:
+    """Yield the entries of a ledger, ascending by id.
+
+    Args:
+        disks: of bookies, by their ids.
+        ledger: which.
+        passwords: candidates for digests of type HMAC; the empty one is always tried.
+        reading: is filled.
+    """
+    listed: dict[str, Ints] = {}
+    for bookie, one in disks.items():
+        listed[bookie], sure = one.list_entries(ledger)
+        reading.is_sure &= sure
+    everything: Ints = reduce(np.union1d, listed.values(), np.empty(0, np.int64))
+    for low in range(0, len(everything), _AT_ONCE):
+        wanted = everything[low : low + _AT_ONCE]
+        copies: dict[int, list[tuple[str, bytes]]] = {number: [] for number in wanted.tolist()}
+        for bookie, one in disks.items():
+            _read_copies(one, bookie, ledger, np.intersect1d(wanted, listed[bookie]), copies)
+        for number, found in copies.items():
+            yield from _choose_contents(number, found, passwords, reading)
+
+
+def _read_copies(
+    disks: BookieDisks, bookie: str, ledger: LedgerId, wanted: Ints, copies: Mapping[int, list[tuple[str, bytes]]]
+) -> None:
+    """Add what a bookie has, of the journal and of the index."""
+    found = disks.find(ledger, wanted)
+    for places in (found.journal, found.index):
+        numbers = places.entry.tolist()
+        for row, record in disks.read(places.file, places.position):
+            if entry.is_of(record, ledger, numbers[row]):
+                copies[numbers[row]].append((bookie, record))
+
+
+def _choose_contents(
+    number: int, copies: Sequence[tuple[str, bytes]], passwords: Sequence[bytes], reading: LedgerReading
+) -> Iterator[ReadEntry]:
+    contents: dict[tuple[Digest | None, int, bytes], ReadEntry] = {}
+    for bookie, record in copies:
+        try:
+            header = entry.decode_header(record)
+        except FormatError:
+            continue
+        proven = entry.find_digest(record, passwords)
+        digest = None if proven is None else proven[0]
+        one = ReadEntry(header, record, digest, (bookie,))
+        body = record[entry.header_size(record) :] if one.payload is None else one.payload
+        key = (digest, header.length, body)
+        there = contents.setdefault(key, one)
+        if bookie not in there.bookies:
+            contents[key] = replace(there, bookies=tuple(sorted((*there.bookies, bookie))))
+    proven_ones = [one for one in contents.values() if one.digest is not None]
+    taken = proven_ones or list(contents.values())
+    if not taken:
+        reading.unreadable.append(number)
+        return
+    reading.entries += 1
+    reading.last = number
+    if len(taken) > 1:
+        reading.several.append(number)
+    if not proven_ones:
+        reading.unproven.append(number)
+    yield from taken
