@@ -74,7 +74,8 @@ def test_raw_frames_are_as_bookies_store_them(name: str, tmp_path: Path, capsys:
     row = proven(name)[0]
     exported(name, tmp_path, capsys, "--raw", ledgers=[row["ledger"]])
     raw = (tmp_path / "out" / f"{row['ledger']}.entries").read_bytes()
-    at, found = 0, []
+    at = 0
+    found: list[list[object]] = []
     while at < len(raw):
         size, ledger, number = struct.unpack_from(">iqq", raw, at)
         assert (ledger, number) == (row["ledger"], len(found))
