@@ -39,6 +39,7 @@ class StoredLedger:
         complete: whether all of the source was read.
         catalog: all that it has; None: only this ledger was asked for.
         instance_id: of its cluster; None: it names none.
+        is_guarded: a guard's lock stands for the ledger.
     """
 
     source: str
@@ -49,6 +50,7 @@ class StoredLedger:
     complete: bool
     catalog: Dataset | None = None
     instance_id: str | None = None
+    is_guarded: bool = False
 
     @property
     def at(self) -> float:

@@ -16,7 +16,7 @@ from reconcile.explain.grid import Segment, grid
 from reconcile.explain.ledger_copies import Copy, describe_copies, describe_damage
 from reconcile.explain.verdict import Facts, Standing, judge
 from reconcile.findings.refusal_texts import REASONS
-from reconcile.plan.actions import LEAVE
+from reconcile.plan.actions import LEAVE, Guard
 from reconcile.plan.alternatives import FROM_BOOKIES, describe_records
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import contradicted, sides
@@ -31,6 +31,12 @@ from recovery.model.metadata import LedgerMetadata, State
 
 _MASK: Final = (1 << 64) - 1
 _UNKNOWN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_GUARDS: Final = {
+    Guard.LOCK: "under a replication lock of the ledger, made first: no copy is deleted until it is settled",
+    Guard.NAMED: "without a lock: it names all who may hold anything, while replication stays disabled",
+    Guard.RELEASE: "then its guard's lock is removed: it is settled",
+}
+"""What a plan does besides with a ledger's lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +185,7 @@ def explain(
             reason=reason,
             is_in_store=stored_row.num_rows > 0,
             record=record,
+            is_guarded=live is not None and live.is_guarded,
             is_in_snapshot=any(side_of.row.num_rows for side_of in stored if side_of is not live),
             has_actions=bool(actions),
             deletion=next(filter(None, map(_describe_deletion, relations)), None),
@@ -379,6 +386,7 @@ def _describe_actions(plan: Dataset | None, ledger: LedgerId) -> tuple[str, ...]
         condition = "if absent" if action["expects"] is None else f"if version {action['expects']}"
         waits = action["op"] == LEAVE
         actions.append(f"nothing to {action['key']}" if waits else f"{action['op']} {action['key']} {condition}")
+        actions += [_GUARDS[action["guard"]]] if action["guard"] is not None else []
         actions += [
             f"instead, if you choose it: {other['label']}, which reads as {other['reads_as']}"
             for other in action["alternatives"]
@@ -388,7 +396,7 @@ def _describe_actions(plan: Dataset | None, ledger: LedgerId) -> tuple[str, ...]
 
 def _propose_segments(row: Mapping[str, Any] | None, record: LedgerMetadata | None) -> list[Segment]:
     """Return the segments that a grid is drawn against: the proposal's, else the store's, but never a hold's."""
-    if row is not None and row["outcome"] == "restored":
+    if row is not None and row["outcome"] in ("restored", "guarded"):
         size, write = row["ensemble_size"], row["write_quorum"]
         return [Segment(s["first"], s["members"], size, write) for s in row["segments"]]
     if record is not None and record.state is State.CLOSED:

@@ -32,6 +32,7 @@ class Facts:
         reason: why it is not restored, in words; empty where it is.
         is_in_store: the store has a record of it.
         record: that record; None: there is none, or it cannot be read.
+        is_guarded: the store has a guard's lock of it.
         is_in_snapshot: an earlier catalog has a record of it.
         has_actions: the plan has an action for it.
         deletion: who deleted it and when, in words; None: nothing shows a deletion.
@@ -44,6 +45,7 @@ class Facts:
     reason: str
     is_in_store: bool
     record: LedgerMetadata | None
+    is_guarded: bool
     is_in_snapshot: bool
     has_actions: bool
     deletion: str | None
@@ -84,7 +86,8 @@ def _judge_standing(facts: Facts, absent: Standing) -> Standing:
         is_absence = all(category == Category.NOT_ON_BOOKIES for category in facts.disagreements)
         return absent if is_absence else Standing.OPEN
     if facts.is_in_store:
-        return Standing.OPEN if facts.record is None or facts.is_hold else Standing.SETTLED
+        waits = facts.record is None or facts.is_hold or facts.is_guarded
+        return Standing.OPEN if waits else Standing.SETTLED
     is_restored = facts.row is None or facts.row["outcome"] == "restored"
     return Standing.SETTLED if is_restored and facts.deletion is None else Standing.OPEN
 
@@ -96,6 +99,8 @@ def _describe_store(facts: Facts) -> list[str]:
         return ["in the store, in a form that cannot be read"]
     if facts.is_hold:
         return ["in the store as a hold: its data is kept, and nobody can read it"]
+    if facts.is_guarded:
+        return [f"in the store, {facts.record.state}, guarded: a lock keeps every copy until it is settled"]
     return [f"in the store, {facts.record.state}"]
 
 
@@ -103,7 +108,7 @@ def _describe_outcome(facts: Facts) -> list[str]:
     row = facts.row
     if row is None:
         return []
-    if row["outcome"] != "restored":
+    if row["outcome"] not in ("restored", "guarded"):
         outcome = "bookies alone would not settle it" if facts.is_in_store else str(row["outcome"])
         return [f"{outcome} ({row['reason']}): {facts.reason}" if row["reason"] else outcome]
     if facts.deletion is not None and not facts.is_in_store:
@@ -116,4 +121,7 @@ def _describe_outcome(facts: Facts) -> list[str]:
     source = "comes back from bookies" if row["raw"] is None else "comes back on an earlier record's word"
     if not row["holders"]:
         source = "only an earlier catalog knows it; comes back on its word"
+    if row["outcome"] == "guarded":
+        hides = f"; what may hide more: {facts.reason}" if facts.reason else ""
+        return [f"{source} guarded, by the {row['reading']} reading, readable and no copy deleted: {record}{hides}"]
     return [f"{source}: {record}"]

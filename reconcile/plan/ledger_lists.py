@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.plan.actions import Guard
 from reconcile.topics import topic_of
 from recovery.dataset import Dataset
 from recovery.model import tables
@@ -108,6 +109,26 @@ def list_ledgers(plan: Dataset, choice: Choice) -> Iterator[Line]:
             topic = topic_of(row["custom"], owners.get(ledger))
             holders = tuple(row["holders"])
             yield Line(ledger, topic, row["outcome"], row["reason"], row["last_entry"], row["missing"], holders)
+
+
+def list_guarded_by(plan: Dataset, bookie: str) -> Iterator[LedgerId]:
+    """Yield the ledgers whose record names a bookie, and whose guard's lock keeps workers from repairing them.
+
+    Those of other scopes than 0 are left out: no released BookKeeper could repair them.
+
+    Raises:
+        DatasetError: a file of the plan is gone or damaged.
+    """
+    for span in bucket_ranges(plan.rows("reconstruction") + plan.rows("actions"), rows_per_task=_ROWS):
+        actions = plan.read("actions", buckets=span, columns=["scope", "ledger", "guard"])
+        locked = actions.filter(pc.and_(pc.equal(actions["guard"], Guard.LOCK), pc.equal(actions["scope"], 0)))
+        if not locked.num_rows:
+            continue
+        rows = plan.read("reconstruction", buckets=span, columns=["scope", "ledger", "segments"])
+        is_locked = pc.and_(pc.equal(rows["scope"], 0), pc.is_in(rows["ledger"], value_set=locked["ledger"]))
+        for row in rows.filter(is_locked).to_pylist():
+            if any(bookie in segment["members"] for segment in row["segments"] or ()):
+                yield LedgerId(0, row["ledger"])
 
 
 def _owners(plan: Dataset, span: range) -> dict[LedgerId, str]:

@@ -65,7 +65,7 @@ _VALUE: Final = 18
         Exit.DONE: "it comes back, or is in the store and nothing disagrees",
         Exit.FAILED: "the store did not answer, or the tool failed",
         Exit.USAGE: "an id, a URI or datasets that cannot be used",
-        Exit.FOUND: "it is held, something disagrees, or nothing knows it and all was looked at",
+        Exit.FOUND: "it is held or guarded, something disagrees, or nothing knows it and all was looked at",
         Exit.UNDECIDABLE: "nothing knows it, and not everything was looked at",
     },
     epilog="Example: bkmeta explain 12345 --inventory inv/bk1 --inventory inv/bk2 --plan plan",
@@ -172,6 +172,7 @@ def _read_store(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) 
 def _live(uri: str, ledger: "LedgerId") -> "tuple[StoredLedger, str | None]":
     """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
     from backends.protocols import ScannableStore
+    from reconcile.check.guard_locks import select_guarded
     from reconcile.clusters import decode_named
     from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_history_rows
     from reconcile.stores import open_store
@@ -194,6 +195,7 @@ def _live(uri: str, ledger: "LedgerId") -> "tuple[StoredLedger, str | None]":
         except ValueError as error:
             raise InputError(str(ledger), str(error), "name a ledger that the layout has a place for") from error
         record = opened.store.get(key)
+        is_guarded = bool(select_guarded(opened.store, opened.root, [ledger]))
         named = opened.store.get(opened.root + where.instance_id)
         members = tuple(opened.store.children(opened.root + where.cookies) or ())
         history, txn, complete = tables.CATALOG_HISTORY.empty_table(), None, True
@@ -205,7 +207,10 @@ def _live(uri: str, ledger: "LedgerId") -> "tuple[StoredLedger, str | None]":
     if record is not None:
         row = as_catalog_row(record, ledger)
     cluster = decode_named(None if named is None else named.value)
-    return StoredLedger(uri, row, history, txn, members, complete=complete, instance_id=cluster), str(layout)
+    stored = StoredLedger(
+        uri, row, history, txn, members, complete=complete, instance_id=cluster, is_guarded=is_guarded
+    )
+    return stored, str(layout)
 
 
 def read_catalog(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "StoredLedger":
@@ -214,8 +219,10 @@ def read_catalog(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "StoredLed
 
     from reconcile.clusters import of_catalog
     from reconcile.compare.single_ledger import StoredLedger, read_only_ledger
+    from recovery.codecs.replication_lock import is_guard, ledger_of_lock
 
-    nodes = catalog.read("nodes", columns=["path", "kind", "raw"])
+    nodes = catalog.read("nodes", columns=["path", "kind", "raw", "owner"])
+    locks = nodes.filter(pc.equal(nodes["kind"], "lock")).to_pylist()
     cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
     sources = catalog.read("sources", columns=["txn"])["txn"].to_pylist()
     return StoredLedger(
@@ -226,6 +233,7 @@ def read_catalog(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "StoredLed
         tuple(path.rsplit("/", 1)[-1] for path in cookies),
         complete=bool(catalog.manifest["coverage"].get("complete")),
         catalog=catalog,
+        is_guarded=any(ledger_of_lock(n["path"]) == ledger and is_guard(n["raw"], n["owner"] or 0) for n in locks),
         instance_id=of_catalog(uri, catalog.read("sources"), nodes).instance_id,
     )
 

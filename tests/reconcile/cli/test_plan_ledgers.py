@@ -83,3 +83,24 @@ def test_options_that_exclude_each_other_are_usage(made: Dataset, capsys: pytest
     assert run(capsys, "plan", "ledgers", made.path, "--undecided", "--few-copies").code == 2
     assert run(capsys, "plan", "ledgers", made.path, "--undecided", "--category", "HELD").code == 2
     assert run(capsys, "plan", "ledgers", made.path, "--ids", "--json").code == 2
+
+
+def test_repairs_are_commands_for_guarded_ledgers_of_a_lost_bookie(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of those under a lock alone: workers repair the others; and of this bookie alone."""
+    guards = {1: "lock", 2: "lock", 3: None, 4: "named", 5: "release", 6: "lock"}
+    members = {6: ["b2:1", "b3:1", "b4:1"]}
+    plan = write_plan(
+        tmp_path / "plan",
+        [Ledger(n, [(0, members.get(n, ["b1:1", "b2:1", "b3:1"]))], guard=guard) for n, guard in guards.items()]
+        + [Ledger(9, [(0, ["b1:1", "b2:1", "b3:1"])], scope=3, guard="lock")],
+    )
+    done = run(capsys, "plan", "ledgers", plan.path, "--repair", "b1:1")
+    assert done.code == 0
+    assert sorted(done.out.splitlines()) == [
+        "bookkeeper shell recover -f -l 1 b1:1",
+        "bookkeeper shell recover -f -l 2 b1:1",
+    ]
+    assert run(capsys, "plan", "ledgers", plan.path, "--repair", "b1:1", "--ids").code == 2
+    assert run(capsys, "plan", "ledgers", plan.path, "--repair", "no bookie").code == 2

@@ -16,7 +16,7 @@ from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, as_catalog_row
 from reconcile.explain.grid import Segment, grid
 from reconcile.explain.ledger import Explanation, explain
-from reconcile.explain.verdict import Standing
+from reconcile.explain.verdict import Facts, Standing, judge
 from reconcile.findings.refusal_texts import REASONS
 from reconcile.rules.holds import HOLD_MARK
 from recovery.capture.live import capture
@@ -230,6 +230,36 @@ def test_an_explanation_with_a_plan_knows_what_the_plan_knew(tmp_path: Path) -> 
     assert found.coverage.bookies.members_known_from == ("expected by the operator",)
     [password] = [field for field in found.fields if field.name == "password"]
     assert "gave it when the plan was made" in password.evidence
+
+
+@pytest.mark.parametrize(("guard", "word"), [("lock", "made first"), ("named", "replication"), ("release", "removed")])
+def test_a_guard_of_a_plan_is_said(tmp_path: Path, guard: str, word: str) -> None:
+    """What is done with the lock beside the record."""
+    plan = write_plan(tmp_path / "plan", [PlannedLedger(7, [(0, NAMES)], guard=guard)])
+    found = explain(LEDGER, [], [], plan, Knowledge(), has_store=False)
+    assert any(word in line for line in found.actions)
+
+
+def test_a_guarded_row_says_by_which_reading_and_what_may_hide_more() -> None:
+    """It comes back readable, and waits."""
+    row = PlannedLedger(7, [(0, NAMES)]).row() | {"outcome": "guarded", "reading": "likeliest", "raw": None}
+    facts = Facts(
+        ledger=LEDGER,
+        row=row,
+        reason="a bookie was not looked at",
+        is_in_store=False,
+        record=None,
+        is_guarded=False,
+        is_in_snapshot=False,
+        has_actions=True,
+        deletion=None,
+        disagreements=(),
+        may_exist_elsewhere=True,
+    )
+    verdict, standing = judge(facts)
+    assert standing is Standing.OPEN
+    assert "comes back from bookies guarded, by the likeliest reading" in verdict
+    assert "a bookie was not looked at" in verdict
 
 
 def with_grade(folder: Path, field: str, grade: str) -> Dataset:

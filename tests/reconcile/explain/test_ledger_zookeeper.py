@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +46,22 @@ def test_the_record_is_found_and_shown(scheme: str, root: str, capsys: pytest.Ca
     assert done.result["stored"]["password"] == "set, not shown"
     assert "hunter2" not in done.out
     assert "its record was created" in done.result["timeline"][0]
+
+
+def test_a_guarded_ledger_waits_to_be_settled(root: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Readable, and not done: by the lock that stands for it, live or in a capture; a worker's lock says nothing."""
+    uri, ledger = f"zk://{root}", _row()["ledger"]
+    key = f"/underreplication/locks/urL{ledger:010d}"
+    for holder, code in (("worker-1", 0), ("bkmeta-guard 0123456789abcdef", 3)):
+        with open_store(uri, writable=True) as opened:
+            held = opened.store.get(opened.root + key)
+            value = f'bookieId: "{holder}"\n'.encode()
+            opened.store.write([Write(opened.root + key, value, None if held is None else held.version)])
+        catalog = tmp_path / holder[:6]
+        assert run(capsys, "capture", "--metadata", uri, "--out", catalog).code == 0
+        for source in (uri, f"catalog://{catalog}"):
+            done = run(capsys, "explain", ledger, "--metadata", source, "--json")
+            assert (done.code, "guarded" in done.result["verdict"]) == (code, code == 3)
 
 
 def test_a_ledger_that_the_store_lacks_may_be_on_its_bookies(root: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """`plan ledgers`: the ledgers of a plan, list by list, with their topics; or their ids alone, for other programs."""
 
 import itertools
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_output, output_options, quote_command
+from reconcile.cli.options import FOLDER, demand_bookie_ids, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.findings.categories import Category
 from reconcile.findings.refusal_texts import describe_reason
@@ -42,6 +43,11 @@ _HOLDERS: Final = 8
 @click.option("--few-copies", is_flag=True, help="They come back, and lack copies that their records promise.")
 @click.option("--undecided", is_flag=True, help="Nothing that was looked at says what is right.")
 @click.option("--category", metavar="CATEGORY", help="Of a finding that they have.")
+@click.option(
+    "--repair",
+    metavar="BOOKIE",
+    help="Instead: commands that copy the guarded ledgers which name this lost bookie, one a line; workers leave them.",
+)
 @click.option("--ids", is_flag=True, help="Only ids, one a line, and all of them.")
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Ledgers listed.")
 @output_options
@@ -50,6 +56,7 @@ def ledgers(
     outcome: str | None,
     reason: str | None,
     category: str | None,
+    repair: str | None,
     shown: int,
     *,
     few_copies: bool,
@@ -63,13 +70,20 @@ def ledgers(
     """
     if (undecided or category) and (outcome or reason or few_copies or (undecided and category)):
         raise click.UsageError("--undecided and --category stand alone: they are not of what the plan does")
+    if repair and (undecided or category or outcome or reason or few_copies or ids or shared["as_json"]):
+        raise click.UsageError("--repair stands alone: it prints commands")
     if ids and shared["as_json"]:
         raise click.UsageError("--ids is text: give it or --json")
-    from reconcile.plan.ledger_lists import Choice, list_ledgers
+    from reconcile.plan.ledger_lists import Choice, list_guarded_by, list_ledgers
     from recovery.dataset import open_dataset
 
     if category is not None and category not in set(Category):
         raise click.BadParameter(f"there is no category {category!r}; findings are listed in the plan's report")
+    if repair:
+        demand_bookie_ids([repair], "--repair")
+        for ledger in list_guarded_by(open_dataset(path, "plan"), repair):
+            click.echo(f"bookkeeper shell recover -f -l {ledger} {shlex.quote(repair)}")
+        sys.exit(Exit.DONE)
     output = make_output(shared)
     lines = list_ledgers(open_dataset(path, "plan"), Choice(outcome, reason, few_copies, undecided, category))
     if ids:
