@@ -336,6 +336,18 @@ ACTIONS: Final = pa.schema(
     ]
 )
 
+IMPACTS: Final = pa.schema(
+    [
+        *KEY,
+        _field("segment", _I32),
+        _field("first", _I64),
+        _field("last", _I64, null=True),  # null: it may still grow
+        _field("impact", _TEXT),  # one of reconcile.check.impact.names.Impact
+        _field("already", _BOOL),  # whatever is taken
+        _field("target", _TEXT, null=True),  # the bookies or the domain that are taken; null: nothing is
+    ]
+)
+
 INVENTORY: Final = {"copies": COPIES, "bookies": BOOKIES, "damage": DAMAGE}
 CATALOG: Final = {
     "ledgers": CATALOG_LEDGERS,
@@ -391,5 +403,6 @@ AGAIN: Final = {
     "specials": pa.schema([*_numbers("file", "kind"), _field("raw", _BYTES, null=True), _field("lac", _I64)]),
 }
 """What `recovery.collect.incremental` keeps beside an inventory."""
-KINDS: Final = {"inventory": INVENTORY, "catalog": CATALOG, "plan": PLAN, "again": AGAIN}
+IMPACT: Final = {"impacts": IMPACTS}
+KINDS: Final = {"inventory": INVENTORY, "catalog": CATALOG, "plan": PLAN, "again": AGAIN, "impact": IMPACT}
 """Tables of each kind of dataset."""

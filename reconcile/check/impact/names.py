@@ -1,0 +1,86 @@
+"""The closed sets of an impact check: states of bookies, what is done to them, what it does to segments, verdicts.
+
+state of a bookie   readable   writable   source of copies   destination
+read-write          yes        yes        yes                yes
+read-only           yes        no         yes                no
+down                no         no         not now            no
+gone                no         no         never              no
+unrecoverable       no         no         never, and nobody waits for it
+"""
+
+from enum import IntEnum, StrEnum
+from typing import Final
+
+
+class State(IntEnum):
+    """Of a bookie, or of one copy; the greater, the worse, so the worse of two is the greater."""
+
+    READ_WRITE = 0
+    READ_ONLY = 1
+    DOWN = 2
+    GONE = 3
+    UNRECOVERABLE = 4
+
+    @property
+    def label(self) -> str:
+        """For people and programs."""
+        return self.name.lower().replace("_", "-")
+
+
+class Target(StrEnum):
+    """What is done to the bookies that are named."""
+
+    READ_ONLY = "read-only"
+    DOWN = "down"
+    GONE = "gone"
+
+    @property
+    def state(self) -> State:
+        """The state that a bookie then has at least."""
+        return State[self.name]
+
+
+class Impact(StrEnum):
+    """What is wrong with a segment, or with the cluster; values are stored, so never renamed."""
+
+    DATA_LOSS = "DATA_LOSS"
+    """An entry has no copy that could ever come back."""
+    READ_AVAILABILITY_LOSS = "READ_AVAILABILITY_LOSS"
+    """An entry cannot be read until a bookie returns."""
+    RECOVERY_LOSS = "RECOVERY_LOSS"
+    """A ledger that is not closed can be neither fenced nor closed."""
+    WRITE_AVAILABILITY_LOSS = "WRITE_AVAILABILITY_LOSS"
+    """A writer finds no bookie for one that it lost, or a new ledger finds no ensemble."""
+    REBUILDING_STALL = "REBUILDING_STALL"
+    """A lost copy has no source, or no bookie that may take it."""
+    READ_MARGIN_LOSS = "READ_MARGIN_LOSS"
+    """An entry could not be read if one more bookie, or rack, went."""
+    STORAGE_CAPACITY_LOSS = "STORAGE_CAPACITY_LOSS"
+    """Too much of what could be written to is lost."""
+    METADATA_QUORUM = "METADATA_QUORUM"
+    """ZooKeeper's own servers on the same hosts lose their majority."""
+
+
+OF_SEGMENTS: Final = tuple(Impact)[:6]
+"""Those that single segments have; what is behind them is of the whole cluster."""
+
+
+class Verdict(StrEnum):
+    """The answer."""
+
+    SAFE = "SAFE"
+    UNSAFE = "UNSAFE"
+    UNDECIDED = "UNDECIDED"
+
+
+class Level(StrEnum):
+    """Failure domains."""
+
+    BOOKIE = "bookie"
+    RACK = "rack"
+    ZONE = "zone"
+    REGION = "region"
+
+
+UNKNOWN: Final = "UNKNOWN"
+"""Domain of bookies without a location."""

@@ -1,0 +1,340 @@
+"""The impact check of a bucket range: records in, counts, a sample and a part file out. Spark and one process run it.
+
+What it returns is JSON, and small: counts by set and impact, and the first segments that are hit.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.check.impact.copies import Missing
+from reconcile.check.impact.hits import NOW, Cluster, Hits, list_hits
+from reconcile.check.impact.judgement import States
+from reconcile.check.impact.names import OF_SEGMENTS, Level
+from reconcile.check.impact.rows import LedgerRows
+from reconcile.check.impact.sample import SegmentImpact, describe_segment
+from reconcile.check.impact.segments import COLUMNS, NO_END, Ints, Records, Segments, read_records
+from recovery.dataset import Dataset, write_part
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+
+SAMPLE: Final = 50
+"""Segments that are described."""
+_UNREADABLE: Final = 20
+"""Ledgers with a record that cannot be read, that are named."""
+_DAY: Final = timedelta(days=1)
+_EPOCH_MS: Final = 1000
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many segments, ledgers and entries are hit; entries that may still be written are not counted.
+
+    Attributes:
+        worse: segments that a set hits, or hits worse than they are hit already.
+    """
+
+    segments: int = 0
+    ledgers: int = 0
+    entries: int = 0
+    worse: int = 0
+
+    def add(self, other: "Tally") -> None:
+        """Add another."""
+        self.segments += other.segments
+        self.ledgers += other.ledgers
+        self.entries += other.entries
+        self.worse += other.worse
+
+
+Tallies = dict[str, Tally]
+"""By impact."""
+
+
+@dataclass(slots=True)
+class RangeAnswer:
+    """What one bucket range came to.
+
+    Attributes:
+        ledgers, segments: that were looked at.
+        unreadable: ledgers whose record cannot be read.
+        unreadable_sample: the first of them.
+        now: what is hit already.
+        changes: by set, how much more is hit.
+        sample: described segments; the upper layer's own first, then what sets bring about.
+        shapes: E/W/A of ledgers of the last day.
+        named: bookies of the question that some record names.
+        parts: of the dataset.
+    """
+
+    ledgers: int = 0
+    segments: int = 0
+    unreadable: int = 0
+    unreadable_sample: list[str] = field(default_factory=list)
+    now: Tallies = field(default_factory=dict)
+    changes: dict[str, Tallies] = field(default_factory=dict)
+    sample: list[SegmentImpact] = field(default_factory=list)
+    shapes: list[tuple[int, int, int]] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+    parts: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "RangeAnswer":
+        """Return it from what `dataclasses.asdict` made of it, through JSON."""
+        return cls(
+            **{
+                **fields,
+                "now": {impact: Tally(**tally) for impact, tally in fields["now"].items()},
+                "changes": {
+                    label: {impact: Tally(**tally) for impact, tally in tallies.items()}
+                    for label, tallies in fields["changes"].items()
+                },
+                "sample": [SegmentImpact.from_json(one) for one in fields["sample"]],
+                "shapes": [tuple(shape) for shape in fields["shapes"]],
+            }
+        )
+
+    def add(self, other: "RangeAnswer") -> None:
+        """Add another range's."""
+        self.ledgers += other.ledgers
+        self.segments += other.segments
+        self.unreadable += other.unreadable
+        self.unreadable_sample = (self.unreadable_sample + other.unreadable_sample)[:_UNREADABLE]
+        _add_tallies(self.now, other.now)
+        for label, tallies in other.changes.items():
+            _add_tallies(self.changes.setdefault(label, {}), tallies)
+        self.sample = sorted(self.sample + other.sample, key=_rank_sample)[:SAMPLE]
+        self.shapes = sorted({*self.shapes, *other.shapes})
+        self.named = sorted({*self.named, *other.named})
+        self.parts += other.parts
+
+
+def _add_tallies(total: Tallies, more: Tallies) -> None:
+    for impact, tally in more.items():
+        total.setdefault(impact, Tally()).add(tally)
+
+
+def _rank_sample(segment: SegmentImpact) -> tuple[bool, bool]:
+    return segment.owner is None, segment.already
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """What is asked of every bucket range.
+
+    Attributes:
+        catalog: the records.
+        cluster: bookies, sets, destinations.
+        level: failure domains that segments are shown in.
+        marked: copies that are marked: `copies.MARKED`.
+        inventories: what bookies hold.
+        ledgers: only these; None: all.
+        owned: scope, ledger and owner of the upper layer's own bookkeeping.
+        at: when the store was as the catalog shows it.
+        out: folder of the dataset; None: none is written.
+    """
+
+    catalog: Dataset
+    cluster: Cluster
+    level: Level
+    marked: pa.Table
+    at: datetime
+    inventories: tuple[Dataset, ...] = ()
+    ledgers: tuple[LedgerId, ...] | None = None
+    owned: pa.Table | None = None
+    out: str | None = None
+
+    def answer(self, buckets: range) -> dict[str, Any]:
+        """Return a range's answer as JSON."""
+        return asdict(_answer_range(self, buckets))
+
+
+def _answer_range(question: Question, buckets: range) -> RangeAnswer:
+    rows = question.catalog.read("ledgers", buckets=buckets, columns=list(COLUMNS))
+    if question.ledgers is not None:
+        wanted = pa.table({name: [getattr(one, name) for one in question.ledgers] for name in ("scope", "ledger")})
+        rows = rows.filter(pa.array(LedgerRows(wanted).find(rows) >= 0))
+    names = pa.array(question.cluster.bookies.names, pa.string())
+    records = read_records(rows, names)
+    missing = _find_missing(question, rows, names, buckets)
+    owners = _find_owners(question, rows)
+    answer = RangeAnswer(ledgers=rows.num_rows, segments=sum(len(group) for group in records.groups))
+    answer.unreadable = len(records.unreadable)
+    answer.unreadable_sample = [_name(rows, row) for row in records.unreadable[:_UNREADABLE].tolist()]
+    answer.shapes = _list_recent_shapes(question, rows, records)
+    answer.named = _list_named(question, records)
+    pieces: list[_Piece] = []
+    for group in records.groups:
+        irregular, floors = (np.zeros(0, np.int64), None) if missing is None else missing.find_floors(group)
+        regular = np.ones(len(group), np.bool_)
+        regular[irregular] = False
+        parts = [(group.select(regular) if len(irregular) else group, None), (group.select(irregular), floors)]
+        for segments, own_floors in parts:
+            if len(segments):
+                pieces.append(_Piece(segments, own_floors, list_hits(segments, question.cluster, own_floors)))
+    _count(question, pieces, rows.num_rows, answer)
+    answer.sample = _describe(question, pieces, rows, owners)
+    if question.out is not None:
+        table = _make_rows(question, pieces, rows)
+        part = write_part(Path(question.out), "impacts", f"part-{buckets.start:05d}", [table])
+        answer.parts = [asdict(part)]
+    return answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """Segments of one shape, and what is hit of them."""
+
+    segments: Segments
+    floors: States | None
+    hits: Hits
+
+
+def _find_missing(question: Question, rows: pa.Table, names: pa.Array, buckets: range) -> Missing | None:
+    bucket = question.marked["bucket"]
+    marked = question.marked.filter(pc.and_(pc.greater_equal(bucket, buckets.start), pc.less(bucket, buckets.stop)))
+    if not marked.num_rows and not question.inventories:
+        return None
+    missing = Missing(rows, names)
+    if marked.num_rows:
+        missing.add_marks(marked)
+    for inventory in question.inventories:
+        missing.add_inventory(inventory, buckets)
+    return missing
+
+
+def _find_owners(question: Question, rows: pa.Table) -> Ints:
+    """Return the row of each ledger in `owned`; -1: it is none of them."""
+    if question.owned is None:
+        return np.full(rows.num_rows, -1)
+    return LedgerRows(question.owned).find(rows)
+
+
+def _name(rows: pa.Table, row: int) -> str:
+    return str(LedgerId(rows["scope"][row].as_py(), rows["ledger"][row].as_py()))
+
+
+def _list_recent_shapes(question: Question, rows: pa.Table, records: Records) -> list[tuple[int, int, int]]:
+    """Return the shapes of ledgers made in the day before the catalog: by their own time, else by their node's."""
+    begin = question.at - _DAY
+    made = pc.coalesce(
+        rows["ctime"], pc.cast(pc.cast(rows["created_at"], pa.timestamp("ms", "UTC"), safe=False), pa.int64())
+    )
+    recent = pc.fill_null(pc.greater_equal(made, int(begin.timestamp() * _EPOCH_MS)), fill_value=False).to_numpy()
+    shapes = np.unique(records.shapes[recent & (records.shapes[:, 0] > 0)], axis=0)
+    return [tuple(shape) for shape in shapes.tolist()]
+
+
+def _list_named(question: Question, records: Records) -> list[str]:
+    """Return the bookies of the question that a record names."""
+    names = question.cluster.bookies.names
+    seen = np.zeros(len(names) + 1, np.bool_)
+    for group in records.groups:
+        seen[np.unique(group.members)] = True
+    return [name for name, is_named in zip(names, seen.tolist(), strict=False) if is_named]
+
+
+def _count(question: Question, pieces: Sequence[_Piece], ledgers: int, answer: RangeAnswer) -> None:
+    """Count what is hit now, and how much more by each set."""
+    labels = question.cluster.sets.labels
+    empty = np.zeros(0, np.int64)
+    ledger = np.concatenate([empty, *(piece.segments.ledger[piece.hits.row] for piece in pieces)])
+    hits = Hits.concatenate([piece.hits for piece in pieces])
+    for place, impact in enumerate(OF_SEGMENTS):
+        own = hits.impact == place
+        now = own & (hits.set == NOW)
+        already = np.bincount(ledger[now], minlength=ledgers)
+        if now.any():
+            answer.now[str(impact)] = Tally(int(now.sum()), int((already > 0).sum()), int(hits.entries[now].sum()))
+        of_sets = np.flatnonzero(own & (hits.set != NOW))
+        if not len(of_sets):
+            continue
+        number, change = hits.set[of_sets], hits.change[of_sets]
+        count = len(labels)
+        segments = np.bincount(number, change, count).astype(np.int64)
+        entries = np.zeros(count, np.int64)
+        np.add.at(entries, number, hits.entries[of_sets])
+        worse = np.bincount(number[change >= 0], minlength=count)
+        pairs, inverse = np.unique(number * max(ledgers, 1) + ledger[of_sets], return_inverse=True)
+        base = already[pairs % max(ledgers, 1)]
+        total = base + np.bincount(inverse, change, len(pairs)).astype(np.int64)
+        more = (total > 0).astype(np.int64) - (base > 0)
+        of_ledgers = np.bincount(pairs // max(ledgers, 1), more, count).astype(np.int64)
+        for index in np.unique(number).tolist():
+            tally = Tally(int(segments[index]), int(of_ledgers[index]), int(entries[index]), int(worse[index]))
+            answer.changes.setdefault(labels[index], {})[str(impact)] = tally
+
+
+def _describe(question: Question, pieces: Sequence[_Piece], rows: pa.Table, owners: Ints) -> list[SegmentImpact]:
+    """Describe the first segments that are hit."""
+    candidates: list[tuple[bool, bool, int, int, int, int]] = []
+    for number, piece in enumerate(pieces):
+        shown = piece.hits.change >= 0
+        row, owner = piece.hits.row[shown], piece.hits.set[shown]
+        pair = np.unique(np.stack([row, owner]), axis=1)
+        ledger = piece.segments.ledger[pair[0]]
+        rank = np.stack([owners[ledger] < 0, pair[1] == NOW, ledger, piece.segments.number[pair[0]], pair[0], pair[1]])
+        order = np.lexsort(rank[3::-1])[:SAMPLE]
+        for foreign, is_now, of_ledger, _, place, target in rank[:, order].T.tolist():
+            candidates.append((bool(foreign), bool(is_now), of_ledger, number, place, target))
+    candidates.sort()
+    cluster = question.cluster
+    described = []
+    for _, is_now, ledger, number, place, target in candidates[:SAMPLE]:
+        piece = pieces[number]
+        own = (piece.hits.row == place) & (piece.hits.set == target) & (piece.hits.change >= 0)
+        segment = piece.segments.select([place])
+        record = rows["segments"][ledger].as_py()[int(segment.number[0])]
+        owned = question.owned
+        described.append(
+            describe_segment(
+                segment,
+                None if piece.floors is None else piece.floors[:, :, [place]],
+                cluster.bookies,
+                cluster.sets,
+                cluster.destinations,
+                number=target,
+                names=record["members"],
+                impacts=piece.hits.impact[own].tolist(),
+                already=is_now,
+                level=question.level,
+                ledger=_name(rows, ledger),
+                owner=None if owned is None or owners[ledger] < 0 else owned["owner"][int(owners[ledger])].as_py(),
+            )
+        )
+    return described
+
+
+def _make_rows(question: Question, pieces: Sequence[_Piece], rows: pa.Table) -> pa.Table:
+    """Return IMPACTS of a range, sorted by key."""
+    parts = []
+    labels = pa.array([*question.cluster.sets.labels, None], pa.string())
+    names = pa.array([str(impact) for impact in OF_SEGMENTS])
+    for piece in pieces:
+        shown = np.flatnonzero(piece.hits.change >= 0)
+        row, owner = piece.hits.row[shown], piece.hits.set[shown]
+        segments = piece.segments.select(row)
+        key = rows.select(list(tables.KEY_COLUMNS)).take(pa.array(segments.ledger))
+        parts.append(
+            pa.table(
+                {
+                    **{name: key[name] for name in tables.KEY_COLUMNS},
+                    "segment": pa.array(segments.number, pa.int32()),
+                    "first": pa.array(segments.first),
+                    "last": pa.array(segments.last, mask=segments.last == NO_END),
+                    "impact": names.take(pa.array(piece.hits.impact[shown])),
+                    "already": pa.array(owner == NOW),
+                    "target": labels.take(pa.array(np.where(owner == NOW, len(labels) - 1, owner))),
+                }
+            ).cast(tables.IMPACTS)
+        )
+    if not parts:
+        return tables.IMPACTS.empty_table()
+    table = pa.concat_tables(parts)
+    return table.sort_by([(name, "ascending") for name in (*tables.KEY_COLUMNS, "segment", "target", "impact")])

@@ -1,0 +1,162 @@
+"""One segment that is hit, with all that a person needs to believe it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reconcile.check.impact.bookies import Bookies, Sets
+from reconcile.check.impact.destinations import Destinations
+from reconcile.check.impact.hits import NOW
+from reconcile.check.impact.judgement import Judgement, States, judge
+from reconcile.check.impact.names import OF_SEGMENTS, Level, State
+from reconcile.check.impact.segments import NO_END, Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A number as it is, as it would be, and what is needed of it."""
+
+    before: int
+    after: int
+    needs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A bookie of an ensemble, in order of position, and its states."""
+
+    bookie: str
+    domain: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentImpact:
+    """What becomes of one segment.
+
+    Attributes:
+        ledger: in its shortest form.
+        owner: whose it is, of the upper layer's own bookkeeping; None: of a user, or not known.
+        segment: its number in the ledger, from 0.
+        first, last: entries; `last` is None where it may still grow.
+        shape: E/W/A.
+        target: the set that is taken; None: nothing is.
+        impacts: names.
+        already: nothing of this is because of the target.
+        copies: readable ones of the entries with the fewest.
+        may_lose, would_lose: bookies of those copies, and on how many domains they are.
+        would_lose_domains: in how many failure domains those are that would be lost.
+        answers: of the worst run of W positions, what a recovery needs.
+        readable, writable: bookies of the ensemble, from and to; `needs` for writing is E, for reading 1.
+        wanted, outside: positions that want another bookie, and how many outside the ensemble can be written to.
+        members: of the ensemble.
+    """
+
+    ledger: str
+    owner: str | None
+    segment: int
+    first: int
+    last: int | None
+    shape: str
+    target: str | None
+    impacts: tuple[str, ...]
+    already: bool
+    copies: Change
+    may_lose: int
+    would_lose: int
+    would_lose_domains: int
+    answers: Change
+    readable: Change
+    writable: Change
+    wanted: int
+    outside: int
+    members: tuple[Member, ...]
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "SegmentImpact":
+        """Return it from what `dataclasses.asdict` made of it, through JSON."""
+        changes = {name: Change(**fields[name]) for name in ("copies", "answers", "readable", "writable")}
+        members = tuple(Member(**member) for member in fields["members"])
+        return cls(**{**fields, **changes, "members": members, "impacts": tuple(fields["impacts"])})
+
+
+def describe_segment(
+    segment: Segments,
+    floors: States | None,
+    bookies: Bookies,
+    sets: Sets,
+    destinations: Destinations,
+    *,
+    number: int,
+    names: Sequence[str],
+    impacts: Sequence[int],
+    already: bool,
+    level: Level,
+    ledger: str,
+    owner: str | None,
+) -> SegmentImpact:
+    """Return what becomes of a segment when a set is taken.
+
+    Args:
+        segment: it alone.
+        floors: of it, as `judge` takes them.
+        bookies: as they are now.
+        sets: that may be taken.
+        destinations: which bookies may take what is lost.
+        number: the set; `NOW`: none.
+        names: the members, as the record has them.
+        impacts: places in `OF_SEGMENTS`.
+        already: nothing of it is because of the set.
+        level: failure domains that the members are shown in.
+        ledger: in its shortest form.
+        owner: as `SegmentImpact` has it.
+    """
+    before = bookies.states[segment.members]
+    after = before if number == NOW else sets.change(bookies.states, number)[segment.members]
+    occurs = segment.find_residues()
+    was, becomes = (judge(segment, occurs, states, floors) for states in (before, after))
+    worst = _find_worst(was, becomes, occurs)
+    shape = segment.shape
+    domains = [bookies.domain_of(member, level) for member in segment.members[:, 0].tolist()]
+    copies = [(worst + step) % shape.ensemble for step in range(shape.write)]
+    lost = {domains[position] for position in copies if before[position, 0] <= State.READ_ONLY < after[position, 0]}
+    wanted = (becomes.replaced | becomes.copied)[:, 0]
+    last = int(segment.last[0])
+    readable, writable = (
+        Change(int((before <= state).sum()), int((after <= state).sum()), needs)
+        for state, needs in ((State.READ_ONLY, 1), (State.READ_WRITE, shape.ensemble))
+    )
+    had, has = int(was.copies[worst, 0]), int(becomes.copies[worst, 0])
+    return SegmentImpact(
+        ledger,
+        owner,
+        int(segment.number[0]),
+        int(segment.first[0]),
+        None if last == NO_END else last,
+        str(shape),
+        None if number == NOW else sets.labels[number],
+        tuple(str(OF_SEGMENTS[place]) for place in sorted(set(impacts))),
+        already,
+        Change(had, has, 1),
+        max(had - 1, 0),
+        had - has,
+        len(lost),
+        Change(int(was.answers[0]), int(becomes.answers[0]), shape.write - shape.ack + 1),
+        readable,
+        writable,
+        int(wanted.sum()),
+        destinations.count_outside(number, int(becomes.writable[0])),
+        tuple(
+            Member(name, domain, State(old).label, State(new).label)
+            for name, domain, old, new in zip(names, domains, before[:, 0].tolist(), after[:, 0].tolist(), strict=True)
+        ),
+    )
+
+
+def _find_worst(was: Judgement, becomes: Judgement, occurs: Any) -> int:  # noqa: ANN401 - a mask
+    """Return the residue with the fewest copies, of those the one that loses most."""
+    rank = becomes.copies[:, 0].astype(np.int64) * 1000 - was.copies[:, 0]
+    return int(np.argmin(np.where(occurs[:, 0] | ~occurs[:, 0].any(), rank, np.iinfo(np.int64).max)))
