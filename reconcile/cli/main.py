@@ -40,10 +40,11 @@ COMMANDS: Final = {
     "audit": "Read journals: who wrote what to a store, and whether that was altered.",
     "verify": "Read the ledgers of a plan back from bookies' disks.",
     "export": "Write ledgers' entries from bookies' disks as files, whatever their records say.",
+    "check-impact": "Say whether bookies or racks may be taken away.",
     "inspect": "Read one file of a bookie by itself, or say what each byte is.",
     "doctor": "Say whether this installation is complete.",
 }
-"""Command → its line in --help (so that --help loads none of them); it stands in the module of its name."""
+"""Command → its line in --help (so that --help loads none); its module has its name, with _ for -."""
 
 _ROOM: Final = "reconcile.cli.commands"
 
@@ -68,7 +69,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(f"{_ROOM}.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command = getattr(importlib.import_module(f"{_ROOM}.{name}"), name)
         if not isinstance(command, click.Command):
             raise TypeError(f"{_ROOM}.{cmd_name} has no command of that name")
         return command

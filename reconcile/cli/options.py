@@ -3,10 +3,11 @@
 import base64
 import binascii
 import functools
+import re
 import shlex
 import stat
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
@@ -143,6 +144,27 @@ def read_passwords(path: Path | None) -> tuple[bytes, ...]:
                 raise InputError(f"{path}, line {number}", "is not base64 after its prefix", "mend the line") from error
         found.append(line)
     return tuple(found)
+
+
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Duration(click.ParamType[timedelta]):
+    """A number and a unit: 90s, 10m, 24h, 7d; a number alone is seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Return how long it is."""
+        if isinstance(value, timedelta):
+            return value
+        match = re.fullmatch(r"([0-9]{1,7})([smhd]?)", str(value))
+        if match is None:
+            self.fail(f"{value!r} is no duration; write 90s, 10m, 24h or 7d", param, ctx)
+        return timedelta(seconds=int(match[1]) * _SECONDS[match[2] or "s"])
+
+
+DURATION = Duration()
 
 
 class Names(click.ParamType[Path | tuple[str, ...]]):

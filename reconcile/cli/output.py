@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, Self, TextIO
 
 import click
 
@@ -21,6 +21,28 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION: Final = 1
 """Of every object; raised when a key goes or changes its meaning (docs/operations/json.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a line for people, in a colour where colours are shown."""
+
+    text: str
+    colour: str = ""
+
+
+class PaintedLine(str):
+    """A line for people, made of pieces, some of them in a colour; as text it has none."""
+
+    __slots__ = ("spans",)
+
+    spans: tuple[Span, ...]
+
+    def __new__(cls, *spans: Span) -> Self:
+        """Join pieces."""
+        line = super().__new__(cls, "".join(span.text for span in spans))
+        line.spans = spans
+        return line
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +111,10 @@ class Output:
         colour = _COLOURS.get(result.exit_code, "red")
         click.echo(_style(_fit(printable_line(result.verdict), sys.stdout), colour))
         for line in result.details:
-            click.echo(_fit(f"  {printable_line(line)}", sys.stdout) if line else "")
+            if isinstance(line, PaintedLine):
+                click.echo("  " + "".join(_paint(span) for span in line.spans))
+            else:
+                click.echo(_fit(f"  {printable_line(line)}", sys.stdout) if line else "")
         if result.following:
             click.echo(f"\nnext: {printable(result.following)}")
         return result.exit_code
@@ -138,6 +163,11 @@ class Output:
                 )
         else:
             yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
+
+
+def _paint(span: Span) -> str:
+    text = printable_line(span.text)
+    return _style(text, span.colour) if span.colour else text
 
 
 def _is_plain() -> bool:

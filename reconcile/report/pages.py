@@ -118,7 +118,8 @@ def _damage(inventories: Iterable[Dataset]) -> tuple[Counter[str], int]:
     return Counter({f"{reason}: {_REASONS.get(reason, '')}": n for reason, n in counted.items()}), hiding
 
 
-def _environment() -> jinja2.Environment:
+def make_environment() -> jinja2.Environment:
+    """Return what renders the templates: names that others chose are shown so that they steer nothing."""
     loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["number"] = lambda value: f"{value:,}"
@@ -163,7 +164,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
     damage, hiding = _damage(inventories)
     manifest = read_plan_manifest(plan)
     return (
-        _environment()
+        make_environment()
         .get_template("plan.html.j2")
         .render(
             verdict=verdict,
@@ -261,7 +262,7 @@ def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: S
     damage, hiding = _damage([inventory])
     (bookie,) = inventory.read("bookies").drop_columns(["cookie"]).to_pylist()
     return (
-        _environment()
+        make_environment()
         .get_template("inventory.html.j2")
         .render(
             verdict=verdict,

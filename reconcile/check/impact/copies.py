@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 
 from reconcile.check.impact.judgement import States
 from reconcile.check.impact.names import State
-from reconcile.check.impact.rows import LedgerRows
-from reconcile.check.impact.segments import NO_END, Ints, Segments
+from reconcile.check.impact.segments import NO_END, Ints, LedgerRows, Segments
 from recovery.dataset import Dataset, sort_by_key
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, from_arrow, run_counts, to_runs

@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.impact.bookies import Bookies
 from reconcile.check.impact.copies import Missing
 from reconcile.check.impact.hits import NOW, Cluster, Hits, list_hits
 from reconcile.check.impact.judgement import States
+from reconcile.check.impact.largest_set import Limits
 from reconcile.check.impact.names import OF_SEGMENTS, Level
-from reconcile.check.impact.rows import LedgerRows
 from reconcile.check.impact.sample import SegmentImpact, describe_segment
-from reconcile.check.impact.segments import COLUMNS, NO_END, Ints, Records, Segments, read_records
+from reconcile.check.impact.segments import COLUMNS, NO_END, Ints, LedgerRows, Records, Segments, read_records
 from recovery.dataset import Dataset, write_part
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -130,7 +131,7 @@ class Question:
 
     Attributes:
         catalog: the records.
-        cluster: bookies, sets, destinations.
+        clusters: bookies, sets, destinations; the same bookies in all of them, sets that share a bookie in several.
         level: failure domains that segments are shown in.
         marked: copies that are marked: `copies.MARKED`.
         inventories: what bookies hold.
@@ -141,7 +142,7 @@ class Question:
     """
 
     catalog: Dataset
-    cluster: Cluster
+    clusters: tuple[Cluster, ...]
     level: Level
     marked: pa.Table
     at: datetime
@@ -150,38 +151,67 @@ class Question:
     owned: pa.Table | None = None
     out: str | None = None
 
+    @property
+    def bookies(self) -> Bookies:
+        """As they are now."""
+        return self.clusters[0].bookies
+
     def answer(self, buckets: range) -> dict[str, Any]:
         """Return a range's answer as JSON."""
         return asdict(_answer_range(self, buckets))
 
 
-def _answer_range(question: Question, buckets: range) -> RangeAnswer:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Range:
+    """The records of a bucket range: rows of CATALOG_LEDGERS, what they say, and their segments with floors."""
+
+    rows: pa.Table
+    records: Records
+    parts: tuple[tuple[Segments, States | None], ...]
+
+
+def _read_range(question: Question, buckets: range) -> _Range:
     rows = question.catalog.read("ledgers", buckets=buckets, columns=list(COLUMNS))
     if question.ledgers is not None:
         wanted = pa.table({name: [getattr(one, name) for one in question.ledgers] for name in ("scope", "ledger")})
         rows = rows.filter(pa.array(LedgerRows(wanted).find(rows) >= 0))
-    names = pa.array(question.cluster.bookies.names, pa.string())
+    names = pa.array(question.bookies.names, pa.string())
     records = read_records(rows, names)
     missing = _find_missing(question, rows, names, buckets)
+    parts: list[tuple[Segments, States | None]] = []
+    for group in records.groups:
+        irregular, floors = (np.zeros(0, np.int64), None) if missing is None else missing.find_floors(group)
+        regular = np.ones(len(group), np.bool_)
+        regular[irregular] = False
+        parts += [(group.select(regular) if len(irregular) else group, None), (group.select(irregular), floors)]
+    return _Range(rows, records, tuple((segments, floors) for segments, floors in parts if len(segments)))
+
+
+def gather_limits(question: Question, buckets: range, limits: Limits) -> None:
+    """Add what a range's segments allow to be taken."""
+    for segments, floors in _read_range(question, buckets).parts:
+        limits.add(segments, floors)
+
+
+def _answer_range(question: Question, buckets: range) -> RangeAnswer:
+    read = _read_range(question, buckets)
+    rows, records = read.rows, read.records
     owners = _find_owners(question, rows)
     answer = RangeAnswer(ledgers=rows.num_rows, segments=sum(len(group) for group in records.groups))
     answer.unreadable = len(records.unreadable)
     answer.unreadable_sample = [_name(rows, row) for row in records.unreadable[:_UNREADABLE].tolist()]
     answer.shapes = _list_recent_shapes(question, rows, records)
     answer.named = _list_named(question, records)
-    pieces: list[_Piece] = []
-    for group in records.groups:
-        irregular, floors = (np.zeros(0, np.int64), None) if missing is None else missing.find_floors(group)
-        regular = np.ones(len(group), np.bool_)
-        regular[irregular] = False
-        parts = [(group.select(regular) if len(irregular) else group, None), (group.select(irregular), floors)]
-        for segments, own_floors in parts:
-            if len(segments):
-                pieces.append(_Piece(segments, own_floors, list_hits(segments, question.cluster, own_floors)))
-    _count(question, pieces, rows.num_rows, answer)
+    pieces = [
+        _Piece(segments, floors, cluster, number == 0, list_hits(segments, cluster, floors))
+        for segments, floors in read.parts
+        for number, cluster in enumerate(question.clusters)
+    ]
+    for cluster in question.clusters:
+        _count([piece for piece in pieces if piece.cluster is cluster], rows.num_rows, answer)
     answer.sample = _describe(question, pieces, rows, owners)
     if question.out is not None:
-        table = _make_rows(question, pieces, rows)
+        table = _make_rows(pieces, rows)
         part = write_part(Path(question.out), "impacts", f"part-{buckets.start:05d}", [table])
         answer.parts = [asdict(part)]
     return answer
@@ -189,11 +219,22 @@ def _answer_range(question: Question, buckets: range) -> RangeAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """Segments of one shape, and what is hit of them."""
+    """Segments of one shape, and what is hit of them.
+
+    Attributes:
+        shows_now: what is hit already stands here, and not with another cluster's sets.
+    """
 
     segments: Segments
     floors: States | None
+    cluster: Cluster
+    shows_now: bool
     hits: Hits
+
+    @property
+    def shown(self) -> Ints:
+        """Which hits are listed."""
+        return np.flatnonzero((self.hits.change >= 0) & (self.shows_now | (self.hits.set != NOW)))
 
 
 def _find_missing(question: Question, rows: pa.Table, names: pa.Array, buckets: range) -> Missing | None:
@@ -233,16 +274,18 @@ def _list_recent_shapes(question: Question, rows: pa.Table, records: Records) ->
 
 def _list_named(question: Question, records: Records) -> list[str]:
     """Return the bookies of the question that a record names."""
-    names = question.cluster.bookies.names
+    names = question.bookies.names
     seen = np.zeros(len(names) + 1, np.bool_)
     for group in records.groups:
         seen[np.unique(group.members)] = True
     return [name for name, is_named in zip(names, seen.tolist(), strict=False) if is_named]
 
 
-def _count(question: Question, pieces: Sequence[_Piece], ledgers: int, answer: RangeAnswer) -> None:
-    """Count what is hit now, and how much more by each set."""
-    labels = question.cluster.sets.labels
+def _count(pieces: Sequence[_Piece], ledgers: int, answer: RangeAnswer) -> None:
+    """Count what is hit now, and how much more by each set of one cluster."""
+    if not pieces:
+        return
+    labels = pieces[0].cluster.sets.labels
     empty = np.zeros(0, np.int64)
     ledger = np.concatenate([empty, *(piece.segments.ledger[piece.hits.row] for piece in pieces)])
     hits = Hits.concatenate([piece.hits for piece in pieces])
@@ -250,7 +293,7 @@ def _count(question: Question, pieces: Sequence[_Piece], ledgers: int, answer: R
         own = hits.impact == place
         now = own & (hits.set == NOW)
         already = np.bincount(ledger[now], minlength=ledgers)
-        if now.any():
+        if now.any() and pieces[0].shows_now:
             answer.now[str(impact)] = Tally(int(now.sum()), int((already > 0).sum()), int(hits.entries[now].sum()))
         of_sets = np.flatnonzero(own & (hits.set != NOW))
         if not len(of_sets):
@@ -275,8 +318,7 @@ def _describe(question: Question, pieces: Sequence[_Piece], rows: pa.Table, owne
     """Describe the first segments that are hit."""
     candidates: list[tuple[bool, bool, int, int, int, int]] = []
     for number, piece in enumerate(pieces):
-        shown = piece.hits.change >= 0
-        row, owner = piece.hits.row[shown], piece.hits.set[shown]
+        row, owner = piece.hits.row[piece.shown], piece.hits.set[piece.shown]
         pair = np.unique(np.stack([row, owner]), axis=1)
         ledger = piece.segments.ledger[pair[0]]
         rank = np.stack([owners[ledger] < 0, pair[1] == NOW, ledger, piece.segments.number[pair[0]], pair[0], pair[1]])
@@ -284,10 +326,10 @@ def _describe(question: Question, pieces: Sequence[_Piece], rows: pa.Table, owne
         for foreign, is_now, of_ledger, _, place, target in rank[:, order].T.tolist():
             candidates.append((bool(foreign), bool(is_now), of_ledger, number, place, target))
     candidates.sort()
-    cluster = question.cluster
     described = []
     for _, is_now, ledger, number, place, target in candidates[:SAMPLE]:
         piece = pieces[number]
+        cluster = piece.cluster
         own = (piece.hits.row == place) & (piece.hits.set == target) & (piece.hits.change >= 0)
         segment = piece.segments.select([place])
         record = rows["segments"][ledger].as_py()[int(segment.number[0])]
@@ -311,13 +353,13 @@ def _describe(question: Question, pieces: Sequence[_Piece], rows: pa.Table, owne
     return described
 
 
-def _make_rows(question: Question, pieces: Sequence[_Piece], rows: pa.Table) -> pa.Table:
+def _make_rows(pieces: Sequence[_Piece], rows: pa.Table) -> pa.Table:
     """Return IMPACTS of a range, sorted by key."""
     parts = []
-    labels = pa.array([*question.cluster.sets.labels, None], pa.string())
     names = pa.array([str(impact) for impact in OF_SEGMENTS])
     for piece in pieces:
-        shown = np.flatnonzero(piece.hits.change >= 0)
+        shown = piece.shown
+        labels = pa.array([*piece.cluster.sets.labels, None], pa.string())
         row, owner = piece.hits.row[shown], piece.hits.set[shown]
         segments = piece.segments.select(row)
         key = rows.select(list(tables.KEY_COLUMNS)).take(pa.array(segments.ledger))

@@ -38,6 +38,7 @@ NO_END: Final = np.iinfo(np.int64).max
 """Last entry of a segment that may still grow."""
 _LARGEST: Final = 1 << 20
 """No ensemble is as large."""
+_PAIR: Final = np.dtype([("scope", np.int64), ("ledger", np.int64)])
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -189,3 +190,27 @@ def read_records(rows: pa.Table, names: pa.Array) -> Records:
 def _read_numbers(column: pa.ChunkedArray, absent: int) -> Ints:
     numbers: Ints = pc.fill_null(column, absent).to_numpy().astype(np.int64)
     return numbers
+
+
+class LedgerRows:
+    """The rows of a table that has each ledger once."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        keys = _join(rows)
+        self._order = np.argsort(keys, order=("scope", "ledger")) if len(keys) else np.zeros(0, np.int64)
+        self._keys = keys[self._order]
+
+    def find(self, rows: pa.Table) -> Ints:
+        """Return the row of each ledger of another table; -1: it has none."""
+        wanted = _join(rows)
+        if not len(self._keys):
+            return np.full(len(wanted), -1)
+        place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        row: Ints = np.where(self._keys[place] == wanted, self._order[place], -1)
+        return row
+
+
+def _join(rows: pa.Table) -> npt.NDArray[np.void]:
+    keys = np.empty(rows.num_rows, _PAIR)
+    keys["scope"], keys["ledger"] = (rows[name].to_numpy() for name in ("scope", "ledger"))
+    return keys

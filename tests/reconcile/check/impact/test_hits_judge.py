@@ -13,6 +13,7 @@ from reconcile.check.impact.destinations import Destinations
 from reconcile.check.impact.hits import NOW, Cluster, list_hits
 from reconcile.check.impact.names import OF_SEGMENTS, Level, State, Target
 from reconcile.check.impact.segments import read_records
+from reconcile.rules.segments.placement import PlacementSettings
 from tests.support import impact_judge as judge
 from tests.support.impacts import make_marks, make_records
 
@@ -33,7 +34,7 @@ def ask(world: judge.World, sets: Sets) -> list[Found]:
     """What the columns say is hit: now, and then for each set."""
     bookies = make_bookies(world)
     margin = bookies.code_domains(Level.RACK)[1]
-    cluster = Cluster(bookies, sets, Destinations(bookies, sets), margin)
+    cluster = Cluster(bookies, sets, Destinations(bookies, sets, PlacementSettings()), margin)
     rows = make_records(world.ledgers)
     ids = rows["ledger"].to_pylist()
     names = pa.array(bookies.names)

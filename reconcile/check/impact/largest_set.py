@@ -1,0 +1,127 @@
+"""How many bookies may be taken at once, and one such set: what each segment allows, and a search.
+
+Of each group of copies only so many may go: all but one of the readable copies of an entry, and fewer than A of the
+bookies that a recovery asks together, those that do not answer already included. Groups that are the same in several
+ledgers count once. A bookie of an ensemble needs another one outside: so no set that has it may be larger than what is
+then left to be written to. Which bookies may go together is a search of every choice, up to a number of steps.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from reconcile.check.impact.judgement import States, judge
+from reconcile.check.impact.names import State, Target
+from reconcile.check.impact.segments import Ints, Mask, Segments
+
+_STEPS: Final = 20_000
+"""Choices that are tried: some seconds."""
+
+
+class Limits:
+    """Groups of bookies of which only so many may go, gathered from segments.
+
+    Args:
+        states: of bookies, as they are now.
+        target: what is done to those that are taken.
+    """
+
+    def __init__(self, states: States, target: Target) -> None:
+        self._states = states
+        self._stops = target is not Target.READ_ONLY
+        self._pool = int((states == State.READ_WRITE).sum())
+        self._groups: dict[tuple[int, ...], int] = {}
+        self._largest = np.full(len(states), self._pool, np.int64)
+        self._overall = self._pool
+
+    def add(self, segments: Segments, floors: States | None) -> None:
+        """Take what segments allow; what is hit already allows everything."""
+        size, write, ack = segments.shape.ensemble, segments.shape.write, segments.shape.ack
+        states = self._states[segments.members]
+        occurs = segments.find_residues()
+        judgement = judge(segments, occurs, states, floors)
+        self._limit_sizes(segments, states, judgement.copied, judgement.replaced, occurs)
+        if not self._stops:
+            return
+        answering = states <= State.READ_ONLY
+        for residue in range(size):
+            place = [(residue + step) % size for step in range(write)]
+            readable = answering[place]
+            if floors is not None:
+                readable = np.maximum(states[place], floors[residue]) <= State.READ_ONLY
+            asked = np.flatnonzero(occurs[residue] & (judgement.copies[residue] > 0))
+            self._gather(segments.members[place][:, asked], readable[:, asked], readable[:, asked].sum(axis=0) - 1)
+            asked = np.flatnonzero(segments.final & (judgement.uncovered == 0))
+            free = answering[place][:, asked]
+            self._gather(segments.members[place][:, asked], free, ack - 1 - (write - free.sum(axis=0)))
+
+    def _limit_sizes(self, segments: Segments, states: States, copied: Mask, replaced: Mask, occurs: Mask) -> None:
+        """Take how large a set may be that has one of the members: another bookie must be left for each of them."""
+        wants = np.broadcast_to(segments.open, states.shape)
+        if self._stops:
+            wants = wants | occurs.any(axis=0)
+        room = self._pool - (states != State.READ_ONLY).sum(axis=0)
+        position, segment = np.nonzero(wants & (states < State.DOWN))
+        np.minimum.at(self._largest, segments.members[position, segment], room[segment])
+        waiting = np.flatnonzero((copied.any(axis=0) | replaced.any(axis=0)) & (room >= 0))
+        self._overall = min([self._overall, *room[waiting].tolist()])
+
+    def _gather(self, members: npt.NDArray[np.int32], counted: npt.NDArray[np.bool_], limit: Ints) -> None:
+        rows = np.vstack([np.sort(np.where(counted, members, -1), axis=0), limit])
+        for *group, most in np.unique(rows, axis=1).T.tolist():
+            key = tuple(member for member in group if member >= 0)
+            self._groups[key] = min(most, self._groups.get(key, most))
+
+    def search(self, candidates: Sequence[int], most: int) -> tuple[list[int], bool]:
+        """Return the largest set of candidates, of at most so many, that is allowed; and whether that is sure."""
+        is_exact = True
+        for size in range(min(most, len(candidates), self._overall), 0, -1):
+            able = [bookie for bookie in candidates if self._largest[bookie] >= size]
+            if len(able) < size:
+                continue
+            chosen, is_sure = _Search(self._groups, able, size).run()
+            if len(chosen) == size:
+                return chosen, is_exact
+            is_exact &= is_sure
+        return [], is_exact
+
+
+class _Search:
+    """Candidates with their groups; `left` is how many of each group may still go."""
+
+    def __init__(self, groups: dict[tuple[int, ...], int], candidates: Sequence[int], most: int) -> None:
+        wanted = set(candidates)
+        kept = [(members, limit) for members, limit in groups.items() if len(wanted.intersection(members)) > limit]
+        self._left = np.array([limit for _, limit in kept], np.int64)
+        of: dict[int, list[int]] = {bookie: [] for bookie in candidates}
+        for number, (members, _) in enumerate(kept):
+            for bookie in wanted.intersection(members):
+                of[bookie].append(number)
+        self._of = {bookie: np.array(numbers, np.int64) for bookie, numbers in of.items()}
+        self._most = most
+        self._best: list[int] = []
+        self._steps = _STEPS
+
+    def run(self) -> tuple[list[int], bool]:
+        """Return the best set, and whether it is sure that there is no larger one."""
+        order = sorted(self._of, key=lambda bookie: (len(self._of[bookie]), bookie))
+        self._extend([], [bookie for bookie in order if self._allows(bookie)])
+        return sorted(self._best), self._steps > 0 or len(self._best) >= self._most
+
+    def _allows(self, bookie: int) -> bool:
+        return bool((self._left[self._of[bookie]] > 0).all())
+
+    def _extend(self, taken: list[int], candidates: list[int]) -> None:
+        if len(taken) > len(self._best):
+            self._best = list(taken)
+        while candidates and self._steps > 0:
+            if len(self._best) >= self._most or len(taken) + len(candidates) <= len(self._best):
+                return
+            self._steps -= 1
+            bookie, candidates = candidates[0], candidates[1:]
+            self._left[self._of[bookie]] -= 1
+            # Those that stay possible beside it; the ones that share most with it come first.
+            self._extend([*taken, bookie], [other for other in candidates if self._allows(other)])
+            self._left[self._of[bookie]] += 1

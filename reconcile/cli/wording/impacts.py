@@ -1,0 +1,239 @@
+"""The answer of an impact check, in words and as JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from reconcile.check.impact.names import Impact
+from reconcile.cli.output import PaintedLine, Span
+from reconcile.words import count_noun
+
+if TYPE_CHECKING:
+    from reconcile.check.impact.sample import Member, SegmentImpact
+    from reconcile.jobs.impact.question import ImpactAnswer, SetAnswer
+
+WORDS: Final[Mapping[str, str]] = {
+    Impact.DATA_LOSS: "entries without any copy that could come back",
+    Impact.READ_AVAILABILITY_LOSS: "entries that cannot be read until a bookie returns",
+    Impact.RECOVERY_LOSS: "ledgers that nobody can fence or close",
+    Impact.WRITE_AVAILABILITY_LOSS: "writers, or new ledgers, that find no bookie",
+    Impact.REBUILDING_STALL: "lost copies without a source, or without a bookie that may take them",
+    Impact.READ_MARGIN_LOSS: "entries that could not be read if one more went",
+    Impact.STORAGE_CAPACITY_LOSS: "too much of what can be written to is lost",
+    Impact.METADATA_QUORUM: "ZooKeeper's servers on these hosts lose their majority",
+}
+"""What each impact means."""
+SEQUENCING: Final = "BookKeeper has no sequencers: each ledger's writer orders its own entries"
+_COLOURS: Final = {"SAFE": "green", "UNSAFE": "red", "UNDECIDED": "yellow"}
+_STATE_COLOURS: Final = {"read-write": "", "read-only": "cyan"}
+_SHOWN: Final = 10
+"""Segments that are described on a terminal."""
+_SOME: Final = 5
+_MINUTE: Final = 120
+
+
+def word_verdict(answer: "ImpactAnswer", target: str) -> str:
+    """Return the answer in one sentence."""
+    looked_at = f"{count_noun(answer.ledgers, 'ledger')} looked at"
+    bad = [one.label for one in (*answer.sets, *answer.drill) if one.verdict == "UNSAFE"]
+    already = f"; {', '.join(answer.now.impacts)} already, whatever is taken" if answer.now.impacts else ""
+    match str(answer.verdict):
+        case "UNDECIDED":
+            return f"UNDECIDED: {answer.undecided[0]} ({looked_at})"
+        case "UNSAFE" if bad:
+            caused = sorted({name for one in (*answer.sets, *answer.drill) for name in one.caused})
+            return f"UNSAFE: {_list_some(bad)} may not be {_word_target(target)}: {', '.join(caused)} ({looked_at})"
+        case "UNSAFE":
+            return f"UNSAFE: already now, with nothing taken: {', '.join(answer.now.impacts)} ({looked_at})"
+        case _ if answer.sets:
+            taken = _list_some([one.label for one in answer.sets])
+            each = "each alone " if len(answer.sets) > 1 else ""
+            return f"SAFE: {taken} may {each}be {_word_target(target)} ({looked_at}){already}"
+        case _ if answer.drill:
+            what = f"each of {count_noun(len(answer.drill), 'domain')} may be {_word_target(target)} alone"
+            return f"SAFE: {what} ({looked_at}){already}"
+        case _:
+            return f"SAFE: nothing is affected now ({looked_at})"
+
+
+def _word_target(target: str) -> str:
+    return {"down": "taken down", "gone": "removed for good"}.get(target, f"made {target}")
+
+
+def _list_some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SOME} more" if len(names) > _SOME else ""
+    return "; ".join(names[:_SOME]) + more
+
+
+def word_details(answer: "ImpactAnswer", target: str) -> list[str]:
+    """Return the lines behind the verdict."""
+    lines: list[str] = []
+    several = len(answer.sets) > 1
+    for one in answer.sets or (() if answer.drill else (answer.now,)):
+        lines += _word_set(one, titled=several)
+    if answer.together is not None:
+        lines += _word_set(answer.together, titled=True)
+    if answer.sets and answer.now.impacts:
+        lines.append("already now, with nothing taken:")
+        lines += [f"  {line}" for line in _word_tallies(answer.now)]
+    for segment in answer.sample[:_SHOWN]:
+        lines += ["", *word_segment(segment)]
+    if len(answer.sample) > _SHOWN:
+        lines += ["", "there are more: --json lists fifty, --out DIR writes all"]
+    if answer.drill:
+        lines += ["", f"each alone, {target}:", *_word_drill(answer.drill)]
+    if answer.largest is not None:
+        largest = answer.largest
+        names = ", ".join(largest.bookies) or "none"
+        sure = "" if largest.is_exact else " at least"
+        asked = f" of the {largest.asked} that were asked for"
+        lines += ["", f"{len(largest.bookies)}{sure}{asked} may be taken at once: {names}"]
+    return [*lines, "", *_word_ground(answer)]
+
+
+def _word_set(one: "SetAnswer", *, titled: bool) -> Iterator[str]:
+    if titled:
+        yield PaintedLine(Span(f"{one.label}: "), Span(str(one.verdict), _COLOURS[str(one.verdict)]))
+    if one.label:
+        yield from (f"{'  ' if titled else ''}{line}" for line in _word_tallies(one, only_caused=True))
+    else:
+        yield from _word_tallies(one)
+    if one.capacity.after > 0:
+        yield (
+            f"{'  ' if titled else ''}capacity that cannot be written to: {one.capacity.before:.1f} % → "
+            f"{one.capacity.after:.1f} % (at most {one.capacity.most:g} %)"
+        )
+
+
+def _word_tallies(one: "SetAnswer", *, only_caused: bool = False) -> list[str]:
+    lines = []
+    for impact, tally in one.impacts.items():
+        if only_caused and impact not in one.caused:
+            continue
+        numbers = ""
+        if tally.segments:
+            entries = f", {count_noun(tally.entries, 'entry', 'entries')}" if tally.entries else ""
+            numbers = f" {count_noun(tally.segments, 'segment')} of {count_noun(tally.ledgers, 'ledger')}{entries};"
+        extra = ""
+        if impact == Impact.WRITE_AVAILABILITY_LOSS and one.new_ledgers:
+            extra = f"; no ensemble for new ledgers of {', '.join(one.new_ledgers)}"
+        if impact == Impact.METADATA_QUORUM and one.quorum is not None:
+            extra = f"; {one.quorum.left} of {one.quorum.servers} stay, {one.quorum.needs} are needed"
+        lines.append(f"{impact}:{numbers} {WORDS[impact]}{extra}")
+    return lines
+
+
+def word_segment(segment: "SegmentImpact") -> Iterator[str]:
+    """Yield what becomes of one segment, and a table of its bookies by failure domain."""
+    end = "on" if segment.last is None else f"to {segment.last}"
+    entries = f"entries {segment.first} {end}" if segment.last is None or segment.last >= segment.first else "no entry"
+    owner = f" ({segment.owner})" if segment.owner else ""
+    when = " already" if segment.already else f" by {segment.target}" if segment.target else ""
+    impacts = ", ".join(segment.impacts)
+    yield PaintedLine(
+        Span(f"ledger {segment.ledger}{owner}, {entries}, {segment.shape}: "),
+        Span(impacts, "yellow" if segment.already else "red"),
+        Span(when),
+    )
+    copies = segment.copies
+    lost = ""
+    if segment.would_lose:
+        places = count_noun(segment.would_lose_domains, "rack")
+        lost = f"; may lose {count_noun(segment.may_lose, 'bookie')}, would lose {segment.would_lose} on {places}"
+    yield f"  copies of the worst entry: {copies.before} → {copies.after} (needs {copies.needs}){lost}"
+    if Impact.RECOVERY_LOSS in segment.impacts:
+        answers = segment.answers
+        yield f"  answers to a recovery: {answers.before} → {answers.after} (needs {answers.needs})"
+    if {Impact.WRITE_AVAILABILITY_LOSS, Impact.REBUILDING_STALL} & set(segment.impacts):
+        yield (
+            f"  positions that want another bookie: {segment.wanted}; bookies outside of the ensemble that can be "
+            f"written to: {max(segment.outside, 0)}"
+        )
+    yield (
+        f"  its bookies that can be read from: {segment.readable.before} → {segment.readable.after}; "
+        f"written to: {segment.writable.before} → {segment.writable.after}"
+    )
+    by_domain: dict[str, list[Member]] = {}
+    for member in segment.members:
+        by_domain.setdefault(member.domain, []).append(member)
+    width = max(len(domain) for domain in by_domain)
+    for domain, members in sorted(by_domain.items()):
+        spans = [Span(f"  {domain:{width}}")]
+        for member in members:
+            spans += [Span(f"   {member.bookie} "), *_word_state(member)]
+        yield PaintedLine(*spans)
+
+
+def _word_state(member: "Member") -> list[Span]:
+    if member.before != member.after:
+        return [Span(f"{member.before} → {member.after}", "yellow")]
+    return [Span(member.after, _STATE_COLOURS.get(member.after, "red"))]
+
+
+def _word_drill(drill: Sequence["SetAnswer"]) -> Iterator[str]:
+    width = max(len(one.label) for one in drill)
+    for one in drill:
+        caused = []
+        for impact in one.caused:
+            worse = one.impacts[impact].worse
+            caused.append(f"{impact} {count_noun(worse, 'segment')}" if worse else impact)
+        yield PaintedLine(
+            Span(f"  {one.label:{width}}  "),
+            Span(f"{one.verdict:9}", _COLOURS[str(one.verdict)]),
+            Span(f"  {count_noun(len(one.bookies), 'bookie')}{'; ' if caused else ''}{', '.join(caused)}"),
+        )
+
+
+def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
+    """Yield what the answer rests on, and what could not be told."""
+    yield from (f"not told: {reason}" for reason in answer.undecided)
+    cache, replication = answer.cache, answer.replication
+    age = f"{cache.age_s:.0f} s" if cache.age_s < _MINUTE else f"{cache.age_s / 60:.0f} min"
+    fresh = ", captured for this answer" if cache.is_fresh else ""
+    yield f"records of {cache.at.isoformat(timespec='seconds')}, {age} old{fresh}"
+    if not cache.alive:
+        yield "registrations in files and captures are not of today: every bookie with a cookie counts as registered"
+    states = ", ".join(f"{count} {state}" for state, count in answer.states.items() if count)
+    yield f"bookies now: {states or 'none'}"
+    if replication.disabled:
+        yield "re-replication is disabled: nothing that is lost is copied again"
+    elif cache.alive and replication.auditor is None:
+        yield "there is no auditor: nothing that is lost is copied again"
+    if replication.marked:
+        yield f"{count_noun(replication.marked, 'ledger')} marked as under-replicated: marked copies count as lost"
+    if answer.shapes:
+        yield f"new ledgers: of {', '.join(answer.shapes)}"
+    else:
+        yield "new ledgers: none was made in the last day; --default-quorum E/W/A says what they need"
+    for statement in answer.declared:
+        reason = f", {statement.reason}" if statement.reason else ""
+        yield (
+            f"{statement.bookie} was declared unrecoverable on {statement.at} by {statement.by}{reason}: "
+            f"if that still holds, add --unrecoverable {statement.bookie}"
+        )
+
+
+def list_not_applicable(answer: "ImpactAnswer", *, asked: bool) -> dict[str, str]:
+    """Return the impacts that mean nothing here, and why."""
+    found = {"SEQUENCING_CAPACITY_LOSS": SEQUENCING}
+    if not any(one.quorum for one in (*answer.sets, *answer.drill)):
+        reason = "none of these bookies is on a host of its servers" if asked else "--zookeeper names no server's host"
+        found[str(Impact.METADATA_QUORUM)] = reason
+    return found
+
+
+def make_set_json(one: "SetAnswer") -> dict[str, Any]:
+    """Return what becomes of the cluster by one set."""
+    return {
+        "bookies": list(one.bookies),
+        "verdict": str(one.verdict),
+        "impacts": {
+            impact: {"segments": tally.segments, "ledgers": tally.ledgers, "entries": tally.entries}
+            for impact, tally in one.impacts.items()
+        },
+        "caused": list(one.caused),
+        "capacity_pct": {"before": one.capacity.before, "after": one.capacity.after, "most": one.capacity.most},
+        "new_ledgers": list(one.new_ledgers),
+        "zookeeper": None
+        if one.quorum is None
+        else {"servers": one.quorum.servers, "left": one.quorum.left, "needs": one.quorum.needs},
+    }

@@ -1,0 +1,163 @@
+"""Captures that are kept for a while, so that a question before a reboot costs no listing of the whole store.
+
+    <folder>/<hash of the store's URI>/<time of the capture>/   a catalog; the newest whole one counts
+    <folder>/<hash of the store's URI>/unrecoverable.jsonl      what persons declared: at, by, reason, bookie
+
+A capture that is older than asked for, or broken off, is made again beside it; two are kept, for somebody may still
+read the one before.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from backends.registry import parse_store_uri
+from reconcile.jobs.capture import CaptureRequest, capture
+from reconcile.jobs.context import Context
+from reconcile.stores import CATALOG, catalog_path
+from recovery.dataset import Dataset, open_dataset
+from recovery.errors import DatasetError, InputError
+
+_LIVE: Final = ("zookeeper", "etcd")
+_FORM: Final = "%Y%m%dT%H%M%S.%fZ"
+_KEPT: Final = 2
+_BROKEN_OFF: Final = timedelta(days=1)
+"""A capture without an end that is older than this is nobody's."""
+_STATEMENTS: Final = "unrecoverable.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A store's records, as they were at a time.
+
+    Attributes:
+        catalog: of kind catalog.
+        at: when the store was as the catalog shows it.
+        alive: registrations in it are of bookies that ran then.
+        is_fresh: captured for this question.
+    """
+
+    catalog: Dataset
+    at: datetime
+    alive: bool
+    is_fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A person's word that a bookie has lost its data for good."""
+
+    at: str
+    by: str
+    reason: str
+    bookie: str
+
+
+def is_live(uri: str) -> bool:
+    """Whether a URI names a store that bookies are registered in while they run; not a copy of one."""
+    return catalog_path(uri) is None and parse_store_uri(uri).kind in _LIVE
+
+
+def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context) -> Captured:
+    """Return a store's records, captured now if none is young enough.
+
+    Args:
+        uri: the store, files of one, or a capture, which is taken as it is.
+        folder: of the cache.
+        max_age: of what is used again; zero or less: nothing is.
+        context: of the job.
+
+    Raises:
+        UnsupportedStoreError: the URI is malformed, or of a store that is not read.
+        UnavailableError: the store does not answer.
+        DatasetError: the folder cannot be written.
+    """
+    path = catalog_path(uri)
+    if path is not None:
+        return _describe(open_dataset(path, CATALOG), alive=False, is_fresh=False)
+    own = _folder_of(uri, folder)
+    now = context.now()
+    for name, captured in _list_captures(own):
+        if timedelta(0) <= now - captured < max_age:
+            try:
+                return _describe(open_dataset(own / name, CATALOG), alive=is_live(uri), is_fresh=False)
+            except DatasetError:
+                # Damaged: made again.
+                break
+    target = own / now.astimezone(UTC).strftime(_FORM)
+    capture(CaptureRequest(uri, target), context)
+    _forget_old(own, now)
+    return _describe(open_dataset(target, CATALOG), alive=is_live(uri), is_fresh=True)
+
+
+def _folder_of(uri: str, folder: Path) -> Path:
+    own = folder / hashlib.sha256(uri.encode()).hexdigest()[:16]
+    try:
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "name another folder with --catalog"
+        raise InputError(str(own), f"cannot be made ({error.strerror or error})", remedy) from error
+    return own
+
+
+def _describe(catalog: Dataset, *, alive: bool, is_fresh: bool) -> Captured:
+    at: datetime = catalog.read("sources", columns=["at"])["at"][0].as_py()
+    return Captured(catalog, at, alive, is_fresh)
+
+
+def _list_captures(own: Path) -> list[tuple[str, datetime]]:
+    """Return the captures of a store, the newest first, with their times."""
+    captures = []
+    for entry in own.iterdir():
+        try:
+            captured = datetime.strptime(entry.name, _FORM).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+        captures.append((entry.name, captured))
+    return sorted(captures, reverse=True)
+
+
+def _forget_old(own: Path, now: datetime) -> None:
+    whole = 0
+    for name, captured in _list_captures(own):
+        is_whole = (own / name / "manifest.json").exists()
+        whole += is_whole
+        if (is_whole and whole > _KEPT) or (not is_whole and now - captured > _BROKEN_OFF):
+            shutil.rmtree(own / name, ignore_errors=True)
+
+
+def record_statements(uri: str, folder: Path, statements: Sequence[Statement]) -> None:
+    """Keep what a person declared.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    path = _folder_of(uri, folder) / _STATEMENTS
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(asdict(statement)) + "\n" for statement in statements)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        remedy = "free space, or name another folder with --catalog"
+        raise InputError(str(path), f"cannot be written ({error.strerror or error})", remedy) from error
+
+
+def read_statements(uri: str, folder: Path) -> tuple[Statement, ...]:
+    """Return what persons declared of a store's bookies, the latest of each; lines that are none are left out."""
+    path = _folder_of(uri, folder) / _STATEMENTS
+    latest: dict[str, Statement] = {}
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    for line in lines:
+        try:
+            statement = Statement(**json.loads(line))
+        except (ValueError, TypeError):
+            continue
+        latest[statement.bookie] = statement
+    return tuple(latest.values())
