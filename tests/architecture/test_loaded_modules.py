@@ -63,6 +63,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "audit verify": ("audit verify {plan}", TEXT),
     "verify": ("verify {plan} --metadata {zookeeper} --disk a={disk}", LIVE),
     "export": ("export 1 --disk a={disk} --out {out}", FILES),
+    "check-impact": ("check-impact --metadata {zookeeper} --catalog {out}", LIVE),
     "inspect": ("inspect {odd}", FILES),
     "inspect a log": ("inspect {log}", FILES),
     "inspect --account": ("inspect --account {log}", FILES),

@@ -38,8 +38,9 @@ def write_inventory(
     formatted: Sequence[datetime] = (),
     ended: datetime = datetime(2026, 1, 1, tzinfo=UTC),
     last: int | None = None,
+    entries: int = 0,
 ) -> Path:
-    """Write the inventory of one bookie; `formatted` are the times of its VERSION files."""
+    """Write the inventory of one bookie; `formatted` are the times of its VERSION files, `entries` each ledger has."""
     ids = np.array(sorted(ledgers), np.int64)
     files = [
         {"path": f"/data/{n}/current/VERSION", "inode": n, "born": None, "mtime": at} for n, at in enumerate(formatted)
@@ -52,8 +53,17 @@ def write_inventory(
         "ended": ended,
         "complete": True,
     }
+    groups = [{"first": 0, "last": 0, "size": entries, "period": 0}] if entries else []
     row = _row(
-        tables.COPIES, {"bookie": bookie, "key_kind": "absent", "source": "index", "complete": True, "last": last}
+        tables.COPIES,
+        {
+            "bookie": bookie,
+            "key_kind": "absent",
+            "source": "index",
+            "complete": True,
+            "last": last,
+            "groups": groups,
+        },
     )
     copies = pa.Table.from_pylist([row] * len(ids), schema=tables.COPIES)
     for name, values in (("bucket", buckets(np.zeros_like(ids), ids)), ("ledger", ids)):

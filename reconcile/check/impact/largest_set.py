@@ -61,8 +61,12 @@ class Limits:
         """Take how large a set may be that has one of the members: another bookie must be left for each of them."""
         wants = np.broadcast_to(segments.open, states.shape)
         if self._stops:
-            wants = wants | occurs.any(axis=0)
-        room = self._pool - (states != State.READ_ONLY).sum(axis=0)
+            holds = np.zeros(states.shape, np.bool_)
+            for step in range(segments.shape.write):
+                holds |= np.roll(occurs, step, axis=0)
+            wants = wants | holds
+        # Each needs a bookie, itself or another one; where a member needs none, more may be allowed than this says.
+        room = self._pool - (wants & (states != State.READ_ONLY)).sum(axis=0)
         position, segment = np.nonzero(wants & (states < State.DOWN))
         np.minimum.at(self._largest, segments.members[position, segment], room[segment])
         waiting = np.flatnonzero((copied.any(axis=0) | replaced.any(axis=0)) & (room >= 0))

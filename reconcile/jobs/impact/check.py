@@ -61,8 +61,8 @@ from recovery.manifest import Part
 from recovery.spark import bucket_ranges, over_buckets
 
 SPREAD_LEDGERS: Final = 10_000_000
-"""Ledgers from which on Spark is worth its start; docs/design/0016-impact.md has the figures."""
-_ROWS_PER_RANGE: Final = 250_000
+"""Ledgers from which on Spark is worth its start."""
+ROWS_PER_RANGE: Final = 250_000
 _VOTES: Final = f"{UNDERREPLICATION}/auditorelection/V_"
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
 _OWN: Final = re.compile(r"cursor |schema of |offload")
@@ -281,7 +281,7 @@ class _Check:
     def _choose_ranges(self) -> list[range]:
         if self._request.ledgers is not None:
             return [range(bucket, bucket + 1) for bucket in sorted({one.bucket for one in self._request.ledgers})]
-        return bucket_ranges(self._captured.catalog.rows("ledgers"), rows_per_task=_ROWS_PER_RANGE)
+        return bucket_ranges(self._captured.catalog.rows("ledgers"), rows_per_task=ROWS_PER_RANGE)
 
     def _ask(self, question: Question, ranges: Sequence[range]) -> tuple[RangeAnswer, bool]:
         """Return the sum of all ranges' answers, and whether Spark carried the question."""

@@ -11,7 +11,9 @@ import pytest
 from reconcile.cli.command import Exit
 from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
 from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie
+from tests.support import impact_judge
 from tests.support.command import ROOT, Done, commands, run
+from tests.support.impacts import write_catalog
 from tests.support.inventories import write_inventory
 from tests.support.plan_folder import Ledger, write_plan
 
@@ -20,6 +22,8 @@ STORE = "zk+hierarchical://127.0.0.1:1/ledgers"
 """Where nothing listens."""
 VERIFY = "reconcile/check/test_verify_zookeeper.py"
 ETCD = "etcd://127.0.0.1:2379/ledgers"
+FOUR = [f"bk{number}:3181" for number in range(1, 5)]
+CLOSED = [impact_judge.Ledger(number, (2, 2, 2), "CLOSED", 9, ((0, (FOUR[0], FOUR[1])),)) for number in (1, 2)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class World:
     plan: Dataset
     other: Dataset
     broken: Dataset
+    catalog: Dataset
+    doubtful: Dataset
 
     @property
     def new(self) -> Path:
@@ -63,6 +69,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         plan=write_plan(tmp_path / "plan", ledgers),
         other=write_plan(tmp_path / "other", ledgers[:4]),
         broken=open_dataset(broken.path, "plan"),
+        catalog=write_catalog(tmp_path / "catalog", FOUR, CLOSED),
+        doubtful=write_catalog(tmp_path / "doubtful", FOUR, CLOSED, unreadable=[2]),
     )
 
 
@@ -94,6 +102,11 @@ def exported(world: World, *ledgers: object, whole: bool = True) -> list[object]
     """Export ledgers from all of the bookie's disks, or not from all."""
     disks = world.bookie.all_dirs if whole else world.bookie.ledger_dirs
     return ["export", *ledgers, *(word for d in disks for word in ("--disk", f"{BOOKIE}={d}")), "--out", world.new]
+
+
+def impact(world: World, catalog: Dataset, *more: object) -> list[object]:
+    """Ask what becomes of a capture's cluster."""
+    return ["check-impact", "--metadata", f"catalog://{catalog.path}", "--catalog", world.root / "cache", *more]
 
 
 def confirmed(world: World) -> list[object]:
@@ -164,6 +177,11 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("inspect", Exit.DONE): lambda w: ["inspect", w.bookie.log()],
     ("inspect", Exit.USAGE): lambda w: ["inspect", w.new],
     ("inspect", Exit.FOUND): damaged,
+    ("check-impact", Exit.DONE): lambda w: impact(w, w.catalog),
+    ("check-impact", Exit.FAILED): lambda w: ["check-impact", "--metadata", STORE, "--catalog", w.new],
+    ("check-impact", Exit.USAGE): lambda w: impact(w, w.catalog, "--bookies", "bk9:3181"),
+    ("check-impact", Exit.FOUND): lambda w: impact(w, w.catalog, "--bookies", "bk1:3181,bk2:3181"),
+    ("check-impact", Exit.UNDECIDABLE): lambda w: impact(w, w.doubtful, "--bookies", "bk4:3181"),
     ("doctor", Exit.DONE): lambda _: ["doctor", "--no-spark"],
     ("doctor", Exit.USAGE): lambda _: ["doctor", "--no-spark", "--metadata", "nonsense"],
     ("doctor", Exit.FOUND): lambda _: ["doctor", "--no-spark", "--metadata", STORE],

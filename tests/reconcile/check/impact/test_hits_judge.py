@@ -17,7 +17,7 @@ from reconcile.rules.segments.placement import PlacementSettings
 from tests.support import impact_judge as judge
 from tests.support.impacts import make_marks, make_records
 
-CLUSTERS = int(os.environ.get("BKMETA_SOAK_IMPACT", "1000"))
+CLUSTERS = int(os.environ.get("BKMETA_SOAK_IMPACT", "250"))
 CHUNK = 250
 Found = dict[tuple[int, int, str], int]
 
