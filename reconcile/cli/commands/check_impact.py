@@ -25,7 +25,6 @@ from reconcile.cli.options import (
     parse_ledger,
     parse_quorum,
     quote_command,
-    read_references,
     reason_option,
     references_option,
     scope_option,
@@ -163,9 +162,11 @@ def check_impact(
         from reconcile.jobs.impact.cache import Statement
         from reconcile.jobs.impact.check import check_impact as run
         from reconcile.jobs.impact.question import ImpactRequest, Taken
+        from reconcile.jobs.references import read_references
         from reconcile.rules.segments.placement import PlacementSettings
         from recovery.dataset import open_dataset
 
+    context = make_context(output)
     at = now().isoformat(timespec="seconds")
     request = ImpactRequest(
         uri=uri,
@@ -177,7 +178,7 @@ def check_impact(
         weights={} if weights is None else _read_weights(weights),
         default_quorum=None if default_quorum is None else Shape(*default_quorum),
         ledgers=named,
-        references=read_references(references, output),
+        references=read_references(references, context),
         inventories=tuple(open_dataset(path, "inventory") for path in inventories),
         most_unavailable=most_unavailable,
         margin=None if margin is None else Level(margin),
@@ -191,7 +192,7 @@ def check_impact(
         master=master,
         out=out,
     )
-    answer = run(request, make_context(output))
+    answer = run(request, context)
     if out is not None:
         _write_page(out, answer, target)
     sys.exit(output.show(make_result(answer, request.uri, target, out, asked=bool(zookeeper))))

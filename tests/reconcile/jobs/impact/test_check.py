@@ -6,6 +6,7 @@ from datetime import timedelta
 from itertools import combinations
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_a_target_says_what_becomes_of_a_bookie(catalog: Dataset) -> None:
 
 def test_domains_and_hosts_are_taken_whole(catalog: Dataset) -> None:
     """A rack, a region, a pattern of hosts; a name that nothing has is refused with the names that there are."""
-    racks = {"topology": RACKS}
+    racks: dict[str, Any] = {"topology": RACKS}
     assert ask(catalog, taken=Taken(domains=("/x/r1",)), **racks).sets[0].bookies == (A, B)
     assert ask(catalog, taken=Taken(domains=("/y",)), **racks).sets[0].bookies == (E, F, G, H)
     assert ask(catalog, taken=Taken(domains=("x", "/y/r3")), **racks).sets[0].bookies == (A, B, C, D, E, F)
@@ -128,14 +129,14 @@ def test_new_ledgers_need_an_ensemble(catalog: Dataset) -> None:
     lacking = ask(catalog, (D, F), default_quorum=quorum).sets[0]
     assert (lacking.caused, lacking.new_ledgers) == (("WRITE_AVAILABILITY_LOSS",), ("7/2/2",))
     policy = PlacementSettings(policy=Policy.RACK_AWARE, min_racks=4, enforce_min_racks=True)
-    racked = {"placement": policy, "topology": RACKS, "default_quorum": Shape(4, 4, 2)}
+    racked: dict[str, Any] = {"placement": policy, "topology": RACKS, "default_quorum": Shape(4, 4, 2)}
     assert ask(catalog, (D,), **racked).sets[0].caused == ()
     assert ask(catalog, (C, D), **racked).sets[0].new_ledgers == ("4/4/2",)
 
 
 def test_the_servers_of_the_store_on_the_same_hosts(catalog: Dataset) -> None:
     """Three servers, of which the set takes one, and two."""
-    servers = {"zookeeper": ("bk1", "bk2", "zk3")}
+    servers: dict[str, Any] = {"zookeeper": ("bk1", "bk2", "zk3")}
     assert ask(catalog, (A,), **servers).sets[0].quorum is not None
     assert ask(catalog, (A,), **servers).sets[0].caused == ()
     both = ask(catalog, (A, B), **servers).sets[0]
@@ -271,7 +272,7 @@ def test_the_largest_set_is_the_largest(seed: int, tmp_path: Path) -> None:
         else:
             ledgers.append(closed(number, *members, write=write, last=random.choice((-1, 0, 1, 9))))
     made = write_catalog(tmp_path / "catalog", names, ledgers)
-    limit = {"most_unavailable": random.choice((25, 60, 100))}
+    limit: dict[str, Any] = {"most_unavailable": random.choice((25, 60, 100))}
     target = random.choice(list(Target))
     largest = ask(made, taken=Taken(target=target), most=len(names), **limit).largest
     assert largest is not None
@@ -301,8 +302,7 @@ def test_spark_answers_the_same(catalog: Dataset, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(check, "ROWS_PER_RANGE", 1)
     spread = ask(catalog, (A, B), drill=Level.BOOKIE, out=tmp_path / "spread", master="local[2]")
     assert (alone.spread, spread.spread) == (False, True)
-    same = {"spread": False, "sample": ()}
-    assert replace(spread, **same) == replace(alone, **same)
+    assert replace(spread, spread=False, sample=()) == replace(alone, sample=())
     assert sorted(spread.sample, key=str) == sorted(alone.sample, key=str)
     one, two = (open_dataset(tmp_path / name, "impact").read("impacts") for name in ("alone", "spread"))
     assert one.equals(two)
