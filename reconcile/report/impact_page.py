@@ -41,7 +41,7 @@ def impact_page(answer: "ImpactAnswer", *, summary: str, target: str, made: date
         made: an aware time, printed.
     """
     rows = [_make_row("now, with nothing taken", answer.now)]
-    rows += [_make_row(one.label, one) for one in answer.sets]
+    rows += [_make_row(outcome.label, outcome) for outcome in answer.sets]
     rows += [] if answer.together is None else [_make_row(answer.together.label, answer.together)]
     page: str = (
         make_environment()
@@ -53,20 +53,20 @@ def impact_page(answer: "ImpactAnswer", *, summary: str, target: str, made: date
             answer=answer,
             impacts=[str(impact) for impact in Impact],
             rows=rows,
-            drill=[_make_row(one.label, one) for one in answer.drill],
+            drill=[_make_row(outcome.label, outcome) for outcome in answer.drill],
             tables=[(segment, _group_members(segment.members)) for segment in answer.sample],
         )
     )
     return page
 
 
-def _make_row(label: str, one: "SetAnswer") -> MatrixRow:
+def _make_row(label: str, outcome: "SetAnswer") -> MatrixRow:
     cells = []
     for impact in map(str, Impact):
-        tally = one.impacts.get(impact)
-        kind = "none" if tally is None else "caused" if impact in one.caused and one.label else "already"
+        tally = outcome.impacts.get(impact)
+        kind = "none" if tally is None else "caused" if impact in outcome.caused and outcome.label else "already"
         cells.append(Cell(kind, 0 if tally is None else tally.segments))
-    return MatrixRow(label, len(one.bookies), str(one.verdict), tuple(cells))
+    return MatrixRow(label, len(outcome.bookies), str(outcome.verdict), tuple(cells))
 
 
 def _group_members(members: Sequence[Member]) -> dict[str, list[Member]]:

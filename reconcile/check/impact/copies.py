@@ -167,7 +167,7 @@ def _find_absent(segments: Segments, bookie: int, groups: KeyedGroups) -> tuple[
     position, segment = np.nonzero((segments.members == bookie) & (segments.last != NO_END))
     order = np.argsort(segment, kind="stable")
     position, segment = position[order], segment[order]
-    held = _count_by_residue(groups, segments, segment)
+    counted = _count_by_residue(groups, segments, segment)
     part = segments.select(segment)
     occurs = part.find_residues()
     absent = []
@@ -175,7 +175,7 @@ def _find_absent(segments: Segments, bookie: int, groups: KeyedGroups) -> tuple[
         residue = (position - step) % size
         wanted = np.arange(size)[:, None] == residue
         due = part.count_entries(wanted & occurs)
-        lacking = np.flatnonzero((held[np.arange(len(segment)), residue] < due) & (due > 0))
+        lacking = np.flatnonzero((counted[np.arange(len(segment)), residue] < due) & (due > 0))
         absent.append((segment[lacking], residue[lacking], np.full(len(lacking), step)))
     columns = [np.concatenate(column) for column in zip(*absent, strict=True)]
     return columns[0], columns[1], columns[2]
@@ -191,10 +191,10 @@ def _count_by_residue(groups: KeyedGroups, segments: Segments, segment: Ints) ->
     ledger = segments.ledger[segment]
     low, high = (np.searchsorted(ledger, groups.key, side) for side in ("left", "right"))
     times = high - low
-    of = np.repeat(np.arange(len(times)), times)
-    row = np.arange(len(of)) - np.repeat(np.cumsum(times) - times, times) + low[of]
+    group = np.repeat(np.arange(len(times)), times)
+    row = np.arange(len(group)) - np.repeat(np.cumsum(times) - times, times) + low[group]
     begin, end = segments.first[segment[row]], segments.last[segment[row]]
-    pairs = KeyedGroups(row, *(column[of] for column in groups[1:]))
+    pairs = KeyedGroups(row, *(column[group] for column in groups[1:]))
     step = np.maximum(pairs.period, 1)
     runs = run_counts(pairs.first, pairs.last, pairs.period)
     first = np.clip(-((pairs.first + pairs.size - 1 - begin) // step), 0, runs)
@@ -212,11 +212,11 @@ def _count_by_residue(groups: KeyedGroups, segments: Segments, segment: Ints) ->
     pairs = KeyedGroups(*(column[reached] for column in pairs))
     first, last, begin, end = first[reached], last[reached], begin[reached], end[reached]
     for edge in (first, np.where(last > first, last, -1)):
-        there = edge >= 0
+        exists = edge >= 0
         start = pairs.first + edge * pairs.period
-        one = np.ones(int(there.sum()), np.int64)
+        once = np.ones(int(exists.sum()), np.int64)
         stop = np.minimum(start + pairs.size - 1, end)
-        add(pairs.key[there], np.maximum(start, begin)[there], stop[there], one)
+        add(pairs.key[exists], np.maximum(start, begin)[exists], stop[exists], once)
     inner = last - first - 1
     whole = inner > 0
     even = whole & (pairs.period % size == 0)
@@ -234,6 +234,10 @@ def _count_by_residue(groups: KeyedGroups, segments: Segments, segment: Ints) ->
 
 def find_incomplete(inventories: Sequence[Dataset]) -> dict[str, bool]:
     """Return the bookies of inventories, and whether each was read completely."""
-    rows = [row for one in inventories for row in one.read("bookies", columns=["bookie", "complete"]).to_pylist()]
+    rows = [
+        row
+        for inventory in inventories
+        for row in inventory.read("bookies", columns=["bookie", "complete"]).to_pylist()
+    ]
     read: Mapping[str, bool] = {row["bookie"]: row["complete"] for row in rows}
     return dict(read)

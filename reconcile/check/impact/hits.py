@@ -126,11 +126,11 @@ class _Chunk:
     def _list_of_sets(self, rows: Ints, owner: Ints, now: _Levels) -> Hits:
         """Return what is hit when sets that have a bookie of the segments are taken."""
         taken = self._owners[:, rows] == owner
-        before = self._states[:, rows]
-        states = np.where(taken, np.maximum(before, np.int8(self._cluster.sets.target.state)), before).astype(np.int8)
+        current = self._states[:, rows]
+        states = np.where(taken, np.maximum(current, np.int8(self._cluster.sets.target.state)), current).astype(np.int8)
         judgement = self._judge(rows, states)
-        after = self._rate(rows, states, judgement, owner)
-        return _list_changes(rows, owner, _Levels(now.level[:, rows], now.entries[:, rows]), after)
+        rated = self._rate(rows, states, judgement, owner)
+        return _list_changes(rows, owner, _Levels(now.level[:, rows], now.entries[:, rows]), rated)
 
     def _list_of_elsewhere(self, judgement: Judgement, now: _Levels, sets: Sets) -> Iterator[Hits]:
         """Yield what is hit because a set takes bookies that segments without a bookie of it wait for."""
@@ -143,8 +143,8 @@ class _Chunk:
             rows = needy[(self._owners[:, needy] != number).all(axis=0)]
             owner = np.full(len(rows), number)
             part = _select(judgement, rows)
-            after = self._rate(rows, self._states[:, rows], part, owner)
-            yield _list_changes(rows, owner, _Levels(now.level[:, rows], now.entries[:, rows]), after)
+            rated = self._rate(rows, self._states[:, rows], part, owner)
+            yield _list_changes(rows, owner, _Levels(now.level[:, rows], now.entries[:, rows]), rated)
 
     def _judge(self, rows: Ints, states: States) -> Judgement:
         return judge(

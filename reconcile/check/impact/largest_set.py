@@ -99,11 +99,11 @@ class _Search:
         wanted = set(candidates)
         kept = [(members, limit) for members, limit in groups.items() if len(wanted.intersection(members)) > limit]
         self._left = np.array([limit for _, limit in kept], np.int64)
-        of: dict[int, list[int]] = {bookie: [] for bookie in candidates}
+        numbers_of: dict[int, list[int]] = {bookie: [] for bookie in candidates}
         for number, (members, _) in enumerate(kept):
             for bookie in wanted.intersection(members):
-                of[bookie].append(number)
-        self._of = {bookie: np.array(numbers, np.int64) for bookie, numbers in of.items()}
+                numbers_of[bookie].append(number)
+        self._of = {bookie: np.array(numbers, np.int64) for bookie, numbers in numbers_of.items()}
         self._most = most
         self._best: list[int] = []
         self._steps = _STEPS

@@ -96,7 +96,7 @@ class RangeAnswer:
                     label: {impact: Tally(**tally) for impact, tally in tallies.items()}
                     for label, tallies in fields["changes"].items()
                 },
-                "sample": [SegmentImpact.from_json(one) for one in fields["sample"]],
+                "sample": [SegmentImpact.from_json(segment) for segment in fields["sample"]],
                 "shapes": [tuple(shape) for shape in fields["shapes"]],
             }
         )
@@ -173,7 +173,9 @@ class _Range:
 def _read_range(question: Question, buckets: range) -> _Range:
     rows = question.catalog.read("ledgers", buckets=buckets, columns=list(COLUMNS))
     if question.ledgers is not None:
-        wanted = pa.table({name: [getattr(one, name) for one in question.ledgers] for name in ("scope", "ledger")})
+        wanted = pa.table(
+            {name: [getattr(ledger, name) for ledger in question.ledgers] for name in ("scope", "ledger")}
+        )
         rows = rows.filter(pa.array(LedgerRows(wanted).find(rows) >= 0))
     names = pa.array(question.bookies.names, pa.string())
     records = read_records(rows, names)

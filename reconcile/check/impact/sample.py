@@ -114,19 +114,19 @@ def describe_segment(
         ledger: in its shortest form.
         owner: as `SegmentImpact` has it.
     """
-    before = bookies.states[segment.members]
-    after = before if number == NOW else sets.change(bookies.states, number)[segment.members]
+    current = bookies.states[segment.members]
+    changed = current if number == NOW else sets.change(bookies.states, number)[segment.members]
     occurs = segment.find_residues()
-    was, becomes = (judge(segment, occurs, states, floors) for states in (before, after))
+    was, becomes = (judge(segment, occurs, states, floors) for states in (current, changed))
     worst = _find_worst(was, becomes, occurs)
     shape = segment.shape
     domains = [bookies.domain_of(member, level) for member in segment.members[:, 0].tolist()]
     copies = [(worst + step) % shape.ensemble for step in range(shape.write)]
-    lost = {domains[position] for position in copies if before[position, 0] <= State.READ_ONLY < after[position, 0]}
+    lost = {domains[position] for position in copies if current[position, 0] <= State.READ_ONLY < changed[position, 0]}
     wanted = (becomes.replaced | becomes.copied)[:, 0]
     last = int(segment.last[0])
     readable, writable = (
-        Change(int((before <= state).sum()), int((after <= state).sum()), needs)
+        Change(int((current <= state).sum()), int((changed <= state).sum()), needs)
         for state, needs in ((State.READ_ONLY, 1), (State.READ_WRITE, shape.ensemble))
     )
     had, has = int(was.copies[worst, 0]), int(becomes.copies[worst, 0])
@@ -151,7 +151,9 @@ def describe_segment(
         destinations.count_outside(number, int(becomes.writable[0])),
         tuple(
             Member(name, domain, State(old).label, State(new).label)
-            for name, domain, old, new in zip(names, domains, before[:, 0].tolist(), after[:, 0].tolist(), strict=True)
+            for name, domain, old, new in zip(
+                names, domains, current[:, 0].tolist(), changed[:, 0].tolist(), strict=True
+            )
         ),
     )
 

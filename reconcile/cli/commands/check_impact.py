@@ -101,9 +101,9 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
 )
 @click.option("--margin", type=click.Choice(_MARGINS), help="All must stay readable if one more of these went.")
 @click.option("--max", "most", type=click.IntRange(1), metavar="N", help="Look for the largest set of up to N bookies.")
-@click.option("--drill", type=click.Choice(_LEVELS), help="Take each of these alone, one by one.")
+@click.option("--drill", type=click.Choice(_LEVELS), help="Take each of these alone, one by outcome.")
 @click.option(
-    "--stable-for", type=click.IntRange(1), default=1, metavar="N", help="Safe in so many captures, one by one."
+    "--stable-for", type=click.IntRange(1), default=1, metavar="N", help="Safe in so many captures, one by outcome."
 )
 @click.option(
     "--unrecoverable", multiple=True, callback=_split, metavar="ID,...", help="Declare that these lost their data."
@@ -167,7 +167,7 @@ def check_impact(
         from recovery.dataset import open_dataset
 
     context = make_context(output)
-    at = now().isoformat(timespec="seconds")
+    declared = now().isoformat(timespec="seconds")
     request = ImpactRequest(
         uri=uri,
         cache=cache or _default_cache(),
@@ -186,7 +186,7 @@ def check_impact(
         drill=None if drill is None else Level(drill),
         stable_for=stable_for,
         unrecoverable=tuple(
-            Statement(at, getpass.getuser(), reason or "", name) for names in unrecoverable for name in names
+            Statement(declared, getpass.getuser(), reason or "", name) for names in unrecoverable for name in names
         ),
         zookeeper=tuple(name for names in zookeeper for name in names),
         master=master,
@@ -234,9 +234,9 @@ def make_result(answer: "ImpactAnswer", uri: str, target: str, out: Path | None,
             "target": target,
             "impacts": make_set_json(shown)["impacts"],
             "now": make_set_json(answer.now)["impacts"],
-            "targets": [{"name": one.label, **make_set_json(one)} for one in answer.sets],
+            "targets": [{"name": outcome.label, **make_set_json(outcome)} for outcome in answer.sets],
             "together": None if answer.together is None else make_set_json(answer.together),
-            "drill": {one.label: make_set_json(one) for one in answer.drill},
+            "drill": {outcome.label: make_set_json(outcome) for outcome in answer.drill},
             "max": None
             if answer.largest is None
             else {

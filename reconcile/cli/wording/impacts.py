@@ -34,23 +34,23 @@ _MINUTE: Final = 120
 def word_verdict(answer: "ImpactAnswer", target: str) -> str:
     """Return the answer in one sentence."""
     looked_at = f"{count_noun(answer.ledgers, 'ledger')} looked at"
-    bad = [one.label for one in (*answer.sets, *answer.drill) if one.verdict == "UNSAFE"]
+    bad = [outcome.label for outcome in (*answer.sets, *answer.drill) if outcome.verdict == "UNSAFE"]
     already = f"; {', '.join(answer.now.impacts)} already, whatever is taken" if answer.now.impacts else ""
     match str(answer.verdict):
         case "UNDECIDED":
             return f"UNDECIDED: {answer.undecided[0]} ({looked_at})"
         case "UNSAFE" if bad:
-            caused = sorted({name for one in (*answer.sets, *answer.drill) for name in one.caused})
+            caused = sorted({name for outcome in (*answer.sets, *answer.drill) for name in outcome.caused})
             return f"UNSAFE: {_list_some(bad)} may not be {_word_target(target)}: {', '.join(caused)} ({looked_at})"
         case "UNSAFE":
             return f"UNSAFE: already now, with nothing taken: {', '.join(answer.now.impacts)} ({looked_at})"
         case _ if answer.sets:
-            taken = _list_some([one.label for one in answer.sets])
-            each = "each alone " if len(answer.sets) > 1 else ""
-            return f"SAFE: {taken} may {each}be {_word_target(target)} ({looked_at}){already}"
+            taken = _list_some([outcome.label for outcome in answer.sets])
+            alone = "each alone " if len(answer.sets) > 1 else ""
+            return f"SAFE: {taken} may {alone}be {_word_target(target)} ({looked_at}){already}"
         case _ if answer.drill:
-            what = f"each of {count_noun(len(answer.drill), 'domain')} may be {_word_target(target)} alone"
-            return f"SAFE: {what} ({looked_at}){already}"
+            domains = f"each of {count_noun(len(answer.drill), 'domain')} may be {_word_target(target)} alone"
+            return f"SAFE: {domains} ({looked_at}){already}"
         case _:
             return f"SAFE: nothing is affected now ({looked_at})"
 
@@ -68,8 +68,8 @@ def word_details(answer: "ImpactAnswer", target: str) -> list[str]:
     """Return the lines behind the verdict."""
     lines: list[str] = []
     several = len(answer.sets) > 1
-    for one in answer.sets or (() if answer.drill else (answer.now,)):
-        lines += _word_set(one, titled=several)
+    for outcome in answer.sets or (() if answer.drill else (answer.now,)):
+        lines += _word_set(outcome, titled=several)
     if answer.together is not None:
         lines += _word_set(answer.together, titled=True)
     if answer.sets and answer.now.impacts:
@@ -90,34 +90,34 @@ def word_details(answer: "ImpactAnswer", target: str) -> list[str]:
     return [*lines, "", *_word_ground(answer)]
 
 
-def _word_set(one: "SetAnswer", *, titled: bool) -> Iterator[str]:
+def _word_set(outcome: "SetAnswer", *, titled: bool) -> Iterator[str]:
     if titled:
-        yield PaintedLine(Span(f"{one.label}: "), Span(str(one.verdict), _COLOURS[str(one.verdict)]))
-    if one.label:
-        yield from (f"{'  ' if titled else ''}{line}" for line in _word_tallies(one, only_caused=True))
+        yield PaintedLine(Span(f"{outcome.label}: "), Span(str(outcome.verdict), _COLOURS[str(outcome.verdict)]))
+    if outcome.label:
+        yield from (f"{'  ' if titled else ''}{line}" for line in _word_tallies(outcome, only_caused=True))
     else:
-        yield from _word_tallies(one)
-    if one.capacity.after > 0:
+        yield from _word_tallies(outcome)
+    if outcome.capacity.after > 0:
         yield (
-            f"{'  ' if titled else ''}capacity that cannot be written to: {one.capacity.before:.1f} % → "
-            f"{one.capacity.after:.1f} % (at most {one.capacity.most:g} %)"
+            f"{'  ' if titled else ''}capacity that cannot be written to: {outcome.capacity.before:.1f} % → "
+            f"{outcome.capacity.after:.1f} % (at most {outcome.capacity.most:g} %)"
         )
 
 
-def _word_tallies(one: "SetAnswer", *, only_caused: bool = False) -> list[str]:
+def _word_tallies(outcome: "SetAnswer", *, only_caused: bool = False) -> list[str]:
     lines = []
-    for impact, tally in one.impacts.items():
-        if only_caused and impact not in one.caused:
+    for impact, tally in outcome.impacts.items():
+        if only_caused and impact not in outcome.caused:
             continue
         numbers = ""
         if tally.segments:
             entries = f", {count_noun(tally.entries, 'entry', 'entries')}" if tally.entries else ""
             numbers = f" {count_noun(tally.segments, 'segment')} of {count_noun(tally.ledgers, 'ledger')}{entries};"
         extra = ""
-        if impact == Impact.WRITE_AVAILABILITY_LOSS and one.new_ledgers:
-            extra = f"; no ensemble for new ledgers of {', '.join(one.new_ledgers)}"
-        if impact == Impact.METADATA_QUORUM and one.quorum is not None:
-            extra = f"; {one.quorum.left} of {one.quorum.servers} stay, {one.quorum.needs} are needed"
+        if impact == Impact.WRITE_AVAILABILITY_LOSS and outcome.new_ledgers:
+            extra = f"; no ensemble for new ledgers of {', '.join(outcome.new_ledgers)}"
+        if impact == Impact.METADATA_QUORUM and outcome.quorum is not None:
+            extra = f"; {outcome.quorum.left} of {outcome.quorum.servers} stay, {outcome.quorum.needs} are needed"
         lines.append(f"{impact}:{numbers} {WORDS[impact]}{extra}")
     return lines
 
@@ -170,16 +170,16 @@ def _word_state(member: "Member") -> list[Span]:
 
 
 def _word_drill(drill: Sequence["SetAnswer"]) -> Iterator[str]:
-    width = max(len(one.label) for one in drill)
-    for one in drill:
+    width = max(len(outcome.label) for outcome in drill)
+    for outcome in drill:
         caused = []
-        for impact in one.caused:
-            worse = one.impacts[impact].worse
+        for impact in outcome.caused:
+            worse = outcome.impacts[impact].worse
             caused.append(f"{impact} {count_noun(worse, 'segment')}" if worse else impact)
         yield PaintedLine(
-            Span(f"  {one.label:{width}}  "),
-            Span(f"{one.verdict:9}", _COLOURS[str(one.verdict)]),
-            Span(f"  {count_noun(len(one.bookies), 'bookie')}{'; ' if caused else ''}{', '.join(caused)}"),
+            Span(f"  {outcome.label:{width}}  "),
+            Span(f"{outcome.verdict:9}", _COLOURS[str(outcome.verdict)]),
+            Span(f"  {count_noun(len(outcome.bookies), 'bookie')}{'; ' if caused else ''}{', '.join(caused)}"),
         )
 
 
@@ -214,26 +214,30 @@ def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
 
 def list_not_applicable(answer: "ImpactAnswer", *, asked: bool) -> dict[str, str]:
     """Return the impacts that mean nothing here, and why."""
-    found = {"SEQUENCING_CAPACITY_LOSS": SEQUENCING}
-    if not any(one.quorum for one in (*answer.sets, *answer.drill)):
+    reasons = {"SEQUENCING_CAPACITY_LOSS": SEQUENCING}
+    if not any(outcome.quorum for outcome in (*answer.sets, *answer.drill)):
         reason = "none of these bookies is on a host of its servers" if asked else "--zookeeper names no server's host"
-        found[str(Impact.METADATA_QUORUM)] = reason
-    return found
+        reasons[str(Impact.METADATA_QUORUM)] = reason
+    return reasons
 
 
-def make_set_json(one: "SetAnswer") -> dict[str, Any]:
+def make_set_json(outcome: "SetAnswer") -> dict[str, Any]:
     """Return what becomes of the cluster by one set."""
     return {
-        "bookies": list(one.bookies),
-        "verdict": str(one.verdict),
+        "bookies": list(outcome.bookies),
+        "verdict": str(outcome.verdict),
         "impacts": {
             impact: {"segments": tally.segments, "ledgers": tally.ledgers, "entries": tally.entries}
-            for impact, tally in one.impacts.items()
+            for impact, tally in outcome.impacts.items()
         },
-        "caused": list(one.caused),
-        "capacity_pct": {"before": one.capacity.before, "after": one.capacity.after, "most": one.capacity.most},
-        "new_ledgers": list(one.new_ledgers),
+        "caused": list(outcome.caused),
+        "capacity_pct": {
+            "before": outcome.capacity.before,
+            "after": outcome.capacity.after,
+            "most": outcome.capacity.most,
+        },
+        "new_ledgers": list(outcome.new_ledgers),
         "zookeeper": None
-        if one.quorum is None
-        else {"servers": one.quorum.servers, "left": one.quorum.left, "needs": one.quorum.needs},
+        if outcome.quorum is None
+        else {"servers": outcome.quorum.servers, "left": outcome.quorum.left, "needs": outcome.quorum.needs},
     }

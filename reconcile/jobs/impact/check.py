@@ -172,7 +172,7 @@ class _Check:
         largest = None if request.most is None else self._find_largest(question, ranges, shapes)
         deciding = [*answers, *drill] or [now]
         answer = ImpactAnswer(
-            verdict=_choose_verdict([one.verdict for one in deciding]),
+            verdict=_choose_verdict([outcome.verdict for outcome in deciding]),
             undecided=tuple(self._undecided),
             now=now,
             sets=tuple(answers),
@@ -280,7 +280,7 @@ class _Check:
 
     def _choose_ranges(self) -> list[range]:
         if self._request.ledgers is not None:
-            return [range(bucket, bucket + 1) for bucket in sorted({one.bucket for one in self._request.ledgers})]
+            return [range(bucket, bucket + 1) for bucket in sorted({ledger.bucket for ledger in self._request.ledgers})]
         return bucket_ranges(self._captured.catalog.rows("ledgers"), rows_per_task=ROWS_PER_RANGE)
 
     def _ask(self, question: Question, ranges: Sequence[range]) -> tuple[RangeAnswer, bool]:
@@ -312,8 +312,8 @@ class _Check:
             gaps = "; ".join(source["gaps"][:_SOME])
             self._undecided.append(f"the capture has gaps: {gaps}")
         if total.unreadable:
-            some = ", ".join(total.unreadable_sample[:_SOME])
-            self._undecided.append(f"{count_noun(total.unreadable, 'record')} cannot be read: {some}")
+            names = ", ".join(total.unreadable_sample[:_SOME])
+            self._undecided.append(f"{count_noun(total.unreadable, 'record')} cannot be read: {names}")
         if self._marks.unreadable:
             self._undecided.append(f"{count_noun(self._marks.unreadable, 'under-replication mark')} cannot be read")
         request = self._request
@@ -321,8 +321,8 @@ class _Check:
         needs_places |= bool(request.taken.domains) or demands_places(request.placement)
         unplaced = [n for n, place in zip(self._bookies.names, self._bookies.locations, strict=True) if place is None]
         if needs_places and unplaced:
-            some = ", ".join(unplaced[:_SOME])
-            self._undecided.append(f"{count_noun(len(unplaced), 'bookie')} without a location: {some}")
+            names = ", ".join(unplaced[:_SOME])
+            self._undecided.append(f"{count_noun(len(unplaced), 'bookie')} without a location: {names}")
         partial = sorted(name for name, complete in find_incomplete(request.inventories).items() if not complete)
         if partial:
             self._undecided.append(f"the inventory of {', '.join(partial[:_SOME])} is not complete")
@@ -344,11 +344,11 @@ class _Check:
             if tally.worse:
                 caused.add(impact)
         impacts = {impact: tally for impact, tally in impacts.items() if tally.segments}
-        before, after = (self._weigh(column) for column in (bookies.states, states))
-        capacity = Capacity(before, after, self._request.most_unavailable)
-        if after > capacity.most:
+        lost_now, lost_then = (self._weigh(column) for column in (bookies.states, states))
+        capacity = Capacity(lost_now, lost_then, self._request.most_unavailable)
+        if lost_then > capacity.most:
             impacts.setdefault(str(Impact.STORAGE_CAPACITY_LOSS), Tally())
-            if after > before or number == NOW:
+            if lost_then > lost_now or number == NOW:
                 caused.add(str(Impact.STORAGE_CAPACITY_LOSS))
         lacking = [shape for shape in shapes if not cluster.destinations.finds_ensemble(shape, number)]
         if lacking:
@@ -469,4 +469,4 @@ def _select_owned(references: References) -> pa.Table:
 
 
 def _choose_verdict(verdicts: Sequence[Verdict]) -> Verdict:
-    return next((one for one in (Verdict.UNSAFE, Verdict.UNDECIDED) if one in verdicts), Verdict.SAFE)
+    return next((verdict for verdict in (Verdict.UNSAFE, Verdict.UNDECIDED) if verdict in verdicts), Verdict.SAFE)
