@@ -24,7 +24,7 @@ from random import Random, SystemRandom
 from typing import Final
 
 REASONS: Final = Path("tests/mutants.toml")
-SOME: Final = {"BKMETA_SOAK_HISTORIES": "30", "BKMETA_SOAK_NASTY": "40"}
+SOME: Final = {"BKMETA_SOAK_HISTORIES": "30", "BKMETA_SOAK_NASTY": "24"}
 """A part of what `scripts/test` judges: each change is judged by so many histories again."""
 _DECIDE: Final = ("tests/reconcile/rules", "tests/reconcile/plan", "tests/reconcile/compare")
 TESTS: Final[Mapping[str, Sequence[str]]] = {

@@ -15,6 +15,8 @@ from tests.recovery.infer.test_reconstruct_histories import FIRST, said
 
 COUNT: Final = int(os.environ.get("BKMETA_SOAK_NASTY", "120"))
 """Ledgers of each history, and of each with each policy a third of it."""
+ENOUGH: Final = 120
+"""Ledgers of which some of each history are restored."""
 
 ONCE_WRONG: Final = (
     # A copy made in place of another bookie: who deleted the ledger looked like who was replaced.
@@ -35,7 +37,9 @@ def test_every_guarantee_holds_in_the_worst(name: str) -> None:
     """Nothing served is unreadable or cut off, no hold leaves a bookie out, no sure grade is wrong, truth is listed."""
     tally = judge.run(name, COUNT, seed=FIRST)
     assert not tally.violations, said(tally)
-    assert tally.readable == tally.entries > 0
+    assert tally.readable == tally.entries
+    # Of few ledgers all may be held.
+    assert tally.entries > 0 or COUNT < ENOUGH
 
 
 @pytest.mark.parametrize("tail", list(Tail))
