@@ -103,6 +103,7 @@ class _Look:
         self._findings: list[Finding] = []
         self._denied = False
         self._foreign = False
+        self._has_layout = True
         self._inventories = inventories
         columns = ["bookie", "instance_id", "version_files", "complete", "ended"]
         rows = [row for i in inventories for row in i.read("bookies", columns=columns).to_pylist()]
@@ -131,6 +132,8 @@ class _Look:
         layout = self._layout(named)
         self._instance(state, cookies)
         found = self._examine_listed(layout, listing_s)
+        if layout is None and not any(name.isdigit() or name.startswith("L") for name in names):
+            self._empty([], state, compared=False)
         counts = self._ledgers(found, held, state, rw + ro, layout)
         not_compared = self._coverage({*rw, *ro, *cookies})
         bookies = self._bookies(rw, ro, cookies)
@@ -217,6 +220,7 @@ class _Look:
     def _layout(self, named: Layout | None) -> Layout | None:
         held = self._get(self._where.layout)
         if held is None:
+            self._has_layout = False
             self._say(Level.WARNING, "layout", "LAYOUT is missing: bookies that run go on, none can start")
             return named
         self._demand_older("LAYOUT", held)
@@ -385,9 +389,14 @@ class _Look:
     def _empty(self, unseen: Sequence[str], state: freeze_state.FreezeState, *, compared: bool) -> None:
         """Say what an empty store is to bookies of which nobody knows what they hold."""
         if state.frozen:
-            self._say(
-                Level.WARNING, "ledgers", "the store lists no ledger; it is frozen, so the bookies cannot list it"
+            text = "the store lists no ledger; it is frozen, so the bookies cannot list it"
+            self._say(Level.WARNING, "ledgers", text)
+        elif not (self._has_layout or self._on_etcd):
+            text = (
+                f"{self._root} is EMPTY, without LAYOUT, which BookKeeper makes with it: what stood there was removed. "
+                "Every bookie that runs deletes all that it holds now, registered or not. Is the URI right?"
             )
+            self._say(Level.CRITICAL, "ledgers", text)
         elif unseen:
             text = (
                 f"the store is valid and EMPTY, and {_some(unseen)} can delete everything that they hold now, unless "
@@ -395,9 +404,7 @@ class _Look:
             )
             self._say(Level.CRITICAL, "ledgers", text)
         elif not compared:
-            text = (
-                "the store lists no ledger: a bookie that runs here without its registration deletes all that it holds"
-            )
+            text = "the store lists no ledger: a bookie that runs here unregistered deletes all that it holds"
             self._say(Level.WARNING, "ledgers", text)
 
     def _coverage(self, members: Iterable[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import click
 
 from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.incident import OPTION as INCIDENT
-from reconcile.cli.incident import incident_file, is_typed
+from reconcile.cli.incident import incident_file, is_typed, read_incident
 from reconcile.cli.output import Output
 from recovery.errors import InputError
 
@@ -242,6 +242,21 @@ def carry_options(*options: str) -> list[str]:
         if name and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             words += [word for text in _retype(context.params[name]) for word in (option, text)]
     return words
+
+
+def word_collect() -> str:
+    """Return the command that collects each bookie to where the running command expects inventories."""
+    folder = shlex.quote(find_inventories_folder())
+    return f"on each bookie's host: bkmeta collect --bookie-conf bk_server.conf --out {folder}/BOOKIE"
+
+
+def find_inventories_folder() -> str:
+    """Return the folder of inventories: the first that was typed, else of the incident file, else `inventory`."""
+    context = click.get_current_context()
+    typed = context.params.get("inventory_dirs")
+    file = incident_file(context)
+    named = typed or (read_incident(Path(file)).get("inventories") if file else None)
+    return str(named[0]) if named else "inventory"
 
 
 def _retype(value: object) -> list[str]:

@@ -6,6 +6,9 @@ from typing import Any, Final
 
 import click
 
+from reconcile.cli.incident import OPTION as INCIDENT
+from reconcile.cli.incident import incident_file
+
 _PREFIX: Final = "BKMETA_"
 _SOURCES: Final = {
     click.core.ParameterSource.COMMANDLINE: "option",
@@ -32,7 +35,7 @@ def effective_settings(taken: Mapping[str, tuple[object, str]] | None = None) ->
         source = context.get_parameter_source(name)
         said = parameter.opts[0] if isinstance(parameter, click.Option) else str(parameter.human_readable_name)
         found[said] = {
-            "value": _plain(context.params.get(name)),
+            "value": incident_file(context) if said == INCIDENT else _plain(context.params.get(name)),
             "from": DEFAULT if source is None else _SOURCES.get(source, DEFAULT),
         }
     for name, (value, origin) in (taken or {}).items():

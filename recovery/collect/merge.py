@@ -86,12 +86,14 @@ class Totals:
         entries: in index or journal.
         largest: ledger id of scope 0 of a row; -1 if there is none.
         limbo: some ledger is in limbo.
+        leftover: ledgers that only logs list, or journals before the mark.
     """
 
     ledgers: int = 0
     entries: int = 0
     largest: int = -1
     limbo: bool = False
+    leftover: int = 0
 
 
 @dataclass(slots=True)
@@ -236,6 +238,7 @@ class Merge:
             )
             yield self._make_copies(Source.LOG, _select_known(unsure, np.unique(log.key)), log, heads[2])
             self.totals.ledgers += len(ledgers)
+            self.totals.leftover += len(np.setdiff1d(log.key, np.union1d(in_index, in_journal)))
             self.totals.largest = max(self.totals.largest, int(ledgers.max(initial=-1)))
             self.totals.limbo |= bool(known.limbo.any())
             self.totals.entries += int(count(*index[1:]).sum() + count(*journal[1:]).sum())

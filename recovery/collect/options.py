@@ -66,6 +66,7 @@ class CollectSummary:
         deleted: ledgers that went while they were collected, as far as that was seen: the bookie deletes.
         deep: what comparing everything gave; None: it was not asked for.
         reused: what was taken over from an earlier collection; None: none was named.
+        leftover: ledgers that stand only in entry logs, or before the mark of journals: candidates, no copies.
     """
 
     bookie: str
@@ -82,3 +83,4 @@ class CollectSummary:
     deleted: int = 0
     deep: DeepCounts | None = None
     reused: Reused | None = None
+    leftover: int = 0

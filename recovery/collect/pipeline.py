@@ -108,6 +108,7 @@ def collect(
         run.deleted,
         run.deep,
         run.reused,
+        run.leftover,
     )
 
 
@@ -185,6 +186,11 @@ class _Run:
     def deleted(self) -> int:
         """Ledgers that were seen to go meanwhile; when `make_tables` has ended."""
         return self._damage.deleted + self._vanished
+
+    @property
+    def leftover(self) -> int:
+        """Ledgers that only logs and old journals know; when `make_tables` has ended."""
+        return 0 if self._merge is None else self._merge.totals.leftover
 
     @property
     def reused(self) -> Reused | None:

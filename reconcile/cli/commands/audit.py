@@ -42,11 +42,12 @@ class _Run:
     def __str__(self) -> str:
         who = f"{self.by.get('user', 'somebody')}@{self.by.get('host', '?')}, bkmeta {self.by.get('version', '?')}"
         wrote = ", ".join(f"{count} {op}" for op, count in sorted(self.writes.items())) or "nothing written"
-        conflicts = f", {self.conflicts} conflicts" if self.conflicts else ""
+        conflicts = f", {count_noun(self.conflicts, 'conflict')}" if self.conflicts else ""
         why = f" ({self.reason})" if self.reason else ""
         if self.approved:
             why += f", approved by {self.approved.get('by', '?')} as {self.approved.get('hash', '?')[:_SHOWN_DIGITS]}"
-        return f"{self.at} to {self.until}: {who}{why}: {wrote}{conflicts}; {self.ended or 'did not end'}"
+        begun, ended = (at.partition(".")[0].replace("T", " ") for at in (self.at, self.until))
+        return f"{begun} to {ended} UTC: {who}{why}: {wrote}{conflicts}; {self.ended or 'did not end'}"
 
     @property
     def has_end(self) -> bool:
@@ -170,6 +171,13 @@ def _lines(one: _Told) -> Iterator[str]:
     yield from (f"  {run}" for run in one.runs)
 
 
+def _word_keeping(places: Sequence[Path], told: Sequence[_Told]) -> str:
+    """Name the command that shows later that no lines were cut off."""
+    heads = [word for one in told if one.head for word in ("--head", one.head[:_SHOWN_DIGITS])]
+    later = quote_command("bkmeta", "audit", "verify", *places, *heads)
+    return f"keep this line somewhere else; it shows later that nothing was cut off: {later}"
+
+
 def _without_end(one: _Told) -> str:
     last = one.runs[-1]
     return (
@@ -256,7 +264,7 @@ def verify(places: tuple[Path, ...], heads: tuple[str, ...], **shared: Any) -> N
         },
         coverage={"heads": wanted, "heads_not_found": [head for head in wanted if head not in seen]},
         details=[*(altered + gone)[1:], *endless, *torn, *(f"{one.path}: head {one.head}" for one in told)],
-        following="keep the heads elsewhere: with --head they show later that nothing was cut off",
+        following=_word_keeping(places, told),
         facts={"journals": [_facts(one) for one in told]},
     )
     sys.exit(output.show(result))

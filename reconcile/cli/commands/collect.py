@@ -189,6 +189,12 @@ def collect(
         f"storage {storage.get(found.storage, found.storage)}; {stopped}",
         *(f"not given, though the cookie names it: {folder}" for folder in dict.fromkeys(found.missing)),
     ]
+    if found.leftover:
+        what = "1 of these ledgers is" if found.leftover == 1 else f"{found.leftover} of these ledgers are"
+        details.append(
+            f"{what} in entry logs or old journals only, as bookies leave what they delete: on purpose, or because the "
+            "metadata store did not name it any more"
+        )
     if found.damaged:
         hides = "some of it hides entries" if found.hiding else "none of it hides an entry"
         details.append(f"places of damage: {found.damaged}, {hides}")
@@ -228,6 +234,7 @@ def collect(
             "hiding": found.hiding,
             "suspect": suspect,
             "deleted": found.deleted,
+            "leftover": found.leftover,
             "out": str(out),
             **({} if found.deep is None else {"deep": asdict(found.deep)}),
             **({} if found.reused is None else {"reused": asdict(found.reused)}),
@@ -241,8 +248,8 @@ def _next(out: Path) -> str:
     """Name the command that takes all inventories: with the incident file if there is one, else with what was typed."""
     given = carry_options("--passwords")
     if not given or given[0] != INCIDENT:
-        given = ["--inventory-dir", str(out.absolute().parent), "--metadata", "URI", "--expect-bookies", "FILE", *given]
-    where = f"when every bookie's inventory is in {out.absolute().parent}: "
+        given = ["--inventory-dir", str(out.resolve().parent), "--metadata", "URI", "--expect-bookies", "FILE", *given]
+    where = f"when every bookie's inventory is in {out.resolve().parent}: "
     return where + quote_command("bkmeta", "recover", *given, "--out", "plan")
 
 

@@ -8,7 +8,7 @@ import click
 
 from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_context, make_output, output_options, reason_option
+from reconcile.cli.options import FOLDER, make_context, make_output, output_options, reason_option, word_collect
 from reconcile.cli.output import Result
 from reconcile.cli.wording.freezing import ask_for_hash, change_facts, demand_identity, make_waiting_result
 from reconcile.jobs.context import add_remedy
@@ -93,7 +93,6 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest") -> Result:
     details += [*(f"not seen: {what}" for what in NOT_SEEN), f"not stopped: {GOES_ON}"]
     if frozen.has_journal:
         details.append(f"every change is recorded in {request.journal}: thaw needs it")
-    collect = "on each bookie's host: bkmeta collect --bookie-conf bk_server.conf --out inventory/BOOKIE"
     return Result(
         "freeze",
         verdict,
@@ -107,7 +106,7 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest") -> Result:
             "not_stopped": GOES_ON,
         },
         details=details,
-        following="stop every bookie: kill -STOP" if code == Exit.FOUND else collect,
+        following="stop every bookie: kill -STOP" if code == Exit.FOUND else word_collect(),
         facts={
             **change_facts(frozen.proposal, frozen.root, frozen.identity, request.journal),
             "state": str(state.state),

@@ -1,5 +1,6 @@
 """The command for the first ten minutes: preflight."""
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -18,9 +19,11 @@ from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.options import (
     FILE,
     carry_options,
+    find_inventories_folder,
     inventory_options,
     make_output,
     output_options,
+    word_collect,
 )
 from reconcile.cli.output import Result
 
@@ -80,7 +83,6 @@ def _is_etcd(uri: str | None) -> bool:
 _ANSWER_S: Final = 5.0
 _PATIENCE_S: Final = 10.0
 _ASKED_AT_ONCE: Final = 16
-_COLLECT: Final = "on each bookie's host: bkmeta collect --bookie-conf bk_server.conf --out inventory/BOOKIE"
 
 
 @click.command(
@@ -234,6 +236,7 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     frozen = report.freeze is not None and report.freeze.frozen
     given = carry_options("--inventory", "--inventory-dir", "--metadata")
     recover = shlex.join(["bkmeta", "recover", *given, "--out", "plan"])
+    collect = word_collect()
     again = shlex.join(["bkmeta", "preflight", *given])
     stop = "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then "
     lacking = report.level == "critical" or bool(report.counts.get("ledgers_absent"))
@@ -241,20 +244,23 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
         if report.of_strangers:
             return f"stop every bookie that was collected (kill -STOP); is this their store? If not: {again}"
         if report.layout is not None and parse_store_uri(uri).kind == "zookeeper":
-            return f"{AUTH_VARIABLE}=bkmeta:SECRET {shlex.join(['bkmeta', 'freeze', '--metadata', uri])}"
-        return stop + (recover if inventories else _COLLECT)
+            # Who has an identity already must not be given another one by a line that is copied.
+            identity = "" if AUTH_VARIABLE in os.environ else f"{AUTH_VARIABLE}=bkmeta:SECRET "
+            return identity + shlex.join(["bkmeta", "freeze", *carry_options("--metadata")])
+        return stop + (recover if inventories else collect)
     if report.denied:
         return f"connect as who may look: {AUTH_VARIABLE}=USER:PASSWORD {again}"
     if not inventories:
         # An incident file says where inventories will be.
-        ask = f"{_COLLECT}; then: {again}{'' if INCIDENT in given else ' --inventory-dir inventory'}"
+        brought = [] if INCIDENT in given else ["--inventory-dir", find_inventories_folder()]
+        ask = f"{collect}; then: {shlex.join(['bkmeta', 'preflight', *given, *brought])}"
         if frozen:
             return ask
         # A store that lists ledgers may have lost others: nothing tells until it is compared with disks.
         first = "" if report.level == "warning" else "if metadata may be lost: "
         return f"{first}kill -STOP every bookie until it is compared; {ask}"
     if report.not_compared:
-        return f"{_COLLECT}; not looked at yet: {', '.join(report.not_compared[:5])}"
+        return f"{collect}; not looked at yet: {', '.join(report.not_compared[:5])}"
     if lacking:
         return recover
     return (

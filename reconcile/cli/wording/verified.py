@@ -158,4 +158,7 @@ def _next(command: str, code: int, plan: Path, problems: Sequence[str], *, wire:
         return "see why these bookies do not answer" if wire else "give the disks that are missing: --disk ID=DIR"
     if wire:
         return ""
-    return "start the bookies, one first, and read its log; if you froze: bkmeta thaw" if command == "verify" else ""
+    if command != "verify":
+        return ""
+    thaw = quote_command("bkmeta", "thaw", *carry_options("--metadata"))
+    return f"start the bookies, one first, and read its log; if you froze: {thaw}"

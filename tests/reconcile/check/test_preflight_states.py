@@ -48,6 +48,11 @@ STATES = [
     ("empty", True, True, "critical", 3, FREEZE),
     ("empty", False, False, "warning", 3, STOP_FIRST),
     ("empty", False, True, "critical", 3, FREEZE),
+    ("emptied", True, False, "critical", 3, FREEZE),
+    ("emptied", True, True, "critical", 3, FREEZE),
+    ("emptied", False, False, "critical", 3, FREEZE),
+    ("emptied", False, True, "critical", 3, FREEZE),
+    ("only cookies left", False, False, "critical", 3, FREEZE),
     ("missing", False, False, "critical", 3, FREEZE),
     ("missing", False, True, "critical", 3, FREEZE),
     ("partial", True, False, "undecided", 4, COLLECT),
@@ -107,10 +112,13 @@ def made(client: KazooClient, root: str, state: str, *, registered: bool) -> Non
         named = "ours" if state == "initialised again" else instance
         nodes[f"/cookies/{bookie}"] = encode(Cookie(5, bookie, ("/j",), ("/l",), None, named))
     nodes |= {ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)): b"record" for ledger in HELD[:kept]}
+    if state in ("emptied", "only cookies left"):
+        client.create(root, makepath=True)
+        nodes = {key: value for key, value in nodes.items() if "cookies" in key and state != "emptied"}
     for key, value in nodes.items():
         client.create(root + key, value, makepath=True)
     for bookie in bookies if registered else ():
-        client.create(f"{root}/available/{bookie}", b"", ephemeral=True)
+        client.create(f"{root}/available/{bookie}", b"", ephemeral=True, makepath=True)
     if state == "listing fails":
         client.set_acls(f"{root}/00", [make_acl("digest", "somebody:hash", all=True)])
 
@@ -148,7 +156,34 @@ def test_what_preflight_makes_of_a_state_and_what_comes_next(
         arguments += ["--inventory", str(inventory)]
     done = run(capsys, "preflight", *arguments, "--json")
     result = done.result
+    if state == "emptied":
+        # Nothing in it says the layout: neither LAYOUT nor, as here, the URI.
+        unnamed = run(capsys, "preflight", "--metadata", f"zk+null://{hosts}{root}", *arguments[2:], "--json").result
+        assert unnamed["level"] == level
+        assert "kill -STOP" in unnamed["next"]
     assert (result.get("level", "undecided"), done.code) == (level, code), result["findings"]
     assert following in result["next"]
     if level == "critical":
         assert "bkmeta collect" not in result["next"]
+
+
+def test_the_next_command_uses_what_was_given(
+    zookeeper_server: ZooKeeperServer,
+    client: KazooClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The incident file, its folder for inventories, and the identity of the shell: a line to copy keeps them."""
+    root = f"/states-{next(_ROOTS)}"
+    file = tmp_path / "incident.toml"
+    file.write_text(f'store = "zk+hierarchical://{zookeeper_server.hosts}{root}"\ninventories = "inv"\n')
+    arguments = ("preflight", "--incident", file)
+    made(client, root, "emptied", registered=False)
+    assert run(capsys, *arguments).out.endswith(f"next: BKMETA_ZK_AUTH=bkmeta:SECRET bkmeta freeze --incident {file}\n")
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "me:mine")
+    assert run(capsys, *arguments).out.endswith(f"next: bkmeta freeze --incident {file}\n")
+    client.create(f"{root}/LAYOUT", layout_bytes(Layout.HIERARCHICAL))
+    said = run(capsys, *arguments).out
+    assert f"bkmeta collect --bookie-conf bk_server.conf --out {tmp_path / 'inv'}/BOOKIE; " in said
+    assert said.endswith(f"then: bkmeta preflight --incident {file}\n")

@@ -1,5 +1,6 @@
 """A second person: where a file asks for one, nothing is written before somebody else confirmed the same hash."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,23 @@ def test_name_and_hash_stand_in_the_journal(tmp_path: Path, capsys: pytest.Captu
     found: dict[str, Any] = run(capsys, "audit", "show", folder, "--json").result
     approved = [run["approved"] for journal in found["journals"] for run in journal["runs"]]
     assert approved == [{"by": "ann", "hash": "3f9a61c07b2e"}, {"by": "bob", "hash": "0123456789ab"}]
+
+
+def test_the_line_to_keep_shows_later_that_lines_were_cut_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `audit verify` prints it: right while the journal is whole, and also when it has grown; not when it was cut."""
+    store, folder, table = MemoryStore(), tmp_path / "a journal", plan_of(restore_of(3))
+    engine.apply(lambda: [table], store, "/ledgers", folder, engine.Options("h"), now=clock())
+    said = run(capsys, "audit", "verify", folder).out.splitlines()[-1]
+    kept = shlex.split(said.partition(": bkmeta ")[2])
+    assert run(capsys, *kept).code == 0
+    whole = (folder / JOURNAL).read_bytes()
+    proposal = undoing.propose(folder, store, "/ledgers", replaced_only=True)
+    undoing.undo(proposal, store, "/ledgers", now=clock())
+    assert run(capsys, *kept).code == 0
+    (folder / JOURNAL).write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    assert run(capsys, *kept).code == 3
 
 
 @pytest.mark.parametrize(

@@ -258,4 +258,5 @@ def test_settings_of_an_incident_file_are_told_as_its_own(tmp_path: Path) -> Non
     with recover.recover.make_context("recover", words):
         found = effective_settings()
     assert found["--default-quorum"] == {"value": [3, 2, 2], "from": "incident file"}
+    assert found["--incident"] == {"value": str(tmp_path / "i.toml"), "from": "option"}
     assert found["--inventory"]["from"] == "option"

@@ -11,7 +11,7 @@ import pytest
 from recovery.codecs import entry_log
 from recovery.collect.incremental import state as state_module
 from recovery.dataset import open_dataset
-from recovery.testing.bookie_dir import BookieDir, make_bookie
+from recovery.testing.bookie_dir import BookieDir, make_bookie, record
 from recovery.testing.bookie_dir_scoped import Storage
 from tests.recovery.collect.test_scoped_ids import MIXED, STORAGES
 from tests.recovery.collect.test_scoped_ids import made as make_scoped
@@ -138,6 +138,19 @@ def test_the_manifest_and_the_page_say_what_the_run_went_by(
     assert ("--max-mb-s", "900.0", "option") in rows
     assert ("BKMETA_ZK_AUTH", "set", "environment") in rows
     assert "default" not in {origin for _, _, origin in rows}
+
+
+def test_ledgers_that_only_logs_have_are_said(
+    made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bookie that deleted what its store did not name looks whole: how many such there are is told."""
+    clean = run(capsys, "collect", *folders(made), "--out", tmp_path / "clean", "--json").result
+    made.log(7).write_bytes(entry_log.encode([record(ledger, 0) for ledger in (5, 30, 31)], with_map=True))
+    found = run(capsys, "collect", *folders(made), "--out", tmp_path / "a", "--json").result
+    assert (clean["leftover"], found["leftover"]) == (0, 2)
+    assert found["counts"]["ledgers"] == clean["counts"]["ledgers"] + 2
+    told = run(capsys, "collect", *folders(made), "--out", tmp_path / "b").out
+    assert "2 of these ledgers are in entry logs or old journals only" in told
 
 
 @pytest.mark.parametrize("storage", STORAGES)
