@@ -107,7 +107,7 @@ def test_name_and_hash_stand_in_the_journal(tmp_path: Path, capsys: pytest.Captu
 def test_the_line_to_keep_shows_later_that_lines_were_cut_off(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As `audit verify` prints it: right while the journal is whole, and also when it has grown; not when it was cut."""
+    """As `audit verify` prints it: right for a whole journal and a longer one, not for one that was cut."""
     store, folder, table = MemoryStore(), tmp_path / "a journal", plan_of(restore_of(3))
     engine.apply(lambda: [table], store, "/ledgers", folder, engine.Options("h"), now=clock())
     said = run(capsys, "audit", "verify", folder).out.splitlines()[-1]
