@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backends.errors import NotEmptyError, TooLargeError, UnavailableError, VersionConflictError
-from backends.protocols import Rights, Versioned, Write, parents, parse_rights
+from backends.protocols import Acl, Versioned, Write, parents, parse_acl
 
 WORLD: Final = "world:anyone:cdrwa"
-"""What a key's rights are where a write names none."""
+"""What a key's ACL is where a write names none."""
 TRANSACTION_BYTES: Final = 1_000_000
 """As much as a ZooKeeper takes."""
 
@@ -127,13 +127,13 @@ class MemoryStore:
             node.children_created = max(node.children_created, beyond + 1)
             return node.children_created
 
-    def get_acl(self, key: str) -> Rights | None:
+    def get_acl(self, key: str) -> Acl | None:
         with self._lock:
             self._demand_open()
             node = self._nodes.get(key)
-            return None if node is None else Rights(node.acl, node.acl_version)
+            return None if node is None else Acl(node.acl, node.acl_version)
 
-    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Acl | None]]:
         for key in keys:
             yield key, self.get_acl(key)
 
@@ -143,14 +143,14 @@ class MemoryStore:
             return self._txn
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
-        parse_rights(acl)
+        parse_acl(acl)
         with self._lock:
             self._demand_open()
             node = self._nodes.get(key)
             if node is None:
                 raise VersionConflictError(key, "it is absent")
             if node.acl_version != expected:
-                raise VersionConflictError(key, f"its rights have version {node.acl_version}")
+                raise VersionConflictError(key, f"its ACL has version {node.acl_version}")
             node.acl = acl
             node.acl_version += 1
             return node.acl_version

@@ -11,7 +11,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-_RIGHT: Final = re.compile(r"([A-Za-z0-9_.\-]+):(.*?):([cdrwa]*)(?:,|$)")
+_ENTRY: Final = re.compile(r"([A-Za-z0-9_.\-]+):(.*?):([cdrwa]*)(?:,|$)")
 
 
 KEYS: Final = pa.schema(
@@ -73,7 +73,7 @@ class Versioned:
         owner: the session or lease that the key lives with; 0 for a permanent key.
         children_created: number that is taken from the key next, as BookKeeper takes ids: by a sequential child, or on
             etcd by a write of the key; None where the store has no such thing.
-        acl: rights as text, ``scheme:id:perms`` joined with commas, perms of c d r w a; None where none can be read.
+        acl: as text, ``scheme:id:perms`` joined with commas, perms of c d r w a; None where none can be read.
     """
 
     value: bytes
@@ -89,15 +89,15 @@ class Versioned:
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class Acl:
     """Who may do what with one key.
 
     Attributes:
-        acl: as text, as in `Versioned`.
-        version: the token that a change of the rights must name; changes of the value leave it as it is.
+        text: as in `Versioned`.
+        version: the token that a change of the ACL must name; changes of the value leave it as it is.
     """
 
-    acl: str
+    text: str
     version: int
 
 
@@ -125,7 +125,7 @@ class Write:
         key: absolute.
         value: None removes the key.
         expected: version to be replaced; None: the key must be absent.
-        acl: rights of a created key, as in `Versioned`; None: what the store gives.
+        acl: ACL of a created key, as in `Versioned`; None: what the store gives.
     """
 
     key: str
@@ -135,29 +135,29 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
-    """One entry of a key's rights: what somebody may do, of c d r w a."""
+class AclEntry:
+    """One entry of a key's ACL: what somebody may do, of c d r w a."""
 
     scheme: str
     name: str
     perms: str
 
 
-def parse_rights(text: str) -> list[Right]:
-    """Return the entries of rights as text; a name may hold commas and colons, as X.509 names do.
+def parse_acl(text: str) -> list[AclEntry]:
+    """Return the entries of an ACL; a name may hold commas and colons, as X.509 names do.
 
     Raises:
         ValueError: the text is not ``scheme:id:perms`` joined with commas.
     """
-    rights: list[Right] = []
+    entries: list[AclEntry] = []
     position = 0
-    while position < len(text) or not rights:
-        entry = _RIGHT.match(text, position)
+    while position < len(text) or not entries:
+        entry = _ENTRY.match(text, position)
         if entry is None or text.endswith(","):
             raise ValueError(f"not scheme:id:perms (perms of c d r w a), joined with commas: {text!r}")
-        rights.append(Right(*entry.groups()))
+        entries.append(AclEntry(*entry.groups()))
         position = entry.end()
-    return rights
+    return entries
 
 
 def parents(key: str) -> list[str]:
@@ -178,11 +178,11 @@ class MetadataStore(Protocol):
         ...
 
     def get(self, key: str) -> Versioned | None:
-        """Return one key, with its rights; None if it is absent."""
+        """Return one key, with its ACL; None if it is absent."""
         ...
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
-        """Yield the keys in the given order, many in flight; without rights (`acl` is None)."""
+        """Yield the keys in the given order, many in flight; without ACLs (`acl` is None)."""
         ...
 
     def children(self, key: str) -> list[str] | None:
@@ -252,42 +252,42 @@ class ScannableStore(MetadataStore, Protocol):
 
 @runtime_checkable
 class LiveStore(MetadataStore, Protocol):
-    """A store that is read while it changes, that numbers its changes, and whose keys have rights."""
+    """A store that is read while it changes, that numbers its changes, and whose keys have ACLs."""
 
     def latest_txn(self) -> int:
         """Return the number of the last transaction; what ended before this call is in every read after it."""
         ...
 
-    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
-        """Yield the rights of keys in the given order, many in flight; None for an absent one."""
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Acl | None]]:
+        """Yield the ACLs of keys in the given order, many in flight; None for an absent one."""
         ...
 
 
 @runtime_checkable
 class AccessControl(Protocol):
-    """A store whose keys have rights that can be changed; not every store is one.
+    """A store whose keys have ACLs that can be changed; not every store is one.
 
     Safe to use from several threads. Any call may raise `UnavailableError` and `AccessDeniedError`.
     """
 
-    def get_acl(self, key: str) -> Rights | None:
-        """Return the rights of one key; None if it is absent. The value need not be readable."""
+    def get_acl(self, key: str) -> Acl | None:
+        """Return the ACL of one key; None if it is absent. The value need not be readable."""
         ...
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
-        """Replace the rights of one key if they still have the expected version; nothing else of it changes.
+        """Replace the ACL of one key if it still has the expected version; nothing else of it changes.
 
         Returns:
-            The new version of the rights.
+            The new version of the ACL.
 
         Raises:
-            VersionConflictError: the rights have another version, or the key is absent; nothing was changed.
+            VersionConflictError: the ACL has another version, or the key is absent; nothing was changed.
             OutcomeUnknownError: the answer was lost; as for a write, only reading back tells.
-            ValueError: the text is not rights; the caller's fault.
+            ValueError: the text is no ACL; the caller's fault.
         """
         ...
 
 
 @runtime_checkable
 class ControlledStore(MetadataStore, AccessControl, Protocol):
-    """A metadata store whose rights can be changed."""
+    """A metadata store whose ACLs can be changed."""

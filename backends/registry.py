@@ -30,9 +30,9 @@ import pyarrow as pa
 
 from backends.errors import NoSuchStoreError, ReadOnlyStoreError, UnsupportedStoreError
 from backends.protocols import (
+    Acl,
     MetadataStore,
     Point,
-    Rights,
     ScannableStore,
     Tls,
     Versioned,
@@ -173,23 +173,23 @@ class ReadOnlyStore:
 
 
 class ControlledReader(StoreReader, Protocol):
-    """What can be read of a live store with rights."""
+    """What can be read of a live store with ACLs."""
 
     def latest_txn(self) -> int:
         """As `LiveStore`."""
         ...
 
-    def get_acl(self, key: str) -> Rights | None:
+    def get_acl(self, key: str) -> Acl | None:
         """As `backends.protocols.AccessControl`."""
         ...
 
-    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Acl | None]]:
         """As `LiveStore`."""
         ...
 
 
 class ReadOnlyControlledStore(ReadOnlyStore):
-    """The same for a live store with rights: they can be read."""
+    """The same for a live store with ACLs: they can be read."""
 
     def __init__(self, store: ControlledReader) -> None:
         super().__init__(store)
@@ -198,14 +198,14 @@ class ReadOnlyControlledStore(ReadOnlyStore):
     def latest_txn(self) -> int:
         return self._controlled.latest_txn()
 
-    def get_acl(self, key: str) -> Rights | None:
+    def get_acl(self, key: str) -> Acl | None:
         return self._controlled.get_acl(key)
 
-    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Acl | None]]:
         return self._controlled.get_acls(keys)
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
-        raise ReadOnlyStoreError(self.uri, f"the rights of {key} in version {expected} were to become {acl}")
+        raise ReadOnlyStoreError(self.uri, f"the ACL of {key} in version {expected} was to become {acl}")
 
 
 class ReadOnlyScannableStore(ReadOnlyStore):

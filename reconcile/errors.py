@@ -21,7 +21,7 @@ class Advice(StrEnum):
     APPLY_AT_OWN_ROOT = "apply it there; to try it elsewhere, rehearse it"
     RECOVER_OR_ACCEPT_UNSEEN = "collect them and recover again, or accept that {value} are unseen"
     ACCEPT_NONE_UNSEEN = "accept no unseen bookies"
-    NAME_RIGHTS = "name them: edit the plan, or apply it with an ACL"
+    NAME_ACL = "name them: edit the plan, or apply it with an ACL"
     NAME_FREEZE_JOURNAL = "name the folder of the freeze's journal"
     SHOW_THAT_NONE_IS_STORED = "show with an inventory of each bookie that they hold none; else restore first"
     RESTORE = "restore or hold them"
@@ -32,7 +32,7 @@ class Advice(StrEnum):
     RESTORE_OR_ACCEPT_LEFT_OUT = "hold or restore the ledgers with those bookies, or accept that {value} copies go"
     ACCEPT_NONE_LEFT_OUT = "accept no copies that are left out"
     MAKE_PLAN_FOR_STORE = "make a plan for this store"
-    NAME_NO_RIGHTS = "name no ACL"
+    NAME_NO_ACL = "name no ACL"
 
 
 @dataclass(frozen=True, slots=True)

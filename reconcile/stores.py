@@ -165,8 +165,8 @@ def of_catalog(dataset: Dataset, uri: str) -> OpenStore:
     return OpenStore(store, root, None if store.layout is None else str(store.layout), uri)
 
 
-def demand_same_keys(opened: OpenStore, layout: str, *, has_rights: bool = False) -> None:
-    """See that a plan's keys are those of the store's kind, and that the store has rights if some were named.
+def demand_same_keys(opened: OpenStore, layout: str, *, has_acl: bool = False) -> None:
+    """See that a plan's keys are those of the store's kind, and that the store has ACLs if some were named.
 
     Raises:
         GuardRefusedError: keys of ZooKeeper were to be written to etcd, or the other way; or rights to etcd.
@@ -176,14 +176,14 @@ def demand_same_keys(opened: OpenStore, layout: str, *, has_rights: bool = False
         raise GuardRefusedError(
             opened.uri, f"the plan has the keys of layout {layout}", Remedy(Advice.MAKE_PLAN_FOR_STORE)
         )
-    if on_etcd and has_rights:
+    if on_etcd and has_acl:
         raise GuardRefusedError(
-            opened.uri, "etcd gives rights to users, not to single keys", Remedy(Advice.NAME_NO_RIGHTS)
+            opened.uri, "etcd gives rights to users, not to single keys", Remedy(Advice.NAME_NO_ACL)
         )
 
 
 def list_principals(access: Access, opened: OpenStore | None = None) -> list[str] | None:
-    """Return whom a ZooKeeper takes an access for, besides anybody; None: the store has no rights to be judged.
+    """Return whom a ZooKeeper takes an access for, besides anybody; None: the store has no ACLs to be judged.
 
     Args:
         access: that the store is opened with.

@@ -60,7 +60,7 @@ _LARGEST_MANIFEST: Final = 1 << 30
 REPORT: Final = "report.html"
 """Page for people; beside the dataset, not of it."""
 
-EARLIER: Final = "earlier"
+SNAPSHOTS: Final = "earlier"
 AGAIN: Final = "again"
 """Folder in an inventory's: what the next collection need not read again, a dataset of its own."""
 COLLECTED: Final = "inventories"
@@ -222,7 +222,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
     """
     if (folder / MANIFEST).exists():
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
-    beside = {"plan": ["store", EARLIER, COLLECTED], "inventory": [AGAIN]}.get(kind, [])
+    beside = {"plan": ["store", SNAPSHOTS, COLLECTED], "inventory": [AGAIN]}.get(kind, [])
     own_names = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
     claim_folder(folder, kind, own_names, secret=secret)
 

@@ -202,7 +202,7 @@ class MetadataStoreContract(ABC):
         assert store.raise_counter("/gen", 0) == reached
 
     def test_rights_come_back_as_text(self, store: MetadataStore) -> None:
-        """A key that was created with rights has them, and its new parents too; a pipelined read leaves them out."""
+        """A key that was created with an ACL has it, and its new parents too; a pipelined read leaves it out."""
         store.write([Write("/s/k", b"", acl="world:anyone:cdrwa,digest:bob:aGFzaA==:r"), Write("/open", b"")])
         for key in ("/s/k", "/s"):
             node = store.get(key)
@@ -234,28 +234,28 @@ class AccessControlContract(ABC):
         """Return an empty store."""
 
     def test_an_absent_key_has_no_rights(self, store: ControlledStore) -> None:
-        """Absence is an answer of its own, and no rights can be given to what is not there."""
+        """Absence is an answer of its own, and no ACL can be given to what is not there."""
         assert store.get_acl("/a") is None
         with pytest.raises(VersionConflictError):
             store.set_acl("/a", self.OPEN, expected=0)
         assert store.get("/a") is None
 
     def test_rights_are_replaced_and_nothing_else(self, store: ControlledStore) -> None:
-        """New rights come back as they were given; the value, its version and what stands below stay."""
+        """A new ACL comes back as it was given; the value, its version and what stands below stay."""
         [version] = store.write([Write("/k", b"value")])
         store.write([Write("/k/below", b"")])
         previous = store.get_acl("/k")
         assert previous is not None
-        assert previous.acl == self.OPEN
+        assert previous.text == self.OPEN
         following = store.set_acl("/k", self.MORE, expected=previous.version)
-        rights, node = store.get_acl("/k"), store.get("/k")
-        assert rights is not None
+        acl, node = store.get_acl("/k"), store.get("/k")
+        assert acl is not None
         assert node is not None
-        assert (rights.acl, rights.version, node.acl) == (self.MORE, following, self.MORE)
+        assert (acl.text, acl.version, node.acl) == (self.MORE, following, self.MORE)
         assert (node.value, node.version, store.children("/k")) == (b"value", version, ["below"])
         below = store.get_acl("/k/below")
         assert below is not None
-        assert below.acl == self.OPEN
+        assert below.text == self.OPEN
 
     def test_of_two_changes_of_rights_one_wins(self, store: ControlledStore) -> None:
         """The second change that names the same version is refused, and changes nothing."""
@@ -266,12 +266,12 @@ class AccessControlContract(ABC):
         with pytest.raises(VersionConflictError) as refused:
             store.set_acl("/k", self.OPEN, expected=previous.version)
         assert refused.value.key == "/k"
-        rights = store.get_acl("/k")
-        assert rights is not None
-        assert rights.acl == self.MORE
+        acl = store.get_acl("/k")
+        assert acl is not None
+        assert acl.text == self.MORE
 
     def test_a_changed_value_leaves_the_version_of_the_rights(self, store: ControlledStore) -> None:
-        """Rights read before a change of the value can be replaced after it."""
+        """An ACL read before a change of the value can be replaced after it."""
         [version] = store.write([Write("/k", b"old")])
         previous = store.get_acl("/k")
         assert previous is not None
@@ -282,7 +282,7 @@ class AccessControlContract(ABC):
         assert (node.value, node.acl) == (b"new", self.MORE)
 
     def test_what_is_no_right_is_a_mistake_of_the_caller(self, store: ControlledStore) -> None:
-        """Text that is not rights never reaches the store."""
+        """Text that is no ACL never reaches the store."""
         store.write([Write("/k", b"")])
         with pytest.raises(ValueError, match="scheme:id:perms"):
             store.set_acl("/k", "nonsense", expected=0)
@@ -352,14 +352,14 @@ class LiveStoreContract(ABC):
                 [Write(f"/r/{n}", b"", acl=rest if n % 3 else None) for n in range(start, start + 100) if n % 7]
             )
         keys = [f"/r/{n}" for n in reversed(range(2_400))]
-        acls = [(key, rights and rights.acl) for key, rights in store.get_acls(keys)]
+        acls = [(key, acl and acl.text) for key, acl in store.get_acls(keys)]
         expected = [None if not n % 7 else rest if n % 3 else "world:anyone:cdrwa" for n in reversed(range(2_400))]
         assert acls == list(zip(keys, expected, strict=True))
         # Whoever stops in the middle spoils nothing for who asks next.
         begun = store.get_acls(keys)
         assert next(iter(begun))[0] == keys[0]
         del begun
-        assert [(key, rights and rights.acl) for key, rights in store.get_acls(keys[1:])] == acls[1:]
+        assert [(key, acl and acl.text) for key, acl in store.get_acls(keys[1:])] == acls[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,8 +403,8 @@ class FaultContract(ABC):
         assert nodes == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
         assert store.children("/many") == sorted(key[6:] for key in keys if int(key[6:]) % 7)
         if isinstance(store, LiveStore):
-            rights = [(key, node is not None) for key, node in store.get_acls(keys)]
-            assert rights == [(key, bool(int(key[6:]) % 7)) for key in keys]
+            acl = [(key, node is not None) for key, node in store.get_acls(keys)]
+            assert acl == [(key, bool(int(key[6:]) % 7)) for key in keys]
 
     def test_a_creation_that_never_arrived(self, troubled: Troubled) -> None:
         """Its outcome is said to be unknown; nothing was made, not even later, and it can be made again."""

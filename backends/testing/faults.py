@@ -16,7 +16,7 @@ from typing import Final, Protocol, Self, TypeVar
 
 from backends.errors import BackendError, OutcomeUnknownError, UnavailableError, VersionConflictError
 from backends.memory import MemoryStore
-from backends.protocols import MetadataStore, Rights, Versioned, Write
+from backends.protocols import Acl, MetadataStore, Versioned, Write
 
 T = TypeVar("T")
 
@@ -343,11 +343,11 @@ class MemoryLine:
         self._demand_up()
         return self._store.raise_counter(key, beyond)
 
-    def get_acl(self, key: str) -> Rights | None:
+    def get_acl(self, key: str) -> Acl | None:
         self._demand_up()
         return self._store.get_acl(key)
 
-    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Acl | None]]:
         self._demand_up()
         return self._store.get_acls(keys)
 

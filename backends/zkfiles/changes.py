@@ -2,7 +2,7 @@
 
 The bytes before a key's first change are looked up in a snapshot that was begun before it, where there is one; a node
 that such a snapshot has from a later transaction says nothing. Behind a break in the logs everything known is dropped.
-Rights are not part of it: they change no bytes.
+ACLs are not part of it: they change no bytes.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,20 +1,20 @@
-"""Transactions and rights as ZooKeeper writes them to its disk. Big-endian; a transaction's bytes are one log record.
+"""Transactions and ACLs as ZooKeeper writes them to its disk. Big-endian; a transaction's bytes are one log record.
 
     type             encoding
     string, buffer   int32 length, that many bytes; length -1: null
     vector           int32 count, then the elements; count -1: null
-    rights           vector of: int32 perms (1 r, 2 w, 4 c, 8 d, 16 a), string scheme, string id
+    ACL              vector of: int32 perms (1 r, 2 w, 4 c, 8 d, 16 a), string scheme, string id
 
     transaction      int64 session, int32 cxid, int64 zxid, int64 ms since 1970, int32 type, then its body, then from
                      3.6 on int32 2 and int64 digest of the tree after it
 
     type             body
-    1 15 create      path, buffer data, rights, bool ephemeral, int32 cversion of the parent (not in 3.3)
-    19 container     path, buffer data, rights, int32 cversion of the parent
+    1 15 create      path, buffer data, ACL, bool ephemeral, int32 cversion of the parent (not in 3.3)
+    19 container     path, buffer data, ACL, int32 cversion of the parent
     21 with TTL      the same, int64 TTL in ms
     2 20 delete      path
     5 16 set data    path, buffer data, int32 version that it then has
-    7 set rights     path, rights, int32 version that they then have
+    7 set ACL        path, ACL, int32 version that it then has
     13 check         path, int32 version; only in a multi
     14 multi         vector of: int32 type, buffer of its body; one of type -1 makes all of them void
     -10 session      int32 timeout in ms
@@ -31,14 +31,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-Rights = tuple[tuple[int, str, str], ...]
+Acl = tuple[tuple[int, str, str], ...]
 """Entries of perms, scheme and id, in the order that they stand in."""
 
 REFUSED: Final = -1
 """Type of a transaction that changes nothing."""
 OPEN_KEY: Final = -1
-"""What a snapshot writes for `OPEN_RIGHTS`."""
-OPEN_RIGHTS: Final[Rights] = ((31, "world", "anyone"),)
+"""What a snapshot writes for `OPEN_ACL`."""
+OPEN_ACL: Final[Acl] = ((31, "world", "anyone"),)
 LATEST: Final = 253_402_300_799_999
 """The last ms of the year 9999."""
 CONTAINER: Final = -(1 << 63)
@@ -103,7 +103,7 @@ class Create:
 
     path: bytes
     data: bytes | None
-    rights: Rights
+    acl: Acl
     parent_cversion: int
     kind: Kind
     ttl: int = 0
@@ -126,11 +126,11 @@ class SetData:
 
 
 @dataclass(frozen=True, slots=True)
-class SetRights:
-    """A node gets rights, and they that version."""
+class SetAcl:
+    """A node gets an ACL, and that the version."""
 
     path: bytes
-    rights: Rights
+    acl: Acl
     version: int
 
 
@@ -148,7 +148,7 @@ class CloseSession:
     paths: tuple[bytes, ...]
 
 
-Change = Create | Delete | SetData | SetRights | OpenSession | CloseSession
+Change = Create | Delete | SetData | SetAcl | OpenSession | CloseSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +231,8 @@ class Reader:
             raise MalformedError(position, f"{count} elements are named, and {self.end - self.at} bytes are left")
         return count
 
-    def rights(self) -> Rights | None:
-        """Read rights; None: null."""
+    def acl(self) -> Acl | None:
+        """Read an ACL; None: null."""
         count = self.count(12)
         return None if count < 0 else tuple((self.i32(), self.text(), self.text()) for _ in range(count))
 
@@ -250,9 +250,9 @@ def text_of(raw: bytes) -> str:
         return raw.decode("utf-8", "surrogatepass").encode("utf-16-be", "surrogatepass").decode("utf-16-be")
 
 
-def rights_text(rights: Rights) -> str:
-    """Return rights as ``scheme:id:perms``, joined with commas."""
-    return ",".join(f"{s}:{name}:{''.join(p for p, bit in _PERMS if perms & bit)}" for perms, s, name in rights)
+def acl_text(acl: Acl) -> str:
+    """Return an ACL as ``scheme:id:perms``, joined with commas."""
+    return ",".join(f"{s}:{name}:{''.join(p for p, bit in _PERMS if perms & bit)}" for perms, s, name in acl)
 
 
 def time_of(ms: int) -> int | None:
@@ -354,23 +354,23 @@ def _multi(body: Reader) -> tuple[tuple[Change, ...], bool]:
 def _change(kind: int, body: Reader, kind_at: int) -> Change:
     match kind:
         case 1 | 15:
-            path, data, rights = body.path(), body.buffer(), body.rights()
+            path, data, acl = body.path(), body.buffer(), body.acl()
             ephemeral = body.data[body.take(1)] != 0
             # Before 3.4 nothing follows but a digest, which no such server wrote.
             cversion = body.i32() if body.end - body.at in (4, 4 + _DIGEST.size) else -1
             kind_of_node = Kind.EPHEMERAL if ephemeral else Kind.PERSISTENT
-            return Create(path, data, OPEN_RIGHTS if rights is None else rights, cversion, kind_of_node)
+            return Create(path, data, OPEN_ACL if acl is None else acl, cversion, kind_of_node)
         case 19 | 21:
-            path, data, rights, cversion = body.path(), body.buffer(), body.rights(), body.i32()
-            rights = OPEN_RIGHTS if rights is None else rights
+            path, data, acl, cversion = body.path(), body.buffer(), body.acl(), body.i32()
+            acl = OPEN_ACL if acl is None else acl
             if kind == 19:
-                return Create(path, data, rights, cversion, Kind.CONTAINER)
-            return Create(path, data, rights, cversion, Kind.TTL, body.i64())
+                return Create(path, data, acl, cversion, Kind.CONTAINER)
+            return Create(path, data, acl, cversion, Kind.TTL, body.i64())
         case 2 | 20:
             return Delete(body.path())
         case 5 | 16:
             return SetData(body.path(), body.buffer(), body.i32())
         case 7:
-            path, rights, version = body.path(), body.rights(), body.i32()
-            return SetRights(path, OPEN_RIGHTS if rights is None else rights, version)
+            path, acl, version = body.path(), body.acl(), body.i32()
+            return SetAcl(path, OPEN_ACL if acl is None else acl, version)
     raise MalformedError(kind_at, f"a transaction of unknown type {kind}")

@@ -267,21 +267,21 @@ def _unknown(restored: Restored, base: Snapshot | None) -> None:
     tree = restored.tree
     if base is not None:
         survey = base.look(digest=False)
-        rows = survey.unknown_rights[~tree.hidden[survey.unknown_rights]]
+        rows = survey.unknown_acls[~tree.hidden[survey.unknown_acls]]
         if len(rows):
             name = base.path_at(int(rows[0])).decode("utf-8", "backslashreplace") or "/"
             restored.gaps.append(
-                f"{base.path} at byte {int(base.rows[int(rows[0])])}: the rights of {len(rows)} nodes are not in it, "
+                f"{base.path} at byte {int(base.rows[int(rows[0])])}: the ACLs of {len(rows)} nodes are not in it, "
                 f"{name} the first one"
             )
         rows = survey.not_text[~tree.hidden[survey.not_text]]
         restored.gaps += [
             f"{base.path} at byte {int(base.rows[int(row)])}: a path that is not text; not shown" for row in rows[:20]
         ]
-    lost = [path for path, node in tree.changed.items() if node.rights is None]
+    lost = [path for path, node in tree.changed.items() if node.acl is None]
     if lost:
         restored.gaps.append(
-            f"the rights of {len(lost)} nodes are not known, {lost[0].decode('utf-8', 'backslashreplace')}"
+            f"the ACLs of {len(lost)} nodes are not known, {lost[0].decode('utf-8', 'backslashreplace')}"
         )
     odd = sum(not snapshot.is_text(path) for path in tree.changed)
     if odd:

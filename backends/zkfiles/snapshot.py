@@ -5,8 +5,8 @@ Big-endian. The name has the last zxid that was applied when writing began, in h
     part       size     content
     header     16       b"ZKSN", int32 version 2, int64 dbid
     sessions   4 + 12n  int32 count; each int64 session, int32 timeout in ms
-    rights              int32 count; each int64 key, rights (`records`); key -1 stands for world:anyone, all
-    nodes               each: string path (the root is empty), buffer data, int64 key of rights, and 60 bytes: int64
+    ACLs                int32 count; each int64 key, ACL (`records`); key -1 stands for world:anyone, all
+    nodes               each: string path (the root is empty), buffer data, int64 key of its ACL, and 60 bytes: int64
                         czxid, mzxid, ctime, mtime, int32 version, cversion, aversion, int64 owner, pzxid
     end        5        the string "/"
     seal       13       int64 Adler-32 of all before it, the string "/"
@@ -42,7 +42,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.zkfiles.compression import read_image
-from backends.zkfiles.records import OPEN_KEY, OPEN_RIGHTS, Damage, MalformedError, Reader, Rights
+from backends.zkfiles.records import OPEN_ACL, OPEN_KEY, Acl, Damage, MalformedError, Reader
 from backends.zkfiles.txnlog import open_file
 
 Ints = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ _UNSIGNED: Final = (1 << 64) - 1
 _STAT: Final = struct.Struct(">qqqqqiiiqq")
 _TAIL: Final = np.dtype(
     [
-        ("rights", ">i8"),
+        ("acl", ">i8"),
         ("czxid", ">i8"),
         ("mzxid", ">i8"),
         ("ctime", ">i8"),
@@ -86,7 +86,7 @@ class Node:
     """One node as it stands, with numbers as they are on disk."""
 
     data: bytes | None
-    rights: Rights | None
+    acl: Acl | None
     czxid: int
     mzxid: int
     ctime: int
@@ -154,7 +154,7 @@ class Snapshot:
         image: what it holds, not compressed.
         compression: plain, gzip, snappy.
         sessions: timeout in ms of each.
-        rights: by key.
+        acl: ACLs by key.
         rows: where each node begins, then where the last one ends.
         digest: zxid and digest of the tree; None: not known.
         last: the last zxid when writing ended; None: not written.
@@ -168,7 +168,7 @@ class Snapshot:
     compression: str = "plain"
     version: int = VERSION
     sessions: dict[int, int] = field(default_factory=dict)
-    rights: dict[int, Rights] = field(default_factory=dict)
+    acl: dict[int, Acl] = field(default_factory=dict)
     rows: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     digest: tuple[int, int] | None = None
     last: int | None = None
@@ -236,17 +236,17 @@ class Snapshot:
         return self.image[position + 4 : position + 4 + size]
 
     def node_at(self, row: int) -> Node:
-        """Return a node; its rights are None if the file does not have them."""
+        """Return a node; its ACL is None if the file does not have it."""
         position = int(self.rows[row])
         position += 4 + _I32.unpack_from(self.image, position)[0]
         (size,) = _I32.unpack_from(self.image, position)
         key, *stat = _STAT.unpack_from(self.image, int(self.rows[row + 1]) - _TAIL.itemsize)
         data = None if size < 0 else self.image[position + 4 : position + 4 + size]
-        return Node(data, self.rights_of(key), *stat)
+        return Node(data, self.find_acl(key), *stat)
 
-    def rights_of(self, key: int) -> Rights | None:
-        """Return what a key of rights stands for; None: the file does not say."""
-        return OPEN_RIGHTS if key == OPEN_KEY else self.rights.get(key)
+    def find_acl(self, key: int) -> Acl | None:
+        """Return what a key of an ACL stands for; None: the file does not say."""
+        return OPEN_ACL if key == OPEN_KEY else self.acl.get(key)
 
     def find(self, path: bytes) -> int | None:
         """Return the row of a path; None: there is none."""
@@ -288,7 +288,7 @@ class Survey:
         ms: the latest time in any of them.
         digest: of the tree; None: not asked for.
         owned: rows of nodes that a session, a container or a TTL owns.
-        unknown_rights: rows whose rights the file does not have.
+        unknown_acls: rows whose ACL the file does not have.
         not_text: rows whose path is not UTF-8.
     """
 
@@ -296,7 +296,7 @@ class Survey:
     ms: int
     digest: int | None
     owned: Ints
-    unknown_rights: Ints
+    unknown_acls: Ints
     not_text: Ints
 
 
@@ -329,13 +329,13 @@ def _be32(raw: npt.NDArray[np.uint8], position: Ints) -> Ints:
 def _survey(snapshot: Snapshot, *, digest: bool) -> Survey:
     zxid = ms = total = 0
     owned, unknown, not_text = ([np.empty(0, np.int64)] for _ in range(3))
-    known = np.array([OPEN_KEY, *snapshot.rights], np.int64)
+    known = np.array([OPEN_KEY, *snapshot.acl], np.int64)
     for window in snapshot.windows():
         tail = window.tail
         zxid = max(zxid, *(int(tail[name].max()) for name in ("czxid", "mzxid", "pzxid")))
         ms = max(ms, *(int(tail[name].max()) for name in ("ctime", "mtime")))
         owned.append(np.flatnonzero(tail["owner"]) + window.first)
-        unknown.append(np.flatnonzero(~np.isin(tail["rights"], known)) + window.first)
+        unknown.append(np.flatnonzero(~np.isin(tail["acl"], known)) + window.first)
         try:
             window.path.cast(pa.string())
         except pa.ArrowInvalid:
@@ -401,10 +401,10 @@ def _parse(snapshot: Snapshot) -> None:
         snapshot.sessions[session] = reader.i32()
     for _ in range(reader.count(12)):
         key, position = reader.i64(), reader.at
-        rights = reader.rights()
-        if rights is None:
-            raise MalformedError(position, "rights that are null")
-        snapshot.rights[key] = rights
+        acl = reader.acl()
+        if acl is None:
+            raise MalformedError(position, "an ACL that is null")
+        snapshot.acl[key] = acl
     _frame(snapshot, reader)
     _seals(snapshot, reader)
 

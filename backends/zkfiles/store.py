@@ -24,7 +24,7 @@ from backends.errors import CorruptStoreError, ReadOnlyStoreError, UnavailableEr
 from backends.protocols import KEYS, Point, Versioned, Write
 from backends.zkfiles import servers, snapshot, txnlog
 from backends.zkfiles.changes import changes
-from backends.zkfiles.records import CONTAINER, LATEST, OPEN_KEY, OPEN_RIGHTS, Rights, rights_text, session_of, time_of
+from backends.zkfiles.records import CONTAINER, LATEST, OPEN_ACL, OPEN_KEY, Acl, acl_text, session_of, time_of
 from backends.zkfiles.restore import NothingToShowError, Restored, restore
 from backends.zkfiles.servers import History, Server
 from backends.zkfiles.snapshot import Node, Snapshot, Window, column, texts
@@ -113,7 +113,7 @@ class ZooKeeperFiles:
         nodes = (
             (path, node) for path, node in tree.changed.items() if _is_below(path, wanted) and snapshot.is_text(path)
         )
-        named: dict[Rights, str] = {}
+        named: dict[Acl, str] = {}
         while chunk := list(islice(nodes, _ROWS)):
             yield _keys_of_nodes(chunk, named)
 
@@ -354,7 +354,7 @@ def _keys_of_window(window: Window, tree: Tree, names: "_Names") -> pa.RecordBat
         key,
         data,
         column(stat["version"].astype(np.int64)),
-        names.of(stat["rights"]),
+        names.of(stat["acl"]),
         column(stat["czxid"]),
         column(stat["mzxid"]),
         *(column(stat[name], (stat[name] < 0) | (stat[name] > LATEST)) for name in ("ctime", "mtime")),
@@ -365,27 +365,27 @@ def _keys_of_window(window: Window, tree: Tree, names: "_Names") -> pa.RecordBat
 
 
 class _Names:
-    """The rights of a snapshot as text, by key."""
+    """The ACLs of a snapshot as text, by key."""
 
     def __init__(self, base: Snapshot) -> None:
-        self._keys = column(np.array([OPEN_KEY, *base.rights], np.int64))
-        self._texts = texts([rights_text(rights) for rights in (OPEN_RIGHTS, *base.rights.values())])
+        self._keys = column(np.array([OPEN_KEY, *base.acl], np.int64))
+        self._texts = texts([acl_text(acl) for acl in (OPEN_ACL, *base.acl.values())])
 
     def of(self, keys: npt.NDArray[np.int64]) -> pa.Array:
-        """Return the rights that keys stand for; null: the file does not say."""
+        """Return the ACLs that keys stand for; null: the file does not say."""
         return self._texts.take(pc.index_in(column(keys), self._keys))
 
 
-def _keys_of_nodes(pairs: Sequence[tuple[bytes, Node]], named: dict[Rights, str]) -> pa.RecordBatch:
+def _keys_of_nodes(pairs: Sequence[tuple[bytes, Node]], named: dict[Acl, str]) -> pa.RecordBatch:
     nodes = [node for _, node in pairs]
     for node in nodes:
-        if node.rights is not None and node.rights not in named:
-            named[node.rights] = rights_text(node.rights)
+        if node.acl is not None and node.acl not in named:
+            named[node.acl] = acl_text(node.acl)
     columns = [
         [path.decode() or "/" for path, _ in pairs],
         [node.data or b"" for node in nodes],
         [node.version for node in nodes],
-        [None if node.rights is None else named[node.rights] for node in nodes],
+        [None if node.acl is None else named[node.acl] for node in nodes],
         [node.czxid for node in nodes],
         [node.mzxid for node in nodes],
         [time_of(node.ctime) for node in nodes],
@@ -407,5 +407,5 @@ def _make_versioned(node: Node) -> Versioned:
         changed_ms=time_of(node.mtime),
         owner=session_of(node.owner),
         children_created=node.cversion & _COUNTER,
-        acl=None if node.rights is None else rights_text(node.rights),
+        acl=None if node.acl is None else acl_text(node.acl),
     )

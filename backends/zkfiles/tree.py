@@ -1,10 +1,10 @@
 """The tree of a snapshot with transactions applied to it: only nodes that they touch become objects.
 
     record             node missing                node there                 parent
-    create             made                        gets the rights only       cversion and pzxid, if the record's
+    create             made                        gets the ACL only          cversion and pzxid, if the record's
                                                                               cversion is higher
     delete             nothing                     goes, with all below it    pzxid is raised
-    set data, rights   nothing                     gets them and the version
+    set data, ACL      nothing                     gets it and the version
     end of a session   its sessions's nodes go, the listed ones first
 
 A snapshot is written while transactions are applied, so a record may find its work done, or undone by a later one;
@@ -20,15 +20,15 @@ from typing import Final
 import numpy as np
 
 from backends.zkfiles.records import (
-    OPEN_RIGHTS,
+    OPEN_ACL,
+    Acl,
     Change,
     CloseSession,
     Create,
     Delete,
     OpenSession,
-    Rights,
+    SetAcl,
     SetData,
-    SetRights,
     Transaction,
     owner_of,
 )
@@ -76,10 +76,10 @@ class Tree:
         self._owned: dict[int, set[bytes]] = {}
         self._owned_rows: dict[int, list[int]] | None = None
         self._dropped: set[int] = set()
-        self._rights: dict[Rights, Rights] = {}
+        self._acls: dict[Acl, Acl] = {}
         if base is None:
             for path in _EMPTY:
-                self._add(path, Node(b"", OPEN_RIGHTS, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+                self._add(path, Node(b"", OPEN_ACL, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 
     @property
     def base(self) -> Snapshot:
@@ -132,10 +132,10 @@ class Tree:
                     self._count(path, node, -1)
                     node.data, node.version, node.mzxid, node.mtime = data, version, transaction.zxid, transaction.at_ms
                     self._count(path, node, 1)
-            case SetRights(path, rights, version):
+            case SetAcl(path, acl, version):
                 if (node := self._find(path)) is not None:
                     self._count(path, node, -1)
-                    node.rights, node.aversion = self._intern(rights), version
+                    node.acl, node.aversion = self._intern(acl), version
                     self._count(path, node, 1)
             case OpenSession(timeout_ms):
                 self.sessions[transaction.session] = timeout_ms
@@ -182,9 +182,9 @@ class Tree:
         if node.owner:
             self._owned.setdefault(node.owner, set()).add(path)
 
-    def _intern(self, rights: Rights) -> Rights:
-        """Return equal rights that are held once: most nodes have the same."""
-        return self._rights.setdefault(rights, rights)
+    def _intern(self, acl: Acl) -> Acl:
+        """Return equal ACLs that are held once: most nodes have the same."""
+        return self._acls.setdefault(acl, acl)
 
     def _create(self, change: Create, transaction: Transaction) -> None:
         path = change.path
@@ -199,11 +199,11 @@ class Tree:
         node = self._touch(path)
         if node is not None:
             self.results[EXISTS] += 1
-            node.rights = self._intern(change.rights)
+            node.acl = self._intern(change.acl)
             return
         owner = owner_of(change, transaction.session)
         zxid, ms = transaction.zxid, transaction.at_ms
-        self._add(path, Node(change.data, self._intern(change.rights), zxid, zxid, ms, ms, 0, 0, 0, owner, zxid))
+        self._add(path, Node(change.data, self._intern(change.acl), zxid, zxid, ms, ms, 0, 0, 0, owner, zxid))
 
     def _delete(self, path: bytes, zxid: int) -> bool:
         if not path:

@@ -5,22 +5,22 @@ from typing import Final
 
 from kazoo.security import ACL, Id, make_digest_acl_credential
 
-from backends.protocols import parse_rights
+from backends.protocols import parse_acl
 
 _PERMS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
 
 
-def parse_acl(text: str) -> list[ACL]:
-    """Return the rights that a text form names.
+def make_acl(text: str) -> list[ACL]:
+    """Return the ACL that a text form names.
 
     Raises:
         ValueError: the text is not ``scheme:id:perms`` joined with commas.
     """
-    return [ACL(sum(_PERMS[p] for p in set(right.perms)), Id(right.scheme, right.name)) for right in parse_rights(text)]
+    return [ACL(sum(_PERMS[p] for p in set(entry.perms)), Id(entry.scheme, entry.name)) for entry in parse_acl(text)]
 
 
 def format_acl(entries: Iterable[ACL]) -> str:
-    """Return the text form of rights."""
+    """Return the text form of an ACL."""
     return ",".join(
         f"{entry.id.scheme}:{entry.id.id}:{''.join(p for p, bit in _PERMS.items() if entry.perms & bit)}"
         for entry in entries

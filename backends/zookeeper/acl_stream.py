@@ -1,13 +1,13 @@
-"""Rights of many nodes of a ZooKeeper, in one stream of requests; knows nothing of sessions.
+"""ACLs of many nodes of a ZooKeeper, in one stream of requests; knows nothing of sessions.
 
-A request for many values exists, one for the rights of many does not. Asked for one by one through kazoo they cost some
+A request for many values exists, one for the ACLs of many does not. Asked for one by one through kazoo they cost some
 six times the CPU of a plain connection, where many are sent at once and compared as bytes: most are the same.
 
     request   int32 length of the rest; int32 number, int32 6, string path
     sync      int32 length of the rest; int32 number, int32 9, string path
     answer    int32 length of the rest; int32 number, int64 zxid, int32 error; without one: rights, stat
     rights    int32 count; each int32 permissions, string scheme, string id
-    stat      68 bytes, the version of the rights at 40 as int32
+    stat      68 bytes, the version of the ACL at 40 as int32
     string    int32 length, bytes
 
 Source: Apache ZooKeeper 3.9, zookeeper.jute: RequestHeader, ReplyHeader, GetACLRequest, GetACLResponse, Stat.
@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from backends.protocols import Rights
+from backends.protocols import Acl
 
-_GET_RIGHTS: Final = 6
+_GET_ACL: Final = 6
 _SYNC: Final = 9
 _SIZE: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">iiii")
@@ -34,7 +34,7 @@ _LARGEST: Final = 1 << 26
 _BUFFER: Final = 1 << 18
 
 
-class RightsStream:
+class AclStream:
     """Requests over one connection whose session stands; any error of it ends it.
 
     Args:
@@ -64,12 +64,12 @@ class RightsStream:
         self._answer()
 
     def ask(self, paths: Sequence[str]) -> None:
-        """Send for the rights of nodes.
+        """Send for the ACLs of nodes.
 
         Raises:
             OSError: the connection ended.
         """
-        self._send(_GET_RIGHTS, paths)
+        self._send(_GET_ACL, paths)
 
     def _send(self, kind: int, paths: Sequence[str]) -> None:
         requests = []
@@ -79,13 +79,13 @@ class RightsStream:
             requests.append(_REQUEST.pack(12 + len(raw), self._sent, kind, len(raw)) + raw)
         self._connection.sendall(b"".join(requests))
 
-    def answers(self, count: int) -> list[Rights | int]:
-        """Return the rights of the next nodes that were asked for, or the server's error code of each.
+    def answers(self, count: int) -> list[Acl | int]:
+        """Return the ACLs of the next nodes that were asked for, or the server's error code of each.
 
         Raises:
             OSError: the connection ended, or what came is no answer.
         """
-        answers: list[Rights | int] = []
+        answers: list[Acl | int] = []
         for _ in range(count):
             error, body = self._answer()
             if error:
@@ -97,7 +97,7 @@ class RightsStream:
             text = self._known.get(raw)
             if text is None:
                 text = self._known[raw] = _text(raw)
-            answers.append(Rights(text, _VERSION.unpack_from(body, len(raw) + _VERSION_AT)[0]))
+            answers.append(Acl(text, _VERSION.unpack_from(body, len(raw) + _VERSION_AT)[0]))
         return answers
 
     def _answer(self) -> tuple[int, bytes]:
@@ -133,5 +133,5 @@ def _text(raw: bytes) -> str:
                 position += 4 + max(0, size)
             entries.append(f"{names[0]}:{names[1]}:{''.join(p for p, bit in _PERMS.items() if perms & bit)}")
     except (struct.error, UnicodeDecodeError) as error:
-        raise ConnectionError("an answer holds no rights") from error
+        raise ConnectionError("an answer holds no ACL") from error
     return ",".join(entries)

@@ -28,9 +28,9 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from backends.errors import AccessDeniedError, UnavailableError
 from backends.pace import Pace
-from backends.protocols import Rights, Tls, Versioned
+from backends.protocols import Acl, Tls, Versioned
 from backends.zookeeper.acl import format_acl
-from backends.zookeeper.acl_stream import RightsStream
+from backends.zookeeper.acl_stream import AclStream
 from backends.zookeeper.kazoo_client import LOST, ReadingClient, is_refused, open_connection, send_reads
 
 T = TypeVar("T")
@@ -39,8 +39,8 @@ _READS: Final = 100
 """Keys that are read by one request: five times faster than one each."""
 _READS_IN_FLIGHT: Final = 10
 """Enough to hide a round trip of some ms, few enough for the server's request queue."""
-_RIGHTS: Final = 500
-"""Requests for rights that are sent at once; two such lots are in flight."""
+_ACLS: Final = 500
+"""Requests for ACLs that are sent at once; two such lots are in flight."""
 _SILENT_S: Final = 1.0
 """Whoever waits longer for a session is told so."""
 _RECONNECT_S: Final = 2.0
@@ -97,7 +97,7 @@ class ZooKeeperReader:
         auth: user and password of the digest scheme.
         sasl: user and password for SASL with DIGEST-MD5.
         tls: None: not encrypted.
-        ops_s: reads of a node, its names or its rights that are asked for a second, at most; None: no limit.
+        ops_s: reads of a node, its names or its ACL that are asked for a second, at most; None: no limit.
         session_s: the session's life without the server hearing from us; also the longest wait for one answer.
         patience_s: how long a read is tried again, and the making of parents. A write is never tried again.
 
@@ -137,8 +137,8 @@ class ZooKeeperReader:
         self._pace = Pace(ops_s)
         self._reads_many = True
         self._behind = True
-        self._rights: RightsStream | None = None
-        self._rights_lock = threading.Lock()
+        self._acl_stream: AclStream | None = None
+        self._acl_lock = threading.Lock()
         self._options: dict[str, Any] = {
             "hosts": hosts,
             "timeout": session_s,
@@ -180,7 +180,7 @@ class ZooKeeperReader:
     def close(self) -> None:
         self._closed = True
         self._pace.stop()
-        self._drop_rights()
+        self._drop_stream()
         self._client.stop()
         self._client.close()
 
@@ -278,27 +278,27 @@ class ZooKeeperReader:
             return None
         return sorted(names)
 
-    def get_acl(self, key: str) -> Rights | None:
+    def get_acl(self, key: str) -> Acl | None:
         return self._retrying(self._get_acl, key)
 
-    def _get_acl(self, key: str) -> Rights | None:
+    def _get_acl(self, key: str) -> Acl | None:
         self._catch_up()
         self._pace.take(1)
         try:
             entries, stat = self._answer(key, self._send(self._client.get_acls_async, self._path(key)))
         except zk.NoNodeError:
             return None
-        return Rights(format_acl(entries), stat.aversion)
+        return Acl(format_acl(entries), stat.aversion)
 
-    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Rights | None]]:
-        with self._rights_lock:
+    def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Acl | None]]:
+        with self._acl_lock:
             flying: deque[list[str]] = deque()
             ask = iter(keys)
             try:
-                for chunk in iter(lambda: list(islice(ask, _RIGHTS)), []):
+                for chunk in iter(lambda: list(islice(ask, _ACLS)), []):
                     self._pace.take(len(chunk))
                     flying.append(chunk)
-                    self._ask_rights(flying, 1)
+                    self._ask_acls(flying, 1)
                     if len(flying) > 1:
                         yield from self._receive_acls(flying)
                 while flying:
@@ -306,62 +306,62 @@ class ZooKeeperReader:
             finally:
                 if flying:
                     # Answers that nobody waits for any more must not be taken for those to other keys.
-                    self._drop_rights()
+                    self._drop_stream()
 
-    def _ask_rights(self, flying: Sequence[list[str]], last: int) -> None:
+    def _ask_acls(self, flying: Sequence[list[str]], last: int) -> None:
         """Send for the last of what is to be in flight; on a connection that is lost or new for all of it."""
         try:
-            if self._rights is None:
+            if self._acl_stream is None:
                 raise ConnectionError("there is no connection yet")
             for chunk in list(flying)[-last:]:
-                self._rights.ask([self._path(key) for key in chunk])
+                self._acl_stream.ask([self._path(key) for key in chunk])
         except OSError:
-            self._retrying(self._ask_rights_anew, flying)
+            self._retrying(self._ask_acls_anew, flying)
 
-    def _ask_rights_anew(self, flying: Iterable[list[str]]) -> None:
+    def _ask_acls_anew(self, flying: Iterable[list[str]]) -> None:
         if self._closed:
             raise UnavailableError(self._uri, "it was closed")
-        self._drop_rights()
+        self._drop_stream()
         try:
-            self._rights = RightsStream(open_connection(self._client_class(**self._options), self._answer_s))
-            self._rights.catch_up("/")
+            self._acl_stream = AclStream(open_connection(self._client_class(**self._options), self._answer_s))
+            self._acl_stream.catch_up("/")
             for chunk in flying:
-                self._rights.ask([self._path(key) for key in chunk])
+                self._acl_stream.ask([self._path(key) for key in chunk])
         except (OSError, *LOST) as error:
             raise UnavailableError(self._uri, f"{type(error).__name__} {error}".rstrip()) from error
         except REFUSED as error:
             raise AccessDeniedError(self._uri, type(error).__name__) from error
 
-    def _receive_acls(self, flying: deque[list[str]]) -> Iterator[tuple[str, Rights | None]]:
+    def _receive_acls(self, flying: deque[list[str]]) -> Iterator[tuple[str, Acl | None]]:
         keys = flying[0]
 
-        def receive() -> list[Rights | int]:
+        def receive() -> list[Acl | int]:
             try:
-                if self._rights is None:
+                if self._acl_stream is None:
                     raise ConnectionError("it was lost")
-                return self._rights.answers(len(keys))
+                return self._acl_stream.answers(len(keys))
             except OSError as error:
-                self._ask_rights_anew(flying)
+                self._ask_acls_anew(flying)
                 raise UnavailableError(self._uri, f"{type(error).__name__} {error}") from error
 
         values = self._retrying(receive)
         flying.popleft()
-        for key, rights in zip(keys, values, strict=True):
-            if isinstance(rights, Rights):
-                yield key, rights
-            elif rights == _NO_NODE:
+        for key, acl in zip(keys, values, strict=True):
+            if isinstance(acl, Acl):
+                yield key, acl
+            elif acl == _NO_NODE:
                 yield key, None
             else:
-                error = zk.EXCEPTIONS[rights]()
-                self._drop_rights()
+                error = zk.EXCEPTIONS[acl]()
+                self._drop_stream()
                 if isinstance(error, REFUSED):
                     raise AccessDeniedError(key, type(error).__name__) from error
                 raise UnavailableError(self._uri, f"{type(error).__name__} for {key}") from error
 
-    def _drop_rights(self) -> None:
-        if self._rights is not None:
-            self._rights.close()
-            self._rights = None
+    def _drop_stream(self) -> None:
+        if self._acl_stream is not None:
+            self._acl_stream.close()
+            self._acl_stream = None
 
     def latest_txn(self) -> int:
         def read_zxid() -> int:

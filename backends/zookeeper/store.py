@@ -17,7 +17,7 @@ from backends.errors import (
     VersionConflictError,
 )
 from backends.protocols import Tls, Versioned, Write, parents
-from backends.zookeeper.acl import parse_acl
+from backends.zookeeper.acl import make_acl
 from backends.zookeeper.reader import REFUSED, ZooKeeperReader
 
 _PAIRS: Final = 500
@@ -112,12 +112,12 @@ class ZooKeeperStore(ZooKeeperReader):
                         self._refuse(Write(key, b"", expected=0), result)
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
-        entries = parse_acl(acl)
+        entries = make_acl(acl)
         try:
             sent = self._send(self._client.set_acls_async, self._path(key), entries, expected)
             return int(self._answer(key, sent).aversion)
         except zk.BadVersionError as error:
-            raise VersionConflictError(key, f"its rights do not have version {expected}") from error
+            raise VersionConflictError(key, f"its ACL does not have version {expected}") from error
         except zk.NoNodeError as error:
             raise VersionConflictError(key, "it is absent") from error
         except UnavailableError as error:
@@ -156,7 +156,7 @@ class ZooKeeperStore(ZooKeeperReader):
 
     @staticmethod
     def _acl(text: str | None) -> list[ACL]:
-        return OPEN_ACL_UNSAFE if text is None else parse_acl(text)
+        return OPEN_ACL_UNSAFE if text is None else make_acl(text)
 
     def _transact(self, changes: Sequence[Write]) -> list[int]:
         transaction = self._client.transaction()

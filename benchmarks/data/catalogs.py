@@ -1,6 +1,6 @@
 """A store's catalog and an earlier one, as `bkmeta capture` would write them of made-up ledgers.
 
-of              what happened since the earlier catalog
+of              what happened since the snapshot
 2 of 1,000      created
 5 of 1,000      re-replicated: the bookie at the first position is another one
 5 of 1,000      closed

@@ -3,7 +3,7 @@
     step       does
     counted    pass 1: the shapes that ledgers show, those that catalogs hold, deletions
     prepared   the prior of all ranges, and whether deletions are believed to have been wanted
-    decided    pass 2: reconstruction, checked against the store, earlier catalogs, history and references
+    decided    pass 2: reconstruction, checked against the store, snapshots, history and references
 
 Everything is a pure function of its bucket range; what it reads, its datasets give.
 """
@@ -44,7 +44,7 @@ class Case:
     Attributes:
         inventories: of different bookies of one cluster.
         bookies: BOOKIES of all of them.
-        evidence: the store and earlier catalogs.
+        evidence: the store and snapshots.
         options: what the operator knows.
         layout: of the target; None: not known.
         default_quorum: (E, W, A) where nothing else decides.
@@ -135,7 +135,7 @@ def decide_range(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables,
         prior: of all ranges.
         copies: COPIES of whole ledgers.
         sides: what else is known of these, or of more.
-        issued: the id below which an earlier catalog knew every ledger that was not deleted.
+        issued: the id below which a snapshot knew every ledger that was not deleted.
     """
     rows = reconstruct(copies, case.bookies, case.damage(), prior, case.options, sides.records(), sides.references)
     if case.layout is not None:

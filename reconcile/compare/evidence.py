@@ -1,4 +1,4 @@
-"""What bookies are compared with: the store's catalog, earlier catalogs, and what they show of all bucket ranges."""
+"""What bookies are compared with: the store's catalog, snapshots, and what they show of all bucket ranges."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ class Evidence:
 
     Attributes:
         live: the store's catalog.
-        earlier: the newest first.
+        snapshots: the newest first.
         everywhere: every bookie was looked at, completely.
         looked_at: at least one bookie was.
         mass_deletion: more was deleted than somebody may have wanted.
@@ -68,7 +68,7 @@ class Evidence:
     """
 
     live: Catalog | None
-    earlier: tuple[Catalog, ...]
+    snapshots: tuple[Catalog, ...]
     everywhere: bool
     looked_at: bool
     mass_deletion: bool = False
@@ -78,7 +78,7 @@ class Evidence:
     @property
     def catalogs(self) -> tuple[Catalog, ...]:
         """All, the store's first."""
-        return (*([self.live] if self.live else []), *self.earlier)
+        return (*([self.live] if self.live else []), *self.snapshots)
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -90,9 +90,9 @@ class Evidence:
         return self.live.dataset.read("ledgers", buckets=buckets) if self.live else tables.CATALOG_LEDGERS.empty_table()
 
     def find_issued(self, layout: Layout) -> int:
-        """Return the id below which a complete earlier catalog knew every ledger of scope 0 that was not deleted."""
+        """Return the id below which a complete snapshot knew every ledger of scope 0 that was not deleted."""
         issued = 0
-        for catalog in self.earlier:
+        for catalog in self.snapshots:
             if catalog.dataset.manifest["coverage"].get("complete"):
                 nodes = catalog.dataset.read("nodes", columns=["path", "children_created"])
                 counters = nodes.filter(pc.equal(nodes["path"], generator_key(layout)))["children_created"]
@@ -100,7 +100,7 @@ class Evidence:
         return int(issued)
 
     def read_counters(self, layout: Layout) -> list[tuple[pa.Table, Layout]]:
-        """Return CATALOG_NODES of the store and of each earlier catalog, each with its layout, else the given one."""
+        """Return CATALOG_NODES of the store and of each snapshot, each with its layout, else the given one."""
         columns = ["path", "children_created"]
         return [(catalog.dataset.read("nodes", columns=columns), catalog.layout or layout) for catalog in self.catalogs]
 
@@ -115,8 +115,8 @@ class Evidence:
         if self.collisions:
             wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
             collided = pa.concat_tables([pq.read_table(path, filters=wanted) for path in self.collisions])
-        earlier = tuple((catalog.dataset.read("ledgers", buckets=buckets), catalog.txn) for catalog in self.earlier)
-        return KnownTables(self.read_stored(buckets), earlier, self.read_history(buckets), collided, references)
+        snapshots = tuple((catalog.dataset.read("ledgers", buckets=buckets), catalog.txn) for catalog in self.snapshots)
+        return KnownTables(self.read_stored(buckets), snapshots, self.read_history(buckets), collided, references)
 
     def count_deletions(self, copies: pa.Table, buckets: range, references: pa.Table | None) -> dict[str, int]:
         """Count, of the ledgers on bookies that the store lacks, those that history shows as deleted.
@@ -162,23 +162,23 @@ class KnownTables:
 
     Attributes:
         stored: CATALOG_LEDGERS of the store.
-        earlier: CATALOG_LEDGERS of each earlier catalog, the newest first, and the transaction that it was taken at.
+        snapshots: CATALOG_LEDGERS of each snapshot, the newest first, and the transaction that it was taken at.
         history: CATALOG_HISTORY of all catalogs.
         collided: key columns of ledgers that collide with another scope's.
         references: of `infer.references.SCHEMA`; None: not given.
     """
 
     stored: pa.Table
-    earlier: tuple[tuple[pa.Table, int | None], ...]
+    snapshots: tuple[tuple[pa.Table, int | None], ...]
     history: pa.Table
     collided: pa.Table
     references: pa.Table | None = None
 
     def records(self) -> pa.Table:
-        """Return the newest earlier record of each ledger, but for holds and what cannot be read."""
+        """Return the newest snapshot's record of each ledger, but for holds and what cannot be read."""
         whole = [
             (only(rows, pa.array(pc.is_null(rows["error"]).to_numpy() & ~holds.is_hold(rows))), txn)
-            for rows, txn in self.earlier
+            for rows, txn in self.snapshots
         ]
         return sides.newest(whole)[0]
 

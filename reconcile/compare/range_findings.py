@@ -12,7 +12,7 @@ from reconcile.compare.three_way import _MASK, Range
 from reconcile.findings import table
 from reconcile.findings.categories import SEVERITIES, Category
 from reconcile.findings.table import Run, Statement
-from reconcile.rules import contradicted, entries_beyond_end, id_reuse, nodes, only_in_earlier, reference_checks, sides
+from reconcile.rules import contradicted, entries_beyond_end, id_reuse, nodes, only_in_snapshot, reference_checks, sides
 from reconcile.rules.sides import Relation, take_rows
 from recovery.codecs.keys import read_marks
 from recovery.codecs.store import Layout
@@ -37,12 +37,12 @@ def find_all(
         how = {"looked_at": evidence.looked_at, "seen": seen}
         parts.append(reference_checks.findings(references, part.shown, copies, part.stored, run, **how))
     store = evidence.live.source if evidence.live else ""
-    snapshots = ", ".join(side.source for side in evidence.earlier)
+    snapshots = ", ".join(side.source for side in evidence.snapshots)
     for relation, category in ((Relation.REUSED, Category.ID_REUSE), (Relation.WENT_BACK, Category.STORE_WENT_BACK)):
         places = part.compared.where(relation)
         stored, snapshot = (
             take_rows(part.stored, part.compared.stored[places]),
-            take_rows(part.earlier, part.compared.earlier[places]),
+            take_rows(part.snapshot, part.compared.snapshot[places]),
         )
         statements = [
             Statement(side, name, _describe_column(rows, name), source)
@@ -54,11 +54,11 @@ def find_all(
                 category, take_rows(part.compared.sides, places), statements, run, subject="record"
             )
         )
-    places = part.compared.where(Relation.EARLIER_ONLY)
+    places = part.compared.where(Relation.SNAPSHOT_ONLY)
     alone = tables.RECONSTRUCTION.empty_table() if part.alone is None else part.alone
     how = {"looked_at": evidence.looked_at, "seen": seen}
-    records = take_rows(part.earlier, part.compared.earlier[places])
-    parts.append(only_in_earlier.findings(records, alone, run, snapshots, **how))
+    records = take_rows(part.snapshot, part.compared.snapshot[places])
+    parts.append(only_in_snapshot.findings(records, alone, run, snapshots, **how))
     parts.append(contradicted.findings(part.rows, run, snapshots))
     keys = take_rows(part.compared.sides, np.flatnonzero(part.collided))
     presence = [
@@ -143,7 +143,7 @@ def give_verdicts(
 ) -> tuple[pa.Table, int]:
     """Return SIDES, and how many ledgers were looked at: counted from the sides themselves, not from their join."""
     keys = ["scope", "ledger"]
-    parts = [compared.rows, compared.stored, compared.earlier, sides.deletions(compared.history)]
+    parts = [compared.rows, compared.stored, compared.snapshot, sides.deletions(compared.history)]
     looked_at = pa.concat_tables([part.select(keys) for part in parts]).group_by(keys).aggregate([]).num_rows
     stored = compared.compared.stored
     skipped = np.zeros(len(stored), np.bool_)
@@ -174,8 +174,8 @@ def find_beside_ledgers(
         {row["bookie"]: row["cookie"] for row in facts},
         sorted({row["instance_id"] for row in facts if row["instance_id"] is not None}),
     )
-    earlier = side("earlier", evidence.earlier[0]) if evidence.earlier else None
-    rows = nodes.findings(side("store", evidence.live), earlier, about, layout=layout, taken=taken, raised=raised)
+    snapshot = side("earlier", evidence.snapshots[0]) if evidence.snapshots else None
+    rows = nodes.findings(side("store", evidence.live), snapshot, about, layout=layout, taken=taken, raised=raised)
     return table.make_rows(rows, run)
 
 

@@ -90,7 +90,7 @@ def decide_ledger(
     ledger: LedgerId,
     inventories: Sequence[Dataset],
     live: StoredLedger | None,
-    earlier: Sequence[StoredLedger],
+    snapshots: Sequence[StoredLedger],
     copies: pa.Table,
     bookies: pa.Table,
     plan: Dataset | None,
@@ -103,7 +103,7 @@ def decide_ledger(
         ledger: which.
         inventories: of different bookies of one cluster.
         live: what the store has of it.
-        earlier: what earlier catalogs have, the newest first.
+        snapshots: what snapshots have, the newest first.
         copies: COPIES of the ledger.
         bookies: BOOKIES of all inventories.
         plan: that may know it.
@@ -114,13 +114,13 @@ def decide_ledger(
         rows = read_only_ledger(plan, "reconstruction", ledger).to_pylist()
         if rows:
             return Decision(rows[0], f"from the plan {plan.path}", plan.manifest.get("prior", ()))
-    if not inventories and (not earlier or (live is not None and live.catalog is None)):
+    if not inventories and (not snapshots or (live is not None and live.catalog is None)):
         # Whether a store has other ledgers its capture tells.
         return Decision()
-    whole = [decided for decided in (live, *earlier) if decided is not None and decided.catalog is not None]
+    whole = [decided for decided in (live, *snapshots) if decided is not None and decided.catalog is not None]
     evidence = Evidence(
         live=Catalog.read(live.catalog) if live is not None and live.catalog is not None else None,
-        earlier=sort_newest_first([decided.catalog for decided in earlier if decided.catalog is not None]),
+        snapshots=sort_newest_first([decided.catalog for decided in snapshots if decided.catalog is not None]),
         everywhere=coverage.is_whole,
         looked_at=True,
     )
@@ -140,9 +140,9 @@ def decide_ledger(
     case, prior = decide.prepare_case(case, counted)
     known = KnownTables(
         live.row if live is not None else tables.CATALOG_LEDGERS.empty_table(),
-        tuple((decided.row, decided.txn) for decided in earlier),
+        tuple((decided.row, decided.txn) for decided in snapshots),
         pa.concat_tables(
-            [tables.CATALOG_HISTORY.empty_table(), *(s.history for s in (live, *earlier) if s is not None)]
+            [tables.CATALOG_HISTORY.empty_table(), *(s.history for s in (live, *snapshots) if s is not None)]
         ),
         _find_collision(ledger, [*inventories, *(decided.catalog for decided in whole if decided.catalog is not None)]),
         select_ledger(knowledge.references, ledger),
@@ -154,7 +154,7 @@ def decide_ledger(
         return Decision()
     where = "all their ledgers" if len(sampled) == len(ranges) else f"{len(sampled)} of {len(ranges)} bucket ranges"
     origin = f"made now; shapes counted on {where}"
-    alone = [s.source for s in (live, *earlier) if s is not None and s.catalog is None]
+    alone = [s.source for s in (live, *snapshots) if s is not None and s.catalog is None]
     if alone:
         origin += f"; of {', '.join(alone)} only this ledger was read: a capture of it may tell recover more"
     shapes = [asdict(shape) for shape in prior.shapes]

@@ -1,6 +1,6 @@
-"""What becomes of ledgers that neither the store nor any bookie that was looked at has, and an earlier catalog does.
+"""What becomes of ledgers that neither the store nor any bookie that was looked at has, and a snapshot does.
 
-    the earlier record       every bookie was looked at   some bookie was not
+    the snapshot's record    every bookie was looked at   some bookie was not
     closed without entries   itself                       itself
     closed with entries      nothing: they are lost       itself
     not closed               nothing                      held by members that were not looked at
@@ -28,10 +28,10 @@ from recovery.model.metadata import NO_ENTRY
 
 
 def propose_rows(evidence: Evidence, part: Range, known: KnownTables, looked_at: Sequence[str]) -> pa.Table:
-    """Return RECONSTRUCTION of ledgers that only an earlier catalog has, and that nothing speaks against.
+    """Return RECONSTRUCTION of ledgers that only a snapshot has, and that nothing speaks against.
 
     Args:
-        evidence: the store and earlier catalogs.
+        evidence: the store and snapshots.
         part: the range, settled.
         known: what else is known.
         looked_at: bookies that were, completely.
@@ -39,7 +39,7 @@ def propose_rows(evidence: Evidence, part: Range, known: KnownTables, looked_at:
     nothing = tables.RECONSTRUCTION.empty_table()
     if not evidence.looked_at and evidence.live is not None and evidence.live.ledgers:
         return nothing
-    alone = part.compared.where(Relation.EARLIER_ONLY)
+    alone = part.compared.where(Relation.SNAPSHOT_ONLY)
     alone = alone[~part.collided[alone]]
     if not len(alone):
         return nothing

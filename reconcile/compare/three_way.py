@@ -2,7 +2,7 @@
 
     step       does
     Evidence   the catalogs of both sides, and what is known of all ranges before the first is compared
-    compared   one join of reconstruction, store, earlier and history
+    compared   one join of reconstruction, store, snapshots and history
     settled    ledgers that somebody deleted are not restored; colliding ones are held
     found      findings of ledgers, and one word for each ledger: the categories add up to what was looked at
     left       for what is not written by itself, the records that a person can choose
@@ -38,17 +38,17 @@ class Range:
         rows: RECONSTRUCTION.
         shown: the same, as bookies and what supplies them have it, before anything spoke against it.
         stored: CATALOG_LEDGERS of the store.
-        earlier: CATALOG_LEDGERS of earlier.
+        snapshot: CATALOG_LEDGERS of snapshots: of each ledger the newest record.
         history: CATALOG_HISTORY.
         compared: their join.
         collided: which rows of the join collide with another scope's ledger.
-        alone: RECONSTRUCTION of ledgers that only an earlier catalog has, and that nothing speaks against.
+        alone: RECONSTRUCTION of ledgers that only a snapshot has, and that nothing speaks against.
     """
 
     rows: pa.Table
     shown: pa.Table
     stored: pa.Table
-    earlier: pa.Table
+    snapshot: pa.Table
     history: pa.Table
     compared: Joined
     collided: Mask
@@ -61,8 +61,8 @@ class Range:
         return sort_by_key(pa.concat_tables([self.rows, self.alone]))
 
     def find_left_out(self) -> npt.NDArray[np.int64]:
-        """Return the rows of the join that only an earlier catalog has, and of which nothing becomes."""
-        places = self.compared.where(Relation.EARLIER_ONLY)
+        """Return the rows of the join that only a snapshot has, and of which nothing becomes."""
+        places = self.compared.where(Relation.SNAPSHOT_ONLY)
         if self.alone is None or not self.alone.num_rows:
             return places
         absent, proposed = sides.unite([take_rows(self.compared.sides, places), self.alone]).rows
@@ -72,14 +72,14 @@ class Range:
 
 def join_sides(rows: pa.Table, known: KnownTables) -> Range:
     """Join all sides of some ledgers; `rows` is RECONSTRUCTION of them."""
-    earlier, seen = sides.newest(known.earlier)
-    joined = sides.compare(rows, known.stored, earlier, seen, known.history, has_earlier=bool(known.earlier))
+    snapshot, seen = sides.newest(known.snapshots)
+    joined = sides.compare(rows, known.stored, snapshot, seen, known.history, has_snapshot=bool(known.snapshots))
     joined = contradicted.mark_doubted(joined, rows)
     collided = np.zeros(joined.sides.num_rows, np.bool_)
     if known.collided.num_rows:
         places, collided_rows = sides.unite([joined.sides, known.collided]).rows
         collided[places[(places != sides.ABSENT) & (collided_rows != sides.ABSENT)]] = True
-    return Range(rows, rows, known.stored, earlier, known.history, joined, collided)
+    return Range(rows, rows, known.stored, snapshot, known.history, joined, collided)
 
 
 def settle_range(evidence: Evidence, part: Range, known: KnownTables, copies: pa.Table, issued: int = 0) -> Range:
@@ -114,7 +114,7 @@ def _find_other_ledgers(part: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
     places = places[part.compared.shown[places] != sides.ABSENT]
     if not len(places):
         return np.asarray(places)
-    last = sides.last_records(part.compared, part.earlier, part.history, places)
+    last = sides.last_records(part.compared, part.snapshot, part.history, places)
     shown_rows = take_rows(part.shown, part.compared.shown[places])
     against = [
         pc.not_equal(shown_rows["key"], last["password_hash"]),
@@ -141,7 +141,7 @@ def _find_other_ledgers(part: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _find_deleted_before(part: Range, issued: int) -> npt.NDArray[np.int64]:
-    """Return the rows of ledgers whose ids were given out before an earlier catalog that does not have them."""
+    """Return the rows of ledgers whose ids were given out before a snapshot that does not have them."""
     places = part.compared.shown[part.compared.where(Relation.BOOKIES_ONLY)]
     places = places[places != sides.ABSENT]
     scope, ledger = (part.rows[name].to_numpy()[places] for name in ("scope", "ledger"))

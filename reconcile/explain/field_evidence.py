@@ -20,22 +20,22 @@ HASH_DIGITS: Final = 12
 _VERIFIED: Final = ("verified",)
 
 _VOUCHED: Final = {
-    "snapshot": "the earlier record says it",
+    "snapshot": "the snapshot's record says it",
     "reference": "the upper layer that owns it says it",
 }
 """Grades of which no copy is the evidence."""
 
 _SETTLES: Final = {
-    "last_entry": "an upper layer that knows it (--references), or an earlier record (--snapshot)",
-    "length": "an upper layer that knows it (--references), or an earlier record (--snapshot)",
+    "last_entry": "an upper layer that knows it (--references), or a snapshot's record (--snapshot)",
+    "length": "an upper layer that knows it (--references), or a snapshot's record (--snapshot)",
     "segments": "verify --sample all through both: what only one of them reads is there",
-    "ensemble_size/write_quorum": "an earlier record (--snapshot), or --default-quorum",
+    "ensemble_size/write_quorum": "a snapshot's record (--snapshot), or --default-quorum",
 }
 """What would tell the readings of a field apart."""
 
 _SHAPE_SOURCES: Final = {
     Source.CLUSTER: "of this cluster's ledgers that show theirs have it",
-    Source.SNAPSHOT: "of the records in earlier catalogs have it",
+    Source.SNAPSHOT: "of the records in snapshots have it",
     Source.DEFAULT_QUORUM: "--default-quorum says it",
     Source.BOOKKEEPER_DEFAULT: "BookKeeper's own default",
 }
@@ -86,8 +86,8 @@ def _evidence(row: Mapping[str, Any], copies: pa.Table, knowledge: Knowledge, sh
     """Say in words what each field rests on, as far as the copies at hand show it."""
     evidence = {
         "state": _state(row),
-        "ctime": "on no bookie; only an earlier catalog has it",
-        "custom": "on no bookie; only an earlier catalog has it",
+        "ctime": "on no bookie; only a snapshot has it",
+        "custom": "on no bookie; only a snapshot has it",
         "segments": "positions that fit what each bookie holds; ? marks members that nothing shows",
         "ack_quorum": "on no bookie; " + _ack_source(row, knowledge),
     }
@@ -151,7 +151,7 @@ def _ack_source(row: Mapping[str, Any], knowledge: Knowledge) -> str:
     if quorums == knowledge.default_quorum:
         return "--default-quorum says it"
     if row["grades"]["ack_quorum"] != "assumed":
-        return "earlier catalogs have it for this shape"
+        return "snapshots have it for this shape"
     if row["ack_quorum"] == row["write_quorum"]:
         return "the write quorum, as BookKeeper reads a record without it"
     return "a default"

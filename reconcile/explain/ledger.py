@@ -88,7 +88,7 @@ class Explanation:
         settles: what would settle that.
         copies: who holds what.
         fields: of the proposed record.
-        sides: how bookies, the store and earlier catalogs stand to each other, and which of them is right.
+        sides: how bookies, the store and snapshots stand to each other, and which of them is right.
         timeline: what happened when, as far as anything shows it.
         references: what upper layers know of it.
         alternatives: other readings, in words.
@@ -136,7 +136,7 @@ def explain(
     Args:
         ledger: which.
         inventories: of different bookies of one cluster.
-        stored: what a store and earlier catalogs have of it.
+        stored: what a store and snapshots have of it.
         plan: a plan that may have an action for it.
         knowledge: what the operator knows.
         has_store: the first of `stored` is the store, or its capture.
@@ -156,10 +156,10 @@ def explain(
     named_here = [clusters.Source(f"snapshot {side.source}", side.instance_id) for side in compared]
     clusters.demand_one([*of_bookies, *named_here, *references])
     coverage = _cover(bookies, stored, plan, knowledge)
-    live, earlier = (stored[0], stored[1:]) if has_store else (None, stored)
+    live, snapshots = (stored[0], stored[1:]) if has_store else (None, stored)
     # As recover takes them: the newest first.
-    earlier = sorted(earlier, key=lambda side: (-side.at, -(side.txn or 0)))
-    known = decide_ledger(ledger, inventories, live, earlier, copies, bookies, plan, knowledge, coverage.bookies)
+    snapshots = sorted(snapshots, key=lambda side: (-side.at, -(side.txn or 0)))
+    known = decide_ledger(ledger, inventories, live, snapshots, copies, bookies, plan, knowledge, coverage.bookies)
     row, named = known.row, select_ledger(knowledge.references, ledger)
     record = _record(live.row) if live else None
     actions = _describe_actions(plan, ledger)
@@ -176,7 +176,7 @@ def explain(
         ),
         *(read_plan_findings(plan, ledger) if plan is not None else ()),
     )
-    relations = _compare(ledger, copies, live, earlier, plan, row)
+    relations = _compare(ledger, copies, live, snapshots, plan, row)
     reason, settles = _describe_refusal(row)
     verdict, standing = judge(
         Facts(
@@ -203,7 +203,7 @@ def explain(
         settles=settles,
         copies=tuple(describe_copies(copies)),
         fields=tuple(fields(row, copies, knowledge, known.shapes)),
-        sides=tuple(_describe_sides(relations, copies, live, earlier)),
+        sides=tuple(_describe_sides(relations, copies, live, snapshots)),
         timeline=tuple(_describe_timeline(row, stored)),
         references=tuple(_describe_references(named, ledger, plan)),
         alternatives=(*alternatives(row), *_describe_instead(known.shown)),
@@ -301,20 +301,20 @@ def _compare(
     ledger: LedgerId,
     copies: pa.Table,
     live: StoredLedger | None,
-    earlier: Sequence[StoredLedger],
+    snapshots: Sequence[StoredLedger],
     plan: Dataset | None,
     decided: Mapping[str, Any] | None,
 ) -> list[Mapping[str, Any]]:
     """Return the ledger's row of SIDES, or none: from what was given, else as the plan has it."""
-    if live is None and not earlier:
+    if live is None and not snapshots:
         return list(read_only_ledger(plan, "sides", ledger).to_pylist()) if plan is not None else []
     key = copies.select(list(tables.KEY_COLUMNS)).slice(0, 1)
     stored = live.row if live is not None else tables.CATALOG_LEDGERS.empty_table()
-    records, seen = sides.newest([(source.row, source.txn) for source in earlier])
+    records, seen = sides.newest([(source.row, source.txn) for source in snapshots])
     history = pa.concat_tables(
-        [tables.CATALOG_HISTORY.empty_table(), *(source.history for source in (live, *earlier) if source is not None)]
+        [tables.CATALOG_HISTORY.empty_table(), *(source.history for source in (live, *snapshots) if source is not None)]
     )
-    compared = sides.compare(key, stored, records, seen, history, has_earlier=bool(earlier))
+    compared = sides.compare(key, stored, records, seen, history, has_snapshot=bool(snapshots))
     if decided is not None and key.num_rows:
         shown = pa.Table.from_pylist([dict(decided)], schema=tables.RECONSTRUCTION)
         compared = contradicted.mark_doubted(compared, shown)
@@ -323,21 +323,24 @@ def _compare(
 
 
 def _describe_sides(
-    relations: Sequence[Mapping[str, Any]], copies: pa.Table, live: StoredLedger | None, earlier: Sequence[StoredLedger]
+    relations: Sequence[Mapping[str, Any]],
+    copies: pa.Table,
+    live: StoredLedger | None,
+    snapshots: Sequence[StoredLedger],
 ) -> Iterator[str]:
     """Say how the three sides stand to each other, and what each of those that were given has."""
     for row in relations:
         yield f"{row['relation']}: {sides.WORDS[sides.Relation(row['relation'])]}; right: {row['right']}"
-        if earlier and row["relation"] == sides.Relation.BOOKIES_ONLY:
-            yield sides.AFTER_EARLIER
+        if snapshots and row["relation"] == sides.Relation.BOOKIES_ONLY:
+            yield sides.AFTER_SNAPSHOT
         deletion = _describe_deletion(row)
         if deletion is not None:
             yield deletion
-        if live is None and not earlier:
+        if live is None and not snapshots:
             continue
         bookies = sorted(set(copies["bookie"].to_pylist()))
         yield f"bookies: {', '.join(bookies) if bookies else 'none of those looked at'}"
-        for name, source in [("store", live), *(("earlier", source) for source in earlier)]:
+        for name, source in [("store", live), *(("earlier", source) for source in snapshots)]:
             if source is not None:
                 raw = source.row["raw"][0].as_py() if source.row.num_rows else None
                 yield f"{name}: {'no record' if raw is None else _reads(raw)[2:]} ({source.source})"

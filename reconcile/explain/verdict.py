@@ -33,7 +33,7 @@ class Facts:
         is_in_store: the store has a record of it.
         record: that record; None: there is none, or it cannot be read.
         is_guarded: the store has a guard's lock of it.
-        is_in_snapshot: an earlier catalog has a record of it.
+        is_in_snapshot: a snapshot has a record of it.
         has_actions: the plan has an action for it.
         deletion: who deleted it and when, in words; None: nothing shows a deletion.
         disagreements: the categories of what the sides disagree in.
@@ -69,7 +69,7 @@ def judge(facts: Facts) -> tuple[str, Standing]:
     absent = Standing.UNDECIDED if facts.may_exist_elsewhere else Standing.OPEN
     if not facts.is_known:
         if facts.is_in_snapshot:
-            return f"{name}: only an earlier catalog knows it", absent
+            return f"{name}: only a snapshot knows it", absent
         unseen = "not everything that could know it was looked at"
         if not facts.may_exist_elsewhere:
             unseen = "everything was looked at"
@@ -118,9 +118,9 @@ def _describe_outcome(facts: Facts) -> list[str]:
     record = f"{row['state']},{entries} {quorums}"
     if facts.is_in_store:
         return [f"bookies show {record}"]
-    source = "comes back from bookies" if row["raw"] is None else "comes back on an earlier record's word"
+    source = "comes back from bookies" if row["raw"] is None else "comes back on a snapshot's word"
     if not row["holders"]:
-        source = "only an earlier catalog knows it; comes back on its word"
+        source = "only a snapshot knows it; comes back on its word"
     if row["outcome"] == "guarded":
         hides = f"; what may hide more: {facts.reason}" if facts.reason else ""
         return [f"{source} guarded, by the {row['reading']} reading, readable and no copy deleted: {record}{hides}"]

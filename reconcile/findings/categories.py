@@ -22,13 +22,13 @@ class Category(StrEnum):
     DELETED_OUTSIDE = "DELETED_OUTSIDE"
     """The store's own history shows that somebody deleted the ledger."""
     ID_REUSE = "ID_REUSE"
-    """One id, two ledgers: another password, digest or creation time than earlier."""
+    """One id, two ledgers: another password, digest or creation time than in a snapshot."""
     STORE_WENT_BACK = "STORE_WENT_BACK"
     """The store has an older record of the ledger than it had."""
     ONLY_IN_EARLIER = "ONLY_IN_EARLIER"
-    """An earlier catalog has a ledger with entries of which neither the store nor any bookie knows."""
+    """A snapshot has a ledger with entries of which neither the store nor any bookie knows."""
     RECORD_CONTRADICTED = "RECORD_CONTRADICTED"
-    """An earlier record says of the ledger what its entries on bookies do not: another digest, length, end or key."""
+    """A snapshot's record says of the ledger what its entries on bookies do not: another digest, length, end or key."""
     SCOPE_COLLISION = "SCOPE_COLLISION"
     """Ledgers of different scopes share the lower half of their ids: what knows no scopes takes one for the other."""
     REFERENCE_DIFFERS = "REFERENCE_DIFFERS"
@@ -46,19 +46,19 @@ class Category(StrEnum):
     DEAD_REGISTRATION = "DEAD_REGISTRATION"
     """A bookie's registration that no session holds: it is shown as alive for ever."""
     EPHEMERAL_NOT_RESTORED = "EPHEMERAL_NOT_RESTORED"
-    """A registration, lock or vote of an earlier catalog; it lived with a session and is never written again."""
+    """A registration, lock or vote of a snapshot; it lived with a session and is never written again."""
     COOKIE_WITHOUT_BOOKIE = "COOKIE_WITHOUT_BOOKIE"
     """The store has a cookie of a bookie that is not registered, and that no inventory is of."""
     BOOKIE_WITHOUT_COOKIE = "BOOKIE_WITHOUT_COOKIE"
     """A bookie has data or is registered, and the store has no cookie of it: it will refuse to start."""
     COOKIE_DIFFERS = "COOKIE_DIFFERS"
-    """The store's cookie of a bookie is not that of its disks, or not the earlier one."""
+    """The store's cookie of a bookie is not that of its disks, or not that of the snapshot."""
     GENERATOR_BEHIND = "GENERATOR_BEHIND"
     """A generator of ids may give one that is used."""
     ID_FAR_ABOVE = "ID_FAR_ABOVE"
     """Bookies alone name an id far above all others: perhaps a wrong bit, so no generator is raised past it."""
     LAYOUT_DIFFERS = "LAYOUT_DIFFERS"
-    """The store's layout is not the earlier one."""
+    """The store's layout is not that of the snapshot."""
     INSTANCE_ID_DIFFERS = "INSTANCE_ID_DIFFERS"
     """The cluster's instance id is not the same on all sides."""
 
@@ -103,7 +103,7 @@ SUGGESTED: Final = {
     Category.NOT_ON_BOOKIES: "look for bookies that were not collected, and for wiped ones' old disks",
     Category.DELETED_OUTSIDE: "ask whose session it was; if it was a mistake, choose the alternative that restores it",
     Category.ID_REUSE: "restore nothing under this id before a person has compared both: bkmeta explain LEDGER",
-    Category.STORE_WENT_BACK: "find out which backup was put back; the earlier catalog has the newer record",
+    Category.STORE_WENT_BACK: "find out which backup was put back; the snapshot has the newer record",
     Category.ONLY_IN_EARLIER: "look for bookies that were not collected; else its entries are lost",
     Category.RECORD_CONTRADICTED: "a person compares both: bkmeta explain LEDGER; two ledgers may have had this id",
     Category.SCOPE_COLLISION: "name which of them is to be restored; keep clients and bookies without scopes away",

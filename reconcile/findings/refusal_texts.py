@@ -12,7 +12,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.SOURCE_INCOMPLETE: (
         "copies are missing, and a bookie that may have them was not looked at, or not completely",
-        "the complete inventory of every bookie; or an earlier catalog, or --default-quorum if all were written so",
+        "the complete inventory of every bookie; or a snapshot, or --default-quorum if all were written so",
     ),
     Refusal.NOT_FROM_ZERO: (
         "no bookie holds entry 0, and nothing shows that it was ever acknowledged",
@@ -49,7 +49,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     Refusal.TWO_KEYS: ("two master keys: two histories under one id", "a person who chooses the history"),
     Refusal.TWO_HISTORIES: (
         "entries or their lengths are not those of one ledger's history: maybe of another one under the same id",
-        "an earlier catalog; or a person who compares the entries",
+        "a snapshot; or a person who compares the entries",
     ),
     Refusal.TWO_INCARNATIONS: (
         "one bookie id stands for two sets of disks that both have this ledger",
@@ -69,7 +69,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.NO_ENTRIES: (
         "bookies know the ledger, and none holds an entry of it",
-        "an earlier catalog, or an upper layer that knows that it was empty",
+        "a snapshot, or an upper layer that knows that it was empty",
     ),
     Refusal.FRAGMENTED: (
         "its entries are in more pieces than a task can take",
@@ -84,7 +84,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "a person: if it was a mistake, the plan's alternative restores the last record",
     ),
     Refusal.DELETED_BEFORE: (
-        "its id was given out before an earlier catalog was taken, which has no record of it: deleted before that",
+        "its id was given out before a snapshot was taken, which has no record of it: deleted before that",
         "a person who knows that it was deleted, or that it was created under a chosen id",
     ),
     Refusal.DELETED_BY_REFERENCE: (

@@ -33,8 +33,8 @@ class ApplyRequest:
     Attributes:
         plan: its folder.
         uri: the store.
-        acl: rights of created keys; None: what the plan names, else what the store gives.
-        has_rights: the plan must name the rights of everything that it creates.
+        acl: ACL of created keys; None: what the plan names, else what the store gives.
+        has_acl: the plan must name the ACL of everything that it creates.
         accept_unfrozen: write although bookies are registered.
         wave: of a plan that was split, the one to write; None: all of it.
         journal: folder where every write is recorded; None: in the plan's.
@@ -46,7 +46,7 @@ class ApplyRequest:
     plan: Path
     uri: str
     acl: str | None = None
-    has_rights: bool = False
+    has_acl: bool = False
     accept_unfrozen: bool = False
     wave: int | None = None
     journal: Path | None = None
@@ -125,20 +125,20 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
     """
     plan, binding = reviewed.plan, read_plan_manifest(reviewed.plan).binding
     _demand_confirmation(reviewed, confirmation)
-    if request.has_rights:
-        _demand_rights(plan)
+    if request.has_acl:
+        _demand_acls(plan)
     with connect(request.uri, context, writable=True) as opened:
         if binding.root and binding.root != opened.root:
             problem = f"the plan was made for the root {binding.root}"
             raise GuardRefusedError(opened.uri, problem, Remedy(Advice.APPLY_AT_OWN_ROOT))
-        has_rights = request.has_rights or request.acl is not None
-        demand_same_keys(opened, binding.layout or "", has_rights=has_rights)
+        has_acl = request.has_acl or request.acl is not None
+        demand_same_keys(opened, binding.layout or "", has_acl=has_acl)
         on_etcd = opened.layout_hint == Layout.ETCD
         if on_etcd and not request.accept_unfrozen:
             guards.demand_stopped(bookie for bookie, _ in binding.bookies)
         options = engine.Options(
             plan_hash=reviewed.hash,
-            acl=request.acl if has_rights else guards.choose_acl(opened.store, opened.root),
+            acl=request.acl if has_acl else guards.choose_acl(opened.store, opened.root),
             accept_unfrozen=request.accept_unfrozen,
             withhold_cookies="ledgers of the plan wait for a person" if binding.cookies_held_back else None,
             resume=request.resume,
@@ -189,12 +189,12 @@ def _demand_confirmation(reviewed: Review, confirmation: Confirmation) -> None:
         raise GuardRefusedError(path, problem, Remedy(Advice.RECOVER_OR_ACCEPT_UNSEEN, len(unseen)))
 
 
-def _demand_rights(plan: Dataset) -> None:
-    """Refuse a plan that names no rights for what it creates."""
+def _demand_acls(plan: Dataset) -> None:
+    """Refuse a plan that names no ACL for what it creates."""
     lacking = 0
     for rows in plan.batches("actions"):
         created = pc.is_in(rows["op"], value_set=pa.array(["create", "hold"]))
         lacking += int(pc.sum(pc.and_(created, pc.is_null(rows["acl"]))).as_py() or 0)
     if lacking:
-        problem = f"names no rights for {lacking} of the keys that it creates"
-        raise GuardRefusedError(plan.path, problem, Remedy(Advice.NAME_RIGHTS))
+        problem = f"names no ACL for {lacking} of the keys that it creates"
+        raise GuardRefusedError(plan.path, problem, Remedy(Advice.NAME_ACL))

@@ -218,7 +218,7 @@ def _demand_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:
     return counts
 
 
-def demand_rights(uri: str) -> None:
+def demand_access_control(uri: str) -> None:
     """Refuse a store that has no rights by which listings could be made to fail.
 
     Raises:
@@ -237,7 +237,7 @@ def default_journal(uri: str) -> Path:
 
 @contextmanager
 def _open_run(request: FreezeRequest, context: Context) -> "Iterator[_Run]":
-    demand_rights(request.uri)
+    demand_access_control(request.uri)
     identity = context.access.digest
     if identity is None or identity == context.access.bookie_digest:
         raise InputError(request.uri, "is to be frozen without an identity of its own", "freeze as no bookie connects")

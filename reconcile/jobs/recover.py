@@ -21,7 +21,7 @@ from reconcile.report.pages import plan_page, write_page
 from reconcile.report.plan_verdict import describe_plan
 from reconcile.stores import catalog_path, demand_store_uri
 from recovery.codecs.store import Layout
-from recovery.dataset import COLLECTED, EARLIER, Dataset, open_dataset, prepare
+from recovery.dataset import COLLECTED, SNAPSHOTS, Dataset, open_dataset, prepare
 from recovery.errors import InputError
 from recovery.infer.search import Tail
 from recovery.spark import demand_spark
@@ -126,7 +126,8 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
                 )
             inventories = open_inventories((*request.inventories, *collected))
         snapshots = tuple(
-            _open_snapshot(uri, out / EARLIER / str(number), context) for number, uri in enumerate(request.snapshots, 1)
+            _open_snapshot(uri, out / SNAPSHOTS / str(number), context)
+            for number, uri in enumerate(request.snapshots, 1)
         )
         target = _capture_target(request, inventories, context)
         context.reporter.expect(Step.RECOVER, sum(inventory.rows("copies") for inventory in inventories))

@@ -131,7 +131,7 @@ def _encode_restored(rows: pa.Table, passwords: Passwords) -> pa.Array:
     known = pa.array(list(passwords.values), pa.binary()).take(indexes)
     # Without a verified password there is none to write: such a record is of format 1.
     password = pc.if_else(pc.equal(rows["format"], 1), pa.scalar(None, pa.binary()), known)
-    # Where an earlier record is the base, it says more than fields: what is written is in `raw`.
+    # Where a snapshot's record is the base, it says more than fields: what is written is in `raw`.
     base = rows["raw"].combine_chunks()
     made = rows.filter(pc.is_null(base))
     encoded = ledger_metadata.encode_columns(_record_columns(made, password.filter(pc.is_null(base)), made["segments"]))

@@ -25,7 +25,7 @@ RESTORE: Final = "restore"
 def offer_alternatives(part: Range, layout: Layout, passwords: Passwords, actions: pa.Table) -> tuple[pa.Table, int]:
     """Return the actions with what a person can choose instead, and how many more they are.
 
-    For what was deleted, is held by the plan or in the store, or is in an earlier catalog alone, its last record; for
+    For what was deleted, is held by the plan or in the store, or is in a snapshot alone, its last record; for
     what cannot be read, the earlier one; for all, what bookies show. Where the plan writes nothing, an action that
     writes nothing carries them.
 
@@ -50,7 +50,7 @@ def offer_alternatives(part: Range, layout: Layout, passwords: Passwords, action
     for places in (deleted, unparsable, held_rows, left_out):
         if not len(places):
             continue
-        records = sides.last_records(part.compared, part.earlier, part.history, places)
+        records = sides.last_records(part.compared, part.snapshot, part.history, places)
         bad = pc.or_(pc.is_valid(records["error"]), pa.array(holds.is_hold(records)))
         raw = pc.if_else(bad, pa.scalar(None, pa.binary()), records["raw"]).combine_chunks()
         shown = _encode_shown(part, layout, passwords, places)

@@ -4,7 +4,7 @@ edit                    the new plan
 drop LEDGER             writes nothing for it; it waits for a person, so no cookies
 accept the loss         the same, or removes its hold; settled, so cookies
 choose LEDGER=LABEL     writes the alternative of that name
-rights                  names the rights of every key that is created
+rights                  names the ACL of every key that is created
 replace an instance id, a cookie     replaces what the captured store has, by its version, with the bookies' own
 """
 
@@ -46,8 +46,8 @@ class Edits:
         drop: ledgers of which nothing is written; they wait for a person.
         accept_loss: ledgers that somebody accepts to lose: the bookies delete them.
         choose: ledger → label of the alternative that is written.
-        acl: rights of everything that is created.
-        rights: catalog whose rights everything that is created gets; where it has none, the commonest of its kind.
+        acl: of everything that is created.
+        acl_of: catalog whose ACLs everything that is created gets; where it has none, the commonest of its kind.
         replace_instance_id: the captured store's instance id is replaced by the bookies' own.
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
     """
@@ -56,7 +56,7 @@ class Edits:
     accept_loss: frozenset[LedgerId] = frozenset()
     choose: Mapping[LedgerId, str] = field(default_factory=dict)
     acl: str | None = None
-    rights: Dataset | None = None
+    acl_of: Dataset | None = None
     replace_instance_id: bool = False
     replace_cookies: frozenset[str] = frozenset()
 
@@ -68,7 +68,7 @@ class Edits:
             *(f"loss of {ledger} accepted" for ledger in sorted(self.accept_loss, key=str)),
             *(f"for {ledger} chosen: {label}" for ledger, label in sorted(self.choose.items(), key=str)),
             *([f"rights {self.acl}"] if self.acl is not None else []),
-            *([f"rights as in {self.rights.path}, {self.rights.digest}"] if self.rights is not None else []),
+            *([f"rights as in {self.acl_of.path}, {self.acl_of.digest}"] if self.acl_of is not None else []),
             *(["the store's instance id is replaced"] if self.replace_instance_id else []),
             *(f"the store's cookie of {bookie} is replaced" for bookie in sorted(self.replace_cookies)),
         ]
@@ -130,8 +130,8 @@ def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> PlanManifest:
     return write_plan_manifest(out, replace(before, counts=counts, binding=binding), parts, hashes)
 
 
-def _demand_same_cluster(dataset: Dataset, rights: Dataset) -> None:
-    """Refuse the rights of another cluster than the plan's.
+def _demand_same_cluster(dataset: Dataset, acl_of: Dataset) -> None:
+    """Refuse the ACLs of another cluster than the plan's.
 
     Raises:
         InputError: the catalog is of another.
@@ -140,8 +140,8 @@ def _demand_same_cluster(dataset: Dataset, rights: Dataset) -> None:
         clusters.Source(f"the plan {dataset.path}", instance_id)
         for instance_id in read_plan_manifest(dataset).binding.instance_ids
     ]
-    nodes = rights.read("nodes", columns=["path", "kind", "raw"])
-    clusters.demand_one([*bound, clusters.of_catalog(rights.path, rights.read("sources"), nodes)])
+    nodes = acl_of.read("nodes", columns=["path", "kind", "raw"])
+    clusters.demand_one([*bound, clusters.of_catalog(acl_of.path, acl_of.read("sources"), nodes)])
 
 
 class _Editor:
@@ -155,9 +155,9 @@ class _Editor:
         self._captured = open_captured_store(dataset)
         self._named = {*edits.drop, *edits.accept_loss, *edits.choose}
         self._found: set[LedgerId] = set()
-        if edits.rights is not None:
-            _demand_same_cluster(dataset, edits.rights)
-        self._common = _find_common_acls(edits.rights) if edits.rights is not None else {}
+        if edits.acl_of is not None:
+            _demand_same_cluster(dataset, edits.acl_of)
+        self._common = _find_common_acls(edits.acl_of) if edits.acl_of is not None else {}
         self._outcome: dict[LedgerId, str] = {}
         self._deleted: set[LedgerId] = set()
         self.changed: Counter[str] = Counter()
@@ -184,10 +184,10 @@ class _Editor:
                     raise PlanError(key, f"the plan has {lacks}", "replace only what both have")
                 if stored[key]["raw"] != row["value"]:
                     row.update(op="replace", expects=stored[key]["version"], before=stored[key]["raw"])
-        rights = self._read_node_acls()
+        acl_of = self._read_node_acls()
         for row in listed:
             if row["op"] not in ("replace", "remove"):
-                row["acl"] = self._edits.acl or rights.get(row["key"]) or self._common.get(row["kind"]) or row["acl"]
+                row["acl"] = self._edits.acl or acl_of.get(row["key"]) or self._common.get(row["kind"]) or row["acl"]
         return with_ids(pa.Table.from_pylist(listed, schema=tables.ACTIONS))
 
     def _read_stored_nodes(self, wanted: set[str]) -> dict[str, Any]:
@@ -197,9 +197,9 @@ class _Editor:
         return {row["path"]: row for row in rows if row["path"] in wanted}
 
     def _read_node_acls(self) -> dict[str, str]:
-        if self._edits.rights is None:
+        if self._edits.acl_of is None:
             return {}
-        rows = self._edits.rights.read("nodes", columns=["path", "acl"]).to_pylist()
+        rows = self._edits.acl_of.read("nodes", columns=["path", "acl"]).to_pylist()
         return {row["path"]: row["acl"] for row in rows if row["acl"] is not None}
 
     def ledgers(self, rows: pa.Table, reconstruction: pa.Table, buckets: range) -> pa.Table:
@@ -317,11 +317,11 @@ class _Editor:
         return removals
 
     def _set_acl(self, rows: pa.Table, buckets: range) -> pa.Table:
-        if self._edits.acl is None and self._edits.rights is None:
+        if self._edits.acl is None and self._edits.acl_of is None:
             return rows
         acl: Any = pa.scalar(self._edits.acl, pa.string())
-        if self._edits.acl is None and self._edits.rights is not None:
-            known = self._edits.rights.read("ledgers", buckets=buckets, columns=["scope", "ledger", "acl"])
+        if self._edits.acl is None and self._edits.acl_of is not None:
+            known = self._edits.acl_of.read("ledgers", buckets=buckets, columns=["scope", "ledger", "acl"])
             names = ["scope", "ledger"]
             numbered = rows.select(names).append_column("at", pa.array(np.arange(rows.num_rows)))
             joined = numbered.join(known, names, join_type="left outer").sort_by("at")
@@ -346,10 +346,10 @@ class _Editor:
 
 
 def _find_common_acls(catalog: Dataset) -> dict[str, str]:
-    """Return, for each kind of action, the rights that most of its keys have in a catalog.
+    """Return, for each kind of action, the ACL that most of its keys have in a catalog.
 
     Raises:
-        PlanError: the catalog has no rights.
+        PlanError: the catalog has no ACLs.
     """
     counters: dict[str, Counter[str]] = {}
     for table in catalog.batches("ledgers"):
@@ -360,7 +360,7 @@ def _find_common_acls(catalog: Dataset) -> dict[str, str]:
             counters.setdefault(row["kind"], Counter())[row["acl"]] += 1
     common = {kind: counter.most_common(1)[0][0] for kind, counter in counters.items() if counter}
     if not common:
-        raise PlanError(catalog.path, "has no rights of any key", "name rights: --acl scheme:id:perms,…")
+        raise PlanError(catalog.path, "has no ACLs of any key", "name an ACL: --acl scheme:id:perms,…")
     either = common.get("ledger") or Counter(common.values()).most_common(1)[0][0]
     kinds = ("ledger", "node", "layout", "instance_id", "cookie", "generator")
     return {kind: common.get(kind, either) for kind in kinds}

@@ -13,7 +13,7 @@ def describe_plan(manifest: PlanManifest) -> str:
         looked_at = count_noun(counts.looked_at, "ledger")
         verdict = f"{looked_at} compared, {counts.with_findings} with findings; no bookie was looked at"
         if counts.restored:
-            verdict += f"; {counts.restored} {back} on an earlier catalog's word alone"
+            verdict += f"; {counts.restored} {back} on a snapshot's word alone"
     if counts.deleted:
         stay = "stays" if counts.deleted == 1 else "stay"
         verdict += f"; {counts.deleted} that somebody deleted {stay} deleted unless you choose otherwise"

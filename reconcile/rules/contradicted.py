@@ -1,4 +1,4 @@
-"""Earlier records that bookies' bytes contradict: a finding with both sides; nobody is right where that is a hold."""
+"""Records of snapshots that bookies' bytes contradict: a finding with both sides; nobody is right where it is held."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,19 +17,19 @@ NOBODY: str = "nobody"
 
 
 def findings(rows: pa.Table, run: Run, source: str) -> pa.Table:
-    """Return a finding for each ledger whose earlier record is contradicted.
+    """Return a finding for each ledger whose record in a snapshot is contradicted.
 
     Args:
         rows: RECONSTRUCTION.
         run: this one.
-        source: where earlier records are from.
+        source: where records of snapshots are from.
     """
     contradicted = rows.filter(pc.is_valid(rows["contradictions"]))
     return make_rows((_make_finding(row, source) for row in contradicted.to_pylist()), run)
 
 
 def mark_doubted(compared: Joined, rows: pa.Table) -> Joined:
-    """Say that nobody is right where a ledger that the store lacks is held for what its earlier record says."""
+    """Say that nobody is right where a ledger that the store lacks is held for what its snapshot's record says."""
     is_doubted = pc.and_(pc.is_valid(rows["contradictions"]), pc.equal(rows["outcome"], "held")).to_numpy()
     if not is_doubted.any():
         return compared

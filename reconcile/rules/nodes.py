@@ -3,7 +3,7 @@
 All of these are few: a cluster has some hundred bookies. Under-replication marks may be many, and are columns.
 
 A lock or a registration lives with the session that made it. One without a session is there for ever: somebody restored
-it from a backup. One of an earlier catalog is never written again.
+it from a backup. One of a snapshot is never written again.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ class Bookies:
 
 def findings(
     live: Side,
-    earlier: Side | None,
+    snapshot: Side | None,
     bookies: Bookies,
     *,
     layout: Layout,
@@ -91,41 +91,41 @@ def findings(
 
     Args:
         live: the store.
-        earlier: the newest earlier catalog.
+        snapshot: the newest snapshot.
         bookies: of the inventories.
         layout: of the store.
         taken: key of each generator to the largest number that it can have given, of any side.
         raised: those that the plan raises past it.
     """
-    yield from _sessions(live, earlier)
-    yield from _cookies(live, earlier, bookies)
+    yield from _sessions(live, snapshot)
+    yield from _cookies(live, snapshot, bookies)
     for counter, largest in taken.items():
         yield from _generator(live, counter, largest, raised=counter in raised)
-    yield from _names(live, earlier, bookies, store.places(layout))
+    yield from _names(live, snapshot, bookies, store.places(layout))
 
 
-def _sessions(live: Side, earlier: Side | None) -> Iterator[Finding]:
+def _sessions(live: Side, snapshot: Side | None) -> Iterator[Finding]:
     for kind, category in (("lock", Category.DEAD_LOCK), ("registration", Category.DEAD_REGISTRATION)):
         for row in live.nodes.values():
             if row["kind"] == kind and row["owner"] is None:
                 statements = [Statement(live.name, "owner", "no session", live.source)]
                 yield Finding(category=category, subject=row["path"], statements=statements)
-    if earlier is None:
+    if snapshot is None:
         return
-    for path, row in earlier.nodes.items():
+    for path, row in snapshot.nodes.items():
         if path not in live.nodes and (row["kind"] in _OF_SESSIONS or path.startswith(_VOTES)):
             owner = "no session" if row["owner"] is None else f"session {row['owner'] & (1 << 64) - 1:#x}"
             yield Finding(
                 category=Category.EPHEMERAL_NOT_RESTORED,
                 subject=path,
                 statements=[
-                    Statement(earlier.name, "owner", owner, earlier.source),
+                    Statement(snapshot.name, "owner", owner, snapshot.source),
                     Statement(live.name, "node", "none", live.source),
                 ],
             )
 
 
-def _cookies(live: Side, earlier: Side | None, bookies: Bookies) -> Iterator[Finding]:
+def _cookies(live: Side, snapshot: Side | None, bookies: Bookies) -> Iterator[Finding]:
     if not live.in_use:
         return
     cookies, registered = live.kind("cookie"), live.kind("registration")
@@ -151,15 +151,15 @@ def _cookies(live: Side, earlier: Side | None, bookies: Bookies) -> Iterator[Fin
             bookies=[name],
             statements=[*statements, Statement(live.name, "cookie", "none", live.source)],
         )
-    snapshot_cookies = {} if earlier is None else earlier.kind("cookie")
+    snapshot_cookies = {} if snapshot is None else snapshot.kind("cookie")
     for name in sorted(cookies):
         raw = cookies[name]["raw"]
         differing = [Statement(live.name, "cookie", _hash(raw), live.source)]
         own = bookies.cookies.get(name)
         if own is not None and own != raw:
             differing.append(Statement("bookies", "cookie", _hash(own), "VERSION"))
-        if earlier is not None and name in snapshot_cookies and snapshot_cookies[name]["raw"] != raw:
-            differing.append(Statement("earlier", "cookie", _hash(snapshot_cookies[name]["raw"]), earlier.source))
+        if snapshot is not None and name in snapshot_cookies and snapshot_cookies[name]["raw"] != raw:
+            differing.append(Statement("earlier", "cookie", _hash(snapshot_cookies[name]["raw"]), snapshot.source))
         if len(differing) > 1:
             yield Finding(
                 category=Category.COOKIE_DIFFERS,
@@ -203,8 +203,8 @@ def list_far_ids(raises: RaiseTargets) -> Iterator[Finding]:
         )
 
 
-def _names(live: Side, earlier: Side | None, bookies: Bookies, where: store.Places) -> Iterator[Finding]:
-    sides = [live] if earlier is None else [live, earlier]
+def _names(live: Side, snapshot: Side | None, bookies: Bookies, where: store.Places) -> Iterator[Finding]:
+    sides = [live] if snapshot is None else [live, snapshot]
     layouts = [Statement(side.name, "layout", _layout(side.nodes[where.layout]["raw"]), side.source)
                for side in sides if where.layout in side.nodes]  # fmt: skip
     if len({statement.value for statement in layouts}) > 1:

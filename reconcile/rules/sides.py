@@ -1,13 +1,13 @@
-"""Three sides of each ledger: what bookies show, what the store holds now, and what it held earlier.
+"""Three sides of each ledger: what bookies show, what the store holds now, and what it held in a snapshot.
 
-    relation           the store now                earlier                 what is right
+    relation           the store now                the snapshot            what is right
     equal              the same bytes               the same bytes          the store
     moved              other members only                                   the store
     changed            closed, grown, rewritten                             the store
     created            a record                     none                    the store
     store_and_bookies  a record                     not looked at           the store, as far as nothing disagrees
     store_only         a record, on no bookie       not looked at           the store
-    went_back          an older record than earlier                         earlier
+    went_back          an older record                                      earlier
     reused             another ledger under the id                          nobody: a person decides
     unparsable         bytes that cannot be read    a record, or none       earlier, else bookies
     deleted            none, and history shows how  maybe a record          history
@@ -15,7 +15,7 @@
     earlier_only       none                         a record; on no bookie  earlier
     bookies_only       none                         none                    bookies
 
-Every side is a table of one bucket range; each has a ledger at most once.
+`earlier` is the stored name of snapshots. Every side is a table of one bucket range, with a ledger at most once.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Relation(StrEnum):
     UNPARSABLE = "unparsable"
     DELETED = "deleted"
     GONE = "gone"
-    EARLIER_ONLY = "earlier_only"
+    SNAPSHOT_ONLY = "earlier_only"
     BOOKIES_ONLY = "bookies_only"
 
 
@@ -67,46 +67,46 @@ RIGHT: Final = {
     Relation.UNPARSABLE: "earlier",
     Relation.DELETED: "history",
     Relation.GONE: "earlier",
-    Relation.EARLIER_ONLY: "earlier",
+    Relation.SNAPSHOT_ONLY: "earlier",
     Relation.BOOKIES_ONLY: "bookies",
 }
-"""The side that is right; an unparsable record without an earlier one is the bookies' matter."""
+"""The side that is right; an unparsable record without a record in a snapshot is the bookies' matter."""
 
 WORDS: Final = {
-    Relation.EQUAL: "the store holds what it held earlier, byte for byte",
+    Relation.EQUAL: "the store holds what the snapshot does, byte for byte",
     Relation.MOVED: "the same ledger on other bookies: an ensemble change or re-replication since",
     Relation.CHANGED: "the same ledger further on: closed, grown or written anew since",
-    Relation.CREATED: "created since the earlier catalog",
+    Relation.CREATED: "created since the snapshot",
     Relation.STORE_AND_BOOKIES: "in the store and on bookies",
     Relation.STORE_ONLY: "in the store, on no bookie that was looked at",
-    Relation.WENT_BACK: "the store holds an older record than it held earlier: a backup was put over it",
-    Relation.REUSED: "another ledger stands under this id than earlier: other password, digest or creation time",
+    Relation.WENT_BACK: "the store holds an older record than the snapshot: a backup was put over it",
+    Relation.REUSED: "another ledger than in the snapshot stands under this id: other password, digest or ctime",
     Relation.UNPARSABLE: "the store's record cannot be read",
     Relation.DELETED: "deleted, as the store's own history shows",
-    Relation.GONE: "in the earlier catalog and on bookies, not in the store; nothing shows a deletion",
-    Relation.EARLIER_ONLY: "in the earlier catalog only; nothing shows a deletion",
+    Relation.GONE: "in the snapshot and on bookies, not in the store; nothing shows a deletion",
+    Relation.SNAPSHOT_ONLY: "in the snapshot only; nothing shows a deletion",
     Relation.BOOKIES_ONLY: "on bookies only: nothing else that was looked at has a record of it",
 }
 
 SHORT: Final = {
-    Relation.EQUAL: "as earlier",
+    Relation.EQUAL: "as in the snapshot",
     Relation.MOVED: "moved since",
     Relation.CHANGED: "changed since",
     Relation.CREATED: "created since",
     Relation.STORE_AND_BOOKIES: "in the store and on bookies",
     Relation.STORE_ONLY: "in the store only",
-    Relation.WENT_BACK: "older in the store than earlier",
-    Relation.REUSED: "of another ledger than earlier",
+    Relation.WENT_BACK: "older in the store than in the snapshot",
+    Relation.REUSED: "of another ledger than in the snapshot",
     Relation.UNPARSABLE: "that cannot be read",
     Relation.DELETED: "deleted by somebody",
     Relation.GONE: "gone from the store",
-    Relation.EARLIER_ONLY: "in an earlier catalog only",
+    Relation.SNAPSHOT_ONLY: "in a snapshot only",
     Relation.BOOKIES_ONLY: "on bookies only",
 }
 """The same behind a number."""
 
-AFTER_EARLIER: Final = "created after the earlier catalog was taken, or deleted before that"
-"""What a ledger is that only bookies have, where there is an earlier catalog."""
+AFTER_SNAPSHOT: Final = "created after the snapshot was taken, or deleted before that"
+"""What a ledger is that only bookies have, where there is a snapshot."""
 
 _CODES: Final = {relation: code for code, relation in enumerate(Relation)}
 _STATES: Final = ("OPEN", "IN_RECOVERY", "CLOSED")
@@ -161,7 +161,7 @@ def unite(sides: Sequence[pa.Table]) -> Union:
 
 
 def newest(catalogs: Sequence[tuple[pa.Table, int | None]]) -> tuple[pa.Table, Rows]:
-    """Unite earlier catalogs: each ledger's record from the first that has it.
+    """Unite snapshots: each ledger's record from the first that has it.
 
     Args:
         catalogs: CATALOG_LEDGERS in key order, the newest first, each with the transaction that it was taken at.
@@ -210,13 +210,13 @@ class Joined:
 
     Attributes:
         sides: SIDES without category and verdict, in key order.
-        held, stored, earlier, deleted: the row of each ledger in the table of that side, or `ABSENT`.
+        shown, stored, snapshot, deleted: the row of each ledger in the table of that side, or `ABSENT`.
     """
 
     sides: pa.Table
     shown: Rows
     stored: Rows
-    earlier: Rows
+    snapshot: Rows
     deleted: Rows
 
     def where(self, *relations: Relation) -> Rows:
@@ -226,21 +226,21 @@ class Joined:
 
 
 def compare(
-    shown: pa.Table, stored: pa.Table, earlier: pa.Table, seen: Rows, history: pa.Table, *, has_earlier: bool
+    shown: pa.Table, stored: pa.Table, snapshot: pa.Table, seen: Rows, history: pa.Table, *, has_snapshot: bool
 ) -> Joined:
     """Say of each ledger how its three sides stand to each other.
 
     Args:
         shown: RECONSTRUCTION, or its key columns: what bookies show.
         stored: CATALOG_LEDGERS of the store.
-        earlier: CATALOG_LEDGERS of earlier, from `newest`.
+        snapshot: CATALOG_LEDGERS of snapshots, from `newest`.
         seen: from `newest`.
         history: CATALOG_HISTORY of all catalogs.
-        has_earlier: whether there is an earlier catalog at all.
+        has_snapshot: whether there is a snapshot at all.
     """
     gone = deletions(history)
     keys = list(KEY_COLUMNS)
-    united = unite([table.select(keys) for table in (shown, stored, earlier, gone)])
+    united = unite([table.select(keys) for table in (shown, stored, snapshot, gone)])
     h, s, e, d = united.rows
     on, is_stored, is_in_snapshot = h != ABSENT, s != ABSENT, e != ABSENT
     # A record that was seen after the deletion was made again.
@@ -248,19 +248,19 @@ def compare(
     is_known = deleted & is_in_snapshot
     deleted[is_known] &= gone["txn"].to_numpy()[d[is_known]] > seen[e[is_known]]
     relation = np.full(len(h), _CODES[Relation.BOOKIES_ONLY], np.int8)
-    relation[~is_stored & is_in_snapshot] = _CODES[Relation.EARLIER_ONLY]
+    relation[~is_stored & is_in_snapshot] = _CODES[Relation.SNAPSHOT_ONLY]
     relation[~is_stored & is_in_snapshot & on] = _CODES[Relation.GONE]
     relation[deleted] = _CODES[Relation.DELETED]
-    relation[is_stored] = _CODES[Relation.CREATED if has_earlier else Relation.STORE_ONLY]
-    if not has_earlier:
+    relation[is_stored] = _CODES[Relation.CREATED if has_snapshot else Relation.STORE_ONLY]
+    if not has_snapshot:
         relation[is_stored & on] = _CODES[Relation.STORE_AND_BOOKIES]
     pairs = np.flatnonzero(is_stored & is_in_snapshot)
-    relation[pairs] = _relate_pairs((stored, s[pairs]), (earlier, e[pairs]))
+    relation[pairs] = _relate_pairs((stored, s[pairs]), (snapshot, e[pairs]))
     broken = np.zeros(len(h), np.bool_)
     broken[is_stored] = pc.is_valid(stored["error"]).to_numpy()[s[is_stored]]
     relation[broken] = _CODES[Relation.UNPARSABLE]
     readable = np.zeros(len(h), np.bool_)
-    readable[is_in_snapshot] = pc.is_null(earlier["error"]).to_numpy()[e[is_in_snapshot]]
+    readable[is_in_snapshot] = pc.is_null(snapshot["error"]).to_numpy()[e[is_in_snapshot]]
     right = pa.array([RIGHT[side] for side in Relation]).take(pa.array(relation))
     right = pc.if_else(pa.array(broken & ~readable), "bookies", right)
     of_deleted = pa.array(d, mask=~deleted)
@@ -279,7 +279,7 @@ def compare(
 
 
 def _relate_pairs(*sides: tuple[pa.Table, Rows]) -> npt.NDArray[np.int8]:
-    """Return the relation of records that both the store and the earlier catalog have: some rows of each."""
+    """Return the relation of records that both the store and the snapshot have: some rows of each."""
     relations = np.full(len(sides[0][1]), _CODES[Relation.EQUAL], np.int8)
     # Records are the widest rows there are: of those that are equal nothing else is taken.
     differ = np.flatnonzero(~_equal(*(side["raw"].take(pa.array(rows)) for side, rows in sides)))
@@ -318,19 +318,19 @@ def _equal(left: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:
     return mask
 
 
-def last_records(compared: Joined, earlier: pa.Table, history: pa.Table, rows: Rows) -> pa.Table:
+def last_records(compared: Joined, snapshot: pa.Table, history: pa.Table, rows: Rows) -> pa.Table:
     """Return the last record before its deletion of each of these ledgers: raw, null if nothing knows it, and parsed.
 
     Args:
         compared: from `compare`.
-        earlier: as given to it.
+        snapshot: as given to it.
         history: as given to it.
         rows: of `compared.sides`.
     """
     gone = deletions(history)
-    d, e = compared.deleted[rows], compared.earlier[rows]
+    d, e = compared.deleted[rows], compared.snapshot[rows]
     of_history = gone["before"].take(pa.array(d, mask=d == ABSENT))
-    of_catalog = earlier["raw"].take(pa.array(e, mask=e == ABSENT))
+    of_catalog = snapshot["raw"].take(pa.array(e, mask=e == ABSENT))
     raw = pc.coalesce(of_history, of_catalog)
     raw = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw
     parsed = decode_columns(raw)

@@ -100,7 +100,7 @@ class Options:
 
     Attributes:
         plan_hash: of the plan; the journal is bound to it.
-        acl: rights of created keys where an action names none; None: what the store gives.
+        acl: ACL of created keys where an action names none; None: what the store gives.
         accept_unfrozen: write although bookies are registered.
         withhold_cookies: why no cookies may be written; None: they may.
         resume: go on with the journal that is there.
@@ -111,7 +111,7 @@ class Options:
         patience_s: time that the run waits, all in all, for others to let go of locks.
         reason: why this is done, for the journal.
         approval: who else confirmed it, for the journal; None: nobody.
-        principals: whom the session is taken for, as rights name it; None: not judged, for a store without rights.
+        principals: whom the session is taken for, as rights name it; None: not judged, for a store without ACLs.
         instance_ids: of the cluster that the plan was made from; none: nothing named one.
     """
 

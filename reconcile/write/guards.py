@@ -28,7 +28,7 @@ from typing import Final
 
 from backends.bookie import frames
 from backends.errors import AccessDeniedError
-from backends.protocols import AccessControl, ControlledStore, MetadataStore, Rights, parents, parse_rights
+from backends.protocols import AccessControl, Acl, ControlledStore, MetadataStore, parents, parse_acl
 from reconcile import clusters
 from reconcile.errors import GuardRefusedError
 from reconcile.write.audit_journal import find_next_journal
@@ -197,8 +197,8 @@ def _is_answered(address: str) -> bool:
     return len(size) == _SIZE_FIELD and 0 < int.from_bytes(size) <= frames.LARGEST_FRAME
 
 
-def find_lacking_rights(acl: str, principals: Iterable[str]) -> str:
-    """Return the rights that a session needs and that an ACL does not give it; empty: it has them all.
+def find_lacking_permissions(acl: str, principals: Iterable[str]) -> str:
+    """Return the permissions that a session needs and that an ACL does not give it; empty: it has them all.
 
     Principals of other schemes than these three may be the session's: nothing here knows addresses and certificates.
 
@@ -211,7 +211,7 @@ def find_lacking_rights(acl: str, principals: Iterable[str]) -> str:
         return ""
     given = {
         perm
-        for right in parse_rights(acl)
+        for right in parse_acl(acl)
         if right.scheme not in _JUDGED or name_principal(right) in session
         for perm in right.perms
     }
@@ -224,7 +224,7 @@ def demand_usable_acl(acl: str, principals: Sequence[str]) -> None:
     Raises:
         GuardRefusedError: it would lock this session out.
     """
-    lacking = find_lacking_rights(acl, principals)
+    lacking = find_lacking_permissions(acl, principals)
     if lacking:
         raise GuardRefusedError(
             acl,
@@ -258,7 +258,7 @@ def choose_acl(store: MetadataStore, root: str) -> str | None:
     if secured:
         raise GuardRefusedError(
             base or "/",
-            f"has rights of its own ({', '.join(sorted(secured)[:_LISTED])}), and nothing says which the records shall "
+            f"has ACLs of its own ({', '.join(sorted(secured)[:_LISTED])}), and nothing says which the records shall "
             "have",
             "name them: --acl scheme:id:perms,… as ledgers of this cluster have them",
         )
@@ -267,7 +267,7 @@ def choose_acl(store: MetadataStore, root: str) -> str | None:
 
 def _read_grants(store: AccessControl, absolute_keys: Iterable[str]) -> set[tuple[str, str]]:
     acls = [store.get_acl(key) for key in absolute_keys]
-    return {(name_principal(right), right.perms) for acl in acls if acl is not None for right in parse_rights(acl.acl)}
+    return {(name_principal(right), right.perms) for acl in acls if acl is not None for right in parse_acl(acl.text)}
 
 
 def demand_frozen(store: MetadataStore, root: str, ledgers: int) -> None:
@@ -285,7 +285,7 @@ def demand_frozen(store: MetadataStore, root: str, ledgers: int) -> None:
         raise GuardRefusedError(
             root,
             f"is not frozen: bookies would delete the {ledgers} ledgers whose records the undo removes",
-            "freeze it first (bkmeta freeze; a store without rights cannot be), or put back only what was replaced: "
+            "freeze it first (bkmeta freeze; a store without ACLs cannot be), or put back only what was replaced: "
             "--replaced-only",
         )
 
@@ -384,8 +384,8 @@ def demand_layout(store: MetadataStore, root: str, named: keys.Layout | None) ->
     return layout
 
 
-def read_acl(store: ControlledStore, root: str, key: str, identity: str) -> Rights | None:
-    """Return the rights of a node; None if it is absent.
+def read_acl(store: ControlledStore, root: str, key: str, identity: str) -> Acl | None:
+    """Return the ACL of a node; None if it is absent.
 
     Raises:
         GuardRefusedError: the identity may not read them.
@@ -397,12 +397,12 @@ def read_acl(store: ControlledStore, root: str, key: str, identity: str) -> Righ
 
 
 def demand_admin(root: str, key: str, acl: str, identity: str) -> None:
-    """Refuse to change the rights of a node where the identity may not.
+    """Refuse to change the ACL of a node where the identity may not.
 
     Raises:
         GuardRefusedError: it lacks the right, or the store hides who has which.
     """
-    is_masked = any(right.scheme == "digest" and right.name.endswith(_MASKED) for right in parse_rights(acl))
+    is_masked = any(right.scheme == "digest" and right.name.endswith(_MASKED) for right in parse_acl(acl))
     if is_masked or not _has_right("a", acl, identity):
         raise _describe_powerless(root, key, "ADMIN", identity)
 
@@ -415,12 +415,12 @@ def demand_creation(store: ControlledStore, root: str, key: str, identity: str) 
     """
     above = read_acl(store, root, keys.UNDERREPLICATION, identity) if key.startswith(keys.UNDERREPLICATION) else None
     above = above or read_acl(store, root, keys.ROOT, identity)
-    if above is not None and not _has_right("c", above.acl, identity):
+    if above is not None and not _has_right("c", above.text, identity):
         raise _describe_powerless(root, key, "CREATE above it", identity)
 
 
 def demand_root_creation(root: str, acl: str, identity: str) -> None:
-    """Refuse to make a root where the identity may not, or with rights that would lock it out.
+    """Refuse to make a root where the identity may not, or with an ACL that would lock it out.
 
     Args:
         root: that is absent.
@@ -432,26 +432,26 @@ def demand_root_creation(root: str, acl: str, identity: str) -> None:
     """
     if not _has_right("c", acl, identity):
         raise _describe_powerless(root, keys.ROOT, "CREATE above it", identity)
-    lacking = find_lacking_rights(acl, (identity,))
+    lacking = find_lacking_permissions(acl, (identity,))
     if lacking:
         # The nodes below the root get the same rights, and thaw gives them to the root.
         raise GuardRefusedError(
             root,
-            f"would be made with the rights of what is above it ({acl}), which leave {identity} without {lacking}",
-            "make it with rights that name it, or keep the bookies stopped until apply has ended",
+            f"would be made with the ACL of what is above it ({acl}), which leaves {identity} without {lacking}",
+            "make it with an ACL that names it, or keep the bookies stopped until apply has ended",
         )
 
 
 def _has_right(perm: str, acl: str, identity: str) -> bool:
     if identity.startswith(_SUPER):
         return True
-    return any(perm in right.perms and name_principal(right) in (WORLD, identity) for right in parse_rights(acl))
+    return any(perm in right.perms and name_principal(right) in (WORLD, identity) for right in parse_acl(acl))
 
 
 def _describe_powerless(root: str, key: str, right: str, identity: str) -> GuardRefusedError:
     return GuardRefusedError(
         join_key(root, key),
         f"{identity} lacks the right {right}, so it cannot freeze",
-        f"connect as ZooKeeper's super user, or have a principal with ADMIN add {identity}:{ALL} to the rights of "
+        f"connect as ZooKeeper's super user, or have a principal with ADMIN add {identity}:{ALL} to the ACL of "
         f"{root} and of what the freeze changes below it",
     )

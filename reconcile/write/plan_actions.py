@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backends.protocols import Versioned, parse_rights
+from backends.protocols import Versioned, parse_acl
 from reconcile.errors import PlanError
 from reconcile.plan.actions import LEAVE, PHASES, Guard
 from reconcile.write.journal_events import LOCK
@@ -248,7 +248,7 @@ def demand_acl(acl: str) -> None:
         PlanError: it is none.
     """
     try:
-        parse_rights(acl)
+        parse_acl(acl)
     except ValueError as error:
         raise PlanError("rights", str(error), "write them as scheme:id:perms,…") from error
 

@@ -45,7 +45,7 @@ _NOT_WHOLE: Final = "another change of its transaction could not be made"
 
 
 class Stored(Protocol):
-    """What stands at a key: its value, or its rights."""
+    """What stands at a key: its value, or its ACL."""
 
     @property
     def version(self) -> int:

@@ -83,7 +83,7 @@ class CatalogStore:
         return node
 
     def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
-        """Yield keys in the given order, without rights."""
+        """Yield keys in the given order, without ACLs."""
         for key in keys:
             node = self.get(key)
             yield key, None if node is None else replace(node, acl=None)

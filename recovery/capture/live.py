@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from backends.errors import AccessDeniedError
-from backends.protocols import LiveStore, MetadataStore, ScannableStore, Versioned, parse_rights
+from backends.protocols import LiveStore, MetadataStore, ScannableStore, Versioned, parse_acl
 from recovery.capture import scan
 from recovery.capture.ledger_tree import LISTINGS_IN_FLIGHT, MOST_LISTINGS, LedgerTree, Piece, sort_root_names
 from recovery.capture.summary import CaptureSummary, choose_layout, close_catalog
@@ -54,7 +54,7 @@ _GAPS: Final = 1_000
 """Gaps that are named one by one; more are counted."""
 
 _HIDDEN: Final = ":x"
-"""End of a digest's name as a server shows it to who may not change the rights."""
+"""End of a digest's name as a server shows it to who may not change an ACL."""
 Ints = npt.NDArray[np.int64]
 _PAIR: Final = np.dtype([("scope", np.int64), ("ledger", np.int64)])
 _CHILDLESS: Final = frozenset({"layout", "instance_id", "cookie", "registration", "mark", "lock"})
@@ -201,7 +201,7 @@ class _Run:
             yield f"{_count(self._vanished, 'ledger')} were removed between being listed and being read"
         if self._hidden:
             yield (
-                f"the rights of {_count(self._hidden, 'record')} are not in it: they may not be read, or their digests "
+                f"the ACLs of {_count(self._hidden, 'record')} are not in it: they may not be read, or their digests "
                 "are shown only to who may change them (BKMETA_ZK_AUTH)"
             )
 
@@ -315,9 +315,9 @@ class _Run:
         acls: dict[str, str] = {}
         answered = 0
         try:
-            for _, rights in self._live.get_acls([self._key(key) for key in keys]):
-                if rights is not None:
-                    acls[keys[answered]] = rights.acl
+            for _, acl in self._live.get_acls([self._key(key) for key in keys]):
+                if acl is not None:
+                    acls[keys[answered]] = acl.text
                 answered += 1
         except AccessDeniedError:
             # What is behind a refusal is lost with it: the rest one by one.
@@ -342,7 +342,7 @@ class _Run:
         shown = self._shown.get(acl)
         if shown is None:
             shown = self._shown[acl] = all(
-                right.scheme != "digest" or not right.name.endswith(_HIDDEN) for right in parse_rights(acl)
+                entry.scheme != "digest" or not entry.name.endswith(_HIDDEN) for entry in parse_acl(acl)
             )
         return shown
 

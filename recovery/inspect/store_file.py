@@ -80,11 +80,11 @@ def read_zookeeper_snapshot(path: Path) -> Facts:
     facts.counts.update(
         nodes=read.nodes,
         sessions=len(read.sessions),
-        rights=len(read.rights),
+        rights=len(read.acl),
         ephemerals=sum(bool(records.session_of(owner)) for owner in owners),
         containers=sum(owner == records.CONTAINER for owner in owners),
         with_ttl=sum(records.ttl_of(owner) is not None for owner in owners),
-        unknown_rights=len(survey.unknown_rights),
+        unknown_rights=len(survey.unknown_acls),
     )
     facts.ranges += _count_subtrees(read, facts.counts)
     return facts

@@ -265,7 +265,7 @@ RECONSTRUCTION: Final = pa.schema(
         _field("holders", _TEXTS),  # bookies that hold anything of it in index or journal; else in logs
         _field("alternatives", _list_of(field=_TEXT, value=_TEXT, reads_as=_TEXT, weight=pa.float64())),
         _field("raw", _BYTES, null=True),  # the exact record, where an earlier one is its base
-        # What an earlier record says and bookies do not show; null: nothing, or there is no such record.
+        # What a snapshot's record says and bookies do not show; null: nothing, or there is no such record.
         _field("contradictions", _list_of(field=_TEXT, earlier=_TEXT, bookies=_TEXT), null=True),
     ]
 )

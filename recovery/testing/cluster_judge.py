@@ -38,7 +38,7 @@ UNTOUCHED: Final = ("clean",)
 """Classes to whose ledgers nothing happens that BookKeeper does not show: all come back as they were."""
 
 _SUPPLIED: Final = ("ensemble_size", "write_quorum", "last_entry", "length", "digest")
-"""Fields that earlier records and references supply, and that are judged where they do."""
+"""Fields that records of snapshots and references supply, and that are judged where they do."""
 _LONG: Final = 3
 """A ledger shows its shape with so many entries a bookie."""
 _SHOWN: Final = 5
@@ -103,7 +103,7 @@ class ClusterJudge:
         return self.tally
 
     def _of_record_alone(self, row: Row) -> None:
-        """Judge a row of a ledger that no bookie has anything of: only an earlier record can speak for it."""
+        """Judge a row of a ledger that no bookie has anything of: only a snapshot's record can speak for it."""
         ledger, outcome = row["ledger"], row["outcome"]
         record = self.evidence.records.get(ledger)
         if record is None:

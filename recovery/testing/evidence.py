@@ -1,4 +1,4 @@
-"""What is known of ledgers besides what bookies hold, true or not: an earlier store's records, an upper layer's ends.
+"""What is known of ledgers besides what bookies hold, true or not: a snapshot's records, an upper layer's ends.
 
     now            every record, as the store had it last
     stale          as it had them some time before: open ledgers that were closed since, deleted ones, ids given out
@@ -49,7 +49,7 @@ class Evidence:
     """What is known besides what bookies hold.
 
     Attributes:
-        records: of an earlier store, by ledger.
+        records: of a snapshot, by ledger.
         references: of an upper layer, by ledger.
         deletions: the last record of each ledger that a store's history shows as deleted; None: not known any more.
         issued: the id below which every ledger of the records' time was given out.
@@ -69,7 +69,7 @@ class Evidence:
         )
 
     def catalog(self) -> pa.Table | None:
-        """Return CATALOG_LEDGERS as `capture` would write them; None: no earlier store is known."""
+        """Return CATALOG_LEDGERS as `capture` would write them; None: no snapshot is known."""
         if not self.records:
             return None
         ledgers = np.array(sorted(self.records), np.int64)

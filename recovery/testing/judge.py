@@ -11,7 +11,7 @@ bring it back. The guarantees (`docs/design` has the theory and the table that t
     grade what is called observed or verified is true
     shape where E or W is not the true one, the true shape is among the alternatives, if the cluster or a snapshot
           has it
-    earlier where an earlier record or a reference supplied what is not true, nothing in the inventory contradicts it,
+    earlier where a snapshot's record or a reference supplied what is not true, nothing in the inventory contradicts it,
           or the truth is among the alternatives (`recovery.testing.contradictions`)
     hold  what is not restored names exactly the bookies that serve entries
     law7  what the inventory shows to be two ledgers under one id is not restored as one; what some bookie or a

@@ -56,7 +56,7 @@ class Tally:
             nothing is served, or all headers that were read may be of one ledger.
         odd: restored ledgers whose true record has a length that is not the sum of their entries, or of which no header
             that was read says it.
-        misled: restored ledgers of which an earlier record or a reference said what is not true, and nothing in the
+        misled: restored ledgers of which a snapshot's record or a reference said what is not true, and nothing in the
             inventory contradicts it.
         unheard: restored ledgers of another shape than is claimed or listed, which too few ledgers show.
         strays: copies of restored ledgers on bookies that no segment names.

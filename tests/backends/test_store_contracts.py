@@ -43,7 +43,7 @@ class TestZooKeeper(MetadataStoreContract):
         opened.close()
 
 
-class TestMemoryRights(AccessControlContract):
+class TestMemoryAcl(AccessControlContract):
     """The store in memory."""
 
     @pytest.fixture
@@ -53,7 +53,7 @@ class TestMemoryRights(AccessControlContract):
 
 
 @pytest.mark.real
-class TestZooKeeperRights(AccessControlContract):
+class TestZooKeeperAcl(AccessControlContract):
     """A real ZooKeeper."""
 
     @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.zookeeper.acl import format_acl, parse_acl
+from backends.zookeeper.acl import format_acl, make_acl
 
 
 @given(
@@ -21,11 +21,11 @@ from backends.zookeeper.acl import format_acl, parse_acl
 def test_rights_survive_their_text_form(entries: list[tuple[str, str, set[str]]]) -> None:
     """Any rights, with commas in ids too, come back from their text as they were."""
     text = ",".join(f"{scheme}:{name}:{''.join(p for p in 'cdrwa' if p in perms)}" for scheme, name, perms in entries)
-    assert format_acl(parse_acl(text)) == text
+    assert format_acl(make_acl(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "world", "world:anyone", "world:anyone:x", "world:anyone:r,", ",world:anyone:r"])
 def test_what_is_no_right_is_a_mistake(text: str) -> None:
     """Rights that cannot be read are never taken for none."""
     with pytest.raises(ValueError, match="scheme:id:perms"):
-        parse_acl(text)
+        make_acl(text)

@@ -17,7 +17,7 @@ from tests.support.cluster import of_case
 pytestmark = pytest.mark.real
 
 SOAK: Final = int(os.environ.get("BKMETA_SOAK_ACID", "0"))
-"""So many draws of the ledgers that `some` loses, of every case with every earlier store; 0: the runs below."""
+"""So many draws of the ledgers that `some` loses, of every case with every snapshot; 0: the runs below."""
 NONE: Final = "none"
 EARLIER: Final = {NONE: None, "old": "zookeeper-old", "full": "zookeeper"}
 """What was kept of ZooKeeper's folder: nothing; an older copy; what it was in the end, with its logs."""
@@ -43,7 +43,7 @@ class Figures:
     Attributes:
         ledgers: with an entry.
         entries: that its disks can give.
-        held: ledgers that nothing but an earlier store decides.
+        held: ledgers that nothing but a snapshot decides.
         held_entries: of these.
         beyond: entries past a closed ledger's end that come back: adds that a close dropped, and all bookies had.
         deleted: ledgers that somebody deleted, and that bookies have so much of that they are held.

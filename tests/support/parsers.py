@@ -34,7 +34,7 @@ from backends.rocks import open_read_only
 from backends.zkfiles import txnlog
 from backends.zkfiles.records import MalformedError, decode
 from backends.zkfiles.store import ZooKeeperFiles, parse_at
-from backends.zookeeper.acl_stream import RightsStream
+from backends.zookeeper.acl_stream import AclStream
 from reconcile import references
 from reconcile.check import gc_settings, placement_files
 from reconcile.cli.commands.audit import tell
@@ -395,7 +395,7 @@ def _rights_answers() -> list[bytes]:
 def _rights(raw: bytes) -> None:
     ours, theirs = socket.socketpair()
     with theirs:
-        stream = RightsStream(ours)
+        stream = AclStream(ours)
         try:
             stream.ask(["/a", "/b"])
             theirs.sendall(raw)

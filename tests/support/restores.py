@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from backends.errors import BackendError, OutcomeUnknownError, UnavailableError, VersionConflictError
-from backends.protocols import AccessControl, MetadataStore, Rights, Versioned, Write
+from backends.protocols import AccessControl, Acl, MetadataStore, Versioned, Write
 from backends.testing.faults import CrashError
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.write import undo
@@ -140,7 +140,7 @@ class Recorder:
 class ControlledRecorder(Recorder):
     """The same of a store with rights."""
 
-    def get_acl(self, key: str) -> Rights | None:
+    def get_acl(self, key: str) -> Acl | None:
         """As of the store, without faults."""
         assert isinstance(self.store, AccessControl)
         return self.store.get_acl(key)

@@ -43,7 +43,7 @@ _FROM_SNAPSHOT: Final = "from-snapshot"
         Exit.USAGE: "a plan, a journal or a URI that cannot be used",
         Exit.REFUSED: "a guard refused: not confirmed, not approved by a second person where "
         "that is asked for, another cluster's root, bookies that are running or were not "
-        "looked at, rights that nothing names",
+        "looked at, an ACL that nothing names",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again with --resume",
     },
     epilog="Example: bkmeta apply plan --metadata zk+hierarchical://zk1:2181/ledgers --confirm 3f9a61c07b2e\n\n"
@@ -55,7 +55,7 @@ _FROM_SNAPSHOT: Final = "from-snapshot"
 @click.option(
     "--acl",
     metavar="SPEC|from-snapshot",
-    help="Rights of created keys, scheme:id:perms,…; or those that the plan names. [default: open where the store is]",
+    help="ACL of created keys, scheme:id:perms,…; or those that the plan names. [default: open where the store is]",
 )
 @click.option("--accept-unseen", type=int, default=0, metavar="N", help="So many bookies were not looked at.")
 @click.option("--accept-unfrozen", is_flag=True, help="Write although bookies are registered in this root.")
@@ -91,7 +91,7 @@ def apply(
         plan,
         uri,
         acl=None if acl == _FROM_SNAPSHOT else acl,
-        has_rights=acl == _FROM_SNAPSHOT,
+        has_acl=acl == _FROM_SNAPSHOT,
         accept_unfrozen=accept_unfrozen,
         wave=wave,
         journal=journal,

@@ -26,9 +26,9 @@ def demand_identity(uri: str) -> None:
         GuardRefusedError: the store has no rights.
         InputError: no identity is named, or that of the bookies.
     """
-    from reconcile.jobs.freeze import demand_rights
+    from reconcile.jobs.freeze import demand_access_control
 
-    demand_rights(uri)
+    demand_access_control(uri)
     access = EnvironmentAccess()
     digest = access.digest
     if digest is None:

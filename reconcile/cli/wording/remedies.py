@@ -11,7 +11,7 @@ _WORDS: Final[Mapping[Advice, str]] = {
     Advice.APPLY_AT_OWN_ROOT: "apply it there; to try it elsewhere: bkmeta rehearse",
     Advice.RECOVER_OR_ACCEPT_UNSEEN: "collect them and recover again, or accept that: --accept-unseen {value}",
     Advice.ACCEPT_NONE_UNSEEN: "leave out --accept-unseen",
-    Advice.NAME_RIGHTS: "name them in the plan: bkmeta plan edit --acl-of catalog:///DIR, or --acl SPEC",
+    Advice.NAME_ACL: "name them in the plan: bkmeta plan edit --acl-of catalog:///DIR, or --acl SPEC",
     Advice.NAME_FREEZE_JOURNAL: "name its folder with --journal",
     Advice.SHOW_THAT_NONE_IS_STORED: "show with --inventory DIR, for each bookie, that they hold none; "
     "else restore first",
@@ -26,7 +26,7 @@ _WORDS: Final[Mapping[Advice, str]] = {
     "--accept-left-out {value}",
     Advice.ACCEPT_NONE_LEFT_OUT: "leave out --accept-left-out",
     Advice.MAKE_PLAN_FOR_STORE: "make a plan for this store: bkmeta recover",
-    Advice.NAME_NO_RIGHTS: "leave --acl out",
+    Advice.NAME_NO_ACL: "leave --acl out",
 }
 
 

@@ -92,7 +92,7 @@ def make_plan(
 def _make_case(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> Case:
     evidence = Evidence(
         live=Catalog.read(request.live) if request.live else None,
-        earlier=sort_newest_first(request.snapshots),
+        snapshots=sort_newest_first(request.snapshots),
         everywhere=coverage.is_whole,
         looked_at=bool(request.inventories),
     )

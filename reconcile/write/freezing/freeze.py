@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from backends.errors import AccessDeniedError, OutcomeUnknownError, UnavailableError, VersionConflictError
-from backends.protocols import ControlledStore, Rights, Write, parents, parse_rights
+from backends.protocols import Acl, ControlledStore, Write, parents, parse_acl
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.write import audit_journal
 from reconcile.write.freezing.freeze_state import (
@@ -90,15 +90,15 @@ class AclChange:
         """What is done to the node, as the journal names it."""
         return "create" if self.before is None else "remove" if self.after is None else "rights"
 
-    def is_made(self, stored: Rights | None) -> bool:
+    def is_made(self, stored: Acl | None) -> bool:
         """Whether the node has the rights that it shall have, or is gone where it shall be."""
-        return stored is None if self.after is None else stored is not None and stored.acl == self.after
+        return stored is None if self.after is None else stored is not None and stored.text == self.after
 
-    def find_objection(self, stored: Rights | None) -> str | None:
+    def find_objection(self, stored: Acl | None) -> str | None:
         """Return why the rights that a node has forbid the change; None if it can be made."""
         if self.op == "create":
-            return None if stored is None else f"it was made meanwhile, with {stored.acl}"
-        if self.op == "remove" or (stored is not None and stored.acl == self.before):
+            return None if stored is None else f"it was made meanwhile, with {stored.text}"
+        if self.op == "remove" or (stored is not None and stored.text == self.before):
             return None
         return f"its rights are not {self.before} any more"
 
@@ -111,11 +111,11 @@ class _Disabling:
     after: str
     key: str = REPLICATION_DISABLED
 
-    def is_made(self, stored: Rights | None) -> bool:
+    def is_made(self, stored: Acl | None) -> bool:
         """Whether the node is there."""
         return stored is not None
 
-    def find_objection(self, stored: Rights | None) -> str | None:  # noqa: ARG002 - as of every change
+    def find_objection(self, stored: Acl | None) -> str | None:  # noqa: ARG002 - as of every change
         """Object to nothing."""
         return None
 
@@ -221,12 +221,12 @@ def propose_freeze(
     )
     changes = []
     for key in keep:
-        rights = read_acl(store, root, key, identity)
-        if rights is not None:
-            after = close_acl(rights.acl, keep[key], identity)
-            if after != rights.acl:
-                demand_admin(root, key, rights.acl, identity)
-                changes.append(AclChange(key, rights.acl, after))
+        acl = read_acl(store, root, key, identity)
+        if acl is not None:
+            after = close_acl(acl.text, keep[key], identity)
+            if after != acl.text:
+                demand_admin(root, key, acl.text, identity)
+                changes.append(AclChange(key, acl.text, after))
         elif key in made:
             demand_creation(store, root, key, identity)
             changes.append(AclChange(key, None, close_acl(former, keep[key], identity)))
@@ -240,10 +240,8 @@ def propose_freeze(
 
 def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layout) -> Proposal:
     """Propose a root that is there, frozen, at once: else Pulsar's bookies make it again, empty, and delete all."""
-    above = next(
-        (rights for key in (*reversed(parents(root)), "/") if (rights := store.get_acl(key)) is not None), None
-    )
-    former = above.acl if above is not None else OPEN_ACL
+    above = next((acl for key in (*reversed(parents(root)), "/") if (acl := store.get_acl(key)) is not None), None)
+    former = above.text if above is not None else OPEN_ACL
     demand_root_creation(root, former, identity)
     keep, made = select_kept(layout), list_made_nodes(layout)
     changes = [AclChange(ROOT, None, close_acl(former, keep[ROOT], identity))]
@@ -255,7 +253,7 @@ def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layo
 
 
 def _note_principals(acl: str, identity: str) -> list[str]:
-    principals = {name_principal(right) for right in parse_rights(acl)}
+    principals = {name_principal(right) for right in parse_acl(acl)}
     losers = sorted(principals - {WORLD, identity})
     notes = []
     if losers:
@@ -289,25 +287,25 @@ def propose_thaw(store: ControlledStore, root: str, history: FreezeHistory) -> P
     # The listing's last: that of the trees, or of the root where ledgers stand in it.
     last = ROOT if SHORT_TREE not in history.originals else SHORT_TREE
     for key in sorted((key for key in reversed(tuple(KEPT)) if key in history.originals), key=lambda key: key == last):
-        rights = store.get_acl(join_key(root, key))
+        acl = store.get_acl(join_key(root, key))
         before = history.originals[key]
-        if rights is None:
+        if acl is None:
             if before is not None:
                 notes.append(f"{key} was removed since it was frozen")
             continue
-        wanted = before if before is not None else history.former or history.originals.get(ROOT) or rights.acl
-        if rights.acl == wanted:
+        wanted = before if before is not None else history.former or history.originals.get(ROOT) or acl.text
+        if acl.text == wanted:
             continue
-        if rights.acl not in history.frozen_as[key]:
+        if acl.text not in history.frozen_as[key]:
             raise GuardRefusedError(
                 join_key(root, key),
-                f"has the rights {rights.acl}, which no freeze of this journal gave it",
+                f"has the rights {acl.text}, which no freeze of this journal gave it",
                 f"set them to {wanted} by hand if that is what they shall be, and thaw again",
             )
         if before is None and key in _REMOVED and not store.children(join_key(root, key)):
-            changes.append(AclChange(key, rights.acl, None))
+            changes.append(AclChange(key, acl.text, None))
         else:
-            changes.append(AclChange(key, rights.acl, wanted))
+            changes.append(AclChange(key, acl.text, wanted))
     return Proposal("thaw", root, node.created_txn, history.identity, None, tuple(changes), tuple(notes))
 
 
@@ -315,12 +313,12 @@ def _adopt_generators(store: ControlledStore, root: str, history: FreezeHistory)
     """Count what was made since, closed as a freeze closes it, as made by the freeze: an apply makes generators so."""
     former = history.former or history.originals.get(ROOT)
     for key in (SHORT_GENERATOR, LONG_GENERATOR):
-        rights = store.get_acl(join_key(root, key)) if history.originals and former else None
-        if rights is None or former is None or rights.acl in history.frozen_as.get(key, ()):
+        acl = store.get_acl(join_key(root, key)) if history.originals and former else None
+        if acl is None or former is None or acl.text in history.frozen_as.get(key, ()):
             continue
-        if rights.acl == close_acl(former, KEPT[key], history.identity):
+        if acl.text == close_acl(former, KEPT[key], history.identity):
             history.originals.setdefault(key, None)
-            history.frozen_as.setdefault(key, set()).add(rights.acl)
+            history.frozen_as.setdefault(key, set()).add(acl.text)
 
 
 def is_rest(proposal: Proposal, history: FreezeHistory, confirmed: str) -> bool:
@@ -393,21 +391,21 @@ class _AclTarget:
         """Return the store's key of one below the root."""
         return join_key(self._root, key)
 
-    def read(self, changes: Sequence[AclChange | _Disabling]) -> dict[str, Rights | None]:
+    def read(self, changes: Sequence[AclChange | _Disabling]) -> dict[str, Acl | None]:
         """Return the rights that nodes have."""
         return {change.key: self._store.get_acl(self.make_absolute(change.key)) for change in changes}
 
-    def send(self, changes: Sequence[AclChange | _Disabling], stored: Mapping[str, Rights | None]) -> None:
+    def send(self, changes: Sequence[AclChange | _Disabling], stored: Mapping[str, Acl | None]) -> None:
         """Make nodes in one transaction; change or remove one by itself."""
         made = [Write(self.make_absolute(c.key), b"", acl=c.after) for c in changes if c.before is None]
         if made:
             self._store.write(made)
         for change in changes:
-            rights, key = stored[change.key], self.make_absolute(change.key)
-            if change.before is None or rights is None:
+            acl, key = stored[change.key], self.make_absolute(change.key)
+            if change.before is None or acl is None:
                 continue
             if change.after is not None:
-                self._store.set_acl(key, change.after, expected=rights.version)
+                self._store.set_acl(key, change.after, expected=acl.version)
             elif (node := self._store.get(key)) is not None:
                 self._store.write([Write(key, None, node.version)])
 

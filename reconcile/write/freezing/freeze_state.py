@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import Final
 
 from backends.errors import AccessDeniedError, BackendError
-from backends.protocols import AccessControl, ControlledStore, MetadataStore, Right, Write, parse_rights
+from backends.protocols import AccessControl, AclEntry, ControlledStore, MetadataStore, Write, parse_acl
 from recovery.codecs.store import (
     AVAILABLE,
     LAYOUT,
@@ -149,17 +149,17 @@ def _read_acls(store: AccessControl, root: str) -> tuple[dict[str, str], list[st
     denied = []
     for key in (*_TAKEN, AVAILABLE):
         try:
-            rights = store.get_acl(join_key(root, key))
+            acl = store.get_acl(join_key(root, key))
         except AccessDeniedError:
             denied.append(key)
             continue
-        if rights is not None:
-            acls[key] = rights.acl
+        if acl is not None:
+            acls[key] = acl.text
     return acls, denied
 
 
 def _list_holders(acl: str, perm: str) -> set[str]:
-    return {name_principal(right) for right in parse_rights(acl) if perm in right.perms} if acl else set()
+    return {name_principal(entry) for entry in parse_acl(acl) if perm in entry.perms} if acl else set()
 
 
 def _is_flat(store: MetadataStore, root: str, acls: Mapping[str, str]) -> bool:
@@ -255,9 +255,9 @@ def list_other_principals(store: ControlledStore, root: str, identity: str) -> t
     """Return who else the ACLs of a freeze name: that somebody is refused can only be seen by connecting as them."""
     principals: set[str] = set()
     for key in KEPT:
-        rights = store.get_acl(join_key(root, key))
-        if rights is not None:
-            principals |= {name_principal(right) for right in parse_rights(rights.acl)}
+        acl = store.get_acl(join_key(root, key))
+        if acl is not None:
+            principals |= {name_principal(entry) for entry in parse_acl(acl.text)}
     return tuple(sorted(principals - {WORLD, identity}))
 
 
@@ -270,10 +270,10 @@ def close_acl(acl: str, keep: str, identity: str) -> str:
         identity: the principal that has every right.
     """
     kept = []
-    for right in parse_rights(acl):
-        perms = "".join(perm for perm in right.perms if perm in keep)
-        if perms and name_principal(right) != identity:
-            kept.append(f"{name_principal(right)}:{perms}")
+    for entry in parse_acl(acl):
+        perms = "".join(perm for perm in entry.perms if perm in keep)
+        if perms and name_principal(entry) != identity:
+            kept.append(f"{name_principal(entry)}:{perms}")
     return ",".join([*kept, f"{identity}:{ALL}"])
 
 
@@ -292,9 +292,9 @@ def choose_kept_acl(store: MetadataStore, base: str, key: str, acl: str | None) 
     return close_acl(acl or f"{WORLD}:{ALL}", KEPT[key], state.identity or "") if state.frozen else acl
 
 
-def name_principal(right: Right) -> str:
-    """Return the scheme and the name of a right as text."""
-    return f"{right.scheme}:{right.name}"
+def name_principal(entry: AclEntry) -> str:
+    """Return the scheme and the name of an entry of an ACL as text."""
+    return f"{entry.scheme}:{entry.name}"
 
 
 def join_key(root: str, key: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from backends.protocols import KEYS, ScannableStore
 from backends.registry import open_store
-from backends.zkfiles.records import rights_text, session_of
+from backends.zkfiles.records import acl_text, session_of
 from backends.zkfiles.servers import find, history_of
 from backends.zkfiles.snapshot import Node
 from backends.zkfiles.store import ZooKeeperFiles, parse_at
@@ -49,7 +49,7 @@ def _data(data: bytes | None) -> str | None:
 def _row(tree: Tree, path: bytes, node: Node) -> list[Any]:
     kin = len(list(tree.children(path)))
     numbers = [node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime, node.version, node.cversion, node.aversion]
-    rights = [list(entry) for entry in node.rights or ()]
+    rights = [list(entry) for entry in node.acl or ()]
     return [*numbers, hex(node.owner & (1 << 64) - 1), _data(node.data), rights, 2 * node.cversion - kin, kin]
 
 
@@ -127,7 +127,7 @@ def test_the_store_shows_that_tree(name: str, file: str, at: str | None) -> None
             assert row["children_created"] == (told[11] + told[12]) // 2
             owner = int(told[8], 16)
             assert row["owner"] == session_of(owner - (1 << 64) if owner >> 63 else owner)
-            assert row["acl"] == rights_text(tuple(tuple(entry) for entry in expected["acls"][told[10]]))
+            assert row["acl"] == acl_text(tuple(tuple(entry) for entry in expected["acls"][told[10]]))
             names = store.children(key)
             assert names is not None
             assert len(names) == told[12]

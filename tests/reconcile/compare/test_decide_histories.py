@@ -37,7 +37,7 @@ def decided(
 ) -> pa.Table:
     """Decide as `recover` and `explain` do, with all bookies known."""
     is_whole = not inventory.unscanned and all(inventory.bookies["complete"].to_pylist())
-    known = Known(live=None, earlier=(), everywhere=is_whole, looked_at=True)
+    known = Known(live=None, snapshots=(), everywhere=is_whole, looked_at=True)
     options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
     case = Case((), inventory.bookies, known, options, Layout.HIERARCHICAL, None, members_known=True)
     catalog = evidence.catalog()

@@ -63,7 +63,7 @@ A = LedgerId(0, 7)
 
 
 @pytest.mark.parametrize(
-    ("held", "stored", "earlier", "history", "relation", "right"),
+    ("held", "stored", "snapshot", "history", "relation", "right"),
     [
         (True, CLOSED, CLOSED, [], Relation.EQUAL, "store"),
         (True, ELSEWHERE, CLOSED, [], Relation.MOVED, "store"),
@@ -77,7 +77,7 @@ A = LedgerId(0, 7)
         (True, b"", b"x", [], Relation.UNPARSABLE, "bookies"),
         (True, CLOSED, b"x", [], Relation.CHANGED, "store"),
         (True, None, CLOSED, [], Relation.GONE, "earlier"),
-        (False, None, CLOSED, [], Relation.EARLIER_ONLY, "earlier"),
+        (False, None, CLOSED, [], Relation.SNAPSHOT_ONLY, "earlier"),
         (True, None, None, [], Relation.BOOKIES_ONLY, "bookies"),
         (True, None, None, [(9, "deleted")], Relation.DELETED, "history"),
         (False, None, None, [(9, "deleted")], Relation.DELETED, "history"),
@@ -90,20 +90,20 @@ A = LedgerId(0, 7)
 def test_each_way_the_sides_can_stand_has_one_name(
     held: bool,
     stored: LedgerMetadata | bytes | None,
-    earlier: LedgerMetadata | bytes | None,
+    snapshot: LedgerMetadata | bytes | None,
     history: Sequence[tuple[int, str]],
     relation: Relation,
     right: str,
 ) -> None:
-    """With an earlier catalog of transaction 10: presence, bytes and history decide, and in this order."""
-    past, seen = newest([(catalog({} if earlier is None else {A: earlier}), 10)])
+    """With a snapshot of transaction 10: presence, bytes and history decide, and in this order."""
+    past, seen = newest([(catalog({} if snapshot is None else {A: snapshot}), 10)])
     found = compare(
         keys(*([A] if held else [])),
         catalog({} if stored is None else {A: stored}),
         past,
         seen,
         happened(*((A, txn, op, None) for txn, op in history)),
-        has_earlier=True,
+        has_snapshot=True,
     )
     (row,) = found.sides.to_pylist()
     assert (row["relation"], row["right"]) == (relation, right)
@@ -115,7 +115,7 @@ def test_without_an_earlier_catalog_nothing_is_called_created() -> None:
     b = LedgerId(7, 7)
     none = tables.CATALOG_LEDGERS.empty_table()
     found = compare(
-        keys(A), catalog({A: CLOSED, b: CLOSED}), none, np.zeros(0, np.int64), happened(), has_earlier=False
+        keys(A), catalog({A: CLOSED, b: CLOSED}), none, np.zeros(0, np.int64), happened(), has_snapshot=False
     )
     by = {(r["scope"], r["ledger"]): r["relation"] for r in found.sides.to_pylist()}
     assert by == {(0, 7): Relation.STORE_AND_BOOKIES, (7, 7): Relation.STORE_ONLY}
@@ -131,14 +131,14 @@ def test_of_several_earlier_catalogs_the_newest_that_has_a_ledger_counts() -> No
 
 
 def test_the_last_record_before_a_deletion_is_found() -> None:
-    """From history; else from the earlier catalog; else nobody knows it."""
+    """From history; else from the snapshot; else nobody knows it."""
     b, c = LedgerId(0, 8), LedgerId(0, 9)
     raw = ledger_metadata.encode(OPEN)
     past, seen = newest([(catalog({A: CLOSED, b: CLOSED}), 1)])
     history = happened(
         (A, 5, "changed", b"x"), (A, 9, "deleted", raw), (b, 9, "deleted", None), (c, 9, "deleted", None)
     )
-    found = compare(keys(), catalog({}), past, seen, history, has_earlier=True)
+    found = compare(keys(), catalog({}), past, seen, history, has_snapshot=True)
     rows = sides.last_records(found, past, history, found.where(Relation.DELETED))
     by = dict(zip(found.sides["ledger"].to_pylist(), rows["raw"].to_pylist(), strict=True))
     assert by == {7: raw, 8: ledger_metadata.encode(CLOSED), 9: None}

@@ -122,7 +122,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Dataset
 
 @pytest.fixture
 def recovered(spark: "SparkSession", tmp_path: Path) -> Recover:
-    """Gives the plan of inventories, a store and earlier catalogs."""
+    """Gives the plan of inventories, a store and snapshots."""
 
     def made(
         name: str,

@@ -177,7 +177,7 @@ def test_an_earlier_catalog_alone_is_no_present_record() -> None:
     """What a catalog had is shown in time, and is not what the store has."""
     found = _explained([_stored(ledger_metadata.encode(_record()))], has_store=False)
     assert found.stored is None
-    assert "earlier catalog" in found.verdict
+    assert "snapshot" in found.verdict
     assert found.timeline
 
 
@@ -276,11 +276,11 @@ def with_grade(folder: Path, field: str, grade: str) -> Dataset:
 
 
 def test_what_only_bookies_have_names_no_catalog_that_was_not_given(tmp_path: Path) -> None:
-    """That it may be younger than the earlier catalog is said only where there is one."""
+    """That it may be younger than the snapshot is said only where there is one."""
     inventory = open_dataset(write_inventory(tmp_path / "b1", "b1", [7], instance=None), "inventory")
     empty = _stored(None)
     alone = explain(LEDGER, [inventory], [empty], None, Knowledge(), has_store=True)
     assert any(line.startswith("bookies_only") for line in alone.sides)
-    assert "earlier catalog" not in "\n".join(alone.sides)
+    assert "snapshot" not in "\n".join(alone.sides)
     both = explain(LEDGER, [inventory], [empty, empty], None, Knowledge(), has_store=True)
-    assert "created after the earlier catalog was taken" in "\n".join(both.sides)
+    assert "created after the snapshot was taken" in "\n".join(both.sides)

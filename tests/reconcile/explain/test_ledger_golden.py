@@ -140,7 +140,7 @@ def test_what_is_not_restored_is_refused_in_words(inventories: Inventories, caps
 def test_an_earlier_catalog_counts_for_shapes_and_quorums(
     inventories: Inventories, knowledge: list[str], catalog: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A is on no bookie: it is assumed, and as the earlier record has it where there is one, as in a plan."""
+    """A is on no bookie: it is assumed, and as the snapshot's record has it where there is one, as in a plan."""
     row = next(
         row for row in cases.truth("c01")["ledgers"] if (row["E"], row["W"], row["A"]) == (4, 2, 1) and row["last"] > 9
     )
@@ -151,7 +151,7 @@ def test_an_earlier_catalog_counts_for_shapes_and_quorums(
         for done in (alone, helped)
     ]
     assert [(one["value"], one["grade"]) for one in quorums] == [("2", "assumed"), ("1", "snapshot")]
-    assert "earlier record" in quorums[1]["evidence"]
+    assert "snapshot's record" in quorums[1]["evidence"]
     assert helped.result["stored"] is None
 
 

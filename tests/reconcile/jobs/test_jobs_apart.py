@@ -13,7 +13,7 @@ from reconcile.errors import GuardRefusedError
 from reconcile.estimates import Step
 from reconcile.jobs.capture import CaptureRequest, capture
 from reconcile.jobs.context import Context
-from reconcile.jobs.freeze import demand_rights
+from reconcile.jobs.freeze import demand_access_control
 from reconcile.stores import KnownAccess
 from tests.support.command import ROOT
 
@@ -72,4 +72,4 @@ def test_a_capture_is_a_function_with_a_typed_result(tmp_path: Path) -> None:
 def test_a_store_without_rights_is_refused_by_the_job_itself() -> None:
     """The guard stands in the job, for whoever calls it."""
     with pytest.raises(GuardRefusedError, match="no rights"):
-        demand_rights("etcd://h:2379/ledgers")
+        demand_access_control("etcd://h:2379/ledgers")

@@ -48,7 +48,7 @@ EARLIER = {
     5: b"no record",
     6: ledger_metadata.encode(RECORD),
 }
-"""What an earlier catalog has: a record, a hold of an earlier restore, and bytes that nobody can read."""
+"""What a snapshot has: a record, a hold of an earlier restore, and bytes that nobody can read."""
 
 
 STORED = (6, 7)
@@ -83,7 +83,7 @@ def made(tmp_path: Path) -> Dataset:
     shown = rows.set_column(rows.schema.get_field_index("outcome"), "outcome", outcome)
     past, seen = sides.newest([(catalog(EARLIER), 1)])
     stored, history = catalog(dict.fromkeys(STORED, ledger_metadata.encode(HOLD))), tables.CATALOG_HISTORY.empty_table()
-    joined = sides.compare(rows, stored, past, seen, history, has_earlier=True)
+    joined = sides.compare(rows, stored, past, seen, history, has_snapshot=True)
     one = three_way.Range(rows, shown, stored, past, history, joined, np.zeros(joined.sides.num_rows, np.bool_))
     actions = dataset.read("actions")
     planned = pa.array([n is not None and n not in STORED for n in actions["ledger"].to_pylist()])

@@ -1,4 +1,4 @@
-"""Findings of earlier records that bookies' bytes contradict: how grave each is, and both sides of it."""
+"""Findings of records of snapshots that bookies' bytes contradict: how grave each is, and both sides of it."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -143,14 +143,14 @@ def test_many_ranges_are_counted(runs: int) -> None:
 
 
 def side(name: str, *rows: dict[str, Any]) -> Side:
-    """A store, or an earlier catalog, with these nodes."""
+    """A store, or a snapshot, with these nodes."""
     made = [{"raw": b"", "version": 0, **row} for row in rows]
     return Side.from_catalog(name, "zk", pa.Table.from_pylist(made, schema=tables.CATALOG_NODES), 1, complete=True)
 
 
-def found(now: Side, earlier: Side | None) -> list[Finding]:
+def found(now: Side, snapshot: Side | None) -> list[Finding]:
     """The findings of both, without those of generators."""
-    return list(nodes.findings(now, earlier, Bookies(), layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()))
+    return list(nodes.findings(now, snapshot, Bookies(), layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()))
 
 
 def test_a_lock_or_a_registration_without_a_session_is_dead() -> None:
@@ -168,7 +168,7 @@ def test_a_lock_or_a_registration_without_a_session_is_dead() -> None:
     ("owner", "text"), [(None, "no session"), (-1, "session 0xffffffffffffffff"), (5, "session 0x5")]
 )
 def test_what_belonged_to_a_session_is_named_and_not_written(owner: int | None, text: str) -> None:
-    """Of an earlier catalog: locks, registrations and votes that the store lacks, with the session of each."""
+    """Of a snapshot: locks, registrations and votes that the store lacks, with the session of each."""
     before = side(
         "earlier",
         {"path": "/u/locks/1", "kind": "lock", "owner": owner},
@@ -203,10 +203,10 @@ def test_cookies_against_bookies(
     cookie: dict[str, Any] = {"path": "/cookies/a:1", "kind": "cookie"}
     rows = [cookie | {"raw": stored_by}] if stored_by else []
     rows += [{"path": "/available/a:1", "kind": "registration", "owner": 5}] if registered else []
-    earlier = side("earlier", cookie | {"raw": before}) if before else None
+    snapshot = side("earlier", cookie | {"raw": before}) if before else None
     bookies = Bookies({"a:1": own} if own else {})
     found = nodes.findings(
-        side("store", *rows), earlier, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()
+        side("store", *rows), snapshot, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()
     )
     shown = [(row.category, {one.side: one.value for one in row.statements}) for row in found]
     sums = {hashlib.sha256(raw).hexdigest()[:12]: raw.decode() for raw in (b"c", b"d", b"e")}

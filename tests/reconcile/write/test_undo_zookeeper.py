@@ -130,7 +130,7 @@ def test_rights_are_decided_before_anything_is_written(
     refused = run(capsys, *apply)
     assert (refused.code, "--acl" in refused.err) == (5, True)
     unnamed = run(capsys, *apply, "--acl", "from-snapshot")
-    assert (unnamed.code, "names no rights for 14" in unnamed.err) == (5, True)
+    assert (unnamed.code, "names no ACL for 14" in unnamed.err) == (5, True)
     edited = run(capsys, "plan", "edit", plan.path, "--acl", own, "--out", tmp_path / "edited", "--json").result
     assert edited["hash"] != plan.manifest["hash"]
     named = ("apply", tmp_path / "edited", "--metadata", uri, "--confirm", edited["hash"], "--acl", "from-snapshot")

@@ -214,7 +214,7 @@ def test_rights_of_every_ledger_are_kept(
     summary, dataset = run(open_store(uri), tmp_path / "theirs")
     rights = {row["ledger"]: row["acl"] for row in dataset.read("ledgers").to_pylist()}
     assert rights == {n: "world:anyone:cdrwa" if n < 50 else None for n in range(60)}
-    assert any("rights of 10 records" in note for note in summary.notes)
+    assert any("ACLs of 10 records" in note for note in summary.notes)
     assert summary.complete
 
 

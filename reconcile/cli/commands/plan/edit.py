@@ -77,8 +77,8 @@ def _sessions(_context: click.Context, _parameter: click.Parameter, values: tupl
 )
 @scope_option
 @click.option("--ledger-qualified-name", "qualified", metavar="NAME", help="The ledger that is written - above.")
-@click.option("--acl", metavar="SPEC", help="Rights of everything that is created: scheme:id:perms,…")
-@click.option("--acl-of", "rights", metavar="URI", help="Rights as they were in an earlier catalog: catalog:///DIR.")
+@click.option("--acl", metavar="SPEC", help="ACL of everything that is created: scheme:id:perms,…")
+@click.option("--acl-of", "acl_of", metavar="URI", help="ACLs as they were in a snapshot: catalog:///DIR.")
 @click.option("--replace-instance-id", is_flag=True, help="Replace the store's INSTANCEID with the bookies' own.")
 @click.option("--replace-cookie", "cookies", multiple=True, metavar="BOOKIE", help="Replace the store's cookie of it.")
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the new plan; it will hold passwords.")
@@ -93,7 +93,7 @@ def edit(
     scope: str | None,
     qualified: str | None,
     acl: str | None,
-    rights: str | None,
+    acl_of: str | None,
     *,
     replace_instance_id: bool,
     cookies: tuple[str, ...],
@@ -107,7 +107,7 @@ def edit(
     Replacing INSTANCEID or cookies is for a store that somebody initialised again: the versions that are replaced are
     those of the store as it was captured when the plan was made.
     """
-    from backends.protocols import parse_rights
+    from backends.protocols import parse_acl
     from reconcile.plan.alternatives import RESTORE
     from reconcile.plan.deletions import select_deleted_by
     from reconcile.plan.edits import Edits, edit_plan
@@ -127,15 +127,15 @@ def edit(
         if not equals:
             raise click.BadParameter(f"{text!r} is not LEDGER=LABEL", param_hint="--choose")
         choices[name_ledgers(name, "--choose")] = label
-    if acl is not None and rights is not None:
+    if acl is not None and acl_of is not None:
         raise click.UsageError("give --acl or --acl-of, not both")
     if acl is not None:
         try:
-            parse_rights(acl)
+            parse_acl(acl)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--acl") from error
-    if rights is not None and not rights.startswith(_CATALOG):
-        raise click.BadParameter(f"{rights!r} is not catalog:///DIR", param_hint="--acl-of")
+    if acl_of is not None and not acl_of.startswith(_CATALOG):
+        raise click.BadParameter(f"{acl_of!r} is not catalog:///DIR", param_hint="--acl-of")
     before = open_dataset(path, "plan")
     accepted = frozenset(name_ledgers(text, "--accept-loss") for text in lost)
     if restored_of:
@@ -147,7 +147,7 @@ def edit(
         accept_loss=accepted,
         choose=choices,
         acl=acl,
-        rights=None if rights is None else open_dataset(rights.removeprefix(_CATALOG), "catalog"),
+        acl_of=None if acl_of is None else open_dataset(acl_of.removeprefix(_CATALOG), "catalog"),
         replace_instance_id=replace_instance_id,
         replace_cookies=frozenset(cookies),
     )
@@ -158,8 +158,8 @@ def edit(
     details = list(edits.texts[:_SHOWN])
     if len(edits.texts) > _SHOWN:
         details.append(f"and {len(edits.texts) - _SHOWN} more edits: bkmeta plan diff lists them")
-    if acl is not None or rights is not None:
-        details += _warn_of_rights(open_dataset(out, "plan"))
+    if acl is not None or acl_of is not None:
+        details += _warn_of_acls(open_dataset(out, "plan"))
     details.append(f"made of {read_plan_manifest(before).hash}")
     if manifest.binding.cookies_held_back:
         wait = "1 ledger waits" if manifest.counts.waiting == 1 else f"{manifest.counts.waiting} ledgers wait"
@@ -182,11 +182,11 @@ def edit(
     sys.exit(output.show(result))
 
 
-def _warn_of_rights(made: "Dataset") -> list[str]:
+def _warn_of_acls(made: "Dataset") -> list[str]:
     """Say which ACLs of a plan would lock out whom the environment names now: apply refuses them."""
     from reconcile.plan.manifest import read_plan_manifest
     from reconcile.stores import list_principals
-    from reconcile.write.guards import find_lacking_rights
+    from reconcile.write.guards import find_lacking_permissions
 
     if read_plan_manifest(made).binding.layout == "etcd":
         return []
@@ -195,7 +195,7 @@ def _warn_of_rights(made: "Dataset") -> list[str]:
     session = f"as {' and '.join(named)}" if named else "without a name"
     return [
         f"WARNING: {acl} leaves a session that connects {session} without {lacking}: apply refuses it. "
-        f"Connect as somebody whom it names ({AUTH_VARIABLE}), or name other rights"
+        f"Connect as somebody whom it names ({AUTH_VARIABLE}), or name another ACL"
         for acl in acls
-        if (lacking := find_lacking_rights(acl, named))
+        if (lacking := find_lacking_permissions(acl, named))
     ]

@@ -95,7 +95,7 @@ def inventories(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, ...]
 
 @pytest.fixture
 def recovered(spark: "SparkSession", inventories: tuple[Dataset, ...], tmp_path: Path) -> Recover:
-    """Gives the plan of the inventories, a store and earlier catalogs."""
+    """Gives the plan of the inventories, a store and snapshots."""
 
     def made(name: str, **changes: Any) -> Dataset:
         values: dict[str, Any] = {
@@ -250,7 +250,7 @@ def test_a_store_that_was_initialised_again_is_shown_with_all_that_it_reused(
 
 
 def test_a_ledger_that_was_closed_empty_comes_back_byte_for_byte(recovered: Recover, tmp_path: Path) -> None:
-    """No bookie has anything of it, and an earlier record says that there was nothing; unless something contradicts."""
+    """No bookie has anything of it, and a snapshot says that there was nothing; unless something contradicts."""
     empty = {ledger for ledger, raw in records().items() if ledger_metadata.decode(raw).last_entry == -1}
     held = rows_of(recovered("alone")).keys()
     ghosts = {100_000 + n: raw for n, raw in enumerate(records()[ledger] for ledger in empty)}

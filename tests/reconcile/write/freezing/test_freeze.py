@@ -8,7 +8,7 @@ import pytest
 
 from backends.errors import OutcomeUnknownError, UnavailableError
 from backends.memory import MemoryStore
-from backends.protocols import AccessControl, ControlledStore, Rights, Write
+from backends.protocols import AccessControl, Acl, ControlledStore, Write
 from backends.registry import ReadOnlyControlledStore, ReadOnlyStore
 from backends.testing.faults import CrashError, Fault, FaultyStore
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
@@ -32,7 +32,7 @@ class FaultyControlledStore(FaultyStore):
         super().__init__(store, faults.get)
         self._controlled = store
 
-    def get_acl(self, key: str) -> Rights | None:
+    def get_acl(self, key: str) -> Acl | None:
         return self._call(lambda: self._controlled.get_acl(key))
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
@@ -90,7 +90,7 @@ def _rights(store: MemoryStore) -> dict[str, str]:
     for key in (ROOT, *store.dump()):
         held = store.get_acl(key)
         assert held is not None
-        found[key] = held.acl
+        found[key] = held.text
     return found
 
 
@@ -369,7 +369,7 @@ def test_a_flat_root_is_closed_itself(tmp_path: Path) -> None:
     assert held is not None
     store.set_acl(ROOT, f"world:anyone:ra,{OURS}:cdrwa", expected=held.version)
     assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.PARTLY
-    store.set_acl(ROOT, held.acl, expected=held.version + 1)
+    store.set_acl(ROOT, held.text, expected=held.version + 1)
     again = freeze.read_history(tmp_path, ROOT)
     assert again is not None
     assert [change.key for change in freeze.propose_thaw(store, ROOT, again).changes][-1] == "/"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.memory import MemoryStore
-from backends.protocols import Write, parse_rights
+from backends.protocols import Write, parse_acl
 from reconcile.errors import GuardRefusedError
 from reconcile.write import guards
 from reconcile.write.freezing import freeze, freeze_state
@@ -26,7 +26,7 @@ RIGHTS = st.lists(st.builds("{}:{}".format, PRINCIPALS, PERMS), min_size=1, max_
 
 def _of(text: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for right in parse_rights(text):
+    for right in parse_acl(text):
         found.setdefault(f"{right.scheme}:{right.name}", set()).update(right.perms)
     return found
 
@@ -69,10 +69,10 @@ def test_a_root_that_is_made_never_locks_us_out(rights: str) -> None:
     store = MemoryStore()
     store.write([Write("/cluster", b"")])
     store.set_acl("/cluster", rights, expected=0)
-    lacking = guards.find_lacking_rights(rights, (OURS,))
+    lacking = guards.find_lacking_permissions(rights, (OURS,))
     if lacking:
         with pytest.raises(GuardRefusedError, match=f"without {lacking}"):
             freeze.propose_freeze(store, "/cluster/ledgers", OURS)
     else:
         made = freeze.propose_freeze(store, "/cluster/ledgers", OURS)
-        assert not [one for one in made.changes if guards.find_lacking_rights(str(one.after), (OURS,))]
+        assert not [one for one in made.changes if guards.find_lacking_permissions(str(one.after), (OURS,))]

@@ -18,7 +18,7 @@ def test_what_is_made_in_a_frozen_store_is_closed_as_the_freeze_closes(tmp_path:
     for key, keep in KEPT.items():
         rights = store.get_acl(join_key(ROOT, key))
         assert choose_kept_acl(store, ROOT, key, None) == choose_kept_acl(store, ROOT, key, OPEN)
-        assert rights is None or choose_kept_acl(store, ROOT, key, None) == rights.acl
+        assert rights is None or choose_kept_acl(store, ROOT, key, None) == rights.text
         others = choose_kept_acl(store, ROOT, key, MINE)
         read = ",world:anyone:r" if "r" in keep else ""
         assert others == f"digest:somebody:else:{''.join(p for p in 'cdrwa' if p in keep)}{read},{OURS}:cdrwa"

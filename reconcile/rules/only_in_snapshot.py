@@ -1,4 +1,4 @@
-"""Ledgers with entries, or open ones, that only an earlier catalog has: what is lost, and what may be elsewhere."""
+"""Ledgers with entries, or open ones, that only a snapshot has: what is lost, and what may be elsewhere."""
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ def findings(records: pa.Table, proposed: pa.Table, run: Run, source: str, *, lo
         records: CATALOG_LEDGERS of ledgers that neither the store nor a bookie has.
         proposed: RECONSTRUCTION of those of them that something becomes of.
         run: this one.
-        source: where earlier records are from.
+        source: where records of snapshots are from.
         looked_at: at least one bookie was.
         seen: every bookie was, completely.
     """

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backends.protocols import Rights, parse_rights
-from backends.zookeeper.acl_stream import RightsStream
+from backends.protocols import Acl, parse_acl
+from backends.zookeeper.acl_stream import AclStream
 
 PERMS = "cdrwa"
 BITS = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
@@ -34,11 +34,11 @@ def answer(number: int, entries: list[tuple[str, str, set[str]]], version: int) 
     return struct.pack(">i", len(body)) + body
 
 
-def told(data: bytes, count: int) -> list[Rights | int]:
+def told(data: bytes, count: int) -> list[Acl | int]:
     """Return what a stream makes of answers that end with the connection."""
     ours, theirs = socket.socketpair()
     ours.settimeout(30)
-    stream = RightsStream(ours)
+    stream = AclStream(ours)
     try:
         stream.ask([f"/k/{n}" for n in range(count)])
         theirs.sendall(data)
@@ -54,9 +54,9 @@ def test_rights_come_as_they_are(given_rights: list[tuple[list[tuple[str, str, s
     """Every entry with its scheme, name and permissions, in the server's order, in a form that parses to the same."""
     data = b"".join(answer(n, entries, version) for n, (entries, version) in enumerate(given_rights, 1))
     for (entries, version), rights in zip(given_rights, told(data, len(given_rights)), strict=True):
-        assert isinstance(rights, Rights)
+        assert isinstance(rights, Acl)
         assert rights.version == version
-        parsed = [(right.scheme, right.name, set(right.perms)) for right in parse_rights(rights.acl)]
+        parsed = [(right.scheme, right.name, set(right.perms)) for right in parse_acl(rights.text)]
         assert parsed == entries
 
 
@@ -69,7 +69,7 @@ def test_any_bytes(data: bytes) -> None:
         found = told(data, 1)
     except OSError:
         return
-    assert isinstance(found[0], int | Rights)
+    assert isinstance(found[0], int | Acl)
 
 
 @given(ENTRIES, st.integers(0, 400), st.integers(0, 255), st.integers(0, 1))
