@@ -257,3 +257,16 @@ def test_a_guard_of_something_else_is_no_plan(tmp_path: Path, row: dict[str, Any
     with pytest.raises(PlanError, match="guard"):
         applied(store, [row], tmp_path / "j")
     assert store.dump() == {}
+
+
+def test_a_lock_that_is_gone_is_made_again_by_another_apply(tmp_path: Path) -> None:
+    """The records are there; only what is missing is written. The first journal's own run says what it found."""
+    store = MemoryStore()
+    rows = [guarded(1), guarded(2)]
+    applied(store, rows, tmp_path / "j")
+    store.write([Write(lock(2), None, 0)])
+    resumed = applied(store, rows, tmp_path / "j", resume=True)
+    assert (resumed.exit_code, resumed.changed) == (6, (lock(2).removeprefix(ROOT),))
+    again = applied(store, rows, tmp_path / "k")
+    assert (again.exit_code, value(store, lock(2))) == (0, OURS)
+    assert again.tallies == {("ledger", "create"): Tally(2, 0, 2, 0, 0), ("lock", "lock"): Tally(2, 1, 1, 0, 0)}
