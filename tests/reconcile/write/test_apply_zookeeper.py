@@ -23,6 +23,7 @@ from reconcile.plan.edits import Edits, edit_plan
 from reconcile.write.apply import Options, apply
 from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import JOURNAL, Record, scan
+from recovery.codecs.replication_lock import encode_guard
 from tests.support.command import run as command
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import action, clock, lines_after, plan_of, restore_of
@@ -108,11 +109,17 @@ def test_another_program_sees_the_plan(uri: str, raw: KazooClient, tmp_path: Pat
 def test_killed_again_and_again(uri: str, raw: KazooClient, tmp_path: Path) -> None:
     """A process that is killed with -9 wherever it is, and started again, ends as one that never was."""
     ledgers = 10_000 if KILLS >= 100 else 50 * KILLS
-    pq.write_table(plan_of(restore_of(ledgers)), tmp_path / "plan.parquet")
+    rows = [
+        {**row, "ledger": n, "guard": "lock" if n % 3 == 1 and row["op"] == "create" else None}
+        if row["kind"] == "ledger"
+        else row
+        for n, row in enumerate(restore_of(ledgers), -1)
+    ]
+    pq.write_table(plan_of(rows), tmp_path / "plan.parquet")
     command = [sys.executable, "-c", textwrap.dedent(WORKER), uri, str(tmp_path / "plan.parquet"), str(tmp_path / "j")]
     journal = tmp_path / "j" / JOURNAL
-    # Two lines a batch of five, and some a run.
-    step = 2 * ledgers // 5 // KILLS + 2
+    # Two lines a batch of five, two for its locks, and some a run.
+    step = 4 * ledgers // 5 // KILLS + 2
     kills = seen = offset = 0
     for lines in itertools.count(3, step):
         with subprocess.Popen(command) as process:
@@ -130,7 +137,13 @@ def test_killed_again_and_again(uri: str, raw: KazooClient, tmp_path: Path) -> N
         assert process.returncode == 0
         break
     assert kills >= KILLS // 2
-    assert contents(raw, root_of(uri)) == wanted(ledgers)
+    locks = {row["key"]: f"/underreplication/locks/urL{row['ledger']:010d}" for row in rows if row.get("guard")}
+    assert len(locks) > ledgers // 4
+    value = encode_guard("hash")
+    assert contents(raw, root_of(uri)) == wanted(ledgers) | dict.fromkeys(locks.values(), (value, 0))
+    made = {key: raw.exists(root_of(uri) + key) for pair in locks.items() for key in pair}
+    assert all(made[lock].czxid < made[record].czxid for record, lock in locks.items())
+    assert not any(made[lock].ephemeralOwner for lock in locks.values())
     records = [record for record in scan(journal) if isinstance(record, Record)]
     assert sum(record.event == "resume" for record in records) >= kills - 1
     end = records[-1].fields["counts"]
