@@ -1,0 +1,230 @@
+"""A real cluster that lost its records and a bookie: guarded records made by hand from what the other bookies hold."""
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.protocols import Write
+from backends.zookeeper.store import ZooKeeperStore
+from reconcile.write.apply import Options, apply
+from reconcile.write.apply_results import Applied
+from recovery.codecs import ledger_metadata
+from recovery.codecs.store import LOCKS
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from tests.support import jars
+from tests.support.acid import COLLECTING
+from tests.support.cluster import JVM, Bookie, Cluster, encoded
+from tests.support.kept_bytes import Kept, Place, kept, less
+from tests.support.plan_folder import Ledger, write_plan
+from tests.support.plans import clock
+from tests.support.waiting import until
+
+ROOT: Final = "/ledgers"
+PASSWORD: Final = b"secret"
+LOST: Final = 3
+"""The bookie that is gone, and comes back."""
+SPARE: Final = 4
+"""A bookie that is new after the loss."""
+SIZE: Final = 100
+"""Bytes of every entry."""
+AUTORECOVERY: Final = """metadataServiceUri=zk+null://{zookeeper}{root}
+bookieId=autorecovery-0
+allowLoopback=true
+advertisedAddress=127.0.0.1
+lostBookieRecoveryDelay=0
+auditorPeriodicBookieCheckInterval=2
+auditorPeriodicCheckInterval=3
+auditorPeriodicReplicasCheckInterval=3
+auditorPeriodicPlacementPolicyCheckInterval=3
+openLedgerRereplicationGracePeriod=2000
+rwRereplicateBackoffMs=500
+readEntryTimeoutSec=3
+zkTimeout=10000
+httpServerEnabled=false
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A ledger as its writer left it.
+
+    Attributes:
+        row: its record, as Java read it.
+        entries: how many it has, each of `SIZE` bytes.
+        digest: the Java client's name.
+    """
+
+    row: Mapping[str, Any]
+    entries: int
+    digest: str
+
+    def holders(self, entry: int) -> list[str]:
+        """Return the bookies that an entry was written to."""
+        members: Sequence[str] = [names for first, names in self.row["segments"] if first <= entry][-1]
+        return [members[(entry + k) % len(members)] for k in range(self.row["W"])]
+
+    def seen(self, bookies: set[str]) -> list[int]:
+        """Return the entries that one of some bookies has."""
+        return [entry for entry in range(self.entries) if bookies & set(self.holders(entry))]
+
+    def true_record(self) -> Ledger:
+        """Return its record for a plan."""
+        row = self.row
+        digest = {"MAC": "HMAC"}.get(self.digest, self.digest)
+        length = SIZE * self.entries
+        shape = (row["E"], row["W"], row["A"])
+        return Ledger(row["ledger"], row["segments"], shape, self.entries - 1, length, digest=digest, password=PASSWORD)
+
+    def universal_record(self, bookies: set[str]) -> Ledger:
+        """Return one segment of all of some bookies that have any entry, E = W = their number, A = 1."""
+        entries = self.seen(bookies)
+        holders = sorted(bookies & {name for entry in entries for name in self.holders(entry)})
+        count = len(holders)
+        segments = [(0, holders)]
+        last = entries[-1]
+        return replace(
+            self.true_record(), segments=segments, quorums=(count, count, 1), last=last, length=SIZE * (last + 1)
+        )
+
+
+class GuardedCluster:
+    """Bookies of these storages in turn, and a ZooKeeper; nothing is written yet, and nothing lost."""
+
+    def __init__(self, work: Path, storages: Sequence[str]) -> None:
+        self.work = work
+        self.cluster = Cluster(work / "home")
+        self.cluster.start_zookeeper("zookeeper", ROOT)
+        self.cluster("format", layout="hierarchical")
+        self.bookies = [
+            Bookie(n, f"10.0.0.{n + 1}:3181", storage, [f"b{n}/journal"], [f"b{n}/ledgers"], props=COLLECTING)
+            for n, storage in zip(range(SPARE + 1), cycle(storages), strict=False)
+        ]
+        for bookie in self.bookies[:SPARE]:
+            self.cluster.start(bookie)
+        self.written: dict[int, Written] = {}
+        self.store = ZooKeeperStore(self.cluster.zookeeper)
+        self.uri = f"zk+hierarchical://{self.cluster.zookeeper}{ROOT}"
+
+    def close(self) -> None:
+        """End everything."""
+        self.store.close()
+        self.cluster.__exit__(None, None, None)
+
+    def write(self, on: Sequence[int], write: int, entries: int = 8, *, digest: str = "CRC32C", change: int = 0) -> int:
+        """Write a ledger on some bookies; `change`: after so many entries its first bookie is replaced."""
+        known = {"digest": digest, "password": encoded(PASSWORD), "custom": {}}
+        members = [self.bookies[n].id for n in on]
+        ledger: int = self.cluster("create", E=len(on), W=write, A=write, members=members, **known)
+        if change:
+            self.cluster("add", ledger=ledger, sizes=[SIZE] * change, ids=None)
+            free = next(n for n in range(SPARE) if n not in on)
+            self.cluster("instead", old=members[0], new=self.bookies[free].id)
+            self.cluster("bookie_stop", n=on[0])
+        self.cluster("add", ledger=ledger, sizes=[SIZE] * (entries - change), ids=None)
+        self.cluster("close", ledger=ledger)
+        if change:
+            self.cluster.start(self.bookies[on[0]])
+        self.written[ledger] = Written(self.cluster.ledgers()[ledger], entries, digest)
+        return ledger
+
+    def lose(self) -> None:
+        """Stop all bookies, and lose the records of all ledgers."""
+        for bookie in self.bookies[:SPARE]:
+            self.cluster("bookie_stop", n=bookie.n)
+        self.cluster("zk_wipe", paths=[f"{ROOT}/00"])
+
+    @property
+    def seen(self) -> set[str]:
+        """The bookies that are not lost."""
+        return {bookie.id for bookie in self.bookies[:LOST]}
+
+    def apply(self, name: str, ledgers: Sequence[Ledger], *, replaces: bool = False) -> Applied:
+        """Write records as a plan; those that stand are replaced if it is asked for."""
+        plan = write_plan(self.work / name, ledgers, passwords=(PASSWORD,))
+        table = plan.read("actions")
+        rows = table.filter(pc.equal(table["kind"], "ledger")).to_pylist()
+        for row in rows:
+            held = self.store.get(ROOT + row["key"]) if replaces else None
+            if held is not None:
+                row.update(op="replace", expects=held.version, before=held.value)
+        planned = pa.Table.from_pylist(rows, schema=table.schema)
+        options = Options(plan.manifest["hash"], accept_unfrozen=replaces)
+        return apply(lambda: [planned], self.store, ROOT, self.work / f"{name}-journal", options, now=clock())
+
+    def kept(self) -> dict[Place, Kept]:
+        """Return what the first four bookies have of the ledgers that were written."""
+        found = kept(self.cluster.home, self.bookies[:SPARE])
+        return {place: has for place, has in found.items() if place[1] in self.written}
+
+    def read(self, ledger: int) -> list[int]:
+        """Return the entries that the Java client reads, each whole."""
+        known = {"digest": self.written[ledger].digest, "password": encoded(PASSWORD)}
+        found = self.cluster("read", ledger=ledger, recovery=False, **known)
+        assert "open_error" not in found, (ledger, found)
+        return [entry for entry, (size, _) in enumerate(found["entries"]) if size == SIZE]
+
+    def locks(self) -> set[int]:
+        """Return the ledgers that have a lock which stays; a worker's, or a bookie's that collects, ends with it."""
+        names = self.store.children(ROOT + LOCKS) or ()
+        held = [(name, self.store.get(f"{ROOT}{LOCKS}/{name}")) for name in names]
+        return {int(name.removeprefix("urL")) for name, lock in held if lock is not None and lock.owner == 0}
+
+    def records(self) -> dict[int, Any]:
+        """Return the bytes of every record, by ledger."""
+        return {ledger: row["raw"] for ledger, row in self.cluster.ledgers().items() if ledger in self.written}
+
+    def check(self, *running: int) -> None:
+        """Wait until each of some bookies has ended an over-replicated check that began after this call.
+
+        Each has a copy of a ledger whose record, closed and empty, names another bookie: only that check deletes it.
+        """
+        on = [n for n in running if n != SPARE]
+        known = {"digest": "CRC32C", "password": encoded(b""), "custom": {}}
+        members = [self.bookies[n].id for n in on]
+        ledger: int = self.cluster("create", E=len(on), W=len(on), A=len(on), members=members, **known)
+        self.cluster("add", ledger=ledger, sizes=[SIZE], ids=None)
+        self.cluster("close", ledger=ledger)
+        self.cluster.collect_garbage(len(running))
+        record = LedgerMetadata(
+            format=3,
+            ensemble_size=1,
+            write_quorum=1,
+            ack_quorum=1,
+            state=State.CLOSED,
+            last_entry=-1,
+            length=0,
+            segments=(Segment(0, (self.bookies[SPARE].id,)),),
+            digest=Digest.CRC32C,
+            password=b"",
+        )
+        key = self.cluster.ledgers()[ledger]["path"]
+        held = self.store.get(key)
+        assert held is not None
+        copies = {(name, ledger) for name in members}
+        bookies = [self.bookies[n] for n in on]
+        before = kept(self.cluster.home, bookies)
+        assert copies <= before.keys()
+        self.store.write([Write(key, ledger_metadata.encode(record), held.version)])
+        until(lambda: copies <= less(before, kept(self.cluster.home, bookies)).keys(), "copies too many are deleted")
+        self.cluster.collect_garbage(len(running))
+
+    @contextmanager
+    def autorecovery(self) -> Iterator["subprocess.Popen[bytes]"]:
+        """Run BookKeeper's auditor and replication worker, which look every few seconds."""
+        conf = self.work / "autorecovery.conf"
+        conf.write_text(AUTORECOVERY.format(zookeeper=self.cluster.zookeeper, root=ROOT))
+        command = ["java", *JVM, "-cp", jars.class_path(), "org.apache.bookkeeper.replication.AutoRecoveryMain"]
+        with (self.work / "autorecovery.log").open("ab") as log:
+            process = subprocess.Popen([*command, "--conf", str(conf)], stdout=log, stderr=subprocess.STDOUT)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
