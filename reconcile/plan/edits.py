@@ -395,7 +395,9 @@ def _other_readings(reconstruction: pa.Table, ledgers: set[LedgerId]) -> dict[Le
 def _choose(ledger: LedgerId, label: str, values: Mapping[str, bytes]) -> tuple[bytes, int]:
     """Return the bytes of an alternative, and its number."""
     if label not in values:
-        labels = ", ".join(values) or "none"
+        if not values:
+            raise PlanError(str(ledger), "has no alternative", f"see what would settle it: bkmeta explain {ledger}")
+        labels = ", ".join(values)
         raise PlanError(str(ledger), f"has no alternative {label!r} (it has: {labels})", "choose one of them")
     return values[label], 1 + list(values).index(label)
 

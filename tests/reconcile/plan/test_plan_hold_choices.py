@@ -132,7 +132,7 @@ def test_a_chosen_record_takes_the_place_of_its_hold(made: Dataset, tmp_path: Pa
     }
     assert records[1] == ledger_metadata.decode(EARLIER[1])
     assert {n: str(one.state) for n, one in records.items() if n > 2} == dict.fromkeys((3, 4, 5), "IN_RECOVERY")
-    with pytest.raises(PlanError, match="it has: none"):
+    with pytest.raises(PlanError, match="see what would settle it: bkmeta explain 4"):
         edit_plan(made, Edits(choose={LedgerId(0, 4): "restore"}), tmp_path / "none")
 
 
