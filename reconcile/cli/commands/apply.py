@@ -33,6 +33,8 @@ _SHOWN: Final = 10
 
 
 _FROM_SNAPSHOT: Final = "from-snapshot"
+_LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release"): "locks of settled ledgers, removed"}
+"""Kind and op of writes → what they are for people."""
 
 
 @click.command(
@@ -163,11 +165,17 @@ def _make_result(applied: "Applied", plan: Path, uri: str, command: str) -> Resu
     if applied.changed_count:
         keys = "1 key no longer holds" if applied.changed_count == 1 else f"{applied.changed_count} keys no longer hold"
         verdict = f"{keys} what was written: somebody else writes here. {verdict}"
-    details = [f"{op} {kind}: {_word_tally(t)}" for (kind, op), t in sorted(tallies.items())]
+    details = [
+        f"{_LOCKS.get((kind, op), f'{op} {kind}')}: {_word_tally(t)}" for (kind, op), t in sorted(tallies.items())
+    ]
     details += [f"left as it is: {c.key} ({c.reason})" for c in applied.conflicts[:_SHOWN]]
     details += [f"changed since: {key}" for key in applied.changed[:_SHOWN]]
     if applied.cookies_withheld:
         details.append(f"no cookies were written: {applied.cookies_withheld}")
+    if tallies.get(("lock", "lock")):
+        details.append(
+            "verify again in five minutes: a worker whose session ends by then may remove a lock of a ledger"
+        )
     details.append(f"every write is recorded in {applied.journal}")
     following = quote_command("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")
     return Result(

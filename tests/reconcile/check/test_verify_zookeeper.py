@@ -1,6 +1,7 @@
 """What was written, proved as it is typed: rehearse and verify on a real ZooKeeper and real bookies' disks."""
 
 import base64
+import dataclasses
 import itertools
 from pathlib import Path
 
@@ -83,6 +84,39 @@ def test_verify_tells_readable_from_not_looked_at_from_gone(
     gone = run(capsys, "verify", made.path, "--metadata", uri, "--sample", "all", *_disks(0))
     assert gone.code == 3
     assert "no record" in gone.out
+
+
+def test_locks_are_looked_at_again(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All there, and young: 0, and when to look again. One gone: 3, whatever the sample, and how to make it again.
+
+    A rehearsal has its locks in its own root; with them it goes.
+    """
+    rows = cases.truth("c01")["ledgers"]
+    known = [base64.b64decode(row["password"]) for row in rows]
+    guards = itertools.cycle(["lock", None, "named"])
+    ledgers = [dataclasses.replace(of_truth(row), guard=next(guards)) for row in rows]
+    path = write_plan(tmp_path / "plan", ledgers, passwords=known).path
+    written = run(capsys, "rehearse", path, "--metadata", uri, "--json").result["counts"]["writes"]["lock lock"]
+    assert (written["planned"], written["written"]) == (11, 11)
+    look = ("verify", path, "--metadata", uri, *_disks())
+    good = run(capsys, *look, "--json")
+    assert good.code == 0
+    states = {"kept": 11, "gone": 0, "released": 0, "unreleased": 0, "named": 11, "replaced": 0}
+    assert good.result["counts"]["guards"] == states
+    assert good.result["looked_at_locks_early"]
+    words = run(capsys, *look).out
+    assert "younger than five minutes" in words
+    assert "replication must stay disabled" in words
+    with open_store(uri, writable=True) as opened:
+        name = (opened.store.children(f"{opened.root}/underreplication/locks") or [])[3]
+        opened.store.write([Write(f"{opened.root}/underreplication/locks/{name}", None, 0)])
+    gone = run(capsys, *look, "--sample", "1", "--json")
+    assert (gone.code, gone.result["counts"]["guards"]["gone"]) == (3, 1)
+    assert [one["ledger"] for one in gone.result["guards"]] == [str(int(name.removeprefix("urL")))]
+    assert "--journal" in run(capsys, *look, "--sample", "1").out
+    assert run(capsys, "rehearse", path, "--metadata", uri, "--remove").code == 0
+    with open_store(uri) as opened:
+        assert opened.store.children(opened.root) is None
 
 
 @pytest.mark.parametrize(
