@@ -8,11 +8,11 @@ grace. So an empty, partial, wrong or missing store that bookies can list is wha
     UNDECIDED  nothing bad was seen, and something that matters could not be looked at
     OK         everything that the bookies hold is listed
 
-Source: bookie-storage §8; bookkeeper-metadata §2.2, §2.8, §9, §10.
+Source: docs/operations/safety.md.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -23,38 +23,21 @@ from backends.protocols import MetadataStore, Versioned
 from reconcile import clusters
 from reconcile.check import listing
 from reconcile.check.gc_settings import BookieSettings, Unread
-from reconcile.check.preflight_report import Bookie, Finding, Level, Report, rank_finding, word_duration
+from reconcile.check.preflight_report import Bookie, Level, Observation, Report, rank_finding, word_duration
 from reconcile.write.freezing import freeze_state
-from recovery.codecs.store import (
-    UNDERREPLICATION,
-    Layout,
-    decode_instance_id,
-    layout_of,
-    places,
-)
+from recovery.codecs.store import UNDERREPLICATION, Layout, decode_instance_id, layout_of, places
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
+from recovery.model.coverage import Coverage
 
 MUCH: Final = 0.1
 """Share of the bookies' ledgers without a record that garbage waiting to be collected does not explain."""
-
-
 _LISTING_S: Final = 20.0
-
-
 _CLOCKS_APART: Final = timedelta(minutes=1)
-
-
 _RECENT: Final = timedelta(days=1)
-
-
 _SOME: Final = 10
 _AUDITORS: Final = f"{UNDERREPLICATION}/auditorelection"
-
-
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
-
-
 _ASKED: Final = 20_000
 """Ledgers that are asked for by key because no listing names them: some seconds."""
 
@@ -100,7 +83,7 @@ class _Look:
         self._root = root
         self._settings = settings
         self._now = now
-        self._findings: list[Finding] = []
+        self._findings: list[Observation] = []
         self._denied = False
         self._foreign = False
         self._has_layout = True
@@ -108,9 +91,10 @@ class _Look:
         columns = ["bookie", "instance_id", "version_files", "complete", "ended"]
         rows = [row for i in inventories for row in i.read("bookies", columns=columns).to_pylist()]
         self._about = {row["bookie"]: row for row in rows}
+        self._scanned = {bookie: bool(row["complete"]) for bookie, row in self._about.items()}
 
     def _say(self, level: Level, subject: str, text: str) -> None:
-        self._findings.append(Finding(level, subject, text))
+        self._findings.append(Observation(level, subject, text))
 
     def all(self, named: Layout | None, listing_s: float) -> Report:
         """Look at everything."""
@@ -135,7 +119,7 @@ class _Look:
         if layout is None and not any(name.isdigit() or name.startswith("L") for name in names):
             self._empty([], state, compared=False)
         counts = self._ledgers(found, held, state, rw + ro, layout)
-        not_compared = self._coverage({*rw, *ro, *cookies})
+        coverage = self._cover({*rw, *ro, *cookies})
         bookies = self._bookies(rw, ro, cookies)
         auditor = self._replication(state, lacking=bool(counts["ledgers_absent"]) or counts["ledgers_listed"] == 0)
         self._frozen(state)
@@ -144,7 +128,7 @@ class _Look:
             bookies=bookies,
             counts=counts | {"bookies_registered": len({*rw, *ro}), "cookies": len(cookies)},
             listed_whole=found is not None and found.complete,
-            not_compared=not_compared,
+            coverage=coverage,
             layout=layout,
             freeze=None if self._on_etcd else state,
             auditor=auditor,
@@ -156,7 +140,7 @@ class _Look:
         bookies: tuple[Bookie, ...] = (),
         counts: Mapping[str, int | None] | None = None,
         listed_whole: bool = False,
-        not_compared: tuple[str, ...] = (),
+        coverage: Coverage | None = None,
         layout: Layout | None = None,
         freeze: freeze_state.FreezeState | None = None,
         auditor: str | None = None,
@@ -168,8 +152,7 @@ class _Look:
             bookies=bookies or self._bookies([], [], []),
             counts=counts or {},
             listed_whole=listed_whole,
-            compared=tuple(sorted(self._about)),
-            not_compared=not_compared,
+            coverage=coverage or Coverage.count(self._scanned, {}),
             unread=unread,
             layout=layout,
             freeze=freeze,
@@ -407,18 +390,19 @@ class _Look:
             text = "the store lists no ledger: a bookie that runs here unregistered deletes all that it holds"
             self._say(Level.WARNING, "ledgers", text)
 
-    def _coverage(self, members: Iterable[str]) -> tuple[str, ...]:
-        others = tuple(sorted(set(members) - set(self._about)))
-        if others and self._inventories:
-            self._say(Level.UNDECIDED, "coverage", f"what only these bookies hold was not looked at: {_some(others)}")
-        partial = sorted(bookie for bookie, row in self._about.items() if not row["complete"])
-        if partial:
-            self._say(Level.UNDECIDED, "coverage", f"the disks of {_some(partial)} were not read completely")
+    def _cover(self, members: Collection[str]) -> Coverage:
+        coverage = Coverage.count(self._scanned, {"registered, or with a cookie": members})
+        if coverage.not_scanned and self._inventories:
+            text = f"what only these bookies hold was not looked at: {_some(coverage.not_scanned)}"
+            self._say(Level.UNDECIDED, "coverage", text)
+        if coverage.not_complete:
+            text = f"the disks of {_some(coverage.not_complete)} were not read completely"
+            self._say(Level.UNDECIDED, "coverage", text)
         oldest = min((row["ended"] for row in self._about.values()), default=self._now)
         if self._now - oldest > _RECENT:
             text = f"the oldest inventory is of {_time(oldest)}; ledgers deleted since have no record either"
             self._say(Level.OK, "coverage", text)
-        return others
+        return coverage
 
     def _bookies(self, rw: Sequence[str], ro: Sequence[str], cookies: Sequence[str]) -> tuple[Bookie, ...]:
         known = [one for one in self._settings if isinstance(one, BookieSettings)]

@@ -7,9 +7,8 @@ from typing import Final
 
 from reconcile.check.gc_settings import DEFAULT_WAIT_MS, BookieSettings, Unread
 from reconcile.write.freezing import freeze_state
-from recovery.codecs.store import (
-    Layout,
-)
+from recovery.codecs.store import Layout
+from recovery.model.coverage import Coverage
 
 
 class Level(StrEnum):
@@ -27,8 +26,8 @@ _ORDER: Final = (Level.CRITICAL, Level.WARNING, Level.UNDECIDED, Level.OK)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
+class Observation:
+    """One thing that was looked at, be it good, bad or unknown: a finding is always something wrong.
 
     Attributes:
         level: how bad it is.
@@ -79,8 +78,7 @@ class Report:
         bookies: in the order in which they are to be stopped: whose next pass may come first.
         counts: ledgers listed, held, absent; bookies registered. None: not known.
         listed_whole: whether every folder of the store was listed.
-        compared: bookies whose disks the store was compared with.
-        not_compared: others that are registered or have a cookie.
+        coverage: bookies whose disks the store was compared with; the members are registered or have a cookie.
         unread: settings that were named and could not be read.
         layout: None: not known.
         freeze: what the rights say.
@@ -90,12 +88,11 @@ class Report:
         foreign: bookies that were compared are of another cluster instance than the store.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Observation, ...]
     bookies: tuple[Bookie, ...] = ()
     counts: Mapping[str, int | None] = field(default_factory=dict)
     listed_whole: bool = False
-    compared: tuple[str, ...] = ()
-    not_compared: tuple[str, ...] = ()
+    coverage: Coverage = field(default_factory=Coverage)
     unread: tuple[Unread, ...] = ()
     layout: Layout | None = None
     freeze: freeze_state.FreezeState | None = None
@@ -134,6 +131,6 @@ def word_duration(milliseconds: int) -> str:
     return f"{milliseconds} ms"
 
 
-def rank_finding(finding: Finding) -> tuple[int, int]:
+def rank_finding(finding: Observation) -> tuple[int, int]:
     """Return where a finding stands in a report: the worst first."""
     return _ORDER.index(finding.level), _SUBJECTS.index(finding.subject)

@@ -2,15 +2,12 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.commands.recover import LAYOUTS, TAILS
 from reconcile.cli.options import (
@@ -30,19 +27,15 @@ from reconcile.cli.options import (
     references_option,
     scope_option,
 )
-from reconcile.cli.output import Output, Result
+from reconcile.cli.output import Result
 
 if TYPE_CHECKING:
-    from reconcile.compare.single_ledger import StoredLedger
     from reconcile.explain.field_evidence import Field
     from reconcile.explain.ledger import Explanation
     from reconcile.explain.ledger_copies import Copy
-    from recovery.dataset import Dataset
-    from recovery.model.ids import LedgerId
 
 CODES: Final = {"settled": Exit.DONE, "open": Exit.FOUND, "undecided": Exit.UNDECIDABLE}
 """Exit code of each standing."""
-_FILES: Final = ("zkfiles:", "etcdfile:")
 _AS_RECOVER: Final = (
     "--inventory",
     "--inventory-dir",
@@ -105,14 +98,9 @@ def explain(
     LEDGER is a number, scope:number, or a qualified name of 32 hex digits. Given what recover was given, it says what
     recover decides; with --plan, what that plan did. No Spark is needed, and nothing is written.
     """
-    from reconcile.compare.knowledge import Knowledge
-    from reconcile.explain.ledger import explain as run
-    from reconcile.jobs.make_plan.request import open_inventories
-    from reconcile.jobs.references import read_references
+    from reconcile.jobs.diagnose import explain as job
     from reconcile.plan.actions import Passwords
-    from reconcile.plan.manifest import read_plan_manifest
     from recovery.codecs.store import Layout
-    from recovery.dataset import open_dataset
     from recovery.infer.search import Tail
 
     output = make_output(shared)
@@ -122,120 +110,21 @@ def explain(
     named = parse_ledger(typed, scope)
     if not (inventories or uri or snapshots or plan):
         raise click.UsageError("give at least one of --inventory, --metadata, --snapshot, --plan")
-    opened = open_inventories(inventories)
-    with ExitStack() as stack:
-        stored, named_layout = [], layout
-        for name in [*([uri] if uri is not None else []), *snapshots]:
-            one, of = _read_store(name, named, output, stack)
-            stored.append(one)
-            # The store that is repaired is the first, where there is one.
-            named_layout = named_layout or of
-        made = open_dataset(plan, "plan") if plan else None
-        named_layout = named_layout or (read_plan_manifest(made).binding.layout if made else None)
-        known = read_references(references, make_context(output))
-        knowledge = Knowledge(
-            passwords=Passwords.from_candidates(read_passwords(passwords)).values,
-            expected=read_names(expect_bookies) if expect_bookies else None,
-            default_quorum=default_quorum,
-            tail=Tail(tail),
-            layout=Layout(named_layout) if named_layout else None,
-            references=None if known is None else known.rows,
-        )
-        stores = known.stores if known is not None else ()
-        found = run(named, opened, stored, made, knowledge, has_store=uri is not None, references=stores)
-    given = carry_options(*_AS_RECOVER)
-    sys.exit(output.show(_result(found, given, uri, plan)))
-
-
-def _read_store(uri: str, ledger: "LedgerId", output: Output, stack: ExitStack) -> "tuple[StoredLedger, str | None]":
-    """Return what a store has of the ledger, and its layout.
-
-    Catalogs are read where they are; copied files of stores are captured for as long as `stack` is open, as recover
-    captures them. A live store is asked for this ledger only.
-    """
-    from reconcile.jobs.capture import capture_store
-    from reconcile.stores import catalog_path, open_store
-    from recovery.dataset import open_dataset
-
-    path = catalog_path(uri)
-    if path is None and not uri.startswith(_FILES):
-        return _live(uri, ledger)
-    if path is None:
-        path = f"{stack.enter_context(TemporaryDirectory(prefix='bkmeta-explain-'))}/catalog"
-        with open_store(uri, EnvironmentAccess()) as opened:
-            capture_store(opened, Path(path), make_context(output))
-    catalog = open_dataset(path, "catalog")
-    layouts = catalog.read("sources", columns=["layout"])["layout"].to_pylist()
-    return read_catalog(uri, catalog, ledger), layouts[0] if layouts else None
-
-
-def _live(uri: str, ledger: "LedgerId") -> "tuple[StoredLedger, str | None]":
-    """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
-    from backends.protocols import ScannableStore
-    from reconcile.check.guard_locks import select_guarded
-    from reconcile.clusters import decode_named
-    from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_history_rows
-    from reconcile.stores import open_store
-    from recovery.codecs import store
-    from recovery.errors import InputError
-    from recovery.model import tables
-
-    with open_store(uri, EnvironmentAccess()) as opened:
-        where = store.places(opened.layout_hint)
-        held = opened.store.get(opened.root + where.layout)
-        if opened.layout_hint:
-            layout = store.Layout(opened.layout_hint)
-        elif held is not None:
-            layout = store.layout_of(held.value)
-        else:
-            problem = "neither the URI nor the store names a layout"
-            raise InputError(uri, problem, "name the cluster's layout, e.g. zk+hierarchical://")
-        try:
-            key = opened.root + store.ledger_key(layout, ledger)
-        except ValueError as error:
-            raise InputError(str(ledger), str(error), "name a ledger that the layout has a place for") from error
-        record = opened.store.get(key)
-        is_guarded = bool(select_guarded(opened.store, opened.root, [ledger]))
-        named = opened.store.get(opened.root + where.instance_id)
-        members = tuple(opened.store.children(opened.root + where.cookies) or ())
-        history, txn, complete = tables.CATALOG_HISTORY.empty_table(), None, True
-        if isinstance(opened.store, ScannableStore):
-            point = opened.store.point()
-            txn, complete = point.txn, not point.gaps
-            history = as_history_rows(opened.store.history(key), key, ledger)
-    row = tables.CATALOG_LEDGERS.empty_table()
-    if record is not None:
-        row = as_catalog_row(record, ledger)
-    cluster = decode_named(None if named is None else named.value)
-    stored = StoredLedger(
-        uri, row, history, txn, members, complete=complete, instance_id=cluster, is_guarded=is_guarded
+    request = job.ExplainRequest(
+        ledger=named,
+        inventories=inventories,
+        uri=uri,
+        snapshots=snapshots,
+        plan=plan,
+        passwords=Passwords.from_candidates(read_passwords(passwords)),
+        expected=read_names(expect_bookies) if expect_bookies else None,
+        default_quorum=default_quorum,
+        references=references,
+        tail=Tail(tail),
+        layout=Layout(layout) if layout else None,
     )
-    return stored, str(layout)
-
-
-def read_catalog(uri: str, catalog: "Dataset", ledger: "LedgerId") -> "StoredLedger":
-    """Read the ledger's record, its history, and who has a cookie, from a catalog."""
-    import pyarrow.compute as pc
-
-    from reconcile.clusters import of_catalog
-    from reconcile.compare.single_ledger import StoredLedger, read_only_ledger
-    from recovery.codecs.replication_lock import is_guard, ledger_of_lock
-
-    nodes = catalog.read("nodes", columns=["path", "kind", "raw", "owner"])
-    locks = nodes.filter(pc.equal(nodes["kind"], "lock")).to_pylist()
-    cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
-    sources = catalog.read("sources", columns=["txn"])["txn"].to_pylist()
-    return StoredLedger(
-        uri,
-        read_only_ledger(catalog, "ledgers", ledger),
-        read_only_ledger(catalog, "history", ledger),
-        sources[0] if sources else None,
-        tuple(path.rsplit("/", 1)[-1] for path in cookies),
-        complete=bool(catalog.manifest["coverage"].get("complete")),
-        catalog=catalog,
-        is_guarded=any(ledger_of_lock(n["path"]) == ledger and is_guard(n["raw"], n["owner"] or 0) for n in locks),
-        instance_id=of_catalog(uri, catalog.read("sources"), nodes).instance_id,
-    )
+    explanation = job.explain(request, make_context(output))
+    sys.exit(output.show(_result(explanation, carry_options(*_AS_RECOVER), uri, plan)))
 
 
 def _result(found: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> Result:

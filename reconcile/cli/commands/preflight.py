@@ -4,16 +4,14 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from backends.errors import UnavailableError
-from reconcile.cli.access import AUTH_VARIABLE, EnvironmentAccess
+from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.options import (
@@ -21,11 +19,12 @@ from reconcile.cli.options import (
     carry_options,
     find_inventories_folder,
     inventory_options,
+    make_context,
     make_output,
     output_options,
     word_collect,
 )
-from reconcile.cli.output import Result
+from reconcile.cli.output import Output, Result
 
 if TYPE_CHECKING:
     from reconcile.check.preflight_report import Report
@@ -80,11 +79,6 @@ def _is_etcd(uri: str | None) -> bool:
     return uri is not None and uri.startswith("etcd")
 
 
-_ANSWER_S: Final = 5.0
-_PATIENCE_S: Final = 10.0
-_ASKED_AT_ONCE: Final = 16
-
-
 @click.command(
     cls=Command,
     exits={
@@ -119,7 +113,7 @@ def preflight(
     if uri is None:
         more = "bkmeta preflight --metadata URI --inventory DIR … says whether data can be deleted right now"
         sys.exit(output.show(_result(uri, "the store was not looked at: --metadata was not given", 0, following=more)))
-    sys.exit(output.show(_examine(uri, inventories, confs, addresses)))
+    sys.exit(output.show(_examine(uri, inventories, confs, addresses, output)))
 
 
 def _print_first_ten_minutes(uri: str | None, *, to_stderr: bool) -> None:
@@ -140,23 +134,14 @@ def _result(uri: str | None, verdict: str, code: int, *, following: str, **more:
     return Result("preflight", verdict, code, following=following, facts=facts, **more)
 
 
-def _examine(uri: str, inventories: Sequence[str], confs: Sequence[Path], addresses: Sequence[str]) -> Result:
+def _examine(
+    uri: str, inventories: tuple[str, ...], confs: tuple[Path, ...], addresses: tuple[str, ...], output: Output
+) -> Result:
     # All after the first ten minutes are printed: pyarrow alone takes longer than printing them.
-    from reconcile.check import gc_settings
-    from reconcile.check import preflight as engine
-    from reconcile.stores import demand_store_uri, open_store
-    from recovery.codecs.store import Layout
-    from recovery.dataset import open_dataset
+    from reconcile.jobs.diagnose import preflight as job
 
-    demand_store_uri(uri)
-    opened_inventories = [open_dataset(path, "inventory") for path in inventories]
-    with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="http") as pool:
-        asked = pool.map(gc_settings.ask, addresses)
-        known = [*(gc_settings.read_file(path) for path in confs), *asked]
     try:
-        with open_store(uri, EnvironmentAccess(), session_s=_ANSWER_S, patience_s=_PATIENCE_S) as opened:
-            named = Layout(opened.layout_hint) if opened.layout_hint else None
-            report = engine.examine(opened.store, opened.root, named, opened_inventories, known, now=datetime.now(UTC))
+        report = job.examine(job.PreflightRequest(uri, inventories, confs, addresses), make_context(output))
     except UnavailableError as error:
         return _result(
             uri,
@@ -191,8 +176,8 @@ def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Resu
         counts=dict(report.counts),
         coverage={
             "listed_whole": report.listed_whole,
-            "compared_with": report.compared,
-            "not_compared_with": report.not_compared,
+            "compared_with": list(report.coverage.scanned),
+            "not_compared_with": list(report.coverage.not_scanned),
             "settings_unread": [asdict(one) for one in report.unread],
         },
         details=details,
@@ -259,8 +244,8 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
         # A store that lists ledgers may have lost others: nothing tells until it is compared with disks.
         first = "" if report.level == "warning" else "if metadata may be lost: "
         return f"{first}kill -STOP every bookie until it is compared; {ask}"
-    if report.not_compared:
-        return f"{collect}; not looked at yet: {', '.join(report.not_compared[:5])}"
+    if report.coverage.not_scanned:
+        return f"{collect}; not looked at yet: {', '.join(report.coverage.not_scanned[:5])}"
     if lacking:
         return recover
     return (

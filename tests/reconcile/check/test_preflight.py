@@ -112,7 +112,7 @@ def test_a_healthy_cluster_is_ok(inventories: list[Dataset]) -> None:
         "bookies_registered": 2,
         "cookies": 2,
     }
-    assert report.compared == ("b1", "b2")
+    assert report.coverage.scanned == ("b1", "b2")
 
 
 @pytest.mark.parametrize("left", [0, 3, 50, 89])
@@ -224,7 +224,7 @@ def test_bookies_that_were_not_looked_at_are_named(inventories: list[Dataset]) -
     """A bookie with a registration or a cookie and without an inventory keeps it from being OK."""
     report = examined(cluster(range(100), bookies=("b1", "b2", "b3")), inventories)
     assert report.level is Level.UNDECIDED
-    assert report.not_compared == ("b3",)
+    assert report.coverage.not_scanned == ("b3",)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.cli.commands.explain import read_catalog
 from reconcile.cli.commands.recover import make_result
 from reconcile.cli.options import quote_command
 from reconcile.cli.output import Result
@@ -27,6 +26,7 @@ from reconcile.cli.wording.deletions import deletion_lines
 from reconcile.compare.knowledge import Knowledge
 from reconcile.errors import PlanError
 from reconcile.explain.ledger import explain
+from reconcile.jobs.diagnose.explain import read_catalog
 from reconcile.jobs.make_plan.plan import make_plan
 from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.jobs.recover import Recovered

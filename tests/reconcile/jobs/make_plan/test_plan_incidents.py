@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconcile.cli.commands.explain import read_catalog
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, read_only_ledger
 from reconcile.explain.ledger import explain
+from reconcile.jobs.diagnose.explain import read_catalog
 from reconcile.jobs.make_plan.plan import make_plan
 from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.plan import plan_reader

@@ -1,0 +1,185 @@
+"""Everything about one ledger, from bookies, a store, snapshots, a plan and upper layers."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pyarrow.compute as pc
+
+from backends.protocols import ScannableStore
+from reconcile.check.guard_locks import select_guarded
+from reconcile.clusters import decode_named, of_catalog
+from reconcile.compare.knowledge import Knowledge
+from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_history_rows, read_only_ledger
+from reconcile.explain import ledger as engine
+from reconcile.explain.ledger import Explanation
+from reconcile.jobs.capture import capture_store
+from reconcile.jobs.context import Context, connect
+from reconcile.jobs.make_plan.request import open_inventories
+from reconcile.jobs.references import read_references
+from reconcile.plan.actions import Passwords
+from reconcile.plan.manifest import read_plan_manifest
+from reconcile.stores import catalog_path
+from recovery.codecs import store
+from recovery.codecs.replication_lock import is_guard, ledger_of_lock
+from recovery.codecs.store import Layout
+from recovery.dataset import Dataset, open_dataset
+from recovery.errors import InputError
+from recovery.infer.search import Tail
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+
+_FILES: Final = ("zkfiles:", "etcdfile:")
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainRequest:
+    """Which ledger, and what may know something of it.
+
+    Attributes:
+        ledger: its id.
+        inventories: folders of inventories; each bookie once.
+        uri: the store; None: it is not asked.
+        snapshots: URIs of what the store held earlier.
+        plan: folder of a plan; None: what recover would decide is computed.
+        passwords: candidates.
+        expected: bookies that the cluster has, as the operator says; None: not said.
+        default_quorum: (E, W, A) where nothing else decides.
+        references: files and URIs of what upper layers know.
+        tail: where ledgers are closed whose last entries may not have been acknowledged.
+        layout: of the store, where nothing else names it.
+    """
+
+    ledger: LedgerId
+    inventories: tuple[str, ...]
+    uri: str | None
+    snapshots: tuple[str, ...]
+    plan: Path | None
+    passwords: Passwords
+    expected: tuple[str, ...] | None
+    default_quorum: tuple[int, int, int] | None
+    references: tuple[str, ...]
+    tail: Tail
+    layout: Layout | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What a store has of the ledger, and the layout that it names."""
+
+    stored: StoredLedger
+    layout: str | None
+
+
+def explain(request: ExplainRequest, context: Context) -> Explanation:
+    """Say everything about one ledger; nothing is written.
+
+    Raises:
+        DatasetError: an inventory, a catalog or the plan is damaged.
+        InputError: a file or a store cannot be used, or two sources are of two clusters.
+        UnsupportedStoreError: a URI is malformed, or of a store that is not read.
+        UnavailableError: a store does not answer.
+    """
+    inventories = open_inventories(request.inventories)
+    with ExitStack() as stack:
+        uris = [*([] if request.uri is None else [request.uri]), *request.snapshots]
+        sides = [_read_side(uri, request.ledger, context, stack) for uri in uris]
+        plan = None if request.plan is None else open_dataset(request.plan, "plan")
+        references = read_references(request.references, context)
+        knowledge = Knowledge(
+            passwords=request.passwords.values,
+            expected=request.expected,
+            default_quorum=request.default_quorum,
+            tail=request.tail,
+            layout=_choose_layout(request, sides, plan),
+            references=None if references is None else references.rows,
+        )
+        return engine.explain(
+            request.ledger,
+            inventories,
+            [side.stored for side in sides],
+            plan,
+            knowledge,
+            has_store=request.uri is not None,
+            references=references.stores if references is not None else (),
+        )
+
+
+def _choose_layout(request: ExplainRequest, sides: list[_Side], plan: Dataset | None) -> Layout | None:
+    """Return the layout that the operator names, else the first store, else the plan."""
+    named = [request.layout, *(side.layout for side in sides)]
+    named += [] if plan is None else [read_plan_manifest(plan).binding.layout]
+    layout = next((layout for layout in named if layout), None)
+    return None if layout is None else Layout(layout)
+
+
+def _read_side(uri: str, ledger: LedgerId, context: Context, stack: ExitStack) -> _Side:
+    """Return what a store has of the ledger.
+
+    Catalogs are read where they are; copied files of stores are captured for as long as `stack` is open, as recover
+    captures them. A live store is asked for this ledger only.
+    """
+    path = catalog_path(uri)
+    if path is None and not uri.startswith(_FILES):
+        return _read_live(uri, ledger, context)
+    if path is None:
+        path = f"{stack.enter_context(TemporaryDirectory(prefix='bkmeta-explain-'))}/catalog"
+        with connect(uri, context) as opened:
+            capture_store(opened, Path(path), context)
+    catalog = open_dataset(path, "catalog")
+    layouts = catalog.read("sources", columns=["layout"])["layout"].to_pylist()
+    return _Side(read_catalog(uri, catalog, ledger), layouts[0] if layouts else None)
+
+
+def _read_live(uri: str, ledger: LedgerId, context: Context) -> _Side:
+    """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
+    with connect(uri, context) as opened:
+        places = store.places(opened.layout_hint)
+        stored_layout = opened.store.get(opened.root + places.layout)
+        if opened.layout_hint:
+            layout = Layout(opened.layout_hint)
+        elif stored_layout is not None:
+            layout = store.layout_of(stored_layout.value)
+        else:
+            problem = "neither the URI nor the store names a layout"
+            raise InputError(uri, problem, "name the cluster's layout, e.g. zk+hierarchical://")
+        try:
+            key = opened.root + store.ledger_key(layout, ledger)
+        except ValueError as error:
+            raise InputError(str(ledger), str(error), "name a ledger that the layout has a place for") from error
+        record = opened.store.get(key)
+        is_guarded = bool(select_guarded(opened.store, opened.root, [ledger]))
+        instance = opened.store.get(opened.root + places.instance_id)
+        members = tuple(opened.store.children(opened.root + places.cookies) or ())
+        history, txn, is_complete = tables.CATALOG_HISTORY.empty_table(), None, True
+        if isinstance(opened.store, ScannableStore):
+            point = opened.store.point()
+            txn, is_complete = point.txn, not point.gaps
+            history = as_history_rows(opened.store.history(key), key, ledger)
+    row = tables.CATALOG_LEDGERS.empty_table() if record is None else as_catalog_row(record, ledger)
+    cluster = decode_named(None if instance is None else instance.value)
+    stored = StoredLedger(
+        uri, row, history, txn, members, complete=is_complete, instance_id=cluster, is_guarded=is_guarded
+    )
+    return _Side(stored, str(layout))
+
+
+def read_catalog(uri: str, catalog: Dataset, ledger: LedgerId) -> StoredLedger:
+    """Read the ledger's record, its history, and who has a cookie, from a catalog."""
+    nodes = catalog.read("nodes", columns=["path", "kind", "raw", "owner"])
+    locks = nodes.filter(pc.equal(nodes["kind"], "lock")).to_pylist()
+    cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
+    sources = catalog.read("sources", columns=["txn"])["txn"].to_pylist()
+    return StoredLedger(
+        uri,
+        read_only_ledger(catalog, "ledgers", ledger),
+        read_only_ledger(catalog, "history", ledger),
+        sources[0] if sources else None,
+        tuple(path.rsplit("/", 1)[-1] for path in cookies),
+        complete=bool(catalog.manifest["coverage"].get("complete")),
+        catalog=catalog,
+        is_guarded=any(ledger_of_lock(n["path"]) == ledger and is_guard(n["raw"], n["owner"] or 0) for n in locks),
+        instance_id=of_catalog(uri, catalog.read("sources"), nodes).instance_id,
+    )

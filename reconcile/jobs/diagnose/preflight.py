@@ -1,0 +1,54 @@
+"""Whether bookies can delete data right now: what a store lists, compared with what bookies hold."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from reconcile.check import gc_settings
+from reconcile.check import preflight as engine
+from reconcile.check.preflight_report import Report
+from reconcile.jobs.context import Context
+from reconcile.stores import demand_store_uri, open_store
+from recovery.codecs.store import Layout
+from recovery.dataset import open_dataset
+
+_ANSWER_S: Final = 5.0
+_PATIENCE_S: Final = 10.0
+_ASKED_TOGETHER: Final = 16
+"""Bookies whose HTTP API is asked at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightRequest:
+    """What is looked at.
+
+    Attributes:
+        uri: the store.
+        inventories: folders of what bookies hold.
+        confs: configuration files of bookies.
+        addresses: host:port of bookies' HTTP admin API.
+    """
+
+    uri: str
+    inventories: tuple[str, ...] = ()
+    confs: tuple[Path, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+
+def examine(request: PreflightRequest, context: Context) -> Report:
+    """Look at a store, and compare it with what bookies hold; nothing is written.
+
+    Raises:
+        DatasetError: an inventory is damaged.
+        UnsupportedStoreError: the URI is malformed.
+        UnavailableError: the store does not answer within some seconds.
+    """
+    demand_store_uri(request.uri)
+    inventories = [open_dataset(path, "inventory") for path in request.inventories]
+    with ThreadPoolExecutor(_ASKED_TOGETHER, thread_name_prefix="http") as pool:
+        answers = pool.map(gc_settings.ask, request.addresses)
+        settings = [*(gc_settings.read_file(path) for path in request.confs), *answers]
+    with open_store(request.uri, context.access, session_s=_ANSWER_S, patience_s=_PATIENCE_S) as opened:
+        layout = Layout(opened.layout_hint) if opened.layout_hint else None
+        return engine.examine(opened.store, opened.root, layout, inventories, settings, now=context.now())
