@@ -1,9 +1,8 @@
 """`plan diff`: what two plans write differently."""
 
-import itertools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -11,10 +10,6 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
-
-if TYPE_CHECKING:
-    pass
-
 
 _SHOWN: Final = 10
 
@@ -38,46 +33,41 @@ _HASH: Final = 12
 @output_options
 def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what plans A and B would write differently, key by key; passwords are compared and never shown."""
-    from reconcile.jobs.apply import count_writes
-    from reconcile.plan.differences import compare_plans
-    from reconcile.plan.manifest import read_plan_manifest
-    from reconcile.plan.plan_reader import open_whole
+    from reconcile.jobs.plans.review import diff_plans
 
     output = make_output(shared)
-    left, right = open_whole(one)[0], open_whole(other)[0]
-    found = compare_plans(left, right)
-    listed = list(itertools.islice(found, shown))
-    counts = {"only_in_a": 0, "only_in_b": 0, "differing": 0}
-    for difference in itertools.chain(listed, found):
-        side = "only_in_b" if difference.first is None else "only_in_a" if difference.second is None else "differing"
-        counts[side] += 1
-    total = sum(counts.values())
-    sizes = {"actions_a": left.rows("actions"), "actions_b": right.rows("actions")}
+    differences = diff_plans(one, other, shown)
+    first, second, total = differences.first, differences.second, differences.total
     verdict = "both plans write the same"
     if total:
         keys = "1 key is" if total == 1 else f"{total} keys are"
         verdict = (
-            f"{keys} written differently: {counts['only_in_a']} by the first only, "
-            f"{counts['only_in_b']} by the second only, {counts['differing']} by both"
+            f"{keys} written differently: {differences.only_in_first} by the first only, "
+            f"{differences.only_in_second} by the second only, {differences.differing} by both"
         )
-    manifests = [read_plan_manifest(plan) for plan in (left, right)]
     details = [
-        f"{name} {manifest.hash[:_HASH]}: {count_noun(count_writes(plan), 'write')}"
-        for name, plan, manifest in zip("AB", (left, right), manifests, strict=True)
+        f"{name} {manifest.hash[:_HASH]}: {count_noun(manifest.counts.writes, 'write')}"
+        for name, manifest in (("A", first), ("B", second))
     ]
-    details += [str(difference) for difference in listed]
-    if total > len(listed):
-        details.append(f"and {total - len(listed)} more: --first {total}")
+    details += [str(difference) for difference in differences.listed]
+    if total > len(differences.listed):
+        details.append(f"and {total - len(differences.listed)} more: --first {total}")
     result = Result(
         "plan-diff",
         verdict,
         Exit.FOUND if total else 0,
-        counts={**sizes, **counts},
-        coverage={name: manifest.coverage.to_json() for name, manifest in zip("ab", manifests, strict=True)},
+        counts={
+            "actions_a": differences.first_actions,
+            "actions_b": differences.second_actions,
+            "only_in_a": differences.only_in_first,
+            "only_in_b": differences.only_in_second,
+            "differing": differences.differing,
+        },
+        coverage={"a": first.coverage.to_json(), "b": second.coverage.to_json()},
         details=details,
         facts={
-            "a": {"plan": str(one), "hash": manifests[0].hash},
-            "b": {"plan": str(other), "hash": manifests[1].hash},
+            "a": {"plan": str(one), "hash": first.hash},
+            "b": {"plan": str(other), "hash": second.hash},
             "differences": [
                 {
                     "key": difference.key,
@@ -85,7 +75,7 @@ def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: AN
                     "b": difference.second,
                     "fields": [{"field": name, "a": a, "b": b} for name, a, b in difference.fields],
                 }
-                for difference in listed
+                for difference in differences.listed
             ],
         },
     )

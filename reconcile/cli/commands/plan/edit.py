@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from reconcile.cli.access import AUTH_VARIABLE, EnvironmentAccess
+from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
+    make_context,
     make_output,
     output_options,
     parse_ledger,
@@ -20,7 +21,7 @@ from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
 if TYPE_CHECKING:
-    from recovery.dataset import Dataset
+    from reconcile.jobs.plans.change import LockingAcl
     from recovery.model.ids import LedgerId
 
 
@@ -108,11 +109,8 @@ def edit(
     those of the store as it was captured when the plan was made.
     """
     from backends.protocols import parse_acl
-    from reconcile.plan.alternatives import RESTORE
-    from reconcile.plan.deletions import select_deleted_by
-    from reconcile.plan.edits import Edits, edit_plan
-    from reconcile.plan.manifest import read_plan_manifest
-    from recovery.dataset import open_dataset
+    from reconcile.jobs.plans.change import EditRequest
+    from reconcile.jobs.plans.change import edit as run
 
     def name_ledgers(text: str, hint: str) -> "LedgerId":
         return parse_ledger(qualified if text == _NAMED and qualified is not None else text, scope, hint=hint)
@@ -136,37 +134,34 @@ def edit(
             raise click.BadParameter(str(error), param_hint="--acl") from error
     if acl_of is not None and not acl_of.startswith(_CATALOG):
         raise click.BadParameter(f"{acl_of!r} is not catalog:///DIR", param_hint="--acl-of")
-    before = open_dataset(path, "plan")
-    accepted = frozenset(name_ledgers(text, "--accept-loss") for text in lost)
-    if restored_of:
-        choices = dict.fromkeys(select_deleted_by(before, restored_of, restorable=True), RESTORE) | choices
-    if accepted_of:
-        accepted |= select_deleted_by(before, accepted_of, restorable=False)
-    edits = Edits(
+    if not (texts or restored_of or accepted_of or acl or acl_of or replace_instance_id or cookies):
+        raise click.UsageError("nothing to change: name at least one edit")
+    request = EditRequest(
+        plan=path,
+        out=out,
         drop=frozenset(name_ledgers(text, "--drop") for text in dropped),
-        accept_loss=accepted,
+        accept_loss=frozenset(name_ledgers(text, "--accept-loss") for text in lost),
         choose=choices,
+        restore_deleted_by=restored_of,
+        accept_deleted_by=accepted_of,
         acl=acl,
-        acl_of=None if acl_of is None else open_dataset(acl_of.removeprefix(_CATALOG), "catalog"),
+        acl_of=None if acl_of is None else Path(acl_of.removeprefix(_CATALOG)),
         replace_instance_id=replace_instance_id,
         replace_cookies=frozenset(cookies),
     )
-    if not edits.texts:
-        raise click.UsageError("nothing to change: name at least one edit")
-    before.verify()
-    manifest = edit_plan(before, edits, out)
-    details = list(edits.texts[:_SHOWN])
-    if len(edits.texts) > _SHOWN:
-        details.append(f"and {len(edits.texts) - _SHOWN} more edits: bkmeta plan diff lists them")
-    if acl is not None or acl_of is not None:
-        details += _warn_of_acls(open_dataset(out, "plan"))
-    details.append(f"made of {read_plan_manifest(before).hash}")
+    edited = run(request, make_context(output))
+    manifest = edited.manifest
+    details = list(edited.texts[:_SHOWN])
+    if len(edited.texts) > _SHOWN:
+        details.append(f"and {len(edited.texts) - _SHOWN} more edits: bkmeta plan diff lists them")
+    details += [_warn_of_acl(locking) for locking in edited.locking]
+    details.append(f"made of {manifest.binding.edited_from}")
     if manifest.binding.cookies_held_back:
         wait = "1 ledger waits" if manifest.counts.waiting == 1 else f"{manifest.counts.waiting} ledgers wait"
         details.append(f"{wait} for a person: no cookies are written until each is settled")
     result = Result(
         "plan-edit",
-        f"{count_noun(len(edits.texts), 'edit')}; the new plan has hash {manifest.hash}",
+        f"{count_noun(len(edited.texts), 'edit')}; the new plan has hash {manifest.hash}",
         0,
         counts=manifest.counts.to_json(),
         coverage=manifest.coverage.to_json(),
@@ -176,26 +171,16 @@ def edit(
             "plan": str(out),
             "hash": manifest.hash,
             "edited_from": manifest.binding.edited_from,
-            "edits": edits.texts,
+            "edits": list(edited.texts),
         },
     )
     sys.exit(output.show(result))
 
 
-def _warn_of_acls(made: "Dataset") -> list[str]:
-    """Say which ACLs of a plan would lock out whom the environment names now: apply refuses them."""
-    from reconcile.plan.manifest import read_plan_manifest
-    from reconcile.stores import list_principals
-    from reconcile.write.guards import find_lacking_permissions
-
-    if read_plan_manifest(made).binding.layout == "etcd":
-        return []
-    named = list_principals(EnvironmentAccess()) or []
-    acls = sorted({acl for rows in made.batches("actions") for acl in rows["acl"].unique().to_pylist() if acl})
-    session = f"as {' and '.join(named)}" if named else "without a name"
-    return [
-        f"WARNING: {acl} leaves a session that connects {session} without {lacking}: apply refuses it. "
+def _warn_of_acl(locking: "LockingAcl") -> str:
+    """Say that an ACL of a plan would lock out whom the environment names now: apply refuses it."""
+    session = f"as {' and '.join(locking.principals)}" if locking.principals else "without a name"
+    return (
+        f"WARNING: {locking.acl} leaves a session that connects {session} without {locking.lacking}: apply refuses it. "
         f"Connect as somebody whom it names ({AUTH_VARIABLE}), or name another ACL"
-        for acl in acls
-        if (lacking := find_lacking_permissions(acl, named))
-    ]
+    )

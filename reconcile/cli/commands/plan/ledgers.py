@@ -74,18 +74,18 @@ def ledgers(
         raise click.UsageError("--repair stands alone: it prints commands")
     if ids and shared["as_json"]:
         raise click.UsageError("--ids is text: give it or --json")
-    from reconcile.plan.ledger_lists import Choice, list_guarded_by, list_ledgers
-    from recovery.dataset import open_dataset
+    from reconcile.jobs.plans.review import list_guarded_ledgers, list_plan_ledgers
+    from reconcile.plan.ledger_lists import Choice
 
     if category is not None and category not in set(Category):
         raise click.BadParameter(f"there is no category {category!r}; findings are listed in the plan's report")
     if repair:
         demand_bookie_ids([repair], "--repair")
-        for ledger in list_guarded_by(open_dataset(path, "plan"), repair):
+        for ledger in list_guarded_ledgers(path, repair):
             click.echo(f"bookkeeper shell recover -f -l {ledger} {shlex.quote(repair)}")
         sys.exit(Exit.DONE)
     output = make_output(shared)
-    lines = list_ledgers(open_dataset(path, "plan"), Choice(outcome, reason, few_copies, undecided, category))
+    lines = list_plan_ledgers(path, Choice(outcome, reason, few_copies, undecided, category))
     if ids:
         for line in lines:
             click.echo(str(line.ledger))

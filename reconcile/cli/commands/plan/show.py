@@ -44,17 +44,12 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
     from reconcile.cli.wording.deletions import deletion_lines
     from reconcile.cli.wording.plan_store import rehearsal_root
+    from reconcile.jobs.plans.review import show_plan
     from reconcile.plan.actions import LEAVE
-    from reconcile.plan.deletions import group_by_session
-    from reconcile.plan.manifest import read_plan_manifest
-    from reconcile.plan.plan_reader import overview
-    from recovery.dataset import open_dataset
 
     output = make_output(shared)
-    dataset = open_dataset(path, "plan")
-    dataset.verify()
-    found = overview(dataset, shown=shown)
-    manifest = read_plan_manifest(dataset)
+    plan = show_plan(path, shown)
+    dataset, found, manifest, deletions = plan.plan, plan.overview, plan.manifest, plan.deletions
     counts, binding = manifest.counts, manifest.binding
     left = sum(ops.get(LEAVE, 0) for ops in found.phases.values())
     total = sum(sum(ops.values()) for ops in found.phases.values()) - left
@@ -99,7 +94,6 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     if counts.held_in_store:
         left_held = f"held by records of an earlier plan, which this one leaves as they are: {counts.held_in_store}"
         details += ["", left_held]
-    deletions = group_by_session(dataset)
     if deletions:
         details += ["", *deletion_lines(dataset, deletions)]
     if found.holds:

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,9 +11,6 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(
@@ -42,38 +39,37 @@ def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN
     Keep the cluster frozen until the last wave is applied: bookies delete what a partial root does not name.
     """
     from reconcile.cli.wording.plan_store import store_of
-    from reconcile.plan.waves import parse_waves, split_plan
-    from recovery.dataset import open_dataset
+    from reconcile.jobs.plans.change import split as run
+    from reconcile.plan.waves import parse_waves
 
     output = make_output(shared)
     try:
         waves = parse_waves(spec)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--waves") from error
-    whole = open_dataset(path, "plan")
-    whole.verify()
-    manifest, found = split_plan(whole, waves, out)
+    cut = run(path, waves, out)
+    manifest = cut.manifest
     details = [
         f"wave {wave.number}: {count_noun(wave.ledgers, 'ledger')}, {count_noun(wave.actions, 'write')}, "
         f"buckets {wave.first_bucket} to {wave.last_bucket}"
-        for wave in found
+        for wave in cut.waves
     ]
     details.append("LAYOUT, instance id and cookies come with the last wave: stay frozen until it is applied")
     result = Result(
         "plan-split",
-        f"{count_noun(len(found), 'wave')}; the new plan has hash {manifest.hash}",
+        f"{count_noun(len(cut.waves), 'wave')}; the new plan has hash {manifest.hash}",
         0,
-        counts={**manifest.counts.to_json(), "waves": len(found)},
+        counts={**manifest.counts.to_json(), "waves": len(cut.waves)},
         coverage=manifest.coverage.to_json(),
         details=details,
         following=shlex.join(
-            ["bkmeta", "apply", str(out), "--metadata", store_of(whole), "--wave", "1", "--confirm", manifest.hash]
+            ["bkmeta", "apply", str(out), "--metadata", store_of(cut.whole), "--wave", "1", "--confirm", manifest.hash]
         ),
         facts={
             "plan": str(out),
             "hash": manifest.hash,
             "split_from": manifest.binding.split_from,
-            "waves": [{name: getattr(wave, name) for name in type(wave).__slots__} for wave in found],
+            "waves": [{name: getattr(wave, name) for name in type(wave).__slots__} for wave in cut.waves],
         },
     )
     sys.exit(output.show(result))

@@ -1,0 +1,150 @@
+"""A plan into another one, with a hash of its own: edited, or cut into waves."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reconcile.jobs.context import Context
+from reconcile.plan.alternatives import RESTORE
+from reconcile.plan.deletions import select_deleted_by
+from reconcile.plan.edits import Edits, edit_plan
+from reconcile.plan.manifest import PlanManifest, read_plan_manifest
+from reconcile.plan.waves import Wave, split_plan
+from reconcile.stores import list_principals
+from reconcile.write.guards import find_lacking_permissions
+from recovery.codecs.store import Layout
+from recovery.dataset import Dataset, open_dataset
+from recovery.model.ids import LedgerId
+
+
+@dataclass(frozen=True, slots=True)
+class EditRequest:
+    """What is changed in a plan.
+
+    Attributes:
+        plan: its folder, which stays as it is.
+        out: a new folder; it will hold passwords.
+        drop: ledgers of which nothing is written; they wait for a person.
+        accept_loss: ledgers that somebody accepts to lose.
+        choose: ledger → label of the alternative that is written.
+        restore_deleted_by: sessions: the last record of each ledger that they deleted is written.
+        accept_deleted_by: sessions: what they deleted stays deleted.
+        acl: ACL of everything that is created.
+        acl_of: folder of a catalog whose ACLs everything that is created gets.
+        replace_instance_id: the captured store's instance id is replaced by the bookies' own.
+        replace_cookies: bookies whose cookie in the captured store is replaced by their own.
+    """
+
+    plan: Path
+    out: Path
+    drop: frozenset[LedgerId] = frozenset()
+    accept_loss: frozenset[LedgerId] = frozenset()
+    choose: Mapping[LedgerId, str] = field(default_factory=dict)
+    restore_deleted_by: Sequence[int | None] = ()
+    accept_deleted_by: Sequence[int | None] = ()
+    acl: str | None = None
+    acl_of: Path | None = None
+    replace_instance_id: bool = False
+    replace_cookies: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LockingAcl:
+    """An ACL of a plan that would lock out whom a store takes us for.
+
+    Attributes:
+        acl: as the plan has it.
+        lacking: permissions that we would not have.
+        principals: whom a store takes us for; empty: anybody.
+    """
+
+    acl: str
+    lacking: str
+    principals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EditedPlan:
+    """The new plan.
+
+    Attributes:
+        manifest: what it says of itself.
+        texts: each edit as a line.
+        locking: ACLs that apply would refuse.
+    """
+
+    manifest: PlanManifest
+    texts: tuple[str, ...]
+    locking: tuple[LockingAcl, ...]
+
+
+def edit(request: EditRequest, context: Context) -> EditedPlan:
+    """Write a plan again with some of its actions changed.
+
+    Raises:
+        DatasetError: no whole plan or catalog, or the new folder cannot be written.
+        InputError: the catalog is of another cluster.
+        PlanError: the plan is not what its hash was made of, or has nothing that an edit names.
+    """
+    plan = open_dataset(request.plan, "plan")
+    deleted = request.restore_deleted_by
+    restored = select_deleted_by(plan, deleted, restorable=True) if deleted else frozenset()
+    accepted = request.accept_deleted_by
+    lost = select_deleted_by(plan, accepted, restorable=False) if accepted else frozenset()
+    edits = Edits(
+        drop=request.drop,
+        accept_loss=request.accept_loss | lost,
+        choose=dict.fromkeys(restored, RESTORE) | dict(request.choose),
+        acl=request.acl,
+        acl_of=None if request.acl_of is None else open_dataset(request.acl_of, "catalog"),
+        replace_instance_id=request.replace_instance_id,
+        replace_cookies=request.replace_cookies,
+    )
+    plan.verify()
+    manifest = edit_plan(plan, edits, request.out)
+    names_acl = request.acl is not None or request.acl_of is not None
+    locking = _find_locking_acls(open_dataset(request.out, "plan"), context) if names_acl else ()
+    return EditedPlan(manifest, tuple(edits.texts), locking)
+
+
+def _find_locking_acls(plan: Dataset, context: Context) -> tuple[LockingAcl, ...]:
+    if read_plan_manifest(plan).binding.layout == Layout.ETCD:
+        return ()
+    principals = tuple(list_principals(context.access) or ())
+    acls = sorted({acl for rows in plan.batches("actions") for acl in rows["acl"].unique().to_pylist() if acl})
+    return tuple(
+        LockingAcl(acl, lacking, principals) for acl in acls if (lacking := find_lacking_permissions(acl, principals))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CutPlan:
+    """The new plan in waves.
+
+    Attributes:
+        whole: the plan that it was cut from.
+        manifest: what the new one says of itself.
+        waves: in their order.
+    """
+
+    whole: Dataset
+    manifest: PlanManifest
+    waves: tuple[Wave, ...]
+
+
+def split(path: Path, waves: Sequence[range], out: Path) -> CutPlan:
+    """Write a plan again, with a wave for every action.
+
+    Args:
+        path: of the plan, which stays as it is.
+        waves: bucket ranges, together all buckets.
+        out: a new folder; it will hold passwords.
+
+    Raises:
+        DatasetError: it is no whole plan, or the new folder cannot be written.
+        PlanError: it is not what its hash was made of.
+    """
+    whole = open_dataset(path, "plan")
+    whole.verify()
+    manifest, cut = split_plan(whole, waves, out)
+    return CutPlan(whole, manifest, tuple(cut))

@@ -1,0 +1,124 @@
+"""What plans say: one of them for people, its ledgers one by one, and how two of them differ."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconcile.plan.deletions import SessionDeletions, group_by_session
+from reconcile.plan.differences import Difference, compare_plans
+from reconcile.plan.ledger_lists import Choice, Line, list_guarded_by, list_ledgers
+from reconcile.plan.manifest import PlanManifest, read_plan_manifest
+from reconcile.plan.plan_reader import Overview, open_whole, overview
+from recovery.dataset import Dataset, open_dataset
+from recovery.model.ids import LedgerId
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPlan:
+    """A plan for people.
+
+    Attributes:
+        plan: the dataset.
+        manifest: what it says of itself.
+        overview: what its files say.
+        deletions: what each session deleted.
+    """
+
+    plan: Dataset
+    manifest: PlanManifest
+    overview: Overview
+    deletions: tuple[SessionDeletions, ...]
+
+
+def show_plan(path: Path, shown: int) -> ShownPlan:
+    """Read a whole plan, every byte of it.
+
+    Args:
+        path: its folder.
+        shown: how many writes and how many holds are given one by one.
+
+    Raises:
+        DatasetError: it is no whole plan.
+        PlanError: it was made by another version.
+    """
+    plan = open_dataset(path, "plan")
+    plan.verify()
+    return ShownPlan(plan, read_plan_manifest(plan), overview(plan, shown=shown), group_by_session(plan))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDifferences:
+    """How two plans differ.
+
+    Attributes:
+        first, second: what each says of itself.
+        first_actions, second_actions: how many each has.
+        only_in_first, only_in_second: keys that only one of them writes.
+        differing: keys that they write differently.
+        listed: the first differences.
+    """
+
+    first: PlanManifest
+    second: PlanManifest
+    first_actions: int
+    second_actions: int
+    only_in_first: int
+    only_in_second: int
+    differing: int
+    listed: tuple[Difference, ...]
+
+    @property
+    def total(self) -> int:
+        """How many keys they do not write alike."""
+        return self.only_in_first + self.only_in_second + self.differing
+
+
+def diff_plans(first: Path, second: Path, shown: int) -> PlanDifferences:
+    """Compare two whole plans key by key.
+
+    Args:
+        first: folder of one.
+        second: folder of the other.
+        shown: how many differences are given one by one.
+
+    Raises:
+        DatasetError: one is no whole plan.
+        PlanError: one is not what its hash was made of.
+    """
+    left, right = open_whole(first)[0], open_whole(second)[0]
+    differences = compare_plans(left, right)
+    listed = tuple(itertools.islice(differences, shown))
+    only_in_first = only_in_second = differing = 0
+    for difference in itertools.chain(listed, differences):
+        only_in_first += difference.second is None
+        only_in_second += difference.first is None
+        differing += difference.first is not None and difference.second is not None
+    return PlanDifferences(
+        read_plan_manifest(left),
+        read_plan_manifest(right),
+        left.rows("actions"),
+        right.rows("actions"),
+        only_in_first,
+        only_in_second,
+        differing,
+        listed,
+    )
+
+
+def list_plan_ledgers(path: Path, choice: Choice) -> Iterator[Line]:
+    """Yield ledgers of a plan in the order of their ids.
+
+    Raises:
+        DatasetError: it is no whole plan.
+    """
+    return list_ledgers(open_dataset(path, "plan"), choice)
+
+
+def list_guarded_ledgers(path: Path, bookie: str) -> Iterator[LedgerId]:
+    """Yield the ledgers that a plan guards and that name a bookie.
+
+    Raises:
+        DatasetError: it is no whole plan.
+    """
+    return list_guarded_by(open_dataset(path, "plan"), bookie)
