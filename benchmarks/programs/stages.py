@@ -8,6 +8,9 @@
     log FILE, journal FILE          one entry log or journal, into groups that are thrown away
     locations FOLDER N OF           a share of one database of locations, likewise
     wire LEDGERS REQUESTS ADDRESS…  lists of entries of running bookies, decoded
+    impact CATALOG                  `check-impact` of every rack alone, by one process
+    impact-spread CATALOG           the same by Spark, its start counted
+    impact-pass CATALOG             pyarrow reads the same columns and counts how often each bookie is named
     recover INVENTORIES OUT         stays: `recover` once for each line that it is given
     pass-through INVENTORIES        stays: Spark reads the same files and hands every row to Python and back
     group INVENTORIES OUT           stays: DuckDB gathers, ledger by ledger, what inference takes from the same files
@@ -121,6 +124,57 @@ def apply(plan: str, uri: str, root: str, journal: str) -> dict[str, Any]:
                 lambda: dataset.batches("actions"), opened.store, root, Path(journal), options, now=_now
             )
         return {"ledgers": sum(t.written for t in found.tallies.values()), "code": found.exit_code}
+
+    return _timed(work)
+
+
+def impact(folder: str) -> dict[str, Any]:
+    """Take every rack alone."""
+    return _timed(lambda: _take_racks(folder))
+
+
+def _take_racks(folder: str) -> dict[str, Any]:
+    from benchmarks.data.impacts import AT, RACKS
+    from reconcile.check.impact.names import Level
+    from reconcile.cli.output import Output
+    from reconcile.jobs.context import Context
+    from reconcile.jobs.impact.check import check_impact
+    from reconcile.jobs.impact.question import ImpactRequest
+    from reconcile.stores import NOBODY
+
+    context = Context(NOBODY, Output(as_json=True, progress="none"), lambda: AT)
+    request = ImpactRequest(f"catalog://{folder}", Path(folder), topology=RACKS, drill=Level.RACK, master=MASTER)
+    answer = check_impact(request, context)
+    if len(answer.drill) != len(set(RACKS.values())):
+        raise ValueError(f"{len(answer.drill)} racks were taken")
+    return {"ledgers": answer.ledgers, "verdict": answer.verdict, "spread": answer.spread}
+
+
+def impact_spread(folder: str) -> dict[str, Any]:
+    """Take every rack alone, by Spark."""
+    from reconcile.jobs.impact import check
+
+    vars(check)["SPREAD_LEDGERS"] = 0  # the size from which on Spark is used
+    return _timed(lambda: _take_racks(folder))
+
+
+def impact_pass(folder: str) -> dict[str, Any]:
+    """Read the columns that the check reads, and count how often each bookie is named."""
+    import pyarrow.parquet as pq
+
+    from reconcile.check.impact.segments import COLUMNS
+
+    def work() -> Mapping[str, Any]:
+        ledgers = 0
+        counted: dict[str, int] = {}
+        for path in sorted(Path(folder, "ledgers").iterdir()):
+            rows = pq.read_table(path, columns=list(COLUMNS))
+            segments = rows["segments"].combine_chunks().flatten()
+            members = pc.struct_field(segments, "members").flatten()
+            for item in pc.value_counts(members).to_pylist():
+                counted[item["values"]] = counted.get(item["values"], 0) + item["counts"]
+            ledgers += rows.num_rows
+        return {"ledgers": ledgers, "bookies": len(counted)}
 
     return _timed(work)
 
@@ -430,6 +484,9 @@ _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "capture": capture,
     "etcd": etcd,
     "apply": apply,
+    "impact": impact,
+    "impact-spread": impact_spread,
+    "impact-pass": impact_pass,
     "infer": infer,
     "index": index,
     "log": log,

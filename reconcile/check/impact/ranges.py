@@ -279,7 +279,7 @@ def _list_named(question: Question, records: Records) -> list[str]:
     names = question.bookies.names
     seen = np.zeros(len(names) + 1, np.bool_)
     for group in records.groups:
-        seen[np.unique(group.members)] = True
+        seen[group.members.ravel()] = True
     return [name for name, is_named in zip(names, seen.tolist(), strict=False) if is_named]
 
 
@@ -318,18 +318,22 @@ def _count(pieces: Sequence[_Piece], ledgers: int, answer: RangeAnswer) -> None:
 
 def _describe(question: Question, pieces: Sequence[_Piece], rows: pa.Table, owners: Ints) -> list[SegmentImpact]:
     """Describe the first segments that are hit."""
-    candidates: list[tuple[bool, bool, int, int, int, int]] = []
+    candidates: list[tuple[int, int, int, int, int]] = []
+    most = SAMPLE * len(OF_SEGMENTS)
     for number, piece in enumerate(pieces):
         row, owner = piece.hits.row[piece.shown], piece.hits.set[piece.shown]
-        pair = np.unique(np.stack([row, owner]), axis=1)
-        ledger = piece.segments.ledger[pair[0]]
-        rank = np.stack([owners[ledger] < 0, pair[1] == NOW, ledger, piece.segments.number[pair[0]], pair[0], pair[1]])
-        order = np.lexsort(rank[3::-1])[:SAMPLE]
-        for foreign, is_now, of_ledger, _, place, target in rank[:, order].T.tolist():
-            candidates.append((bool(foreign), bool(is_now), of_ledger, number, place, target))
+        count, sets = len(piece.segments), len(piece.cluster.sets.labels) + 1
+        rank = 2 * (owners[piece.segments.ledger[row]] < 0) + (owner == NOW)
+        # Segments stand in the order of their ledgers, so a row's number is its place among all.
+        key = (rank * count + row) * sets + owner + 1
+        if len(key) > most:
+            key = np.partition(key, most)[:most]
+        for place in np.unique(key)[:SAMPLE].tolist():
+            of_rank, of_row, target = place // sets // count, place // sets % count, place % sets - 1
+            candidates.append((of_rank, int(piece.segments.ledger[of_row]), number, of_row, target))
     candidates.sort()
     described = []
-    for _, is_now, ledger, number, place, target in candidates[:SAMPLE]:
+    for _, ledger, number, place, target in candidates[:SAMPLE]:
         piece = pieces[number]
         cluster = piece.cluster
         own = (piece.hits.row == place) & (piece.hits.set == target) & (piece.hits.change >= 0)
@@ -346,7 +350,7 @@ def _describe(question: Question, pieces: Sequence[_Piece], rows: pa.Table, owne
                 number=target,
                 names=record["members"],
                 impacts=piece.hits.impact[own].tolist(),
-                already=is_now,
+                already=target == NOW,
                 level=question.level,
                 ledger=_name(rows, ledger),
                 owner=None if owned is None or owners[ledger] < 0 else owned["owner"][int(owners[ledger])].as_py(),

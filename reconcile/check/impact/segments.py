@@ -165,10 +165,10 @@ def read_records(rows: pa.Table, names: pa.Array) -> Records:
     key = (shapes[:, 0] * _LARGEST + shapes[:, 1]) * _LARGEST + shapes[:, 2]
     groups = []
     taken = readable[ledger]
-    kinds, kind = np.unique(key[ledger[taken]], return_inverse=True)
     chosen = np.flatnonzero(taken)
-    for index in range(len(kinds)):
-        own = chosen[kind == index] if len(kinds) > 1 else chosen
+    kind = key[ledger[chosen]]
+    for value in np.unique(key[readable]).tolist():
+        own = chosen[kind == value]
         ensemble, write, ack = shapes[ledger[own[0]]].tolist()
         place = offset[own] + np.arange(ensemble)[:, None]
         groups.append(
