@@ -1,0 +1,135 @@
+"""Drills on a real cluster: what is called safe is done and nothing is lost; what is called unsafe fails as was said."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from reconcile.jobs.impact.check import check_impact
+from reconcile.jobs.impact.question import ImpactAnswer, ImpactRequest, Taken
+from tests.support.cluster import Cluster, ClusterError, History
+from tests.support.impact_question import make_context
+
+pytestmark = pytest.mark.real
+
+BOOKIES = 5
+EACH = int(os.environ.get("BKMETA_SOAK_DRILLS", "2"))
+"""Drills that are called safe, and as many that are called unsafe for readers, writers or a recovery."""
+SHAPES = ((1, 1, 1), (2, 1, 1), (2, 2, 1), (2, 2, 2), (3, 2, 1), (3, 2, 2), (3, 3, 2), (4, 2, 2), (4, 3, 2))
+SEEN = ("READ_AVAILABILITY_LOSS", "RECOVERY_LOSS", "WRITE_AVAILABILITY_LOSS")
+"""What a client notices; the others are about tomorrow."""
+OPEN = {"digest": "CRC32C", "password": ""}
+
+
+@dataclass
+class Drills:
+    """A cluster, and its closed ledgers with the number of their entries."""
+
+    history: History
+    cache: Path
+    closed: dict[int, int] = field(default_factory=dict)
+
+    def make_open(self, shape: tuple[int, int, int]) -> int:
+        """Return a ledger that is being written."""
+        ledger = self.history.create(shape, digest="CRC32C", password=b"")
+        self.history.add(ledger, [50] * 7)
+        return ledger
+
+    def make_closed(self, shape: tuple[int, int, int], entries: int) -> None:
+        """Make a ledger, write it and close it."""
+        ledger = self.history.create(shape, digest="CRC32C", password=b"")
+        if entries:
+            self.history.add(ledger, [50] * entries)
+        self.history.close(ledger)
+        self.closed[ledger] = entries
+
+    def ask(self, taken: list[int]) -> ImpactAnswer:
+        """Ask what becomes of the cluster without some bookies; of five each is a fifth of the capacity."""
+        request = ImpactRequest(
+            uri=f"zk+hierarchical://{self.history.cluster.zookeeper}/ledgers",
+            cache=self.cache,
+            max_age=timedelta(0),
+            taken=Taken((tuple(f"10.0.0.{n + 1}:3181" for n in taken),)),
+            most_unavailable=100,
+        )
+        return check_impact(request, make_context(lambda: datetime.now(UTC)))
+
+    def list_unread(self) -> set[int]:
+        """Return the closed ledgers that some entry cannot be read of."""
+        unread = set()
+        for ledger, entries in self.closed.items():
+            read = self.history.cluster("read", ledger=ledger, **OPEN)
+            if len(read["entries"]) != entries or any(row[0] is None for row in read["entries"]):
+                unread.add(ledger)
+        return unread
+
+    def can(self, operation: str, ledger: int) -> bool:
+        """Whether something can be done to a ledger."""
+        try:
+            if operation == "add":
+                self.history.add(ledger, [50] * 12)
+            else:
+                self.history.cluster(operation, ledger=ledger, **OPEN)
+        except ClusterError:
+            return False
+        return True
+
+
+@pytest.fixture(scope="module")
+def drills(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drills]:
+    """Five bookies, and closed ledgers of every shape."""
+    folder = tmp_path_factory.mktemp("impact")
+    with Cluster(folder / "home") as cluster:
+        history = History(cluster)
+        for n in range(BOOKIES):
+            history.bookie(n, "sorted")
+        made = Drills(history, folder / "cache")
+        random = Random("closed ledgers")
+        for shape in SHAPES:
+            made.make_closed(shape, random.choice((0, 1, 2, 9)))
+            made.make_closed(shape, 11)
+        yield made
+
+
+def drill(drills: Drills, seed: int) -> str:
+    """Ask, then do it, and see what clients see; return what was said."""
+    random = Random(f"drill {seed}")
+    waiting, written = (drills.make_open(random.choice(SHAPES)) for _ in range(2))
+    taken = random.sample(range(BOOKIES), random.choice((1, 1, 2, 3)))
+    answer = drills.ask(taken)
+    hit = {(int(one.ledger), impact) for one in answer.sample for impact in one.impacts}
+    assert answer.ledgers == len(drills.closed) + 2
+    try:
+        for n in taken:
+            drills.history.down(n)
+        said = {ledger for ledger in drills.closed if (ledger, "READ_AVAILABILITY_LOSS") in hit}
+        assert drills.list_unread() == said, (seed, taken)
+        if (waiting, "RECOVERY_LOSS") in hit:
+            assert not drills.can("recover", waiting), (seed, taken)
+        elif not any((waiting, impact) in hit for impact in SEEN):
+            assert drills.can("recover", waiting), (seed, taken)
+        assert drills.can("add", written) == ((written, "WRITE_AVAILABILITY_LOSS") not in hit), (seed, taken)
+    finally:
+        for n in taken:
+            drills.history.up(n)
+    for ledger in (waiting, written):
+        drills.can("recover", ledger)
+        drills.closed[ledger] = len(drills.history.cluster("read", ledger=ledger, **OPEN)["entries"])
+    if str(answer.verdict) == "SAFE":
+        return "safe"
+    return "unsafe" if any(impact in SEEN for _, impact in hit) else "tomorrow"
+
+
+@pytest.mark.timeout(300 + 60 * EACH)
+def test_what_is_called_safe_is_and_what_is_called_unsafe_fails(drills: Drills) -> None:
+    """Random bookies are stopped: every entry, every recovery and every writer fares as the check said before."""
+    said = {"safe": 0, "unsafe": 0, "tomorrow": 0}
+    for seed in range(20 * EACH):
+        said[drill(drills, seed)] += 1
+        if min(said["safe"], said["unsafe"]) >= EACH:
+            return
+    pytest.fail(f"not enough of each kind: {said}")
