@@ -162,7 +162,7 @@ def impact_pass(folder: str) -> dict[str, Any]:
     """Read the columns that the check reads, and count how often each bookie is named."""
     import pyarrow.parquet as pq
 
-    from reconcile.check.impact.segments import COLUMNS
+    from reconcile.check.impact.segments.columns import COLUMNS
 
     def work() -> Mapping[str, Any]:
         ledgers = 0

@@ -23,7 +23,9 @@ from backends.protocols import MetadataStore, Versioned
 from reconcile import clusters
 from reconcile.check import listing
 from reconcile.check.gc_settings import BookieSettings, Unread
+from reconcile.check.impact.thin_ledgers import find_thin_ledgers
 from reconcile.check.preflight_report import Bookie, Level, Observation, Report, rank_finding, word_duration
+from reconcile.words import count_noun
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import UNDERREPLICATION, Layout, decode_instance_id, layout_of, places
 from recovery.dataset import Dataset
@@ -119,6 +121,8 @@ class _Look:
         if layout is None and not any(name.isdigit() or name.startswith("L") for name in names):
             self._empty([], state, compared=False)
         counts = self._ledgers(found, held, state, rw + ro, layout)
+        if layout is not None and found is not None and (rw or ro):
+            self._examine_thin(layout, found, rw, ro)
         coverage = self._cover({*rw, *ro, *cookies})
         bookies = self._bookies(rw, ro, cookies)
         auditor = self._replication(state, lacking=bool(counts["ledgers_absent"]) or counts["ledgers_listed"] == 0)
@@ -318,6 +322,15 @@ class _Look:
                 Level.UNDECIDED, "ledgers", f"not all was listed in {listing_s:g} s, {found.ledgers} ledgers were"
             )
         return found
+
+    def _examine_thin(self, layout: Layout, found: listing.Listing, rw: Sequence[str], ro: Sequence[str]) -> None:
+        writable, read_only = self._where.registrations
+        nodes = [*(f"{writable}/{name}" for name in rw), *(f"{read_only}/{name}" for name in ro)]
+        sample = find_thin_ledgers(self._store, self._root, layout, found.ids, nodes)
+        if sample.thin:
+            what = f"{sample.thin} of {count_noun(sample.looked_at, 'ledger')} looked at ({_some(sample.names)})"
+            text = f"{what} have entries that only one registered bookie has: stop no other one before that is mended"
+            self._say(Level.WARNING, "margin", text)
 
     # What follows from it
 

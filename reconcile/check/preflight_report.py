@@ -20,7 +20,9 @@ class Level(StrEnum):
     CRITICAL = "critical"
 
 
-_SUBJECTS: Final = ("root", "ledgers", "instance", "layout", "freeze", "replication", "registrations", "coverage")
+_SUBJECTS: Final = (
+    "root", "ledgers", "instance", "layout", "freeze", "margin", "replication", "registrations", "coverage"
+)  # fmt: skip
 """What a verdict names first where two things are equally bad."""
 _ORDER: Final = (Level.CRITICAL, Level.WARNING, Level.UNDECIDED, Level.OK)
 

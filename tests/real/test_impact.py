@@ -1,4 +1,4 @@
-"""Drills on a real cluster: what is called safe is done and nothing is lost; what is called unsafe fails as was said."""
+"""Drills on a real cluster: what is called safe loses nothing when it is done; what is called unsafe fails as said."""
 
 import os
 from collections.abc import Iterator

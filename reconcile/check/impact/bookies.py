@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.check.impact.judgement import States
 from reconcile.check.impact.names import UNKNOWN, Level, State, Target
+from reconcile.check.impact.segments.judgement import States
 from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER
 
 Codes = npt.NDArray[np.int32]

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from reconcile.check.impact.bookies import Bookies, Sets
-from reconcile.check.impact.judgement import States
 from reconcile.check.impact.names import State
-from reconcile.check.impact.segments import Ints, Mask, Segments, Shape
+from reconcile.check.impact.segments.columns import Ints, Mask, Segments, Shape
+from reconcile.check.impact.segments.judgement import States
 from reconcile.rules.segments.placement import (
     Ensembles,
     Locations,

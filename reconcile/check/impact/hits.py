@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from reconcile.check.impact.bookies import Bookies, Codes, Sets
 from reconcile.check.impact.destinations import Destinations
-from reconcile.check.impact.judgement import Judgement, States, judge
 from reconcile.check.impact.names import OF_SEGMENTS, Impact
-from reconcile.check.impact.segments import Ints, Mask, Segments
+from reconcile.check.impact.segments.columns import Ints, Mask, Segments
+from reconcile.check.impact.segments.judgement import Judgement, States, judge
 
 NOW: Final = -1
 """The set of what is hit already, whatever is taken."""

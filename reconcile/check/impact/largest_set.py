@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from reconcile.check.impact.judgement import States, judge
 from reconcile.check.impact.names import State, Target
-from reconcile.check.impact.segments import Ints, Mask, Segments
+from reconcile.check.impact.segments.columns import Ints, Mask, Segments
+from reconcile.check.impact.segments.judgement import States, judge
 
 _STEPS: Final = 20_000
 """Choices that are tried: some seconds."""

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.check.impact.bookies import Bookies
-from reconcile.check.impact.copies import Missing
 from reconcile.check.impact.hits import NOW, Cluster, Hits, list_hits
-from reconcile.check.impact.judgement import States
 from reconcile.check.impact.largest_set import Limits
 from reconcile.check.impact.names import OF_SEGMENTS, Level
 from reconcile.check.impact.sample import SegmentImpact, describe_segment
-from reconcile.check.impact.segments import COLUMNS, NO_END, Ints, LedgerRows, Records, Segments, read_records
+from reconcile.check.impact.segments.columns import COLUMNS, NO_END, Ints, LedgerRows, Records, Segments, read_records
+from reconcile.check.impact.segments.copies import Missing
+from reconcile.check.impact.segments.judgement import States
 from recovery.dataset import Dataset, write_part
 from recovery.model import tables
 from recovery.model.ids import LedgerId

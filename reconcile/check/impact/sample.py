@@ -9,9 +9,9 @@ import numpy as np
 from reconcile.check.impact.bookies import Bookies, Sets
 from reconcile.check.impact.destinations import Destinations
 from reconcile.check.impact.hits import NOW
-from reconcile.check.impact.judgement import Judgement, States, judge
 from reconcile.check.impact.names import OF_SEGMENTS, Level, State
-from reconcile.check.impact.segments import NO_END, Segments
+from reconcile.check.impact.segments.columns import NO_END, Segments
+from reconcile.check.impact.segments.judgement import Judgement, States, judge
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def check_impact(
         demand_bookie_ids([name for part in names for name in part], option)
     named = tuple(parse_ledger(text, scope, hint="--ledgers") for text in ledgers) or None
     with output.progress("loading what the check needs", "modules"):
-        from reconcile.check.impact.segments import Shape
+        from reconcile.check.impact.segments.columns import Shape
         from reconcile.check.placement_files import read_placement, read_topology
         from reconcile.jobs.impact.cache import Statement
         from reconcile.jobs.impact.check import check_impact as run

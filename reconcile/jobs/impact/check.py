@@ -22,14 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.check.impact.bookies import Bookies, Sets, match_domains, read_bookies
-from reconcile.check.impact.copies import find_incomplete, read_marks
 from reconcile.check.impact.destinations import Destinations, demands_places
 from reconcile.check.impact.hits import NOW, Cluster
-from reconcile.check.impact.judgement import States
 from reconcile.check.impact.largest_set import Limits
 from reconcile.check.impact.names import Impact, Level, State, Target, Verdict
 from reconcile.check.impact.ranges import Question, RangeAnswer, Tallies, Tally, gather_limits
-from reconcile.check.impact.segments import Shape
+from reconcile.check.impact.segments.columns import Shape
+from reconcile.check.impact.segments.copies import find_incomplete, read_marks
+from reconcile.check.impact.segments.judgement import States
 from reconcile.check.placement_files import decode_rack_info
 from reconcile.jobs.context import Context, start_spark, throttle
 from reconcile.jobs.impact.cache import (

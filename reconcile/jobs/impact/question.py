@@ -8,7 +8,7 @@ from pathlib import Path
 from reconcile.check.impact.names import Level, Target, Verdict
 from reconcile.check.impact.ranges import Tallies
 from reconcile.check.impact.sample import SegmentImpact
-from reconcile.check.impact.segments import Shape
+from reconcile.check.impact.segments.columns import Shape
 from reconcile.jobs.impact.cache import Statement
 from reconcile.references import References
 from reconcile.rules.segments.placement import PlacementSettings

@@ -9,7 +9,7 @@ import pytest
 from reconcile.check.impact.bookies import Bookies, Sets
 from reconcile.check.impact.destinations import Destinations
 from reconcile.check.impact.names import State, Target
-from reconcile.check.impact.segments import NO_END, Segments, Shape
+from reconcile.check.impact.segments.columns import NO_END, Segments, Shape
 from reconcile.rules.segments.placement import PlacementSettings, Policy
 
 ENFORCED = PlacementSettings(policy=Policy.RACK_AWARE, min_racks=2, enforce_min_racks=True)

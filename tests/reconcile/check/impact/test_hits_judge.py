@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from reconcile.check.impact.bookies import Bookies, Sets
-from reconcile.check.impact.copies import Missing, read_marks
 from reconcile.check.impact.destinations import Destinations
 from reconcile.check.impact.hits import NOW, Cluster, list_hits
 from reconcile.check.impact.names import OF_SEGMENTS, Level, State, Target
-from reconcile.check.impact.segments import read_records
+from reconcile.check.impact.segments.columns import read_records
+from reconcile.check.impact.segments.copies import Missing, read_marks
 from reconcile.rules.segments.placement import PlacementSettings
 from tests.support import impact_judge as judge
 from tests.support.impacts import make_marks, make_records

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconcile.check.impact.names import Level, Target
-from reconcile.check.impact.segments import Shape
+from reconcile.check.impact.segments.columns import Shape
 from reconcile.jobs.impact import check
 from reconcile.jobs.impact.cache import Statement
 from reconcile.jobs.impact.question import Taken

@@ -5,9 +5,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from reconcile.check.impact.judgement import judge
 from reconcile.check.impact.names import State
-from reconcile.check.impact.segments import NO_END, Segments, Shape
+from reconcile.check.impact.segments.columns import NO_END, Segments, Shape
+from reconcile.check.impact.segments.judgement import judge
 from tests.support import impact_judge, jars
 
 pytestmark = pytest.mark.real

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.check.impact.judgement import States
 from reconcile.check.impact.names import State
-from reconcile.check.impact.segments import NO_END, Ints, LedgerRows, Segments
+from reconcile.check.impact.segments.columns import NO_END, Ints, LedgerRows, Segments
+from reconcile.check.impact.segments.judgement import States
 from recovery.dataset import Dataset, sort_by_key
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, from_arrow, run_counts, to_runs

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconcile.check.impact.names import State
-from reconcile.check.impact.segments import Ints, Mask, Segments
+from reconcile.check.impact.segments.columns import Ints, Mask, Segments
 
 States = npt.NDArray[np.int8]
 """Values of `State`."""

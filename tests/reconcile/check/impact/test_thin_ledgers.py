@@ -1,0 +1,60 @@
+"""Preflight's look at ledgers that could not lose one more bookie."""
+
+from datetime import UTC, datetime
+
+from backends.memory import MemoryStore
+from backends.protocols import Write
+from reconcile.check import preflight
+from reconcile.check.preflight_report import Level, Report
+from recovery.codecs.ledger_record import encode
+from recovery.codecs.store import Layout, layout_bytes, ledger_key
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+
+ROOT = "/ledgers"
+BOOKIES = ("b1", "b2", "b3")
+
+
+def make_record(*members: str) -> bytes:
+    """A closed ledger with ten entries on all of its members."""
+    count = len(members)
+    segments = (Segment(0, members),)
+    return encode(LedgerMetadata(3, count, count, 1, State.CLOSED, 9, 1000, segments, Digest.CRC32C, b"pw", 1))
+
+
+def look(registered: tuple[str, ...], *, read_only: tuple[str, ...] = ()) -> Report:
+    """Look at a store of three bookies, some of them registered."""
+    records = {1: make_record("b1", "b2"), 2: make_record("b2", "b3"), 3: make_record("b1"), 4: b"no record"}
+    nodes = {"/LAYOUT": layout_bytes(Layout.HIERARCHICAL), "/INSTANCEID": b"one", "/available/readonly": b""}
+    nodes |= {f"/cookies/{name}": b"" for name in BOOKIES}
+    nodes |= {ledger_key(Layout.HIERARCHICAL, LedgerId(0, number)): raw for number, raw in records.items()}
+    store = MemoryStore()
+    store.write([Write(ROOT + key, value) for key, value in nodes.items()])
+    for owner, name in enumerate(registered, 1):
+        folder = "available/readonly" if name in read_only else "available"
+        store.put_ephemeral(f"{ROOT}/{folder}/{name}", b"", owner)
+    return preflight.examine(store, ROOT, None, [], [], now=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def list_warnings(report: Report) -> list[str]:
+    """What is said of it."""
+    return [
+        finding.text for finding in report.findings if finding.subject == "margin" and finding.level is Level.WARNING
+    ]
+
+
+def test_nothing_is_said_where_every_entry_has_two_registered_bookies() -> None:
+    """A ledger that was written to one bookie, and a record that cannot be read, are no reason either."""
+    assert list_warnings(look(BOOKIES)) == []
+    assert list_warnings(look(BOOKIES, read_only=("b2",))) == []
+
+
+def test_a_ledger_that_one_registered_bookie_alone_has_is_a_warning() -> None:
+    """With the first bookie away the ledger on it and the second could not lose that one, too."""
+    [text] = list_warnings(look(("b2", "b3")))
+    assert text.startswith("1 of 3 ledgers looked at (1) have entries that only one registered bookie has")
+
+
+def test_nothing_is_said_where_no_bookie_is_registered() -> None:
+    """Bookies that are stopped on purpose, as a restore wants it."""
+    assert list_warnings(look(())) == []
