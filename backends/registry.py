@@ -67,7 +67,7 @@ _PULSAR: Final = "metadata-store"
 _PULSAR_LAYOUT: Final = "hierarchical"
 """Pulsar's driver knows no other, and makes no LAYOUT."""
 _ROOT_IN_CHROOT: Final = "/ledgers"
-UNPACED: Final = "only a live ZooKeeper is asked so many operations a second at most: leave --max-ops-s out"
+UNPACED: Final = "only a live ZooKeeper is asked so many operations a second at most: leave that limit out"
 """Why a limit of reads is refused elsewhere."""
 _DEFAULT_PORT: Final = 2181
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9_.\-]+|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?\])(?::([0-9]{1,5}))?")

@@ -33,6 +33,22 @@ class Advice(StrEnum):
     ACCEPT_NONE_LEFT_OUT = "accept no copies that are left out"
     MAKE_PLAN_FOR_STORE = "make a plan for this store"
     NAME_NO_ACL = "name no ACL"
+    MEND_AND_RESUME = "mend that, then go on with the journal"
+    RESUME = "go on with the journal"
+    NAME_OTHER_JOURNAL = "name another folder for the journal"
+    SEE_WHAT_IS_LEFT = "run it again without a confirmation, and see what is left"
+    STOP_OR_ACCEPT_UNFROZEN = "stop them until apply has ended, or accept that they run"
+    FREEZE_OR_ACCEPT_UNFROZEN = "stop them or freeze first, or accept that they run"
+    COUNT_LOCKS_AGAIN = "make the plan again with this store: it counts the locks that are there"
+    NAME_ACL_OF_LEDGERS = "name one, as ledgers of this cluster have it"
+    FREEZE_OR_UNDO_REPLACED = "freeze it first (a store without ACLs cannot be), or put back only what was replaced"
+    END_UNDO = "end the undo of {value}; then apply with a journal of its own"
+    APPLY_WITH_NEW_JOURNAL = "to apply again, name a new journal, and do not go on with this one: {value}"
+    APPLY_WAVES_BEFORE = "apply them first, in their order; go on with one that was begun"
+    REMOVE_REHEARSAL = "remove it, or name another root"
+    END_APPLY = "let it come to its end first: go on with the apply"
+    RECOVER_WITH_STORE = "make a plan with the store, then edit that"
+    NAME_ACL_ENTRIES = "name an ACL, as scheme:id:perms,…"
 
 
 @dataclass(frozen=True, slots=True)

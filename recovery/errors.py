@@ -141,8 +141,8 @@ class ProcessLostError(RecoveryError):
 
     def __str__(self) -> str:
         return (
-            "a process that read index files was killed, perhaps because memory ran out; run it again with "
-            "--processes 1, or where there is more memory"
+            "a process that read index files was killed, perhaps because memory ran out; run it again in "
+            "one process, or where there is more memory"
         )
 
 

@@ -30,8 +30,8 @@ def disk_error(path: Path, error: OSError) -> DatasetError:
     """Return what an error of writing there means: the disk's fault, or that of who named the place."""
     problem = f"cannot be written ({error.strerror or error})"
     if error.errno in _DISK:
-        return DiskError(str(path), problem, "free space or choose another --out, then run it again")
-    return DatasetError(str(path), problem, "choose another --out")
+        return DiskError(str(path), problem, "free space or choose another folder, then run it again")
+    return DatasetError(str(path), problem, "choose another folder")
 
 
 def create_file(path: Path, *, secret: bool) -> int:

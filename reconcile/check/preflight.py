@@ -352,7 +352,7 @@ class _Look:
         if found.ledgers == 0 and (held is None or not held.num_rows):
             self._empty([name for name in running if name not in self._about], state, compared=held is not None)
         if held is None:
-            self._say(Level.UNDECIDED, "ledgers", "not compared with what bookies hold: no --inventory was given")
+            self._say(Level.UNDECIDED, "ledgers", "not compared with what bookies hold: no inventory was given")
             return counts
         absent = listing.absent_ledgers(held, found)
         asked = absent.slice(0, _ASKED)

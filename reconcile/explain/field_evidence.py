@@ -26,17 +26,17 @@ _VOUCHED: Final = {
 """Grades of which no copy is the evidence."""
 
 _SETTLES: Final = {
-    "last_entry": "an upper layer that knows it (--references), or a snapshot's record (--snapshot)",
-    "length": "an upper layer that knows it (--references), or a snapshot's record (--snapshot)",
-    "segments": "verify --sample all through both: what only one of them reads is there",
-    "ensemble_size/write_quorum": "a snapshot's record (--snapshot), or --default-quorum",
+    "last_entry": "an upper layer that knows it (references), or a snapshot's record",
+    "length": "an upper layer that knows it (references), or a snapshot's record",
+    "segments": "verify all ledgers through both: what only one of them reads is there",
+    "ensemble_size/write_quorum": "a snapshot's record, or a default quorum",
 }
 """What would tell the readings of a field apart."""
 
 _SHAPE_SOURCES: Final = {
     Source.CLUSTER: "of this cluster's ledgers that show theirs have it",
     Source.SNAPSHOT: "of the records in snapshots have it",
-    Source.DEFAULT_QUORUM: "--default-quorum says it",
+    Source.DEFAULT_QUORUM: "the operator's default quorum says it",
     Source.BOOKKEEPER_DEFAULT: "BookKeeper's own default",
 }
 
@@ -149,7 +149,7 @@ def _shape_source(row: Mapping[str, Any], shapes: Shapes) -> str:
 def _ack_source(row: Mapping[str, Any], knowledge: Knowledge) -> str:
     quorums = (row["ensemble_size"], row["write_quorum"], row["ack_quorum"])
     if quorums == knowledge.default_quorum:
-        return "--default-quorum says it"
+        return "the operator's default quorum says it"
     if row["grades"]["ack_quorum"] != "assumed":
         return "snapshots have it for this shape"
     if row["ack_quorum"] == row["write_quorum"]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile import clusters
-from reconcile.errors import PlanError
+from reconcile.errors import Advice, PlanError, Remedy
 from reconcile.plan import alternatives
 from reconcile.plan.actions import LEAVE, Phase
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest, write_plan_manifest
@@ -192,7 +192,7 @@ class _Editor:
 
     def _read_stored_nodes(self, wanted: set[str]) -> dict[str, Any]:
         if self._captured is None:
-            raise PlanError(self._path, "was made without the store", "recover with --metadata, then edit that plan")
+            raise PlanError(self._path, "was made without the store", Remedy(Advice.RECOVER_WITH_STORE))
         rows = self._captured.read("nodes", columns=["path", "raw", "version"]).to_pylist()
         return {row["path"]: row for row in rows if row["path"] in wanted}
 
@@ -360,7 +360,7 @@ def _find_common_acls(catalog: Dataset) -> dict[str, str]:
             counters.setdefault(row["kind"], Counter())[row["acl"]] += 1
     common = {kind: counter.most_common(1)[0][0] for kind, counter in counters.items() if counter}
     if not common:
-        raise PlanError(catalog.path, "has no ACLs of any key", "name an ACL: --acl scheme:id:perms,…")
+        raise PlanError(catalog.path, "has no ACLs of any key", Remedy(Advice.NAME_ACL_ENTRIES))
     either = common.get("ledger") or Counter(common.values()).most_common(1)[0][0]
     kinds = ("ledger", "node", "layout", "instance_id", "cookie", "generator")
     return {kind: common.get(kind, either) for kind in kinds}

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from backends.errors import BackendError, OutcomeUnknownError, VersionConflictError
 from backends.protocols import MetadataStore, Versioned, Write
-from reconcile.errors import JournalError, PartlyAppliedError
+from reconcile.errors import Advice, JournalError, PartlyAppliedError, Remedy
 from reconcile.plan.actions import PHASES, Guard
 from reconcile.write import guards
 from reconcile.write.apply_results import LISTED, Applied, Conflict, Tally
@@ -180,9 +180,8 @@ def apply(
         except (BackendError, JournalError, RecoveryError) as error:
             if not run.has_begun:
                 raise
-            raise PartlyAppliedError(
-                str(opened.path), f"the run ended midway ({error})", "mend that, then run it again with --resume"
-            ) from error
+            problem = f"the run ended midway ({error})"
+            raise PartlyAppliedError(str(opened.path), problem, Remedy(Advice.MEND_AND_RESUME)) from error
 
 
 def _demand_safe(survey: PlanSurvey, store: MetadataStore, root: str, options: Options) -> None:

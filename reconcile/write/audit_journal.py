@@ -34,7 +34,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
-from reconcile.errors import JournalDiskError, JournalError
+from reconcile.errors import Advice, JournalDiskError, JournalError, Remedy
 from recovery import __version__
 from recovery.out_folder import sync_folder
 
@@ -221,7 +221,7 @@ class Journal:
             handle = _open_own(path)
         except OSError as error:
             problem = "is a symbolic link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
-            raise JournalError(str(path), problem, "name another folder with --journal") from error
+            raise JournalError(str(path), problem, Remedy(Advice.NAME_OTHER_JOURNAL)) from error
         journal = cls(path, handle, now, write)
         with ExitStack() as unopened:
             unopened.callback(os.close, handle)
@@ -258,7 +258,7 @@ class Journal:
         ready()
         if self.earlier and not resume:
             # After `ready`: a journal that cannot be gone on with at all is not said to wait for that.
-            raise JournalError(str(self.path), "this plan was begun before", "go on with it: --resume")
+            raise JournalError(str(self.path), "this plan was begun before", Remedy(Advice.RESUME))
         if torn is not None:
             os.truncate(self._handle, torn.offset)
         said: dict[str, object] = {"binding": dict(binding), "by": name_runner()}
@@ -305,7 +305,8 @@ class Journal:
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> JournalError:
-        return JournalDiskError(str(self.path), f"cannot be written ({error.strerror})", "mend that, then --resume")
+        problem = f"cannot be written ({error.strerror})"
+        return JournalDiskError(str(self.path), problem, Remedy(Advice.MEND_AND_RESUME))
 
     def close(self) -> None:
         """Release the file."""
@@ -349,7 +350,7 @@ def _open_own(path: Path) -> int:
 def _demand_own(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
         problem = "is not a file of your own, with one name"
-        raise JournalError(str(path), problem, "name another folder with --journal")
+        raise JournalError(str(path), problem, Remedy(Advice.NAME_OTHER_JOURNAL))
 
 
 def _shut_out_others(folder: Path) -> None:
@@ -363,5 +364,5 @@ def _shut_out_others(folder: Path) -> None:
         return
     if found.st_uid != os.geteuid():
         problem = f"is somebody else's, and has mode {stat.S_IMODE(found.st_mode):04o}: others can write there"
-        raise JournalError(str(folder), problem, "name another folder with --journal")
+        raise JournalError(str(folder), problem, Remedy(Advice.NAME_OTHER_JOURNAL))
     folder.chmod(_FOLDER_MODE)

@@ -19,7 +19,6 @@ What a thaw must find is judged by listings, in `reconcile.check`.
 """
 
 import re
-import shlex
 import socket
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,7 @@ from backends.bookie import frames
 from backends.errors import AccessDeniedError
 from backends.protocols import AccessControl, Acl, ControlledStore, MetadataStore, parents, parse_acl
 from reconcile import clusters
-from reconcile.errors import GuardRefusedError
+from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.write.audit_journal import find_next_journal
 from reconcile.write.freezing.freeze_state import ALL, WORLD, join_key, name_principal, read_freeze_state
 from reconcile.write.journal_events import EarlierRuns, UndoBegun
@@ -132,12 +131,12 @@ def demand_unused(store: MetadataStore, root: str) -> None:
     registered = sorted({name for _, name in list_registered(store, base)})
     if registered and not read_freeze_state(store, root).frozen:
         is_freezable = isinstance(store, AccessControl)
-        remedy = "stop them or freeze first (bkmeta freeze)" if is_freezable else "stop them until apply has ended"
+        advice = Advice.FREEZE_OR_ACCEPT_UNFROZEN if is_freezable else Advice.STOP_OR_ACCEPT_UNFROZEN
         raise GuardRefusedError(
             base or "/",
             f"{len(registered)} bookies are running ({_name_some(registered)}), and delete what a partial root does "
             "not name",
-            f"{remedy}, or accept that: --accept-unfrozen",
+            Remedy(advice),
         )
 
 
@@ -160,7 +159,7 @@ def demand_room_for_locks(locks: Collection[str], store: MetadataStore, base: st
             base + keys.LOCKS,
             f"holds {len(there)} locks; with those of the plan there would be more than the {MAX_LOCKS} that one "
             "listing was seen to hold",
-            "make the plan again with this store (--metadata): it counts the locks that are there",
+            Remedy(Advice.COUNT_LOCKS_AGAIN),
         )
 
 
@@ -181,7 +180,7 @@ def demand_stopped(bookies: Iterable[str]) -> None:
             ", ".join(running[:_LISTED]),
             f"{len(running)} bookies answer at the addresses in their ids, registered or not, and delete what a "
             "partial root does not name",
-            "stop them until apply has ended, or accept that: --accept-unfrozen",
+            Remedy(Advice.STOP_OR_ACCEPT_UNFROZEN),
         )
 
 
@@ -260,7 +259,7 @@ def choose_acl(store: MetadataStore, root: str) -> str | None:
             base or "/",
             f"has ACLs of its own ({', '.join(sorted(secured)[:_LISTED])}), and nothing says which the records shall "
             "have",
-            "name them: --acl scheme:id:perms,… as ledgers of this cluster have them",
+            Remedy(Advice.NAME_ACL_OF_LEDGERS),
         )
     return OPEN_ACL
 
@@ -285,8 +284,7 @@ def demand_frozen(store: MetadataStore, root: str, ledgers: int) -> None:
         raise GuardRefusedError(
             root,
             f"is not frozen: bookies would delete the {ledgers} ledgers whose records the undo removes",
-            "freeze it first (bkmeta freeze; a store without ACLs cannot be), or put back only what was replaced: "
-            "--replaced-only",
+            Remedy(Advice.FREEZE_OR_UNDO_REPLACED),
         )
 
 
@@ -329,12 +327,10 @@ def demand_not_undone(earlier: EarlierRuns, journal: Path) -> None:
     """
     if isinstance(earlier.undo, UndoBegun):
         problem = "is being undone: an undo was begun and has not ended"
-        remedy = f"end it: bkmeta undo {shlex.quote(str(journal.parent))}; then apply with a journal of its own"
-        raise GuardRefusedError(str(journal), problem, remedy)
+        raise GuardRefusedError(str(journal), problem, Remedy(Advice.END_UNDO, str(journal.parent)))
     if earlier.undo is not None:
-        fresh = shlex.quote(str(find_next_journal(journal.parent)))
         problem = "was undone: what it says is written is gone"
-        remedy = f"to apply again, leave --resume out and name a new journal: --journal {fresh}"
+        remedy = Remedy(Advice.APPLY_WITH_NEW_JOURNAL, str(find_next_journal(journal.parent)))
         raise GuardRefusedError(str(journal), problem, remedy)
 
 
@@ -348,7 +344,7 @@ def demand_waves_before(earlier: EarlierRuns, journal: Path, wave: int | None) -
         raise GuardRefusedError(
             f"wave {wave}",
             f"the waves before it were not written to their end, by the journal {journal}",
-            "apply them first, in their order; one that was begun with --resume",
+            Remedy(Advice.APPLY_WAVES_BEFORE),
         )
 
 

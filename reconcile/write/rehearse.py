@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Final
 
 from backends.protocols import MetadataStore, Versioned, Write
-from reconcile.errors import GuardRefusedError, PartlyAppliedError
+from reconcile.errors import Advice, GuardRefusedError, PartlyAppliedError, Remedy
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_captured_store
 from reconcile.write.guards import demand_separate_root, demand_unregistered
@@ -112,7 +112,7 @@ def _take_up(plan_hash: str, store: MetadataStore, root: str) -> Mark:
         raise GuardRefusedError(root, problem, "name a root that does not exist, e.g. /bkmeta-rehearsal/ledgers")
     if mark.plan != plan_hash:
         problem = f"is the rehearsal of another plan, {mark.plan}"
-        raise GuardRefusedError(root, problem, "remove it with --remove, or name another root")
+        raise GuardRefusedError(root, problem, Remedy(Advice.REMOVE_REHEARSAL))
     return mark
 
 

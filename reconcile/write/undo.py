@@ -27,7 +27,7 @@ from typing import Final
 
 from backends.errors import BackendError
 from backends.protocols import MetadataStore, Versioned, Write
-from reconcile.errors import JournalError, PartlyAppliedError
+from reconcile.errors import Advice, JournalError, PartlyAppliedError, Remedy
 from reconcile.write.audit_journal import JOURNAL, Approval, Journal, Record, Torn, read_at, report_foreign, scan
 from reconcile.write.guards import demand_frozen
 from reconcile.write.journal_events import (
@@ -235,7 +235,7 @@ def propose(folder: Path, store: MetadataStore, root: str, *, replaced_only: boo
         raise JournalError(str(path), problem, "name the store that the apply wrote to")
     if history.unfinished:
         problem = "was broken off in a batch, so it does not know all that it wrote"
-        raise JournalError(str(path), problem, "let it come to its end first: bkmeta apply … --resume")
+        raise JournalError(str(path), problem, Remedy(Advice.END_APPLY))
     created = sum(count for (_, op), count in history.writes.items() if op in CREATES)
     ledgers = sum(count for (kind, op), count in history.writes.items() if op in CREATES and kind == "ledger")
     if created and not replaced_only:

@@ -93,7 +93,7 @@ class Members:
         registration = self._registrations.get(bookie)
         txn = None if registration is None else registration.created_txn
         if registration is None and cookie is None and bookie not in self._aliases.values():
-            why = f"is not registered and has no cookie; say whose name it is: --aliases with a line '{name} BOOKIE-ID'"
+            why = f"is not registered and has no cookie; say whose name it is, by an alias: '{name} BOOKIE-ID'"
             return Member(name, why=why, unresolved=True)
         try:
             endpoint = decode_registration(registration.value) if registration is not None else None
@@ -111,7 +111,7 @@ class Members:
         address = Address(endpoint.host, endpoint.port)
         other = self._listening.get(address, bookie)
         if other != bookie:
-            why = f"is where bookie {other} listens; if it is the same: --aliases with a line '{name} {other}'"
+            why = f"is where bookie {other} listens; if it is the same, say so by an alias: '{name} {other}'"
             return Member(name, why=why, unresolved=True)
         return Member(bookie, address, cookie=cookie, registered_txn=txn)
 

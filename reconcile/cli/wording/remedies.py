@@ -1,5 +1,6 @@
 """What to do next, with the options of the command line."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Final
 
@@ -27,6 +28,23 @@ _WORDS: Final[Mapping[Advice, str]] = {
     Advice.ACCEPT_NONE_LEFT_OUT: "leave out --accept-left-out",
     Advice.MAKE_PLAN_FOR_STORE: "make a plan for this store: bkmeta recover",
     Advice.NAME_NO_ACL: "leave --acl out",
+    Advice.MEND_AND_RESUME: "mend that, then run it again with --resume",
+    Advice.RESUME: "go on with it: --resume",
+    Advice.NAME_OTHER_JOURNAL: "name another folder with --journal",
+    Advice.SEE_WHAT_IS_LEFT: "run it again without --confirm, and see what is left",
+    Advice.STOP_OR_ACCEPT_UNFROZEN: "stop them until apply has ended, or accept that: --accept-unfrozen",
+    Advice.FREEZE_OR_ACCEPT_UNFROZEN: "stop them or freeze first (bkmeta freeze), or accept that: --accept-unfrozen",
+    Advice.COUNT_LOCKS_AGAIN: "make the plan again with this store (--metadata): it counts the locks that are there",
+    Advice.NAME_ACL_OF_LEDGERS: "name one: --acl scheme:id:perms,… as ledgers of this cluster have it",
+    Advice.FREEZE_OR_UNDO_REPLACED: "freeze it first (bkmeta freeze; a store without ACLs cannot be), or put back "
+    "only what was replaced: --replaced-only",
+    Advice.END_UNDO: "end it: bkmeta undo {value}; then apply with a journal of its own",
+    Advice.APPLY_WITH_NEW_JOURNAL: "to apply again, leave --resume out and name a new journal: --journal {value}",
+    Advice.APPLY_WAVES_BEFORE: "apply them first, in their order; one that was begun with --resume",
+    Advice.REMOVE_REHEARSAL: "remove it with --remove, or name another root",
+    Advice.END_APPLY: "let it come to its end first: bkmeta apply … --resume",
+    Advice.RECOVER_WITH_STORE: "recover with --metadata, then edit that plan",
+    Advice.NAME_ACL_ENTRIES: "name an ACL: --acl scheme:id:perms,…",
 }
 
 
@@ -36,4 +54,4 @@ def word_error(error: ReconcileError) -> str:
     if not isinstance(remedy, Remedy):
         return str(error)
     subject, problem, _ = error.args
-    return f"{subject}: {problem}; {_WORDS[remedy.advice].format(value=remedy.value)}"
+    return f"{subject}: {problem}; {_WORDS[remedy.advice].format(value=shlex.quote(str(remedy.value)))}"

@@ -23,7 +23,7 @@ from typing import Final
 
 from backends.errors import AccessDeniedError, OutcomeUnknownError, UnavailableError, VersionConflictError
 from backends.protocols import Acl, ControlledStore, Write, parents, parse_acl
-from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
+from reconcile.errors import Advice, GuardRefusedError, JournalError, PartlyAppliedError, Remedy
 from reconcile.write import audit_journal
 from reconcile.write.freezing.freeze_state import (
     KEPT,
@@ -184,7 +184,7 @@ def read_history(folder: Path, root: str) -> FreezeHistory | None:
         if isinstance(record, audit_journal.Torn):
             break
         if record.number == 0 and record.fields.get("binding") != make_binding(root):
-            raise JournalError(str(path), f"it is not of a freeze of {root}", "name another folder with --journal")
+            raise JournalError(str(path), f"it is not of a freeze of {root}", Remedy(Advice.NAME_OTHER_JOURNAL))
         with audit_journal.report_foreign(path):
             history.replay(record)
     return history
@@ -365,9 +365,9 @@ def carry_out(
             raise PartlyAppliedError(
                 str(journal.path.parent),
                 f"changes made: {run.made}; then {error}",
-                "run it again without --confirm, and see what is left",
+                Remedy(Advice.SEE_WHAT_IS_LEFT),
             ) from error
-        raise GuardRefusedError(proposal.root, str(error), "run it again without --confirm, and look again") from error
+        raise GuardRefusedError(proposal.root, str(error), Remedy(Advice.SEE_WHAT_IS_LEFT)) from error
     node = store.get(proposal.root)
     append_event(journal, AclChangesEnded(proposal.kind, node.created_txn if node is not None else None))
     journal.sync()

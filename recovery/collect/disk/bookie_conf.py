@@ -46,7 +46,7 @@ def read_conf(path: Path) -> BookieConf:
         InputError: the file cannot be read, or a folder depends on a variable that it does not define.
     """
     keys_read = ("ledgerDirectories", "indexDirectories", "journalDirectories", "journalDirectory", "bookieId")
-    named = read_values(path, keys_read, "name the folders with --ledger-dir, --index-dir and --journal-dir")
+    named = read_values(path, keys_read, "name its ledger, index and journal folders one by one")
 
     def values(*keys: str) -> list[str]:
         return next((named[key] for key in keys if named[key]), [])

@@ -179,9 +179,7 @@ def survey(
     if bookie is None:
         where = ", ".join(str(f.given) for f in folders) or "no folder"
         problem = "no VERSION file that can be read says whose folders these are"
-        raise InputError(
-            where, problem, "name the bookie with --bookie-id, as it stands in ledger metadata (host:port)"
-        )
+        raise InputError(where, problem, "name the bookie, as it stands in ledger metadata (host:port)")
     places = _match_places(folders, cookie, damage)
     dirty = True if any(folder.dirty for folder in folders) else None
     if dirty is None and cookie is not None and cookie.layout_version >= _DIRTY_SINCE_LAYOUT:

@@ -57,7 +57,7 @@ class Previous:
         try:
             return self._open_fitting(terms, since)
         except DatasetError as error:
-            remedy = "name another earlier inventory of this bookie, or leave --since out: then everything is read"
+            remedy = "name another earlier inventory of this bookie, or none: then everything is read"
             raise InputError(error.path, error.problem, remedy) from error
 
     def _open_fitting(self, terms: Terms, since: Path) -> Dataset | None:
@@ -67,12 +67,14 @@ class Previous:
         bound = inventory.manifest["binding"]
         if bound.get("bookie") != terms.bookie:
             problem = f"is an inventory of bookie {bound.get('bookie')}; these folders are of {terms.bookie}"
-            raise InputError(str(since), problem, "name the earlier inventory of this bookie, or leave --since out")
+            raise InputError(
+                str(since), problem, "name the earlier inventory of this bookie, or none: then everything is read"
+            )
         if bound.get("incarnation") != terms.incarnation:
             self.reused.reason = "the bookie was formatted anew since, or databases that tell its identity came or went"
             return None
         if not (since / AGAIN).exists():
-            self.reused.reason = "the earlier inventory was not made with --incremental"
+            self.reused.reason = "the earlier inventory kept nothing for the next one (it was not incremental)"
             return None
         dataset = open_dataset(since / AGAIN, "again")
         if inventory.manifest["coverage"].get("again") != hash_manifest(since):

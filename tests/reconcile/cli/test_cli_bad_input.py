@@ -604,7 +604,7 @@ def test_collect_is_stopped(stage: str, number: signal.Signals, code: int, booki
     [
         ("all", signal.SIGINT, 130, "stopped before the end"),
         ("first", signal.SIGTERM, 143, "stopped before the end"),
-        ("other", signal.SIGKILL, 1, "run it again with --processes 1"),
+        ("other", signal.SIGKILL, 1, "run it again in one process"),
     ],
 )
 def test_collect_by_several_processes_is_stopped(

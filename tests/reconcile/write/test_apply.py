@@ -359,7 +359,7 @@ def test_a_refusal_midway_says_to_resume(tmp_path: Path) -> None:
     """Rights that are missing are not a property of one record: the run ends, and says what to do."""
     inner = MemoryStore()
     denied = Fault(AccessDeniedError("/k"), after=False)
-    with pytest.raises(PartlyAppliedError, match="--resume"):
+    with pytest.raises(PartlyAppliedError, match="go on with the journal"):
         applied(FaultyStore(inner, lambda n: denied if n == 9 else None), restore_of(3), tmp_path / "j")
 
 
@@ -368,7 +368,7 @@ def test_a_journal_is_gone_on_with_only_when_told(tmp_path: Path) -> None:
     store = MemoryStore()
     applied(store, restore_of(3), tmp_path / "j")
     raw = (tmp_path / "j" / JOURNAL).read_bytes()
-    with pytest.raises(JournalError, match="--resume"):
+    with pytest.raises(JournalError, match="go on with the journal"):
         applied(store, restore_of(3), tmp_path / "j")
     table = plan_of(restore_of(3))
     for options, root in ((Options("other", resume=True), ROOT), (Options("hash", resume=True), "/other")):
