@@ -284,7 +284,7 @@ def test_names_that_are_nobody_are_an_error_and_not_a_flood(tmp_path: Path) -> N
         found = collected(source, tmp_path / "one")
         assert [asked.bookie for asked in found.bookies] == ["bk5"]
         assert set(found.unresolved) == {"10.0.0.5:3181"}
-        assert "--aliases" in found.unresolved["10.0.0.5:3181"]
+        assert "by an alias" in found.unresolved["10.0.0.5:3181"]
         with pytest.raises(InputError, match="ALIAS_UNRESOLVED"):
             collected(source, tmp_path / "two", wanted=("10.0.0.5:3181",))
         named = collected(source, tmp_path / "three", aliases={"10.0.0.5:3181": "bk5"}, wanted=("10.0.0.5:3181",))

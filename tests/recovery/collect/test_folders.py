@@ -53,13 +53,13 @@ def test_variables_of_the_file_are_replaced(tmp_path: Path) -> None:
     text = "base=/data\nall=${base}/1,${base}/2\nledgerDirectories=${all}\nother=${nowhere}\n"
     assert read_conf(conf(tmp_path, text)).ledger_dirs == (Path("/data/1"), Path("/data/2"))
     for bad in ("ledgerDirectories=${nowhere}", "a=${b}\nb=${a}\nledgerDirectories=${a}"):
-        with pytest.raises(InputError, match="--ledger-dir"):
+        with pytest.raises(InputError, match="name its ledger, index and journal folders"):
             read_conf(conf(tmp_path, bad))
 
 
 def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """With the way out."""
-    with pytest.raises(InputError, match="--ledger-dir"):
+    with pytest.raises(InputError, match="name its ledger, index and journal folders"):
         read_conf(tmp_path / "none.conf")
 
 
