@@ -23,7 +23,6 @@ from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
 from recovery.model.tables import KEY_COLUMNS
 
-"""Key of a plan's manifest: the catalogs with a history that it was made from."""
 NO_SESSION: Final = "none"
 """Typed and shown for the session of deletions of which none is known."""
 LISTED: Final = 10

@@ -41,7 +41,19 @@ FULL = PlanManifest(
         edits=("dropped 7",),
     ),
     coverage=Coverage(scanned=("b1:3181",), not_scanned=("b2:3181",)),
-    counts=PlanCounts(ledgers=5, restored=2, held=1, waiting=1, in_store_already=1, looked_at=5, clean=5, actions=4),
+    counts=PlanCounts(
+        ledgers=5,
+        restored=2,
+        held=1,
+        waiting=1,
+        in_store_already=1,
+        looked_at=5,
+        clean=1,
+        skipped=1,
+        undecided=1,
+        with_findings=2,
+        actions=4,
+    ),
     reasons={"two_keys": 1},
     sides={"bookies_only": 5},
     found={"HELD": 1},
@@ -70,7 +82,11 @@ def test_a_plan_that_nobody_edited_or_cut_has_no_keys_of_that() -> None:
     assert PlanCounts(accepted_loss=1).to_json()["accepted_loss"] == 1
 
 
-@pytest.mark.parametrize("name", ["restored", "in_store_already", "clean", "looked_at"])
+_SUMMED = ("ledgers", "restored", "held", "waiting", "deleted", "in_store_already", "looked_at", "clean", "skipped",
+           "undecided", "with_findings")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _SUMMED)
 def test_sums_that_do_not_add_up_are_seen(name: str) -> None:
     """A ledger that was counted nowhere, or twice."""
     assert FULL.counts.add_up

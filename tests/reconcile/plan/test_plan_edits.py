@@ -20,6 +20,7 @@ from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
+from tests.reconcile.compare.test_three_way import catalog
 from tests.support.command import run
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import clock
@@ -125,7 +126,7 @@ def test_rights_are_part_of_the_plan(made: Dataset, tmp_path: Path) -> None:
     assert held.acl == "digest:me:x=:cdrwa"
 
 
-def catalog_of(folder: Path, instance: str) -> Path:
+def catalog_of(folder: Path, instance: str, ledgers: pa.Table | None = None) -> Path:
     """A capture of a store of a cluster, with open rights."""
     source: dict[str, Any] = {
         "kind": "zookeeper",
@@ -140,8 +141,21 @@ def catalog_of(folder: Path, instance: str) -> Path:
     with DatasetWriter(folder, "catalog", binding={}) as writer:
         writer.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))
         writer.append("nodes", pa.Table.from_pylist([node], schema=tables.CATALOG_NODES))
+        if ledgers is not None:
+            writer.append("ledgers", ledgers)
         writer.close(coverage={})
     return folder
+
+
+def test_rights_of_a_catalog_are_those_of_each_ledger(made: Dataset, tmp_path: Path) -> None:
+    """What it does not have gets what is commonest; a ledger that it has keeps its own."""
+    own = {1: "digest:a:x=:cdrwa", 2: "digest:b:x=:cdrwa", 3: "digest:b:x=:cdrwa"}
+    listed = catalog({LedgerId(0, n): b"record" for n in own})
+    acls = pa.array([own[n] for n in listed["ledger"].to_pylist()], pa.string())
+    at = tables.CATALOG_LEDGERS.get_field_index("acl")
+    of = catalog_of(tmp_path / "catalog", "an-instance", listed.set_column(at, tables.CATALOG_LEDGERS.field(at), acls))
+    found = rows(edited(made, tmp_path / "a", acl_of=open_dataset(of, "catalog")))
+    assert {n: found[key(n)]["acl"] for n in range(8)} == {n: own.get(n, own[2]) for n in range(8)}
 
 
 def test_rights_of_another_cluster_are_refused(

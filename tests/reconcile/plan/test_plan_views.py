@@ -266,6 +266,14 @@ def test_shares_that_are_none_are_refused(spec: str) -> None:
         parse_waves(spec)
 
 
+def test_there_are_no_more_waves_than_buckets() -> None:
+    """Each has a bucket at least: 4096 that end with the last one, and not one more."""
+    whole = ",".join(["0.01%"] * (BUCKETS - 1))
+    assert [len(wave) for wave in parse_waves(f"{whole},rest")] == [1] * BUCKETS
+    with pytest.raises(ValueError, match="more waves than 4096 buckets"):
+        parse_waves(f"{whole},0.01%,rest")
+
+
 @given(st.text(alphabet="0123456789.%,rest ", max_size=30))
 def test_any_text_is_a_cut_of_all_buckets_or_refused(spec: str) -> None:
     """Whatever is typed: either every bucket is in exactly one wave, or a ValueError."""

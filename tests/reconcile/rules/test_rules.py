@@ -77,6 +77,9 @@ def test_where_a_reference_differs(
     found = [row for row in rows if row["category"] == Category.REFERENCE_DIFFERS]
     assert [row["severity"] for row in found] == ([severity] if severity else [])
     assert all(bool(row["unknowns"]) != seen for row in found)
+    # Each side says where it is from: what an upper layer says, by its own file.
+    sources = {(one["side"] == "reference", one["source"]) for row in found for one in row["evidence"]}
+    assert sources == ({(True, "file"), (False, "recover")} if severity else set())
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,11 @@ WRONG = 67_108_886
         ([part([WRONG])], None, WRONG, []),
         ([part([900_000, 7])], None, 900_000, []),
         ([part([2_000_000, 1_500_000])], None, 2_000_000, []),
+        # More than a million above, and more than twice: just not, and just.
+        ([part([1_000_007, 7])], None, 1_000_007, []),
+        ([part([1_000_008, 7])], None, 7, [1_000_008]),
+        ([part([4_000_000, 2_000_000])], None, 4_000_000, []),
+        ([part([4_000_001, 2_000_000])], None, 2_000_000, [4_000_001]),
     ],
 )
 def test_ids_far_above_all_others_raise_nothing_without_a_person(

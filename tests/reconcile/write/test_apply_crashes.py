@@ -247,3 +247,57 @@ def test_what_is_put_back_is_what_stood_there_when_it_was_replaced(tmp_path: Pat
     assert store.dump()[key] == b"good"
     undo.undo(undo.propose(tmp_path, store, ROOT, replaced_only=True), store, ROOT, now=clock())
     assert store.dump()[key] == b"second"
+
+
+@pytest.mark.parametrize("gone", [(), ("b0:3181",), ("b0:3181", "b1:3181")])
+def test_cookies_that_stand_are_recorded_though_no_more_are_written(gone: Sequence[str], tmp_path: Path) -> None:
+    """They were written before the kill; by the next run a record went, so that no cookie is written any more."""
+    store, table = MemoryStore(), plan_of(restore_of(5))
+
+    class Killed(FaultyStore):
+        """Its process is killed when the cookies are written, and nothing says so yet."""
+
+        def write(self, changes: Any) -> list[int]:
+            versions = super().write(changes)
+            if "/cookies/" in changes[0].key:
+                raise CrashError
+            return versions
+
+    with pytest.raises(CrashError):
+        run(Killed(store, lambda _: None), table, tmp_path)
+    store.write([Write(f"{ROOT}/00/0000/L0003", None, 0)])
+    for name in gone:
+        store.write([Write(f"{ROOT}/cookies/{name}", None, 0)])
+    result = run(store, table, tmp_path, resume=True)
+    assert result.changed == ("/00/0000/L0003",)
+    cookies = result.tallies["cookie", "create"]
+    assert (cookies.planned, cookies.written, cookies.withheld) == (2, 2 - len(gone), len(gone))
+    again = run(store, table, tmp_path, resume=True)
+    assert again.tallies["cookie", "create"] == cookies
+    store.write([Write(f"{ROOT}/00/0000/L0003", b"record 3")])
+    done = run(store, table, tmp_path, resume=True)
+    assert (done.exit_code, done.tallies["cookie", "create"].written) == (0, 2)
+
+
+def test_progress_goes_on_where_the_last_run_stopped(tmp_path: Path) -> None:
+    """What was written and what was there already count once, and the end is reached."""
+    table = plan_of(restore_of(20))
+    store = store_with([(f"/00/0000/L{n:04d}", b"record %d" % n) for n in range(0, 20, 2)])
+    with pytest.raises((UnavailableError, PartlyAppliedError)):
+        run(FaultyStore(store, only(30, Fault(UnavailableError("memory:", "away"), after=False))), table, tmp_path)
+    told: list[tuple[int, int]] = []
+    engine.apply(
+        lambda: [table],
+        store,
+        ROOT,
+        tmp_path,
+        Options("hash", resume=True, batch_rows=BATCH, in_flight=1),
+        now=clock(),
+        progress=lambda done, total: told.append((done, total)),
+    )
+    begun = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
+    assert [record.event for record in begun].count("resume") == 1
+    assert told[0][0] > 2 * BATCH
+    assert told[-1][0] == told[-1][1]
+    assert told == sorted(told)
+    assert all(done <= total for done, total in told)
