@@ -222,7 +222,11 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
     """
     if (folder / MANIFEST).exists():
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
-    beside = {"plan": ["store", SNAPSHOTS, COLLECTED], "inventory": [AGAIN]}.get(kind, [])
+    beside = {
+        "plan": ["store", SNAPSHOTS, COLLECTED],
+        "inventory": [AGAIN],
+        "scrutiny": ["store", COLLECTED],
+    }.get(kind, [])
     own_names = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
     claim_folder(folder, kind, own_names, secret=secret)
 

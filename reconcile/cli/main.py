@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "verify": "Read the ledgers of a plan back from bookies' disks.",
     "export": "Write ledgers' entries from bookies' disks as files, whatever their records say.",
     "check-impact": "Say whether bookies or racks may be taken away.",
+    "scrutinize": "Say whether bookies and metadata agree, ledger by ledger.",
     "inspect": "Read one file of a bookie by itself, or say what each byte is.",
     "doctor": "Say whether this installation is complete.",
 }

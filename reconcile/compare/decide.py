@@ -20,6 +20,8 @@ from reconcile.compare import outcomes, snapshot_only, three_way
 from reconcile.compare.evidence import Evidence, KnownTables
 from reconcile.compare.outcomes import claim_without_members
 from reconcile.compare.three_way import Range
+from reconcile.rules.segments import copy_findings
+from reconcile.rules.segments.copies import Sight
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset
 from recovery.infer.facts import COLUMNS
@@ -67,6 +69,15 @@ class Case:
     def damage(self) -> pa.Table:
         """Return the damage of all disks."""
         return self._read_all("damage", tables.DAMAGE)
+
+    def see_bookies(self) -> Sight:
+        """Return how bookies were looked at, and which of them the store shows as running."""
+        running: list[str] = []
+        if self.evidence.live is not None:
+            nodes = self.evidence.live.dataset.read("nodes", columns=["path", "kind"])
+            paths = nodes.filter(pc.equal(nodes["kind"], "registration"))["path"].to_pylist()
+            running = [path.rsplit("/", 1)[-1] for path in paths]
+        return copy_findings.see_bookies(self.bookies, self.damage(), running)
 
     def rows(self) -> int:
         """Return how many rows there are to be looked through."""

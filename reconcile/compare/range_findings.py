@@ -13,6 +13,8 @@ from reconcile.findings import table
 from reconcile.findings.categories import SEVERITIES, Category
 from reconcile.findings.table import Run, Statement
 from reconcile.rules import contradicted, entries_beyond_end, id_reuse, nodes, only_in_snapshot, reference_checks, sides
+from reconcile.rules.segments import copy_findings
+from reconcile.rules.segments.copies import Sight, find_faults
 from reconcile.rules.sides import Relation, take_rows
 from recovery.codecs.keys import read_marks
 from recovery.codecs.store import Layout
@@ -23,13 +25,21 @@ _LISTED: Final = 12
 
 
 def find_all(
-    evidence: Evidence, part: Range, copies: pa.Table, buckets: range, run: Run, references: pa.Table | None = None
+    evidence: Evidence,
+    part: Range,
+    copies: pa.Table,
+    sight: Sight,
+    buckets: range,
+    run: Run,
+    references: pa.Table | None = None,
 ) -> pa.Table:
     """Return the findings that the comparison of the three sides gives, and that with what upper layers know."""
     seen = evidence.everywhere and evidence.looked_at
+    faults = find_faults(part.stored, copies, sight)
     parts = [
         entries_beyond_end.findings(copies, part.stored, run, seen=seen),
         id_reuse.findings(copies, part.stored, part.shown, run),
+        copy_findings.findings(part.stored, faults, run, everywhere=seen),
         _find_deletions(evidence, part, copies, run),
         _find_stale_marks(evidence, part, buckets, run),
     ]

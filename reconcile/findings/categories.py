@@ -61,6 +61,32 @@ class Category(StrEnum):
     """The store's layout is not that of the snapshot."""
     INSTANCE_ID_DIFFERS = "INSTANCE_ID_DIFFERS"
     """The cluster's instance id is not the same on all sides."""
+    ENTRY_LOST = "ENTRY_LOST"
+    """An entry of a closed ledger is on no bookie, and every bookie was looked at."""
+    BELOW_ACK_QUORUM = "BELOW_ACK_QUORUM"
+    """An entry of a closed ledger has fewer copies where readers ask than acknowledge one."""
+    BELOW_WRITE_QUORUM = "BELOW_WRITE_QUORUM"
+    """An entry of a closed ledger has fewer copies than its write quorum, and enough to be acknowledged."""
+    ENTRIES_MISPLACED = "ENTRIES_MISPLACED"
+    """Bookies that the record names for entries lack them, and others have them."""
+    OVER_REPLICATED = "OVER_REPLICATED"
+    """Bookies have copies of a closed ledger's entries that its record does not ask for."""
+    ONE_COPY = "ONE_COPY"
+    """A ledger is written to one bookie at a time: no failure of one is survived."""
+    PLACEMENT_VIOLATED = "PLACEMENT_VIOLATED"
+    """A write set of a segment stands against the placement policy."""
+    PLACEMENT_SOFT = "PLACEMENT_SOFT"
+    """A write set of a segment lacks what the placement policy would rather have."""
+    UNDER_REPLICATED_OVERDUE = "UNDER_REPLICATED_OVERDUE"
+    """A ledger is marked as under-replicated for longer than the grace."""
+    RECOVERY_STUCK = "RECOVERY_STUCK"
+    """A ledger is in recovery, and its record has not changed for longer than the grace."""
+    BOOKIE_SILENT = "BOOKIE_SILENT"
+    """A bookie is registered, and answered in no look."""
+    AUDITOR_UNAWARE = "AUDITOR_UNAWARE"
+    """A bookie is not registered, its ledgers are not marked, and nobody will mark them, or would have by now."""
+    ALIAS_UNRESOLVED = "ALIAS_UNRESOLVED"
+    """Records name a bookie of which the store has neither a registration nor a cookie."""
 
 
 SEVERITIES: Final[dict[Category, str]] = {
@@ -91,6 +117,19 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.ID_FAR_ABOVE: "warning",
     Category.LAYOUT_DIFFERS: "critical",
     Category.INSTANCE_ID_DIFFERS: "critical",
+    Category.ENTRY_LOST: "critical",
+    Category.BELOW_ACK_QUORUM: "critical",
+    Category.BELOW_WRITE_QUORUM: "warning",
+    Category.ENTRIES_MISPLACED: "warning",
+    Category.OVER_REPLICATED: "info",
+    Category.ONE_COPY: "info",
+    Category.PLACEMENT_VIOLATED: "warning",
+    Category.PLACEMENT_SOFT: "info",
+    Category.UNDER_REPLICATED_OVERDUE: "warning",
+    Category.RECOVERY_STUCK: "warning",
+    Category.BOOKIE_SILENT: "critical",
+    Category.AUDITOR_UNAWARE: "warning",
+    Category.ALIAS_UNRESOLVED: "warning",
 }
 
 SUGGESTED: Final = {
@@ -122,5 +161,18 @@ SUGGESTED: Final = {
     Category.ID_FAR_ABOVE: "look at the ledger (bkmeta explain); if it is one: recover again with --raise-past ID",
     Category.LAYOUT_DIFFERS: "do not start a bookie: under another layout it deletes what it does not find",
     Category.INSTANCE_ID_DIFFERS: "do not mix clusters: find out which of them this store is of",
+    Category.ENTRY_LOST: "look for bookies and disks that were not looked at; stop what wipes or decommissions bookies",
+    Category.BELOW_ACK_QUORUM: "replicate it before another bookie fails: bookkeeper shell recover -l LEDGER BOOKIE",
+    Category.BELOW_WRITE_QUORUM: "replicate it: bookkeeper shell recover -l LEDGER BOOKIE, of what lacks entries",
+    Category.ENTRIES_MISPLACED: "a person compares record and bookies: bkmeta explain LEDGER; wipe none of them",
+    Category.ONE_COPY: "none, if that is wanted: write such ledgers with W = 2 or more",
+    Category.PLACEMENT_VIOLATED: "see that clients know the racks; bookkeeper shell recover moves closed ledgers",
+    Category.PLACEMENT_SOFT: "none, or more bookies in the zones that are missing",
+    Category.UNDER_REPLICATED_OVERDUE: "see that auto-recovery runs: bookkeeper shell listunderreplicated",
+    Category.BOOKIE_SILENT: "look at its process: it hangs, or the network between it and this host does",
+    Category.AUDITOR_UNAWARE: "see that auto-recovery runs and is enabled; bookkeeper shell whoisauditor, triggeraudit",
+    Category.ALIAS_UNRESOLVED: "if it is another name of a bookie: --aliases; else collect its disks",
+    Category.RECOVERY_STUCK: "open it with a client, which ends the recovery; find out why the last one did not",
+    Category.OVER_REPLICATED: "none: copies that ensemble changes and re-replication leave behind",
 }
 """Category → what to do about it."""

@@ -94,6 +94,7 @@ def make_ledger_findings(
     subject: str,
     severity: Any = None,  # noqa: ANN401 - an Arrow column
     bookies: Any = None,  # noqa: ANN401 - an Arrow column
+    entries: Any = None,  # noqa: ANN401 - an Arrow column
     unknowns: Sequence[str] = (),
 ) -> pa.Table:
     """Return one finding a ledger.
@@ -106,6 +107,7 @@ def make_ledger_findings(
         subject: what of the ledger it is about; part of the id.
         severity: a column; None: the category's.
         bookies: a column of lists; None: none.
+        entries: a column of GROUPS; None: none.
         unknowns: what nobody knows.
     """
     count = keys.num_rows
@@ -120,6 +122,7 @@ def make_ledger_findings(
             "category": str(category),
             "severity": SEVERITIES[category] if severity is None else severity,
             "bookies": bookies,
+            "entries": entries,
             "evidence": _evidence(statements, count),
             "unknowns": pa.array([list(unknowns)] * count, pa.list_(pa.string())),
             "suggested": SUGGESTED[category],

@@ -2,7 +2,7 @@
 
 what is held above the end                          severity
 an entry that a LAC shows to be acknowledged        critical: readers do not get what a writer was promised
-an entry on as many bookies as acknowledge one      critical: nothing shows that it was not promised
+an entry on as many bookies as acknowledge one      warning: nothing shows that it was not promised
 fewer copies, every bookie looked at                info: a close drops what was under way
 fewer copies, some bookie not looked at             warning: more copies may exist
 """
@@ -92,7 +92,7 @@ def _make_finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *,
         subject="last_entry",
         statements=statements,
         key=LedgerKey.from_row(record),
-        severity="critical" if lac > last or acknowledged else "info" if seen else "warning",
+        severity="critical" if lac > last else "info" if seen and not acknowledged else "warning",
         entries=[
             {"first": first, "last": first, "size": end - first, "period": 0}
             for first, end in _merge_runs([run for runs in holders.values() for run in runs])[:LISTED]

@@ -64,6 +64,9 @@ class Request:
         passwords: that may have made HMACs.
         tasks: run at the same time; each gets its share of the caps.
         settings: what the program goes by, each with where it came from: for the manifests.
+        buckets: of the ledgers that are asked for.
+        only_members: bookies are asked for the lists of the ledgers whose records name them, and for nothing else: a
+            list may lack the last entry, and no row says what is on other bookies.
     """
 
     catalog: Dataset
@@ -73,6 +76,8 @@ class Request:
     passwords: tuple[bytes, ...] = ()
     tasks: int = 1
     settings: Mapping[str, object] = field(default_factory=dict)
+    buckets: range = range(BUCKETS)
+    only_members: bool = False
 
     def __repr__(self) -> str:
         """Without the passwords: a value may land in a log."""
@@ -105,8 +110,13 @@ def collect_wire(request: Request, out: Path, carry: Carry, *, now: Callable[[],
     for name, ledgers in sampled.items():
         samples.setdefault(request.members.find(name).bookie, []).extend(ledgers)
     results = asyncio.run(probe_bookies(wanted, samples, request.options))
+    names: dict[str, list[str]] = {}
+    for name in sampled:
+        names.setdefault(request.members.find(name).bookie, []).append(name)
     targets = [
-        Target(m.bookie, m.address, hash_incarnation(_collect_evidence(m, request.catalog)))
+        Target(
+            m.bookie, m.address, hash_incarnation(_collect_evidence(m, request.catalog)), tuple(names.get(m.bookie, ()))
+        )
         for m in wanted
         if m.address is not None and results[m.bookie].kind is Kind.COLLECTED
     ]
@@ -120,8 +130,9 @@ def collect_wire(request: Request, out: Path, carry: Carry, *, now: Callable[[],
             per_bookie=_divide_rate(request.options.per_bookie, request.tasks),
             in_total=_divide_rate(request.options.in_total, request.tasks),
         )
-        task = Task(request.catalog, str(out), tuple(targets), share, request.passwords)
-        edges = [BUCKETS * n // request.tasks for n in range(request.tasks + 1)]
+        task = Task(request.catalog, str(out), tuple(targets), share, request.passwords, request.only_members)
+        low, count = request.buckets.start, len(request.buckets)
+        edges = [low + count * n // request.tasks for n in range(request.tasks + 1)]
         answers = carry(task, [range(low, high) for low, high in pairwise(edges)])
         ended = now()
         for member in wanted:

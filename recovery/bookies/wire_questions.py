@@ -106,6 +106,11 @@ class LedgerQuestions:
         await self._read_proofs(groups)
         return self._make_answers(groups, silent=await self._is_silent())
 
+    async def ask_lists(self) -> BookieAnswers:
+        """Ask for the lists alone, one question a ledger; return the answers. A list may lack the last entry."""
+        await self._ask_lists(range(len(self._ledgers)))
+        return self._make_answers(self._merge_groups(), silent=await self._is_silent())
+
     async def _ask_lists(self, places: Iterable[int]) -> None:
         raw: dict[int, bytes] = {}
         waiting = 0

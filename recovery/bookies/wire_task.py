@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.bookie.client import Address, Options, Wire
@@ -82,6 +83,8 @@ class Target:
     bookie: str
     address: Address
     incarnation: int
+    names: tuple[str, ...] = ()
+    """That records have for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class Task:
         targets: the bookies.
         options: this task's share of the caps in them.
         passwords: that may have made HMACs.
+        only_members: bookies are asked for the lists of the ledgers whose records name them, and for nothing else.
     """
 
     catalog: Dataset
@@ -101,6 +105,7 @@ class Task:
     targets: tuple[Target, ...]
     options: Options
     passwords: tuple[bytes, ...]
+    only_members: bool = False
 
     def __repr__(self) -> str:
         """Without the passwords: a value may land in a log."""
@@ -118,18 +123,38 @@ class Task:
 
             async def ask(target: Target, ledgers: Ints, name: str) -> None:
                 async with room:
-                    answers = await LedgerQuestions(wire[target.bookie], ledgers, self.passwords).ask_all()
+                    questions = LedgerQuestions(wire[target.bookie], ledgers, self.passwords)
+                    answers = await (questions.ask_lists() if self.only_members else questions.ask_all())
                     await asyncio.to_thread(self._write, target, answers, name, tallies[target.bookie])
 
             for low, ledgers in self._list_ledgers(buckets):
-                await asyncio.gather(*(ask(target, ledgers, f"part-{low:04d}") for target in self.targets))
+                await asyncio.gather(
+                    *(ask(target, ledgers[target.bookie], f"part-{low:04d}") for target in self.targets)
+                )
 
-    def _list_ledgers(self, buckets: range) -> Iterator[tuple[int, Ints]]:
-        """Yield ledgers of scope 0, ascending in each batch, with the first bucket of the batch."""
+    def _list_ledgers(self, buckets: range) -> Iterator[tuple[int, Mapping[str, Ints]]]:
+        """Yield ledgers of scope 0 for each bookie, ascending in each batch, with the first bucket of the batch."""
+        columns = ["bucket", "scope", "ledger", *(["segments"] if self.only_members else [])]
         for batch in cut_batches(self.catalog, buckets):
-            rows = self.catalog.read("ledgers", buckets=batch, columns=["bucket", "scope", "ledger"])
-            ledgers = rows.filter(pc.equal(rows["scope"], SCOPE))["ledger"].to_numpy()
-            yield batch.start, np.unique(ledgers)
+            rows = self.catalog.read("ledgers", buckets=batch, columns=columns)
+            rows = rows.filter(pc.equal(rows["scope"], SCOPE))
+            if self.only_members:
+                yield batch.start, self._share_out(rows)
+            else:
+                yield batch.start, dict.fromkeys([t.bookie for t in self.targets], np.unique(rows["ledger"].to_numpy()))
+
+    def _share_out(self, rows: pa.Table) -> dict[str, Ints]:
+        """Return the ledgers whose records name each bookie."""
+        segments = rows["segments"].combine_chunks()
+        members = pc.struct_field(pc.list_flatten(segments), "members")
+        row_of = pc.list_parent_indices(segments).take(pc.list_parent_indices(members))
+        names = pc.list_flatten(members)
+        ledgers = rows["ledger"].to_numpy()
+        shares: dict[str, Ints] = {}
+        for target in self.targets:
+            named = pc.is_in(names, value_set=pa.array([target.bookie, *target.names]))
+            shares[target.bookie] = np.unique(ledgers[row_of.filter(named).to_numpy()])
+        return shares
 
     def _write(self, target: Target, answers: BookieAnswers, name: str, tally: Tally) -> None:
         folder = Path(self.out) / folder_of(target.bookie)

@@ -181,6 +181,18 @@ def read_marks(keys: pa.Array) -> Ledgers:
     return Ledgers(where[order], scope[order], ledger[order])
 
 
+def mark_keys(scope: Ints, ledger: Ints) -> list[str]:
+    """Return the keys of the under-replication marks of ledgers, below the root, in the given order."""
+    digits = _hex_digits(scope, ledger)
+    unscoped = scope == 0
+    folders = _fill(MARK_FORM, digits[:, 16:])
+    leaves = pc.utf8_lpad(pa.array(ledger).cast(pa.string()), 10, "0")
+    plain = pc.binary_join_element_wise(folders, leaves, "")
+    scoped = _fill(SCOPED_MARK_FORM, np.concatenate([digits, digits], axis=1))
+    keys: list[str] = pc.if_else(pa.array(unscoped), plain, scoped).to_pylist()
+    return keys
+
+
 def _of_form(keys: pa.Array, sizes: Ints, form: str) -> tuple[Ints, npt.NDArray[np.uint8]]:
     """Return which keys have a form, and their digits."""
     wanted = np.frombuffer(form.encode(), np.uint8)

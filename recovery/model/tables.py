@@ -348,6 +348,14 @@ IMPACTS: Final = pa.schema(
     ]
 )
 
+VERDICTS: Final = pa.schema(
+    [
+        *KEY,
+        _field("verdict", _TEXT),  # clean, skipped, undecided, or the category of its gravest finding
+        _field("reason", _TEXT, null=True),  # why skipped or undecided
+    ]
+)
+
 INVENTORY: Final = {"copies": COPIES, "bookies": BOOKIES, "damage": DAMAGE}
 CATALOG: Final = {
     "ledgers": CATALOG_LEDGERS,
@@ -356,6 +364,7 @@ CATALOG: Final = {
     "history": CATALOG_HISTORY,
 }
 PLAN: Final = {"actions": ACTIONS, "findings": FINDINGS, "reconstruction": RECONSTRUCTION, "sides": SIDES}
+SCRUTINY: Final = {"findings": FINDINGS, "verdicts": VERDICTS}
 
 
 def _numbers(*names: str) -> pa.Schema:
@@ -404,5 +413,12 @@ AGAIN: Final = {
 }
 """What `recovery.collect.incremental` keeps beside an inventory."""
 IMPACT: Final = {"impacts": IMPACTS}
-KINDS: Final = {"inventory": INVENTORY, "catalog": CATALOG, "plan": PLAN, "again": AGAIN, "impact": IMPACT}
+KINDS: Final = {
+    "inventory": INVENTORY,
+    "catalog": CATALOG,
+    "plan": PLAN,
+    "again": AGAIN,
+    "impact": IMPACT,
+    "scrutiny": SCRUTINY,
+}
 """Tables of each kind of dataset."""

@@ -56,6 +56,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "plan diff": ("plan diff {plan} {plan}", ARROW),
     "plan split": ("plan split {plan} --out {out} --waves canary,rest", ARROW),
     "plan edit": ("plan edit {plan} --out {out} --drop 1", ARROW),
+    "scrutinize": ("scrutinize --metadata {zookeeper} --out {out}", LIVE),
     "rehearse": ("rehearse {plan} --metadata {zookeeper}", LIVE),
     "apply": ("apply {plan} --metadata {zookeeper} --confirm {hash}", LIVE),
     "undo": ("undo {plan} --metadata {zookeeper}", LIVE),

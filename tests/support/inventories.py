@@ -13,7 +13,7 @@ from recovery.model import tables
 from recovery.model.ids import buckets
 
 
-def _row(schema: pa.Schema, given: Mapping[str, Any]) -> dict[str, Any]:
+def fill_row(schema: pa.Schema, given: Mapping[str, Any]) -> dict[str, Any]:
     """Put something into every column that may not be null."""
     row: dict[str, Any] = {}
     for field in schema:
@@ -54,7 +54,7 @@ def write_inventory(
         "complete": True,
     }
     groups = [{"first": 0, "last": 0, "size": entries, "period": 0}] if entries else []
-    row = _row(
+    row = fill_row(
         tables.COPIES,
         {
             "bookie": bookie,
@@ -70,7 +70,7 @@ def write_inventory(
         at = tables.COPIES.get_field_index(name)
         copies = copies.set_column(at, tables.COPIES.field(at), pa.array(values, tables.COPIES.field(at).type))
     with DatasetWriter(folder, "inventory", binding={}) as writer:
-        writer.append("bookies", pa.Table.from_pylist([_row(tables.BOOKIES, about)], schema=tables.BOOKIES))
+        writer.append("bookies", pa.Table.from_pylist([fill_row(tables.BOOKIES, about)], schema=tables.BOOKIES))
         writer.append("copies", copies)
         writer.close(coverage={})
     return folder

@@ -169,7 +169,9 @@ class RangeTasks:
             [
                 diff.findings(disagreements, self.run),
                 holds.findings(unsolved, self.run),
-                range_findings.find_all(evidence, sides, copies, buckets, self.run, references),
+                range_findings.find_all(
+                    evidence, sides, copies, self.case.see_bookies(), buckets, self.run, references
+                ),
             ]
         )
         compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, references)

@@ -20,7 +20,7 @@ from recovery.model import tables
 from recovery.model.groups import group_entries, to_arrow
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
-from tests.support.inventories import _row
+from tests.support.inventories import fill_row
 
 ROOT = "/ledgers"
 
@@ -29,7 +29,7 @@ def inventory(folder: Path, bookie: str, held: dict[int, Sequence[int]], source:
     """Write what one bookie holds, by ledger."""
     rows = []
     for ledger, entries in held.items():
-        base = _row(tables.COPIES, {"bookie": bookie, "key_kind": "absent", "source": source, "complete": True})
+        base = fill_row(tables.COPIES, {"bookie": bookie, "key_kind": "absent", "source": source, "complete": True})
         rows.append({**base, "ledger": ledger, "bucket": LedgerId(0, ledger).bucket, "entries": len(entries)})
     copies = pa.Table.from_pylist(rows, schema=tables.COPIES)
     groups = [group_entries(np.array(sorted(entries), np.int64)) for entries in held.values()]
@@ -39,7 +39,7 @@ def inventory(folder: Path, bookie: str, held: dict[int, Sequence[int]], source:
     copies = copies.set_column(at, tables.COPIES.field(at), to_arrow(joined, len(held)))
     with DatasetWriter(folder, "inventory", binding={}) as writer:
         writer.append(
-            "bookies", pa.Table.from_pylist([_row(tables.BOOKIES, {"bookie": bookie})], schema=tables.BOOKIES)
+            "bookies", pa.Table.from_pylist([fill_row(tables.BOOKIES, {"bookie": bookie})], schema=tables.BOOKIES)
         )
         writer.append("copies", copies)
         writer.close(coverage={})

@@ -137,6 +137,8 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("collect", Exit.UNDECIDABLE): cut,
     ("capture", Exit.FAILED): lambda w: ["capture", "--metadata", STORE, "--out", w.new],
     ("capture", Exit.USAGE): lambda w: ["capture", "--metadata", "nonsense", "--out", w.new],
+    ("scrutinize", Exit.FAILED): lambda w: ["scrutinize", "--metadata", STORE, "--out", w.new],
+    ("scrutinize", Exit.USAGE): lambda w: ["scrutinize", "--metadata", "nonsense", "--out", w.new],
     ("recover", Exit.FAILED): lambda w: [
         "recover", "--inventory", w.inventory, "--metadata", STORE, "--out", w.new
     ],
@@ -193,6 +195,7 @@ FULL_DISK = {(name, Exit.FAILED) for name in ("collect", "plan split", "plan edi
 
 COLLECT, CHECK, CLI, WRITE = "recovery/collect", "reconcile/check", "reconcile/cli", "reconcile/write"
 FREEZING = "reconcile/write/freezing"
+SCRUTINY = "reconcile/jobs/scrutiny/test_scrutinize_real.py"
 ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("collect", Exit.FOUND): f"{COLLECT}/test_vanished_files.py::test_the_first_line_says_so_and_the_last_what_to_do",
     ("preflight", Exit.FOUND): f"{CHECK}/test_preflight_zookeeper.py::test_no_root",
@@ -209,6 +212,9 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("recover", Exit.DONE): f"{CLI}/test_cli_bad_input_real.py::test_recover_that_is_broken_off",
     ("recover", Exit.FOUND): "real/test_restore_running.py::test_a_restore_beside_bookies_that_run",
     ("recover", Exit.UNDECIDABLE): "real/test_restore_running.py::test_a_restore_beside_bookies_that_run",
+    ("scrutinize", Exit.DONE): f"{SCRUTINY}::test_a_healthy_share_is_silent",
+    ("scrutinize", Exit.FOUND): f"{SCRUTINY}::test_each_harm_is_found_and_nothing_else",
+    ("scrutinize", Exit.UNDECIDABLE): f"{SCRUTINY}::test_a_lost_bookie_that_no_auditor_will_mark_is_told",
     ("explain", Exit.FOUND): "reconcile/explain/test_ledger_golden.py::test_an_id_that_nobody_has",
     ("explain", Exit.UNDECIDABLE): "reconcile/explain/test_ledger_golden.py::test_an_id_that_nobody_has",
     ("rehearse", Exit.DONE): f"{CHECK}/test_verify_zookeeper.py::test_a_rehearsal_is_read_back_and_removed",

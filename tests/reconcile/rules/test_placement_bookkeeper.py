@@ -87,7 +87,7 @@ def ask_java(orders: list[dict[str, Any]], log: Path) -> list[list[dict[str, str
     """Return what Java says of each case of each order."""
     with log.open("w") as errors:
         done = subprocess.run(
-            ["java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars.class_path(), "Placement"],
+            ["java", "-Xmx300m", "-XX:TieredStopAtLevel=1", "-cp", jars.class_path(), "PlacementPolicies"],
             input="".join(json.dumps(order) + "\n" for order in orders),
             stdout=subprocess.PIPE, stderr=errors, text=True, check=True,
         )  # fmt: skip

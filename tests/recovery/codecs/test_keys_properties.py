@@ -1,5 +1,6 @@
 """Columns of store keys say what the codec of single keys says, for any key."""
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +84,8 @@ def test_marks_name_their_ledgers(ledgers: list[LedgerId]) -> None:
             folders = "/".join(digits[16 + at : 20 + at] for at in range(0, 16, 4))
             marks.append(f"{store.MARKS}/{folders}/urL{ledger.ledger:010d}")
     wrong = [f"{store.MARKS}/0000/0000/0000/0001/urL0000000002", f"{store.MARKS}/0000/0000/0000/0001/urL00000000001"]
+    halves = [np.array(column, np.int64) for column in zip(*((one.scope, one.ledger) for one in ledgers), strict=True)]
+    assert not ledgers or keys.mark_keys(*halves) == marks
     found = keys.read_marks(pa.array(wrong + marks, pa.string()))
     assert found.rows.tolist() == list(range(2, 2 + len(marks)))
     assert [LedgerId(*pair) for pair in zip(found.scope.tolist(), found.ledger.tolist(), strict=True)] == ledgers

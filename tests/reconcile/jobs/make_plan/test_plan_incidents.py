@@ -158,6 +158,49 @@ def test_entries_above_the_end_of_a_closed_ledger_are_critical(recovered: Recove
     assert [row["op"] for row in plan.read("actions").to_pylist() if row["ledger"] == ledger] in ([], [LEAVE])
 
 
+def test_a_record_that_names_wrong_bookies_or_lost_middle_entries_is_not_clean(
+    recovered: Recover, inventories: tuple[Dataset, ...], tmp_path: Path
+) -> None:
+    """Ends and quorums agree, so only entry by entry shows it: each wrong record is one finding, the others none.
+
+    A record was put back by hand with another bookie's name, and a bookie lost an index page in the middle.
+    """
+    decoded = {ledger: ledger_metadata.decode(raw) for ledger, raw in records().items()}
+    ledger, record = next(
+        (n, one)
+        for n, one in decoded.items()
+        if (one.last_entry or 0) >= 9 and len(one.segments) == 1 and len(one.segments[0].members) < len(NAMES)
+    )
+    members = record.segments[0].members
+    stranger = next(name for name in NAMES if name not in members)
+    renamed = replace(record, segments=(replace(record.segments[0], members=(stranger, *members[1:])),))
+    live = captured(tmp_path / "live", {**records(), ledger: ledger_metadata.encode(renamed)})
+    before = found(recovered("before", live=captured(tmp_path / "right", records())), "ENTRIES_MISPLACED")
+    misplaced = found(recovered("plan", live=live), "ENTRIES_MISPLACED")
+    assert before == {}
+    assert misplaced.keys() == {ledger}
+    assert (misplaced[ledger]["bookies"], misplaced[ledger]["severity"]) == (
+        [stranger],
+        "critical" if record.write_quorum == 1 else "warning",
+    )
+    disks = make_bookie(tmp_path / "b0", {7: [*range(4), *range(6, 10)]}, bookie="b0:3181", password=b"one")
+    folders = CollectOptions(disks.ledger_dirs, (), disks.journal_dirs, passwords=(b"one",))
+    collect(folders, tmp_path / "of-b0", now=now, progress=lambda _: None)
+    alone = replace(
+        decoded[ledger], ensemble_size=1, write_quorum=1, ack_quorum=1, last_entry=9, length=100, password=b"one",
+        segments=(md.Segment(0, ("b0:3181",)),),
+    )  # fmt: skip
+    plan = recovered(
+        "middle",
+        inventories=open_inventories([str(tmp_path / "of-b0")]),
+        expected=("b0:3181",),
+        live=captured(tmp_path / "middle-live", {7: ledger_metadata.encode(alone)}),
+    )
+    lost = found(plan, "ENTRY_LOST")
+    assert [(one["first"], one["size"]) for one in lost[7]["entries"]] == [(4, 2)]
+    assert plan.manifest["counts"]["clean"] == 0
+
+
 def test_no_id_is_given_twice_and_one_that_was_is_told(recovered: Recover, tmp_path: Path) -> None:
     """A snapshot counts ids to 5,000, bookies hold up to 5,900: the next is above; one with two keys is held and told.
 

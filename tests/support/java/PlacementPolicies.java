@@ -29,7 +29,7 @@ import org.apache.bookkeeper.stats.NullStatsLogger;
  * location), "cases" (each "ensemble", "write", "ack", "position"). Its answer is a line of stdout: a list, for each case
  * the adherence and the bookie that the policy chose for the position: null where it finds none. "broken" is what it threw instead.
  */
-public final class Placement {
+public final class PlacementPolicies {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private record Racks(Map<String, String> locations) implements DNSToSwitchMapping {

@@ -1,0 +1,88 @@
+"""Findings of bookies: those that are registered and silent, those that the auditor does not know to be gone.
+
+BOOKIE_SILENT     a bookie is registered, and answered in no look
+AUDITOR_UNAWARE   records name a bookie that is not registered, its ledgers are not marked, and: nobody is elected
+auditor, or replication is disabled, or the auditor had the time that it waits for a lost bookie
+ALIAS_UNRESOLVED  records name a bookie of which the store has neither a registration nor a cookie
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.check.scrutiny.replication import Replication
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Finding, Statement
+
+LOST_BOOKIE_DELAY: Final = "/underreplication/lostBookieRecoveryDelay"
+AUDIT_S: Final = 60.0
+"""Seconds that an audit of a lost bookie may take until its first marks stand."""
+
+
+def list_silent(bookies: Iterable[str], why: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a finding for each bookie that is registered and does not answer; `why`: what came instead."""
+    for bookie in sorted(bookies):
+        statements = [
+            Statement("store", "registration", "yes", "registration"),
+            Statement("bookies", "answer", why.get(bookie) or "none", "wire"),
+        ]
+        yield Finding(Category.BOOKIE_SILENT, bookie, statements, bookies=[bookie])
+
+
+def list_unresolved(unresolved: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a finding for each name in records that is no known bookie's."""
+    for name, why in sorted(unresolved.items()):
+        yield Finding(Category.ALIAS_UNRESOLVED, name, [Statement("store", "name", why, "records")], bookies=[name])
+
+
+def list_unaware(
+    unmarked: Mapping[str, int], replication: Replication, delay_s: float, waited_s: float
+) -> Iterator[Finding]:
+    """Yield a finding for each lost bookie whose ledgers should be marked by now.
+
+    Args:
+        unmarked: bookie that is not registered → ledgers that name it and are not marked.
+        replication: of the store.
+        delay_s: seconds that the auditor waits for a lost bookie.
+        waited_s: seconds for which the bookies were seen to be gone, at least.
+    """
+    why = (
+        "replication is disabled"
+        if replication.disabled
+        else "nobody is elected auditor"
+        if not replication.auditor
+        else f"the auditor waits {delay_s:.0f} s, and it is gone for {waited_s:.0f} s at least"
+        if waited_s >= delay_s + AUDIT_S
+        else None
+    )
+    for bookie, ledgers in sorted(unmarked.items()) if why is not None else ():
+        statements = [
+            Statement("store", "registration", "none", "registration"),
+            Statement("store", "ledgers that name it and are not marked", ledgers, "records"),
+            Statement("store", "why", why, "underreplication"),
+        ]
+        yield Finding(Category.AUDITOR_UNAWARE, bookie, statements, bookies=[bookie])
+
+
+def read_lost_bookie_delay(nodes: pa.Table) -> float:
+    """Return how many seconds the auditor waits for a lost bookie; CATALOG_NODES in."""
+    raws = nodes.filter(pc.equal(nodes["path"], LOST_BOOKIE_DELAY))["raw"].to_pylist()
+    text = raws[0].decode(errors="replace").strip() if raws else ""
+    return float(text) if text.isdecimal() else 0.0
+
+
+def count_unmarked(stored: pa.Table, marked: pa.Table, bookies: Iterable[str]) -> dict[str, int]:
+    """Count the ledgers that name each of some bookies and are not marked; CATALOG_LEDGERS and marks in."""
+    gone = pa.array(sorted(bookies), pa.string())
+    if not len(gone) or not stored.num_rows:
+        return {}
+    segments = stored["segments"].combine_chunks()
+    members = pc.struct_field(pc.list_flatten(segments), "members")
+    row_of = pc.list_parent_indices(segments).take(pc.list_parent_indices(members))
+    names = pc.list_flatten(members)
+    keys = stored.select(["scope", "ledger"]).take(row_of).append_column("bookie", names)
+    keys = keys.filter(pc.is_in(names, value_set=gone)).group_by(["scope", "ledger", "bookie"]).aggregate([])
+    left = keys.join(marked.select(["scope", "ledger"]), ["scope", "ledger"], join_type="left anti")
+    return {row["values"]: row["counts"] for row in pc.value_counts(left["bookie"]).to_pylist()}

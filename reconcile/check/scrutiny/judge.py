@@ -1,0 +1,195 @@
+"""What one look at a bucket range says: findings, one verdict a ledger, and which ledgers are looked at again.
+
+    verdict     reason                                                              the first that holds
+    a category  of its gravest finding, where that is more than a note
+    undecided   not seen: a bookie that may have what is missing was not seen
+    skipped     open, marked, empty, held, guarded
+    a category  of its note
+    clean
+
+Skipped ledgers are judged, too, for what their records say by themselves. A pure function of its tables.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.check.scrutiny.replication import Replication, find_overdue
+from reconcile.findings import table
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Run, Statement
+from reconcile.rules import entries_beyond_end, holds
+from reconcile.rules.segments import copy_findings
+from reconcile.rules.segments.copies import Sight, find_faults
+from reconcile.rules.segments.member_names import name_any
+from reconcile.rules.segments.placement import PlacementSettings
+from reconcile.rules.segments.record_rules import (
+    PlacementCounts,
+    find_misplaced_segments,
+    find_single_copies,
+    find_stuck_recoveries,
+)
+from reconcile.rules.sides import ABSENT, unite
+from recovery.model.tables import KEY_COLUMNS, VERDICTS
+
+Mask = npt.NDArray[np.bool_]
+
+CLEAN: Final = "clean"
+SKIPPED: Final = "skipped"
+UNDECIDED: Final = "undecided"
+NOT_SEEN: Final = "not seen"
+_NO_SECOND_LOOK: Final = pa.array([str(Category.PLACEMENT_VIOLATED), str(Category.PLACEMENT_SOFT)])
+"""Findings of records alone: nothing that happens on bookies changes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What is demanded of a cluster.
+
+    Attributes:
+        grace_s: seconds that a mark, or a recovery, may stand.
+        topology: bookie id or host to location; None: placement is not judged.
+        placement: the client's policy.
+    """
+
+    grace_s: float
+    topology: Mapping[str, str] | None
+    placement: PlacementSettings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgement:
+    """What one look says.
+
+    Attributes:
+        findings: FINDINGS.
+        verdicts: VERDICTS, a row a ledger, in key order.
+        suspect: of each row of the verdicts: it is to be looked at again.
+        positions: copies that records of the ledgers that were judged ask for.
+        judged: of these, those that were seen, or seen to be missing.
+        placement: segments.
+    """
+
+    findings: pa.Table
+    verdicts: pa.Table
+    suspect: Mask
+    positions: int
+    judged: int
+    placement: PlacementCounts
+
+
+def judge_range(
+    stored: pa.Table,
+    copies: pa.Table,
+    sight: Sight,
+    replication: Replication,
+    demands: Demands,
+    run: Run,
+    *,
+    everywhere: bool,
+    awaited: frozenset[str] = frozenset(),
+) -> Judgement:
+    """Judge the ledgers of a bucket range.
+
+    Args:
+        stored: CATALOG_LEDGERS, in key order.
+        copies: COPIES of these ledgers.
+        sight: of the bookies.
+        replication: of the store; marks of this range at least.
+        demands: what is demanded.
+        run: this one.
+        everywhere: every bookie was asked for every ledger here: what none has is lost.
+        awaited: bookies that may answer when they are asked again: what they decide is looked at again.
+    """
+    broken = pc.is_valid(stored["error"]).to_numpy()
+    closed = pc.fill_null(pc.equal(stored["state"], "CLOSED"), fill_value=False).to_numpy()
+    empty = closed & pc.fill_null(pc.less(stored["last_entry"], 0), fill_value=False).to_numpy()
+    marked, guarded = _find_among(stored, replication.marks), _find_guarded(stored, replication)
+    held = holds.is_hold(stored) & ~broken
+    reason = np.select(
+        [broken, held, ~closed, guarded, marked, empty], ["broken", "held", "open", "guarded", "marked", "empty"], ""
+    )
+    judged = stored.filter(pa.array(reason == ""))
+    faults = find_faults(judged, copies, sight)
+    free = stored.filter(pa.array(~broken & ~held))
+    records = free.filter(pa.array((reason != "guarded")[~broken & ~held]))
+    parts = [
+        _find_unparsable(stored.filter(pa.array(broken)), run),
+        copy_findings.findings(judged, faults, run, everywhere=everywhere),
+        entries_beyond_end.findings(copies, judged, run, seen=everywhere),
+        find_overdue(stored, replication, run, demands.grace_s),
+        find_single_copies(free, run),
+        find_stuck_recoveries(records, run, demands.grace_s),
+    ]
+    counts = PlacementCounts()
+    if demands.topology is not None:
+        placed, counts = find_misplaced_segments(records, demands.topology, demands.placement, run)
+        parts.append(placed)
+    found = pa.concat_tables(parts)
+    unseen = np.zeros(stored.num_rows, np.bool_)
+    unseen[np.flatnonzero(reason == "")[faults.undecided]] = True
+    verdicts = give_verdicts(stored, found, reason != "", unseen, np.where(unseen, NOT_SEEN, reason).tolist())
+    doubtful = pc.and_(
+        pc.not_equal(found["severity"], "info"), pc.invert(pc.is_in(found["category"], value_set=_NO_SECOND_LOOK))
+    )
+    suspect = _find_among(stored, found.filter(doubtful)) | (unseen & name_any(stored, awaited))
+    return Judgement(found, verdicts, suspect, faults.positions, faults.judged, counts)
+
+
+def give_verdicts(
+    ledgers: pa.Table, findings: pa.Table, skipped: Mask, undecided: Mask, reasons: Sequence[str | None]
+) -> pa.Table:
+    """Return VERDICTS: a note alone does not hide that a ledger was skipped, or is undecided.
+
+    Args:
+        ledgers: key columns, in key order.
+        findings: of these ledgers.
+        skipped: a mask over them.
+        undecided: likewise.
+        reasons: of each, why; of those that are neither it is not told.
+    """
+    grave = findings.filter(pc.not_equal(findings["severity"], "info"))
+    words = table.verdicts(ledgers, grave, skipped, undecided)
+    noted = table.verdicts(ledgers, findings, np.zeros_like(skipped), np.zeros_like(undecided))
+    words = pc.if_else(pc.equal(words, CLEAN), noted, words)
+    plain = pc.is_in(words, value_set=pa.array([SKIPPED, UNDECIDED]))
+    columns = {
+        **{name: ledgers[name] for name in KEY_COLUMNS},
+        "verdict": words,
+        "reason": pc.if_else(plain, pa.array(reasons, pa.string()), pa.scalar(None, pa.string())),
+    }
+    return pa.table(columns, schema=VERDICTS)
+
+
+def _find_among(stored: pa.Table, rows: pa.Table) -> Mask:
+    """Return which ledgers have a row in another table with their keys."""
+    mask = np.zeros(stored.num_rows, np.bool_)
+    keys = rows.select(list(KEY_COLUMNS)).cast(pa.schema([stored.schema.field(name) for name in KEY_COLUMNS]))
+    keys = keys.group_by(list(KEY_COLUMNS)).aggregate([])
+    places, others = unite([stored, keys]).rows
+    mask[places[(places != ABSENT) & (others != ABSENT)]] = True
+    return mask
+
+
+def _find_guarded(stored: pa.Table, replication: Replication) -> Mask:
+    if not replication.guarded:
+        return np.zeros(stored.num_rows, np.bool_)
+    ledgers = sorted(replication.guarded, key=lambda ledger: ledger.unsigned_key)
+    rows = {
+        "bucket": pa.array([ledger.bucket for ledger in ledgers], pa.int16()),
+        "scope": pa.array([ledger.scope for ledger in ledgers], pa.int64()),
+        "ledger": pa.array([ledger.ledger for ledger in ledgers], pa.int64()),
+    }
+    return _find_among(stored, pa.table(rows))
+
+
+def _find_unparsable(broken: pa.Table, run: Run) -> pa.Table:
+    """Return a finding for each record that cannot be read, as `recover` has it."""
+    statements = [Statement("store", "raw", broken["error"])]
+    keys = broken.select(list(KEY_COLUMNS))
+    return table.make_ledger_findings(Category.METADATA_UNPARSABLE, keys, statements, run, subject="raw")

@@ -1,0 +1,114 @@
+"""The second look: nothing is reported of a ledger that was seen once.
+
+    a look at a suspect says                      after a look that found the same record   another record
+    the record is gone                            skipped: gone                             skipped: gone
+    it is marked, guarded or open now             skipped: that                             skipped: that
+    a bookie that decides did not answer          waits; in the end undecided: no answer    likewise
+    nothing is wrong                              clean                                     clean
+    something that was wrong before, too          confirmed: that                           looked at again
+    only other things                             looked at again                           looked at again
+
+A suspect whose record changes, or whose findings do, is looked at again `MOST_CHANGES` times; then it is undecided:
+changing. A store alone may be looked at again where lists are not: then the lists are as old as the first look, and a
+record that changed since is undecided: changed.
+
+One ledger at a time, and no clock: who calls it waits and asks.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+MOST_CHANGES: Final = 3
+
+
+class Kind(StrEnum):
+    """What becomes of a suspect."""
+
+    CONFIRMED = "confirmed"
+    CLEAN = "clean"
+    SKIPPED = "skipped"
+    UNDECIDED = "undecided"
+    AGAIN = "again"
+    WAITS = "waits"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look says of a ledger.
+
+    Attributes:
+        version: of its record; None: there is none.
+        skipped: why it is not judged now; None: it is.
+        findings: kinds of what is wrong, and more than a note.
+        unseen: a bookie that may have what is missing did not answer, and nothing is shown to be wrong.
+        is_fresh: bookies were asked for their lists anew; else only the store was.
+    """
+
+    version: int | None
+    skipped: str | None = None
+    findings: frozenset[str] = frozenset()
+    unseen: bool = False
+    is_fresh: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A ledger between two looks.
+
+    Attributes:
+        last: the last look.
+        changes: looks that found another record, or other findings, than the one before.
+        waits: looks at which a bookie did not answer.
+    """
+
+    last: Look
+    changes: int = 0
+    waits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What becomes of a suspect.
+
+    Attributes:
+        kind: what.
+        reason: why it is skipped or undecided.
+        findings: kinds that are confirmed.
+        suspect: as it waits, or is looked at again.
+    """
+
+    kind: Kind
+    reason: str | None = None
+    findings: frozenset[str] = frozenset()
+    suspect: Suspect | None = None
+
+
+def look_again(suspect: Suspect, look: Look, *, rechecks: int) -> Outcome:
+    """Decide what becomes of a suspect.
+
+    Args:
+        suspect: as the looks before left it.
+        look: the newest.
+        rechecks: how often a bookie that does not answer is asked again.
+    """
+    if look.version is None:
+        return Outcome(Kind.SKIPPED, "gone")
+    if look.skipped is not None:
+        return Outcome(Kind.SKIPPED, look.skipped)
+    same_record = look.version == suspect.last.version
+    if not look.is_fresh:
+        known = suspect.last.findings
+        return Outcome(Kind.CONFIRMED, findings=known) if same_record else Outcome(Kind.UNDECIDED, "changed")
+    if not look.findings:
+        if not look.unseen:
+            return Outcome(Kind.CLEAN)
+        if suspect.waits >= rechecks:
+            return Outcome(Kind.UNDECIDED, "no answer")
+        return Outcome(Kind.WAITS, suspect=replace(suspect, last=look, waits=suspect.waits + 1))
+    confirmed = look.findings & suspect.last.findings
+    if same_record and confirmed:
+        return Outcome(Kind.CONFIRMED, findings=confirmed)
+    if suspect.changes >= MOST_CHANGES:
+        return Outcome(Kind.UNDECIDED, "changing")
+    return Outcome(Kind.AGAIN, suspect=replace(suspect, last=look, changes=suspect.changes + 1))

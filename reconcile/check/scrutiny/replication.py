@@ -1,0 +1,152 @@
+"""What a store says of the repair of ledgers: marks, locks, the auditor, and how long a mark may stand.
+
+A mark says since when by its own ctime, else by its node's. One that is older than the grace is a finding, with why:
+
+    reason                 when
+    replication disabled   the node `disable` is there
+    locked                 a worker holds the ledger's lock: it is at work, or hangs
+    guarded                the ledger's lock is a guard of a restore: nobody replicates it until it is settled
+    no auditor             nobody holds a vote of the auditor's election
+    waiting                none of these: no worker, no source of copies, or nowhere to put them
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.rules.sides import ABSENT, unite
+from recovery.codecs.keys import read_marks
+from recovery.codecs.replication_lock import decode_holder, is_guard, ledger_of_lock
+from recovery.codecs.replication_mark import list_replicas, read_mark_times
+from recovery.codecs.store import AVAILABLE, READ_ONLY, REPLICATION_DISABLED
+from recovery.model.ids import LedgerId, buckets
+from recovery.model.tables import FINDINGS, KEY_COLUMNS
+
+_VOTES: Final = "/underreplication/auditorelection/V_"
+MARKS: Final = pa.schema(
+    [
+        pa.field("bucket", pa.int16()),
+        pa.field("scope", pa.int64()),
+        pa.field("ledger", pa.int64()),
+        pa.field("since", pa.timestamp("us", "UTC")),
+        pa.field("path", pa.string()),
+        pa.field("raw", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replication:
+    """What a store has beside its ledgers for their repair; small but for the marks.
+
+    Attributes:
+        marks: of `MARKS`, a row a marked ledger.
+        locks: ledger to who holds its lock: a worker, or a guard.
+        guarded: ledgers whose lock is a guard's.
+        disabled: replication is disabled.
+        auditor: somebody holds a vote of the election.
+        writable, read_only: bookies that are registered so.
+    """
+
+    marks: pa.Table
+    locks: dict[LedgerId, str]
+    guarded: frozenset[LedgerId]
+    disabled: bool
+    auditor: bool
+    writable: frozenset[str]
+    read_only: frozenset[str]
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """Bookies that are registered."""
+        return self.writable | self.read_only
+
+    @classmethod
+    def from_nodes(cls, nodes: pa.Table, part: range | None = None) -> Self:
+        """Take it from CATALOG_NODES; `part`: marks of these buckets only."""
+        of_marks = nodes.filter(pc.equal(nodes["kind"], "mark"))
+        rest = nodes.filter(pc.not_equal(nodes["kind"], "mark")).select(["path", "kind", "raw", "owner"]).to_pylist()
+        locks: dict[LedgerId, str] = {}
+        guarded = set()
+        for row in rest:
+            ledger = ledger_of_lock(row["path"]) if row["kind"] == "lock" else None
+            if ledger is not None:
+                locks[ledger] = decode_holder(row["raw"]) or "nobody"
+                if is_guard(row["raw"], row["owner"] or 0):
+                    guarded.add(ledger)
+        registered = [row["path"] for row in rest if row["kind"] == "registration"]
+        return cls(
+            _read_marks(of_marks, part),
+            locks,
+            frozenset(guarded),
+            any(row["path"] == REPLICATION_DISABLED for row in rest),
+            any(row["path"].startswith(_VOTES) and row["owner"] is not None for row in rest),
+            frozenset(path.rsplit("/", 1)[-1] for path in registered if path.rsplit("/", 1)[0] == AVAILABLE),
+            frozenset(path.rsplit("/", 1)[-1] for path in registered if path.rsplit("/", 1)[0] == READ_ONLY),
+        )
+
+
+def _read_marks(nodes: pa.Table, part: range | None) -> pa.Table:
+    paths = nodes["path"].combine_chunks() if nodes.num_rows else pa.array([], pa.string())
+    marks = read_marks(paths)
+    bucket = buckets(marks.scope, marks.ledger)
+    inside = np.ones(len(bucket), np.bool_) if part is None else (bucket >= part.start) & (bucket < part.stop)
+    rows = nodes.take(pa.array(marks.rows[inside]))
+    raws = rows["raw"].combine_chunks() if rows.num_rows else pa.array([], pa.binary())
+    since = pc.cast(read_mark_times(raws), pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    return pa.table(
+        {
+            "bucket": bucket[inside],
+            "scope": marks.scope[inside],
+            "ledger": marks.ledger[inside],
+            "since": pc.coalesce(pa.chunked_array([since]), rows["changed_at"]),
+            "path": rows["path"],
+            "raw": raws,
+        },
+        schema=MARKS,
+    )
+
+
+def find_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: float) -> pa.Table:
+    """Return a finding for each ledger whose mark is older than the grace; CATALOG_LEDGERS in."""
+    limit = pa.scalar(run.at - timedelta(seconds=grace_s), pa.timestamp("us", "UTC"))
+    marks = replication.marks
+    late = marks.filter(pc.fill_null(pc.less(marks["since"], limit), fill_value=False))
+    rows, places = unite([late, stored]).rows
+    late = late.take(pa.array(np.sort(rows[(rows != ABSENT) & (places != ABSENT)])))
+    if not late.num_rows:
+        return FINDINGS.empty_table()
+    ledgers = [LedgerId(*pair) for pair in zip(late["scope"].to_pylist(), late["ledger"].to_pylist(), strict=True)]
+    replicas = [list_replicas(raw) for raw in late["raw"].to_pylist()]
+    statements = [
+        Statement("store", "marked since", late["since"]),
+        Statement("store", "bookies that are believed to lack it", pa.array([", ".join(names) for names in replicas])),
+        Statement("store", "why it stands", pa.array([_explain(ledger, replication) for ledger in ledgers])),
+    ]
+    return make_ledger_findings(
+        Category.UNDER_REPLICATED_OVERDUE,
+        late.select(list(KEY_COLUMNS)),
+        statements,
+        run,
+        subject="mark",
+        bookies=pa.array([list(names) for names in replicas], pa.list_(pa.string())),
+    )
+
+
+def _explain(ledger: LedgerId, replication: Replication) -> str:
+    holder = replication.locks.get(ledger)
+    if ledger in replication.guarded:
+        return f"guarded by {holder}: nobody replicates it until the restore is settled"
+    if replication.disabled:
+        return "replication is disabled"
+    if holder is not None:
+        return f"locked by {holder}: a worker is at it, or hangs"
+    if not replication.auditor:
+        return "nobody is elected auditor"
+    return "no worker has taken it: none runs, or there is no source of copies, or nowhere to put them"

@@ -1,0 +1,232 @@
+"""`scrutinize`: do bookies and metadata agree, ledger by ledger."""
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import (
+    FILE,
+    FOLDER,
+    executor_option,
+    inventory_options,
+    make_context,
+    make_output,
+    output_options,
+    quote_command,
+)
+from reconcile.cli.output import Result
+from reconcile.cli.settings import effective_settings
+from reconcile.cli.wire import take_wire, wire_options
+from reconcile.words import count_noun
+
+if TYPE_CHECKING:
+    from reconcile.jobs.scrutiny.request import Scrutinized
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(r"([0-9]{1,6})([smhd])")
+_SHARE: Final = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")
+_MOST_SHARES: Final = 4096
+
+
+class Duration(click.ParamType[float]):
+    """A number and a unit, s, m, h or d; in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds."""
+        if isinstance(value, float):
+            return value
+        match = _DURATION.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is no duration: write a number and s, m, h or d, for example 30m", param, ctx)
+        return float(int(match[1]) * _UNITS[match[2]])
+
+
+def _parse_share(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, int]:
+    if value is None:
+        return 1, 1
+    match = _SHARE.fullmatch(value)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]) <= _MOST_SHARES:
+        raise click.BadParameter(f"write it as N/M with 1 ≤ N ≤ M ≤ {_MOST_SHARES}, for example 3/24")
+    return int(match[1]), int(match[2])
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "nothing at or above --fail-on was found",
+        Exit.FAILED: "the store did not answer, the disk of --out is full, Spark failed; or the sums do not add up",
+        Exit.USAGE: "a URI, inventories, files or folders that cannot be used; no Java, no Spark",
+        Exit.FOUND: "findings at or above --fail-on",
+        Exit.UNDECIDABLE: "none, but fewer copies than --min-coverage could be judged",
+    },
+    epilog="Example: bkmeta scrutinize --metadata zk+hierarchical://zk1:2181/ledgers --topology racks.txt --out run-1",
+)
+@click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
+@click.option("--wire", is_flag=True, help="Ask running bookies. [default where no inventory is given]")
+@inventory_options("What one bookie holds; of bookies that do not answer lists, or of all.")
+@click.option("--topology", type=FILE, help="Where bookies stand: lines of `id-or-host /region/rack`.")
+@click.option("--placement", type=FILE, help="A client's or a bookie's configuration file: its placement policy.")
+@click.option(
+    "--grace", type=Duration(), default="24h", show_default=True, help="How long a mark or a recovery may stand."
+)
+@click.option(
+    "--recheck-after", type=Duration(), default="10m", show_default=True, help="Until silent bookies are asked again."
+)
+@click.option("--rechecks", type=click.IntRange(0, 10), default=1, show_default=True, help="How often they are.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["critical", "warning"]),
+    default="warning",
+    show_default=True,
+    help="The lightest severity that ends with 3.",
+)
+@click.option(
+    "--min-coverage",
+    type=click.FloatRange(0, 100),
+    default=99.0,
+    show_default=True,
+    metavar="PCT",
+    help="Fewer copies judged end with 4.",
+)
+@click.option(
+    "--buckets", "share", metavar="N/M", callback=_parse_share, help="Only the N-th of M shares of all ledgers."
+)
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@executor_option
+@wire_options
+@click.option("--out", type=FOLDER, required=True, help="A new folder for the run; it will hold passwords.")
+@output_options
+def scrutinize(
+    uri: str,
+    wire: bool,  # noqa: FBT001 - click's option
+    inventories: tuple[str, ...],
+    topology: Path | None,
+    placement: Path | None,
+    grace: float,
+    recheck_after: float,
+    rechecks: int,
+    fail_on: str,
+    min_coverage: float,
+    share: tuple[int, int],
+    master: str,
+    python: Path | None,
+    out: Path,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Look at every closed ledger: does each entry stand on the bookies that its record names? Reads only.
+
+    Marked ledgers are passed over, unless the mark is older than --grace. What is found is looked at again, and only
+    what stands twice is reported. Nothing is repaired, marked, fenced or recovered.
+
+    A bookie of DbLedgerStorage does not answer what it holds: give its inventory.
+    """
+    from reconcile.check.placement_files import read_placement, read_topology
+    from reconcile.check.scrutiny.judge import Demands
+    from reconcile.jobs.scrutiny.request import ScrutinyRequest
+    from reconcile.jobs.scrutiny.scrutinize import scrutinize as run_scrutiny
+    from reconcile.rules.segments.placement import PlacementSettings
+
+    if placement is not None and topology is None:
+        raise click.UsageError("--placement needs --topology: without it nobody knows where bookies stand")
+    output = make_output(shared)
+    asked = take_wire(shared, wire=wire or not inventories)
+    demands = Demands(
+        grace,
+        None if topology is None else read_topology(topology),
+        PlacementSettings() if placement is None else read_placement(placement),
+    )
+    request = ScrutinyRequest(
+        uri,
+        out,
+        inventories,
+        asked,
+        demands,
+        share,
+        fail_on,
+        min_coverage,
+        recheck_after,
+        rechecks,
+        master,
+        python,
+        effective_settings(),
+    )
+    found = run_scrutiny(request, make_context(output))
+    sys.exit(output.show(_make_result(found, request.min_coverage, out)))
+
+
+def _make_result(found: "Scrutinized", min_coverage: float, out: Path) -> Result:
+    covered = found.covered_pct
+    code = (
+        Exit.FAILED
+        if not found.adds_up
+        else Exit.FOUND
+        if found.failing
+        else Exit.UNDECIDABLE
+        if covered < min_coverage
+        else Exit.DONE
+    )
+    verdict = {
+        Exit.FAILED: "INVALID: the sums of this run do not add up; report it",
+        Exit.FOUND: f"{count_noun(found.failing, 'finding')} to act on",
+        Exit.UNDECIDABLE: f"nothing found, but only {covered:.1f} % of the copies could be judged",
+        Exit.DONE: "bookies and metadata agree",
+    }[code]
+    skipped, undecided = sum(found.skipped.values()), sum(found.undecided.values())
+    coverage = found.coverage
+    details = [
+        (
+            f"{count_noun(found.listed, 'ledger')}: {found.clean} clean, {skipped} skipped, {undecided} undecided, "
+            f"{found.with_findings} with findings; {found.rechecked} looked at again"
+        ),
+        *(f"skipped: {count} {reason}" for reason, count in sorted(found.skipped.items())),
+        *(f"undecided: {count} {reason}" for reason, count in sorted(found.undecided.items())),
+        f"copies judged: {coverage['judged']} of {coverage['positions']} ({covered:.1f} %)",
+        f"bookies: {coverage['bookies']}, {coverage['inventories']} of them by inventory",
+        (
+            f"bookies asked: {coverage['asked']}; answered: {coverage['answered']}; "
+            f"without lists: {coverage['without_lists']}; silent: {len(coverage['silent'])}"
+        ),
+        *(f"{category}: {count}" for category, count in found.found.items()),
+        *(_describe(row) for row in found.worst),
+    ]
+    following = ""
+    if found.failing:
+        following = f"all are in {out}/findings; of one ledger: " + quote_command("bkmeta", "explain", "LEDGER")
+    elif coverage["without_lists"]:
+        following = (
+            "on each host of a bookie that gives no lists: bkmeta collect --bookie-conf bk_server.conf --out DIR; "
+            "then scrutinize again with --wire --inventory DIR"
+        )
+    return Result(
+        "scrutinize",
+        verdict,
+        code,
+        counts={
+            "listed": found.listed,
+            "clean": found.clean,
+            "skipped": dict(found.skipped),
+            "undecided": dict(found.undecided),
+            "with_findings": found.with_findings,
+            "rechecked": found.rechecked,
+            "failing": found.failing,
+        },
+        coverage={**coverage, "judged_pct": round(covered, 3)},
+        details=details,
+        following=following,
+        facts={"found": dict(found.found), "by_severity": dict(found.by_severity), "out": str(out)},
+    )
+
+
+def _describe(row: Any) -> str:  # noqa: ANN401 - a row of FINDINGS
+    """Return a finding as one line."""
+    from recovery.model.ids import LedgerId
+
+    about = row["subject"] if row["ledger"] is None else f"ledger {LedgerId(row['scope'], row['ledger'])}"
+    said = "; ".join(f"{one['field']} {one['value']}" for one in row["evidence"] if one["value"])
+    return f"{row['severity']} {row['category']} {about}: {said}"

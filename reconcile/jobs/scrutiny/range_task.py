@@ -1,0 +1,153 @@
+"""The first look at a bucket range: read, judged, written; what is to be looked at again is put beside."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
+from reconcile.check.scrutiny.replication import Replication
+from reconcile.findings.table import Run
+from reconcile.rules import used_ids
+from reconcile.rules.segments.copy_findings import see_bookies
+from reconcile.rules.segments.member_names import rename_members
+from recovery.codecs.store import Layout
+from recovery.dataset import SPILL, Dataset, write_part
+from recovery.manifest import Part
+from recovery.model import tables
+
+SUSPECT_FINDINGS: Final = "suspect-findings"
+SUSPECT_VERDICTS: Final = "suspect-verdicts"
+"""What waits for its second look, in `SPILL`: begin of file names."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeTask:
+    """Judges a bucket range; small, and picklable.
+
+    Attributes:
+        out: the run's folder.
+        catalog: the store, captured.
+        inventories: of the bookies.
+        renames: name of a bookie in records → its id.
+        demands: what is demanded.
+        run: this one.
+        everywhere: the inventories show all that any bookie of the cluster has.
+        layout: of the store.
+        awaited: bookies that may answer when they are asked again.
+    """
+
+    out: str
+    catalog: Dataset
+    inventories: tuple[Dataset, ...]
+    renames: Mapping[str, str]
+    demands: Demands
+    run: Run
+    everywhere: bool
+    layout: Layout
+    awaited: frozenset[str] = frozenset()
+
+    def __call__(self, buckets: range) -> dict[str, Any]:
+        """Judge the range, write what is settled, and return counts."""
+        judged = self.judge(buckets)
+        name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
+        doubtful = pa.array(judged.suspect)
+        keys = judged.verdicts.filter(doubtful)
+        of_suspects = _are_of(judged.findings, keys)
+        settled = judged.findings.filter(pc.invert(of_suspects))
+        verdicts = judged.verdicts.filter(pc.invert(doubtful))
+        files = {}
+        if keys.num_rows:
+            held = {SUSPECT_FINDINGS: judged.findings.filter(of_suspects), SUSPECT_VERDICTS: keys}
+            files = {
+                kind: write_part(Path(self.out), SPILL, f"{kind}-{name}", [rows], secret=True).file
+                for kind, rows in held.items()
+            }
+        return {
+            "parts": {
+                table: asdict(write_part(Path(self.out), table, name, [rows], secret=True))
+                for table, rows in (("findings", settled), ("verdicts", verdicts))
+            },
+            "suspects": files,
+            "listed": judged.verdicts.num_rows,
+            "counts": count_verdicts(verdicts),
+            "findings": count_findings(settled),
+            "positions": judged.positions,
+            "judged": judged.judged,
+            "placement": asdict(judged.placement),
+            "used": asdict(used_ids.numbers(self.layout, self._name_ids(buckets))),
+        }
+
+    def _name_ids(self, buckets: range) -> used_ids.NamedIds:
+        """Return the ids of the range that the store, and that bookies alone name."""
+        recorded = _ids(self.catalog.read("ledgers", buckets=buckets, columns=["scope", "ledger"]))
+        parts = [_ids(one.read("copies", buckets=buckets, columns=["scope", "ledger"])) for one in self.inventories]
+        return used_ids.NamedIds(recorded, np.setdiff1d(np.concatenate([recorded[:0], *parts]), recorded))
+
+    def judge(self, buckets: range) -> Judgement:
+        """Judge the range, and write nothing."""
+        stored = rename_members(self.catalog.read("ledgers", buckets=buckets), self.renames)
+        parts = [inventory.read("copies", buckets=buckets) for inventory in self.inventories]
+        copies = pa.concat_tables([tables.COPIES.empty_table(), *parts])
+        replication = Replication.from_nodes(self.catalog.read("nodes"), buckets)
+        sight = see_bookies(
+            read_all(self.inventories, "bookies"), read_all(self.inventories, "damage"), replication.registered
+        )
+        return judge_range(
+            stored,
+            copies,
+            sight,
+            replication,
+            self.demands,
+            self.run,
+            everywhere=self.everywhere,
+            awaited=self.awaited,
+        )
+
+
+def _ids(rows: pa.Table) -> used_ids.Ids:
+    """Return the ids of scope 0."""
+    return np.unique(rows.filter(pc.equal(rows["scope"], 0))["ledger"].to_numpy())
+
+
+def read_all(inventories: Sequence[Dataset], name: str) -> pa.Table:
+    """Return a table of all inventories as one."""
+    schema = tables.INVENTORY[name]
+    return pa.concat_tables([schema.empty_table(), *(inventory.read(name) for inventory in inventories)])
+
+
+def count_verdicts(verdicts: pa.Table) -> dict[str, dict[str, int]]:
+    """Count ledgers by verdict and reason; no reason is an empty one."""
+    counted: dict[str, dict[str, int]] = {}
+    for row in verdicts.group_by(["verdict", "reason"]).aggregate([([], "count_all")]).to_pylist():
+        counted.setdefault(row["verdict"], {})[row["reason"] or ""] = row["count_all"]
+    return counted
+
+
+def count_findings(findings: pa.Table) -> dict[str, dict[str, int]]:
+    """Count findings by category and severity."""
+    counted: dict[str, dict[str, int]] = {}
+    for row in findings.group_by(["category", "severity"]).aggregate([([], "count_all")]).to_pylist():
+        counted.setdefault(row["category"], {})[row["severity"]] = row["count_all"]
+    return counted
+
+
+def part_from(fields: Mapping[str, Any]) -> Part:
+    """Return a part as a task told it."""
+    return Part(**fields)
+
+
+def _are_of(findings: pa.Table, keys: pa.Table) -> pa.Array:
+    """Say which findings are of some ledgers."""
+    if not findings.num_rows or not keys.num_rows:
+        return pa.array(np.zeros(findings.num_rows, np.bool_))
+    names = ["scope", "ledger"]
+    numbered = findings.select(names).append_column("at", pa.array(np.arange(findings.num_rows)))
+    places = numbered.join(keys.select(names), names, join_type="inner")["at"].to_numpy()
+    mask = np.zeros(findings.num_rows, np.bool_)
+    mask[places] = True
+    return pa.array(mask)

@@ -1,0 +1,96 @@
+"""What a scrutiny is asked, and what comes of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from reconcile.check.scrutiny.judge import Demands
+from reconcile.jobs.context import Wire
+from recovery.model.ids import BUCKETS
+
+SEVERITIES: Final = ("critical", "warning", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class ScrutinyRequest:
+    """What a scrutiny is asked.
+
+    Attributes:
+        uri: the store.
+        out: a new folder for the run.
+        inventories: of bookies that do not answer lists; or of all of them.
+        wire: how the other bookies are asked; None: they are not.
+        demands: what is demanded of the cluster.
+        share: (n, of how many): the part of all ledgers that this run looks at, from 1.
+        fail_on: the lightest severity that makes the run fail.
+        min_coverage: percent of copies that must have been judged.
+        recheck_after_s: seconds until bookies that did not answer are asked again.
+        rechecks: how often.
+        master: Spark's.
+        python: what executors run as their Python; None: what they have.
+        settings: of the run, each with where it came from, for the manifest.
+    """
+
+    uri: str
+    out: Path
+    inventories: tuple[str, ...]
+    wire: Wire | None
+    demands: Demands
+    share: tuple[int, int] = (1, 1)
+    fail_on: str = "warning"
+    min_coverage: float = 99.0
+    recheck_after_s: float = 600.0
+    rechecks: int = 1
+    master: str = "local[*]"
+    python: Path | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def buckets(self) -> range:
+        """The buckets of its share."""
+        number, of = self.share
+        return range(BUCKETS * (number - 1) // of, BUCKETS * number // of)
+
+
+@dataclass(frozen=True, slots=True)
+class Scrutinized:
+    """What came of a scrutiny.
+
+    Attributes:
+        listed: ledgers of its share.
+        clean: of these, those that nothing is wrong with.
+        skipped: reason → ledgers that were not judged.
+        undecided: reason → ledgers that could not be judged.
+        with_findings: the others.
+        found: category → findings.
+        by_severity: severity → findings.
+        rechecked: ledgers that were looked at again.
+        coverage: bookies and copies that were looked at, and those that were not.
+        worst: the first findings at or above `fail_on`, as rows of FINDINGS.
+        failing: how many there are.
+    """
+
+    listed: int
+    clean: int
+    skipped: Mapping[str, int]
+    undecided: Mapping[str, int]
+    with_findings: int
+    found: Mapping[str, int]
+    by_severity: Mapping[str, int]
+    rechecked: int
+    coverage: Mapping[str, Any]
+    worst: tuple[Mapping[str, Any], ...]
+    failing: int
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every ledger that is listed became one thing."""
+        parts = self.clean + sum(self.skipped.values()) + sum(self.undecided.values()) + self.with_findings
+        return parts == self.listed
+
+    @property
+    def covered_pct(self) -> float:
+        """Percent of the copies that were judged."""
+        asked = self.coverage["positions"]
+        return 100.0 * self.coverage["judged"] / asked if asked else 100.0

@@ -1,0 +1,375 @@
+"""One scrutiny: capture, first look at every ledger of the share, second look at suspects, what stands beside them.
+
+folder       holds
+store/       the catalog of the store
+inventories/ the lists of bookies that were asked, of the first look
+findings/    FINDINGS: complete before anything is counted
+verdicts/    VERDICTS: a row a ledger
+"""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reconcile.check.scrutiny import bookie_findings
+from reconcile.check.scrutiny.replication import Replication
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Finding, Run, make_rows
+from reconcile.jobs.capture import capture_store
+from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
+from reconcile.jobs.make_plan.request import open_inventories
+from reconcile.jobs.scrutiny.range_task import (
+    RangeTask,
+    count_findings,
+    count_verdicts,
+    part_from,
+    read_all,
+)
+from reconcile.jobs.scrutiny.request import SEVERITIES, Scrutinized, ScrutinyRequest
+from reconcile.jobs.scrutiny.second_look import SecondLook
+from reconcile.rules import nodes as beside
+from reconcile.rules import used_ids
+from recovery.bookies.addresses import Members, read_members
+from recovery.bookies.wire_inventory import Request, collect_wire
+from recovery.bookies.wire_probe import sample_ledgers
+from recovery.bookies.wire_results import Kind, WireSummary
+from recovery.codecs.store import Layout
+from recovery.dataset import COLLECTED, SPILL, Dataset, open_dataset, prepare, write_manifest, write_part
+from recovery.errors import InputError
+from recovery.manifest import Part
+from recovery.model import tables
+from recovery.spark import bucket_ranges, demand_spark, over_buckets
+
+STORE: Final = "store"
+_SHOWN: Final = 20
+"""Findings that a result shows."""
+_SMALL: Final = 10_000
+WITHOUT_SPARK: Final = 20_000
+"""Ledgers of a store that are looked at in this process: it has done so before a session of Spark stands."""
+
+_Task = Callable[[range], Mapping[str, Any]]
+_Done = Callable[[int, int], None]
+Carry = Callable[[_Task, Sequence[range], _Done], list[dict[str, Any]]]
+"""Runs a task for each bucket range, tells how many are done, and returns what each said."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What is added up over ranges and looks."""
+
+    listed: int = 0
+    positions: int = 0
+    judged: int = 0
+    verdicts: dict[str, Counter[str]] = field(default_factory=dict)
+    findings: dict[str, Counter[str]] = field(default_factory=dict)
+    placement: Counter[str] = field(default_factory=Counter)
+    parts: dict[str, list[Part]] = field(default_factory=lambda: {"findings": [], "verdicts": []})
+
+    def add(self, name: str, counted: Mapping[str, Mapping[str, int]]) -> None:
+        """Add counts of verdicts or of findings."""
+        into = self.verdicts if name == "verdicts" else self.findings
+        for key, by in counted.items():
+            into.setdefault(key, Counter()).update(by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bookies:
+    """Who was asked, and what came of it.
+
+    Attributes:
+        inventories: given and made.
+        given: those that were given.
+        summary: of the bookies that were asked; None: none was.
+        renames: name in records → id.
+        unresolved: names in records that are no known bookie's, with the reason.
+        known: ids of all bookies that the store knows.
+        absent: of these, those that are not registered, and of which no inventory is given.
+    """
+
+    inventories: tuple[Dataset, ...]
+    given: tuple[Dataset, ...]
+    summary: WireSummary | None
+    renames: Mapping[str, str]
+    unresolved: Mapping[str, str]
+    known: tuple[str, ...]
+    absent: tuple[str, ...]
+
+    @property
+    def silent(self) -> list[str]:
+        """Bookies that were asked and did not answer."""
+        return [] if self.summary is None else [b.bookie for b in self.summary.bookies if b.kind is Kind.NO_ANSWER]
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Bookies that may answer when they are asked again."""
+        if self.summary is None:
+            return frozenset()
+        return frozenset([*self.absent, *self.silent, *(b.bookie for b in self.summary.bookies if b.unanswered)])
+
+
+def scrutinize(
+    request: ScrutinyRequest, context: Context, *, wait: Callable[[float], None] = time.sleep
+) -> Scrutinized:
+    """Look at a cluster, and write what is seen into the folder of the run.
+
+    Args:
+        request: what is asked.
+        context: of the job.
+        wait: waits so many seconds, until bookies that did not answer are asked again.
+
+    Raises:
+        InputError: a store without a ledgers root, inventories of another cluster, or no Spark.
+        UnavailableError: the store does not answer.
+        SparkError: Spark failed.
+        DatasetError: an inventory is damaged, or the run cannot be written.
+    """
+    given = open_inventories(request.inventories)
+    prepare(request.out, "scrutiny", secret=True)
+    at = context.now()
+    run = Run(at.isoformat(timespec="seconds"), at)
+    remedy = f"what stands in {request.out} is not whole: run the command again, into another folder"
+    with add_remedy(remedy), connect(request.uri, context) as opened:
+        aliases = request.wire.aliases if request.wire is not None else {}
+        members = read_members(opened.store, opened.root, opened.layout_hint, aliases)
+        captured = capture_store(opened, request.out / STORE, context)
+        if captured.root != "present" or captured.layout is None:
+            raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
+        catalog, layout = open_dataset(request.out / STORE, "catalog"), Layout(captured.layout)
+        with _start(request, catalog, context) as (carry, tasks):
+            bookies = _ask_bookies(request, catalog, members, given, context, carry, tasks)
+            task = _make_task(request, catalog, bookies, run, layout)
+            ranges = _cut_share(request.buckets, catalog, bookies.inventories)
+            with context.reporter.progress("judging ledgers", "parts") as progress:
+                answers = carry(task, ranges, throttle(progress))
+        sums = _Sums()
+        for answer in answers:
+            _take_answer(sums, answer)
+        replication = Replication.from_nodes(catalog.read("nodes"))
+        second_look = SecondLook(
+            task, opened, layout, replication, request.wire, given, context,
+            request.recheck_after_s, request.rechecks, wait,
+        )  # fmt: skip
+        _look_again(
+            request, second_look, [answer["suspects"] for answer in answers if answer["suspects"]], sums, context
+        )
+        found = _find_of_bookies(request, catalog, bookies, second_look)
+        rows = make_rows([*found, *_find_beside(catalog, layout, bookies, answers)], run)
+    sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
+    sums.add("findings", count_findings(rows))
+    shutil.rmtree(request.out / SPILL, ignore_errors=True)
+    return _finish(request, sums, bookies, second_look, run)
+
+
+@contextmanager
+def _start(request: ScrutinyRequest, catalog: Dataset, context: Context) -> Iterator[tuple[Carry, int]]:
+    """Give what carries tasks over bucket ranges, and how many it runs at the same time."""
+    if catalog.rows("ledgers") <= WITHOUT_SPARK:
+        yield _run_here, 1
+        return
+    demand_spark(request.master, request.python)
+    with start_spark(request.master, request.python, context) as spark:
+        yield (
+            lambda task, ranges, done: over_buckets(spark, task, ranges, done=done),
+            max(1, spark.sparkContext.defaultParallelism),
+        )
+
+
+def _run_here(task: _Task, ranges: Sequence[range], done: _Done) -> list[dict[str, Any]]:
+    answers = []
+    for number, part in enumerate(ranges, 1):
+        answers.append(dict(task(part)))
+        done(number, len(ranges))
+    return answers
+
+
+def _ask_bookies(
+    request: ScrutinyRequest,
+    catalog: Dataset,
+    members: Members,
+    given: tuple[Dataset, ...],
+    context: Context,
+    carry: Carry,
+    tasks: int,
+) -> _Bookies:
+    """Ask the bookies of which no inventory is given for the lists of their ledgers, once."""
+    sampled = sample_ledgers(catalog)
+    found = {name: members.find(name) for name in sampled}
+    renames = {name: member.bookie for name, member in found.items() if member.bookie != name}
+    has = {row for one in given for row in one.read("bookies", columns=["bookie"])["bookie"].to_pylist()}
+    unresolved = {name: member.why for name, member in found.items() if member.unresolved and name not in has}
+    known = tuple(sorted({*members.bookies, *has}))
+    absent = tuple(name for name in known if name not in has and members.find(name).registered_txn is None)
+    if request.wire is None:
+        return _Bookies(given, given, None, renames, unresolved, known, absent)
+    with context.reporter.progress("asking bookies", "parts") as progress:
+        show = throttle(progress)
+        summary = collect_wire(
+            Request(
+                catalog,
+                members,
+                tuple(bookie for bookie in members.bookies if bookie not in has and bookie not in absent),
+                request.wire.options,
+                tasks=tasks,
+                buckets=request.buckets,
+                only_members=True,
+            ),
+            request.out / COLLECTED,
+            lambda task, ranges: carry(task, ranges, show),
+            now=context.now,
+        )
+    asked = tuple(open_dataset(result.folder, "inventory") for result in summary.bookies if result.folder)
+    return _Bookies((*given, *asked), given, summary, renames, unresolved, known, absent)
+
+
+def _make_task(request: ScrutinyRequest, catalog: Dataset, bookies: _Bookies, run: Run, layout: Layout) -> RangeTask:
+    rows = read_all(bookies.given, "bookies").select(["bookie", "complete"]).to_pylist()
+    whole = {row["bookie"] for row in rows if row["complete"]}
+    everywhere = not bookies.unresolved and whole.issuperset(bookies.known)
+    return RangeTask(
+        str(request.out.absolute()),
+        catalog,
+        bookies.inventories,
+        bookies.renames,
+        request.demands,
+        run,
+        everywhere,
+        layout,
+        bookies.awaited,
+    )
+
+
+def _cut_share(share: range, catalog: Dataset, inventories: Sequence[Dataset]) -> list[range]:
+    rows = catalog.rows("ledgers") + sum(inventory.rows("copies") for inventory in inventories)
+    parts = bucket_ranges(rows, at_least=2 if rows > _SMALL else 1)
+    cut = [range(max(part.start, share.start), min(part.stop, share.stop)) for part in parts]
+    return [part for part in cut if len(part)]
+
+
+def _take_answer(sums: _Sums, answer: Mapping[str, Any]) -> None:
+    sums.listed += answer["listed"]
+    sums.positions += answer["positions"]
+    sums.judged += answer["judged"]
+    sums.placement.update(answer["placement"])
+    sums.add("verdicts", answer["counts"])
+    sums.add("findings", answer["findings"])
+    for name, part in answer["parts"].items():
+        sums.parts[name].append(part_from(part))
+
+
+def _look_again(
+    request: ScrutinyRequest, second_look: SecondLook, files: Sequence[Mapping[str, str]], sums: _Sums, context: Context
+) -> None:
+    """Settle every suspect, and write what became of it."""
+    with context.reporter.progress("looking again", "parts") as progress:
+        show = throttle(progress)
+        for number, (findings, verdicts) in enumerate(second_look.settle(files, lambda done: show(done, len(files)))):
+            for name, rows in (("findings", findings), ("verdicts", verdicts)):
+                sums.parts[name].append(write_part(request.out, name, f"again-{number:05d}", [rows], secret=True))
+            sums.add("verdicts", count_verdicts(verdicts))
+            sums.add("findings", count_findings(findings))
+
+
+def _find_of_bookies(
+    request: ScrutinyRequest, catalog: Dataset, bookies: _Bookies, second_look: SecondLook
+) -> list[Finding]:
+    """Return the findings of bookies; those that did not answer are asked once more before."""
+    why = {} if bookies.summary is None else {result.bookie: result.why for result in bookies.summary.bookies}
+    silent, absent = second_look.recheck_bookies(bookies.silent, bookies.absent)
+    found = [*bookie_findings.list_silent(silent, why), *bookie_findings.list_unresolved(bookies.unresolved)]
+    nodes = catalog.read("nodes")
+    replication = second_look.replication
+    named = {bookies.renames.get(name, name) for name in sample_ledgers(catalog)}
+    gone = named.intersection(absent)
+    unmarked: Counter[str] = Counter()
+    for part in _cut_share(request.buckets, catalog, ()) if gone else ():
+        stored = catalog.read("ledgers", buckets=part)
+        unmarked.update(bookie_findings.count_unmarked(stored, replication.marks, gone))
+    delay = bookie_findings.read_lost_bookie_delay(nodes)
+    return [*found, *bookie_findings.list_unaware(unmarked, replication, delay, second_look.waited_s)]
+
+
+def _find_beside(
+    catalog: Dataset, layout: Layout, bookies: _Bookies, answers: Sequence[Mapping[str, Any]]
+) -> list[Finding]:
+    """Return the findings of what stands beside the ledgers: cookies, sessions, generators, layout, instance id."""
+    nodes = catalog.read("nodes")
+    used = [used_ids.UsedNumbers(**answer["used"]) for answer in answers]
+    counters = used_ids.numbers(layout, used_ids.of_counters([(nodes, layout)]))
+    raises = used_ids.decide_raises([counters, *used])
+    source = next(iter(catalog.read("sources", columns=["uri"])["uri"].to_pylist()), catalog.path)
+    complete = bool(catalog.manifest["coverage"].get("complete"))
+    store = beside.Side.from_catalog("store", source, nodes, catalog.rows("ledgers"), complete=complete)
+    rows = read_all(bookies.given, "bookies").select(["bookie", "cookie", "instance_id"]).to_pylist()
+    about = beside.Bookies(
+        {row["bookie"]: row["cookie"] for row in rows},
+        sorted({row["instance_id"] for row in rows if row["instance_id"] is not None}),
+    )
+    found = beside.findings(store, None, about, layout=layout, taken=raises.taken, raised=frozenset())
+    # A bookie that is down is no harm by itself: what it should hold is looked at, and whether its ledgers are marked.
+    return [replace(one, severity="info") if one.category is Category.COOKIE_WITHOUT_BOOKIE else one for one in found]
+
+
+def _finish(request: ScrutinyRequest, sums: _Sums, bookies: _Bookies, second_look: SecondLook, run: Run) -> Scrutinized:
+    by_severity: Counter[str] = Counter()
+    for counted in sums.findings.values():
+        by_severity.update(counted)
+    severe = SEVERITIES[: SEVERITIES.index(request.fail_on) + 1]
+    summary = bookies.summary
+    kinds: Counter[str] = Counter() if summary is None else Counter(str(result.kind) for result in summary.bookies)
+    result = Scrutinized(
+        listed=sums.listed,
+        clean=sums.verdicts.pop("clean", Counter()).total(),
+        skipped=dict(sums.verdicts.pop("skipped", Counter())),
+        undecided=dict(sums.verdicts.pop("undecided", Counter())),
+        with_findings=sum(counted.total() for counted in sums.verdicts.values()),
+        found={category: counted.total() for category, counted in sorted(sums.findings.items())},
+        by_severity={severity: by_severity[severity] for severity in SEVERITIES},
+        rechecked=second_look.looked_at,
+        coverage={
+            "bookies": len(bookies.known),
+            "inventories": len(bookies.given),
+            "asked": 0 if summary is None else len(summary.bookies),
+            "answered": kinds[Kind.COLLECTED],
+            "without_lists": kinds[Kind.NO_LISTS],
+            "silent": sorted(bookies.silent),
+            "not_registered": list(bookies.absent),
+            "positions": sums.positions,
+            "judged": sums.judged,
+            "share": list(request.share),
+            "placement": dict(sums.placement),
+        },
+        worst=tuple(_find_worst(request, sums.parts["findings"], severe)),
+        failing=sum(by_severity[severity] for severity in severe),
+    )
+    write_manifest(
+        request.out,
+        "scrutiny",
+        sums.parts,
+        binding={"uri": request.uri, "made": run.name},
+        coverage=result.coverage,
+        secret=True,
+        extra={
+            "settings": dict(request.settings),
+            "result": {name: value for name, value in asdict(result).items() if name != "worst"},
+            "adds_up": result.adds_up,
+        },
+    )
+    return result
+
+
+def _find_worst(request: ScrutinyRequest, parts: Sequence[Part], severe: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the first findings at or above the severity that fails, the gravest first."""
+    found: dict[str, list[Mapping[str, Any]]] = {severity: [] for severity in severe}
+    for part in parts:
+        rows = pq.read_table(request.out / part.file) if part.rows else tables.FINDINGS.empty_table()
+        for severity in severe:
+            wanted = _SHOWN - len(found[severity])
+            found[severity] += rows.filter(pc.equal(rows["severity"], severity)).slice(0, wanted).to_pylist()
+    return [row for severity in severe for row in found[severity]][:_SHOWN]

@@ -1,0 +1,285 @@
+"""The second look at suspects: record, mark and lists again, until each is confirmed, clean, skipped or undecided."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from backends.registry import OpenStore
+from reconcile.check.scrutiny.judge import SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
+from reconcile.check.scrutiny.looks import Kind, Look, Outcome, Suspect, look_again
+from reconcile.check.scrutiny.replication import Replication
+from reconcile.findings.categories import Category
+from reconcile.jobs.context import Context, Wire
+from reconcile.jobs.scrutiny.range_task import SUSPECT_FINDINGS, SUSPECT_VERDICTS, RangeTask, read_all
+from reconcile.rules.segments.copy_findings import see_bookies
+from reconcile.rules.segments.member_names import rename_members
+from recovery.bookies.addresses import Members, read_members
+from recovery.bookies.wire_inventory import Request, collect_wire
+from recovery.bookies.wire_probe import probe_bookies
+from recovery.bookies.wire_results import CATALOG
+from recovery.bookies.wire_results import Kind as Answered
+from recovery.capture.records import read_marks, read_records
+from recovery.codecs.store import Layout
+from recovery.dataset import SPILL, Dataset, DatasetWriter, open_dataset, sort_by_key
+from recovery.model import tables
+
+_BATCH: Final = 8_192
+"""Suspects that are looked at again together."""
+_COPIES: Final = (
+    Category.ENTRY_LOST,
+    Category.BELOW_ACK_QUORUM,
+    Category.BELOW_WRITE_QUORUM,
+    Category.ENTRIES_MISPLACED,
+)
+_OF_RECORDS: Final = (Category.PLACEMENT_VIOLATED, Category.PLACEMENT_SOFT)
+Key = tuple[int, int]
+
+
+def kind_of(category: str) -> str:
+    """Return what is confirmed by being seen again: how far copies are from what a record asks for may change."""
+    return "copies" if category in _COPIES else category
+
+
+def is_doubtful(row: Mapping[str, Any]) -> bool:
+    """Whether a finding needs a second look: it is more than a note, and not of a record alone."""
+    return row["severity"] != "info" and row["category"] not in _OF_RECORDS
+
+
+@dataclass(slots=True)
+class SecondLook:
+    """Looks again at suspects of one run.
+
+    Attributes:
+        task: of the first look.
+        opened: the store.
+        layout: of it.
+        replication: as it was captured.
+        wire: how bookies are asked; None: their inventories are all there is.
+        given: inventories that were given to the run: what they are of is not asked.
+        context: of the job.
+        recheck_after_s: seconds until bookies that did not answer are asked again.
+        rechecks: how often.
+        wait: waits so many seconds.
+    """
+
+    task: RangeTask
+    opened: OpenStore
+    layout: Layout
+    replication: Replication
+    wire: Wire | None
+    given: tuple[Dataset, ...]
+    context: Context
+    recheck_after_s: float
+    rechecks: int
+    wait: Callable[[float], None]
+    looks: int = 0
+    looked_at: int = 0
+    waited_s: float = 0.0
+    _tables: dict[str, pa.Table] = field(default_factory=dict)
+
+    def settle(
+        self, files: Sequence[Mapping[str, str]], done: Callable[[int], None]
+    ) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """Yield FINDINGS and VERDICTS of suspects, some at a time; those that wait for a bookie come last.
+
+        Args:
+            files: of suspects, those of each range.
+            done: told how many of these were looked at.
+
+        Raises:
+            BackendError: the store stopped answering.
+        """
+        waiting: list[pa.Table] = []
+        for number, of_range in enumerate(files):
+            done(number)
+            findings, verdicts = (
+                pq.read_table(Path(self.task.out) / of_range[kind]) for kind in (SUSPECT_FINDINGS, SUSPECT_VERDICTS)
+            )
+            first, versions = _group(findings), self._read_versions(verdicts)
+            self.looked_at += verdicts.num_rows
+            for begin in range(0, verdicts.num_rows, _BATCH):
+                batch = verdicts.slice(begin, _BATCH)
+                suspects = {
+                    key: Suspect(Look(versions[key], findings=_kinds(first.get(key, ())), unseen=key not in first))
+                    for key in _keys_of(batch)
+                }
+                yield self._settle_batch(batch, suspects, waiting)
+        for turn in range(1, self.rechecks + 1):
+            if waiting:
+                self.wait(self.recheck_after_s)
+                self.waited_s += self.recheck_after_s
+            now, waiting = waiting, []
+            for batch in now:
+                # Whoever waits has shown no finding yet: its version and its keys are all that is kept of it.
+                pairs = zip(_keys_of(batch), batch["version"].to_pylist(), strict=True)
+                suspects = {key: Suspect(Look(version, unseen=True), waits=turn) for key, version in pairs}
+                yield self._settle_batch(batch, suspects, waiting)
+        done(len(files))
+
+    def _settle_batch(
+        self, verdicts: pa.Table, suspects: Mapping[Key, Suspect], waiting: list[pa.Table]
+    ) -> tuple[pa.Table, pa.Table]:
+        """Look at some suspects until each is settled, or waits: these are added to `waiting`."""
+        settled: dict[Key, tuple[Outcome, list[dict[str, Any]]]] = {}
+        later: dict[Key, int] = {}
+        now = dict(suspects)
+        while now:
+            seen = self._look(now)
+            again: dict[Key, Suspect] = {}
+            for key, suspect in now.items():
+                look, rows = seen.get(key, (Look(None), []))
+                outcome = look_again(suspect, look, rechecks=self.rechecks)
+                if outcome.suspect is None:
+                    settled[key] = (outcome, rows)
+                elif outcome.kind is Kind.WAITS:
+                    later[key] = outcome.suspect.last.version or 0
+                else:
+                    again[key] = outcome.suspect
+            now = again
+        keys = _keys_of(verdicts)
+        waits = np.array([key in later for key in keys], np.bool_)
+        if later:
+            versions = pa.array([later[key] for key in keys if key in later], pa.int64())
+            rows_of = verdicts.filter(pa.array(waits)).select(tables.VERDICTS.names)
+            waiting.append(rows_of.append_column("version", versions))
+        return self._write_up(verdicts.filter(pa.array(~waits)), settled)
+
+    def _read_versions(self, verdicts: pa.Table) -> dict[Key, int]:
+        """Return the version of each record as it was captured."""
+        buckets = verdicts["bucket"].to_numpy()
+        rows = self.task.catalog.read(
+            "ledgers",
+            buckets=range(int(buckets.min()), int(buckets.max()) + 1),
+            columns=["bucket", "scope", "ledger", "version"],
+        )
+        return dict(zip(_keys_of(rows), rows["version"].to_pylist(), strict=True))
+
+    def _look(self, suspects: Mapping[Key, Suspect]) -> dict[Key, tuple[Look, list[dict[str, Any]]]]:
+        """Look at suspects once, and return of each that is still there what is seen, and its findings."""
+        scope, ledger = (np.array(half, np.int64) for half in zip(*suspects, strict=True))
+        store, root = self.opened.store, self.opened.root
+        records = sort_by_key(read_records(store, root, self.layout, scope, ledger))
+        marks = Replication.from_nodes(read_marks(store, root, scope, ledger)).marks
+        judged = self._judge(records, replace(self.replication, marks=marks))
+        found = _group(judged.findings)
+        looks: dict[Key, tuple[Look, list[dict[str, Any]]]] = {}
+        words = judged.verdicts.select(["verdict", "reason"]).to_pylist()
+        for key, version, word in zip(_keys_of(records), records["version"].to_pylist(), words, strict=True):
+            rows = found.get(key, [])
+            kinds = _kinds(rows)
+            skipped = word["reason"] if word["verdict"] == SKIPPED and not kinds else None
+            unseen = word["verdict"] == UNDECIDED
+            looks[key] = (Look(version, skipped, kinds, unseen, is_fresh=self.wire is not None), rows)
+        return looks
+
+    def _judge(self, records: pa.Table, replication: Replication) -> Judgement:
+        """Judge records by what bookies have now, as far as they are asked."""
+        self.looks += 1
+        folder = Path(self.task.out) / SPILL / f"look-{self.looks}"
+        inventories, everywhere = self.given, self.task.everywhere
+        if self.wire is not None and records.num_rows:
+            asked, everywhere = self._ask(records, folder, self.wire)
+            inventories = (*self.given, *asked)
+        buckets = records["bucket"].to_numpy()
+        part = range(int(buckets.min()), int(buckets.max()) + 1) if len(buckets) else range(0)
+        copies = [tables.COPIES.empty_table(), *(one.read("copies", buckets=part) for one in inventories)]
+        sight = see_bookies(read_all(inventories, "bookies"), read_all(inventories, "damage"), replication.registered)
+        judged = judge_range(
+            rename_members(records, self.task.renames),
+            pa.concat_tables(copies),
+            sight,
+            replication,
+            self.task.demands,
+            self.task.run,
+            everywhere=everywhere,
+        )
+        shutil.rmtree(folder, ignore_errors=True)
+        return judged
+
+    def _ask(self, records: pa.Table, folder: Path, wire: Wire) -> tuple[tuple[Dataset, ...], bool]:
+        """Ask every bookie for these ledgers; return inventories, and whether all bookies of the cluster are seen."""
+        members = self._read_members(wire)
+        with DatasetWriter(folder / CATALOG, "catalog", binding={}, secret=True) as writer:
+            writer.append("ledgers", records)
+            writer.close(coverage={})
+        given = {row for one in self.given for row in one.read("bookies", columns=["bookie"])["bookie"].to_pylist()}
+        registered = [name for name in members.bookies if members.find(name).registered_txn is not None]
+        wanted = tuple(bookie for bookie in registered if bookie not in given)
+        summary = collect_wire(
+            Request(open_dataset(folder / CATALOG, "catalog"), members, wanted, wire.options),
+            folder,
+            lambda task, ranges: [task(part) for part in ranges],
+            now=self.context.now,
+        )
+        found = tuple(open_dataset(result.folder, "inventory") for result in summary.bookies if result.folder)
+        answered = all(result.kind is Answered.COLLECTED and not result.unanswered for result in summary.bookies)
+        return found, answered and self._is_whole(self.given)
+
+    def _read_members(self, wire: Wire) -> Members:
+        return read_members(self.opened.store, self.opened.root, self.opened.layout_hint, wire.aliases)
+
+    @staticmethod
+    def _is_whole(inventories: Sequence[Dataset]) -> bool:
+        return all(all(one.read("bookies", columns=["complete"])["complete"].to_pylist()) for one in inventories)
+
+    def recheck_bookies(self, silent: Sequence[str], absent: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return which bookies are registered and still do not answer, and which are still not registered.
+
+        Args:
+            silent: bookies that did not answer at the first look.
+            absent: bookies that were not registered then.
+        """
+        if self.wire is None or not (silent or absent):
+            return [], list(absent)
+        if not self.waited_s:
+            self.wait(self.recheck_after_s)
+            self.waited_s += self.recheck_after_s
+        members = self._read_members(self.wire)
+        again = [members.find(bookie) for bookie in silent]
+        results = asyncio.run(probe_bookies(again, {}, self.wire.options)) if again else {}
+        still = [
+            member.bookie
+            for member in again
+            if results[member.bookie].kind is Answered.NO_ANSWER and member.registered_txn is not None
+        ]
+        return still, [bookie for bookie in absent if members.find(bookie).registered_txn is None]
+
+    def _write_up(
+        self, verdicts: pa.Table, settled: Mapping[Key, tuple[Outcome, list[dict[str, Any]]]]
+    ) -> tuple[pa.Table, pa.Table]:
+        """Return FINDINGS and VERDICTS of what became of suspects."""
+        rows: list[dict[str, Any]] = []
+        words, reasons = [], []
+        for key in _keys_of(verdicts):
+            outcome, seen = settled.get(key, (Outcome(Kind.SKIPPED, "gone"), []))
+            rows += [row for row in seen if not is_doubtful(row) or kind_of(row["category"]) in outcome.findings]
+            words.append(str(outcome.kind))
+            reasons.append(outcome.reason)
+        found = pa.Table.from_pylist(rows, schema=tables.FINDINGS)
+        skipped, undecided = (
+            np.array([word == kind for word in words], np.bool_) for kind in (Kind.SKIPPED, Kind.UNDECIDED)
+        )
+        return found, give_verdicts(verdicts, found, skipped, undecided, reasons)
+
+
+def _keys_of(rows: pa.Table) -> list[Key]:
+    return list(zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True))
+
+
+def _group(findings: pa.Table) -> dict[Key, list[dict[str, Any]]]:
+    """Return the findings of each ledger."""
+    grouped: dict[Key, list[dict[str, Any]]] = {}
+    for row in findings.to_pylist():
+        grouped.setdefault((row["scope"], row["ledger"]), []).append(row)
+    return grouped
+
+
+def _kinds(rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    return frozenset(kind_of(row["category"]) for row in rows if is_doubtful(row))

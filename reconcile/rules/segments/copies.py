@@ -1,0 +1,466 @@
+"""Copies: does every entry of a closed ledger stand on the bookies that its record names for it?
+
+Entry e of a segment belongs on the W positions (e + i) mod E, i < W, of its ensemble; e is counted from the ledger's
+begin, not from the segment's. Of each entry up to the last one:
+
+    right     bookies of its write set that have it
+    gone      bookies of its write set that lack it, and were looked at
+    dark      bookies of its write set that may have it: nothing shows whether they do
+    strays    other bookies that have it
+
+    fault               an entry with                                         readers
+    LOST                gone, no right, no dark, no strays                    fail
+    BELOW_ACK_QUORUM    gone, right + dark < A, no strays                     fail or are one failure away
+    MISPLACED_ALL       gone, no right, no dark, strays                       fail: they ask only its write set
+    MISPLACED           gone, and strays                                      succeed
+    BELOW_WRITE_QUORUM  gone, right + dark >= A, no strays                    succeed
+    OVER_REPLICATED     strays, nothing gone                                  succeed
+
+What is dark counts as there: a fault is what holds whatever is dark. Most ledgers are clean, and that is shown by
+counting: groups that stand in their position's pattern, and are as many entries as belong there. Only the others are
+laid out in runs, so many at a time.
+
+Source: bookkeeper-metadata §7, §8.5, §9.5; docs/operations/scrutiny.md for what each fault means to an operator.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.rules.segments.faults import FAULTS, MOST_GROUPS, Fault, merge_faults
+from recovery.model import groups as sequence
+from recovery.model.groups import KeyedGroups, KeyedRuns
+from recovery.model.ids import distinct
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_SERVED: Final = pa.array(["index", "wire"])
+"""Sources of copies that a bookie serves; what only its entry logs have it does not."""
+_TOO_MANY: Final = 1 << 27
+"""Runs of one suspect ledger that are not laid out any more: it stays undecided. So many are minutes of work."""
+_FAR: Final = 1 << 62
+"""Entries from here on are no ledger's: a record that says so is undecided."""
+_RUNS: Final = 1 << 21
+"""Runs that are laid out at a time: 16 MiB an array, some thirty arrays."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sight:
+    """Which bookies were looked at, and what of them was not seen.
+
+    Attributes:
+        since: of each bookie that was looked at, when that began, in µs since 1970: a record that changed later may
+            name entries that it got since. None: it was asked after the record was read.
+        blind: bookies of these of which any entry may not have been seen.
+        hidden: scope, ledger and bookie: of these ledgers the bookie may have entries that were not seen.
+        stopped: bookies that were stopped as is due: they do not read their journals again.
+    """
+
+    since: dict[str, int | None]
+    blind: frozenset[str]
+    hidden: pa.Table
+    stopped: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyFaults:
+    """What is wrong with the copies of closed ledgers.
+
+    Attributes:
+        faults: a row a ledger and kind of fault: ``row`` (of the records that were given), ``fault``, ``entries`` (how
+            many), ``least`` (right copies of the entry that has fewest), ``groups`` (at most `MOST_GROUPS`),
+            ``lacking``, ``strays``, ``dark`` (bookies).
+        undecided: rows of the records of which something is dark that decides.
+        positions: copies that records ask for.
+        judged: of these, those that are right or gone.
+    """
+
+    faults: pa.Table
+    undecided: Ints
+    positions: int
+    judged: int
+
+
+class _Cells(NamedTuple):
+    """Positions of segments, with what belongs on each."""
+
+    ledger: Ints
+    bookie: Ints
+    position: Ints
+    ensemble: Ints
+    write: Ints
+    low: Ints
+    high: Ints
+    due: Ints
+
+
+class _Held(NamedTuple):
+    """What bookies hold: groups, each with its ledger and bookie."""
+
+    ledger: Ints
+    bookie: Ints
+    groups: KeyedGroups
+
+
+class _Pairs(NamedTuple):
+    """Ledgers and bookies that have to do with each other, sorted by ledger; of each cell and group its pair."""
+
+    ledger: Ints
+    bookie: Ints
+    of_cell: Ints
+    of_group: Ints
+    known: Mask
+
+
+class _Intervals(NamedTuple):
+    """Entries [first, first + size) of a key, all alike; `counts`: a row a channel."""
+
+    key: Ints
+    first: Ints
+    size: Ints
+    counts: Ints
+
+
+def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
+    """Hold what bookies have against what records name, for the closed ledgers among them.
+
+    Args:
+        stored: CATALOG_LEDGERS, each ledger once.
+        copies: COPIES of these ledgers, or of more.
+        sight: of the bookies that the copies are from, and of those that have none.
+    """
+    closed = _find_closed(stored)
+    far = _numbers(stored, "last_entry")[closed] >= _FAR
+    closed, beyond = closed[~far], closed[far]
+    names, cells = _lay_out_cells(stored, closed)
+    names, held_groups, doubtful = _take_held(stored, closed, _keep_served(copies, sight), names)
+    pairs = _pair(cells, held_groups, len(names))
+    known = _find_known(stored, closed, pairs, names, sight, doubtful)
+    pairs = pairs._replace(known=known)
+    suspects = _find_suspects(cells, held_groups, pairs, len(closed))
+    dark_cells = ~known[pairs.of_cell]
+    every = int(cells.due.sum())
+    hidden = int(cells.due[dark_cells].sum())
+    load = _weigh(cells, held_groups, suspects)
+    heavy = load > _TOO_MANY
+    parts, undecided = [FAULTS.empty_table()], [np.flatnonzero(heavy)]
+    quorums = np.column_stack([_numbers(stored, name)[closed] for name in ("write_quorum", "ack_quorum")])
+    for selected, low, high in _cut(cells, held_groups, np.where(heavy, 0, load)):
+        found, open_ = _judge(cells, held_groups, pairs, quorums, names, selected, low, high)
+        parts.append(found)
+        undecided.append(open_)
+    faults = merge_faults(pa.concat_tables(parts))
+    faults = faults.set_column(0, FAULTS.field("row"), pa.array(closed[faults["row"].to_numpy()]))
+    open_rows = np.concatenate([closed[np.unique(np.concatenate(undecided))], beyond])
+    return CopyFaults(faults, np.sort(open_rows), every, every - hidden)
+
+
+def _numbers(table: pa.Table, name: str) -> Ints:
+    return np.asarray(pc.fill_null(table[name], 0).to_numpy(), np.int64)
+
+
+def _find_closed(stored: pa.Table) -> Ints:
+    """Return the rows of ledgers that are closed, have entries, and whose record can be read."""
+    closed = pc.and_(pc.equal(stored["state"], "CLOSED"), pc.greater_equal(stored["last_entry"], 0))
+    return np.flatnonzero(pc.fill_null(closed, fill_value=False).to_numpy())
+
+
+def _lay_out_cells(stored: pa.Table, closed: Ints) -> tuple[list[str], _Cells]:
+    """Return the names of bookies that records have, and every position on which an entry belongs."""
+    rows = stored.select(["segments", "write_quorum", "last_entry"]).take(pa.array(closed))
+    segments = pa.array([], stored.schema.field("segments").type)
+    if len(closed):
+        segments = rows["segments"].combine_chunks()
+    lists = segments.flatten()
+    of_segment = pc.list_parent_indices(segments).to_numpy(zero_copy_only=False).astype(np.int64)
+    first = lists.field("first").to_numpy(zero_copy_only=False).astype(np.int64)
+    members = lists.field("members")
+    sizes = pc.list_value_length(members).to_numpy(zero_copy_only=False).astype(np.int64)
+    end = _numbers(rows, "last_entry")[of_segment]
+    last = end.copy()
+    follows = np.flatnonzero(of_segment[1:] == of_segment[:-1])
+    last[follows] = np.minimum(end[follows], first[follows + 1] - 1)
+    coded = members.flatten().dictionary_encode()
+    bookie = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    segment = np.repeat(np.arange(len(first)), sizes)
+    position = np.arange(len(segment)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    ledger, ensemble = of_segment[segment], sizes[segment]
+    write = np.minimum(_numbers(rows, "write_quorum")[ledger], ensemble)
+    low, high = first[segment], last[segment]
+    sane = (low <= high) & (write > 0)
+    ledger, bookie, position, ensemble, write, low, high = (
+        column[sane] for column in (ledger, bookie, position, ensemble, write, low, high)
+    )
+    due = sequence.rank(high + 1, position, ensemble, write) - sequence.rank(low, position, ensemble, write)
+    cells = _Cells(ledger, bookie, position, ensemble, write, low, high, due)
+    return coded.dictionary.to_pylist(), _Cells(*(column[due > 0] for column in cells))
+
+
+def _keep_served(copies: pa.Table, sight: Sight) -> pa.Table:
+    """Return the rows of what bookies serve, or will when they start: they read journals again after a crash."""
+    again = pc.invert(pc.is_in(copies["bookie"], value_set=pa.array(sorted(sight.stopped), pa.string())))
+    journal = pc.and_(pc.equal(copies["source"], "journal"), again)
+    return copies.filter(pc.or_(pc.is_in(copies["source"], value_set=_SERVED), journal))
+
+
+def _take_held(
+    stored: pa.Table, closed: Ints, copies: pa.Table, names: list[str]
+) -> tuple[list[str], _Held, tuple[Ints, Ints]]:
+    """Return all names of bookies, what these hold of the closed ledgers, and (ledger, bookie) of doubtful rows."""
+    halves = [
+        np.concatenate([table[name].to_numpy() for table in (stored.take(pa.array(closed)), copies)])
+        for name in ("scope", "ledger")
+    ]
+    first, codes = distinct(*halves)
+    place = np.full(len(first), -1)
+    place[codes[: len(closed)]] = np.arange(len(closed))
+    ledger = place[codes[len(closed) :]]
+    copies, ledger = copies.filter(pa.array(ledger >= 0)), ledger[ledger >= 0]
+    coded = pc.dictionary_encode(copies["bookie"].combine_chunks()) if copies.num_rows else None
+    numbers = {name: number for number, name in enumerate(names)}
+    known = [] if coded is None else coded.dictionary.to_pylist()
+    for name in known:
+        numbers.setdefault(name, len(numbers))
+    bookie = (
+        np.empty(0, np.int64)
+        if coded is None
+        else np.array([numbers[name] for name in known])[coded.indices.to_numpy(zero_copy_only=False)]
+    )
+    groups = sequence.from_arrow(copies["groups"])
+    doubt = (pc.or_(pc.invert(copies["complete"]), copies["limbo"])).to_numpy()
+    return list(numbers), _Held(ledger[groups.key], bookie[groups.key], groups), (ledger[doubt], bookie[doubt])
+
+
+def _pair(cells: _Cells, held_groups: _Held, bookies: int) -> _Pairs:
+    keys = np.concatenate([part.ledger * max(bookies, 1) + part.bookie for part in (cells, held_groups)])
+    pairs, numbers = np.unique(keys, return_inverse=True)
+    ledger, bookie = np.divmod(pairs, max(bookies, 1))
+    count = len(cells.ledger)
+    return _Pairs(ledger, bookie, numbers[:count], numbers[count:], np.ones(len(pairs), np.bool_))
+
+
+def _find_known(
+    stored: pa.Table, closed: Ints, pairs: _Pairs, names: Sequence[str], sight: Sight, doubtful: tuple[Ints, Ints]
+) -> Mask:
+    """Return of which pairs it may be believed that the bookie lacks what it does not show."""
+    whole = np.array([name in sight.since and name not in sight.blind for name in names], np.bool_)
+    known = whole[pairs.bookie] if len(names) else np.empty(0, np.bool_)
+    since = np.array(
+        [np.iinfo(np.int64).max if (at := sight.since.get(name)) is None else at for name in names], np.int64
+    )
+    changed = pc.fill_null(pc.cast(stored["changed_at"], pa.int64()), 0).to_numpy()[closed]
+    if len(names):
+        known &= changed[pairs.ledger] <= since[pairs.bookie]
+    number = {name: place for place, name in enumerate(names)}
+    rows = sight.hidden.filter(pc.is_in(sight.hidden["bookie"], value_set=pa.array(list(names), pa.string())))
+    halves = [
+        np.concatenate([table[name].to_numpy() for table in (stored.take(pa.array(closed)), rows)])
+        for name in ("scope", "ledger")
+    ]
+    first, codes = distinct(*halves)
+    place = np.full(len(first), -1)
+    place[codes[: len(closed)]] = np.arange(len(closed))
+    ledger = place[codes[len(closed) :]]
+    bookie = np.array([number[name] for name in rows["bookie"].to_pylist()], np.int64)
+    hidden = np.concatenate([doubtful[0], ledger[ledger >= 0]]) * max(len(names), 1)
+    hidden += np.concatenate([doubtful[1], bookie[ledger >= 0]])
+    return np.asarray(known & ~np.isin(pairs.ledger * max(len(names), 1) + pairs.bookie, hidden))
+
+
+def _find_suspects(cells: _Cells, held_groups: _Held, pairs: _Pairs, ledgers: int) -> Mask:
+    """Return which ledgers are not shown to be clean by counting."""
+    number = len(pairs.ledger)
+    count = np.bincount(pairs.of_cell, minlength=number)
+    cell = np.zeros(number, np.int64)
+    cell[pairs.of_cell] = np.arange(len(pairs.of_cell))
+    own, groups = cell[pairs.of_group], held_groups.groups
+    in_one = count[pairs.of_group] == 1
+    inside = in_one.copy()
+    if len(cells.ledger):
+        ensemble, write = cells.ensemble[own], cells.write[own]
+        phase = (cells.position[own] - write + 1) % ensemble
+        runs = sequence.run_counts(groups.first, groups.last, groups.period)
+        striped = (groups.first - phase) % ensemble + groups.size <= write
+        striped &= (runs == 1) | (groups.period % ensemble == 0)
+        inside &= (striped | (write == ensemble)) & (groups.first >= cells.low[own])
+        inside &= groups.last + (groups.size - 1) <= cells.high[own]
+    entries = sequence.count(groups.first, groups.last, groups.size, groups.period)
+    sums = np.zeros(number, np.int64)
+    np.add.at(sums, pairs.of_group, np.where(inside, entries, 0))
+    due = np.zeros(number, np.int64)
+    np.add.at(due, pairs.of_cell, cells.due)
+    clean = (count == 1) & (sums == due)
+    clean[pairs.of_group[~inside]] = False
+    suspects = np.zeros(ledgers, np.bool_)
+    suspects[pairs.ledger[~clean]] = True
+    return suspects
+
+
+def _weigh(cells: _Cells, held_groups: _Held, suspects: Mask) -> Ints:
+    """Return how many runs each suspect ledger would be laid out in; of the others 0."""
+    load = np.zeros(len(suspects), np.int64)
+    np.add.at(load, cells.ledger, np.where(cells.write < cells.ensemble, cells.due // cells.write + 2, 1))
+    groups = held_groups.groups
+    np.add.at(load, held_groups.ledger, sequence.run_counts(groups.first, groups.last, groups.period))
+    return np.where(suspects, load, 0)
+
+
+def _cut(cells: _Cells, held_groups: _Held, load: Ints) -> Iterator[tuple[Mask, int, int]]:
+    """Yield ledgers and bounds of entries, so that few runs are laid out at a time."""
+    rows = np.flatnonzero(load)
+    heavy = rows[load[rows] > _RUNS]
+    rows = rows[load[rows] <= _RUNS]
+    part = np.cumsum(load[rows]) // _RUNS
+    for begin, end in zip(*_stretches(part), strict=True):
+        selected = np.zeros(len(load), np.bool_)
+        selected[rows[begin:end]] = True
+        yield selected, 0, np.iinfo(np.int64).max - 1
+    for row in heavy.tolist():
+        selected = np.zeros(len(load), np.bool_)
+        selected[row] = True
+        end = int(cells.high[cells.ledger == row].max(initial=-1)) + 1
+        # Runs of two cells and of what they hold are at least as far apart as entries, so no window has more of them.
+        step = max(1, _RUNS // max(1, int((cells.ledger == row).sum() + (held_groups.ledger == row).sum())))
+        for low in range(0, end, step):
+            yield selected, low, min(low + step, end) - 1
+
+
+def _stretches(values: Ints) -> tuple[list[int], list[int]]:
+    """Return where equal neighbours begin, and where they end."""
+    begins = np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.empty(0, np.int64)
+    return begins.tolist(), np.append(begins[1:], len(values)).tolist() if len(begins) else []
+
+
+def _judge(
+    cells: _Cells,
+    held_groups: _Held,
+    pairs: _Pairs,
+    quorums: Ints,
+    names: Sequence[str],
+    selected: Mask,
+    low: int,
+    high: int,
+) -> tuple[pa.Table, Ints]:
+    """Return FAULTS of some ledgers, of the entries within bounds, and the ledgers of which something is undecided."""
+    expected = _lay_out_due(cells, pairs, selected, low, high)
+    mine = selected[held_groups.ledger]
+    groups = KeyedGroups(pairs.of_group[mine], *(column[mine] for column in held_groups.groups[1:]))
+    there = sequence.within(groups, low, high)
+    intervals = _sweep([expected, there])
+    is_due, is_held = intervals.counts[0] > 0, intervals.counts[1] > 0
+    known = pairs.known[intervals.key]
+    channels = [is_due & is_held, is_due & ~is_held & known, is_due & ~is_held & ~known, ~is_due & is_held]
+    runs = [
+        KeyedRuns(pairs.ledger[intervals.key[mask]], intervals.first[mask], intervals.size[mask]) for mask in channels
+    ]
+    entries = _sweep(runs)
+    right, gone, dark, strays = entries.counts
+    due = right + gone + dark > 0
+    fault = np.select(
+        [
+            ~due | ((gone == 0) & (strays == 0)),
+            gone == 0,
+            (strays > 0) & (right + dark == 0),
+            strays > 0,
+            right + dark == 0,
+            right + dark < quorums[entries.key, 1],
+        ],
+        [0, Fault.OVER_REPLICATED, Fault.MISPLACED_ALL, Fault.MISPLACED, Fault.LOST, Fault.BELOW_ACK_QUORUM],
+        Fault.BELOW_WRITE_QUORUM,
+    )
+    undecided = np.unique(entries.key[due & (dark > 0)])
+    bookies = [_list_bookies(intervals, mask, pairs, names) for mask in channels[1:]]
+    return _make_faults(entries, fault, right, bookies), undecided
+
+
+def _lay_out_due(cells: _Cells, pairs: _Pairs, selected: Mask, low: int, high: int) -> KeyedRuns:
+    """Return the runs of entries that belong on each position, keyed by pair."""
+    rows = np.flatnonzero(selected[cells.ledger])
+    begin, end = np.maximum(cells.low[rows], low), np.minimum(cells.high[rows], high)
+    rows, begin, end = (column[begin <= end] for column in (rows, begin, end))
+    ensemble, write = cells.ensemble[rows], cells.write[rows]
+    striped = write < ensemble
+    phase = (cells.position[rows] - write + 1) % ensemble
+    start = np.where(striped, begin - (begin - phase) % ensemble, begin)
+    size = np.where(striped, write, end - begin + 1)
+    step = np.where(striped, ensemble, end - begin + 1)
+    last = start + (end - start) // step * step
+    key = pairs.of_cell[rows]
+    runs = sequence.to_runs(KeyedGroups(key, start, last, size, np.where(last > start, step, 0)))
+    number = sequence.run_counts(start, last, np.where(last > start, step, 0))
+    lower, upper = np.repeat(begin, number), np.repeat(end, number)
+    first = np.maximum(runs.first, lower)
+    stop = np.minimum(runs.first + runs.size - 1, upper)
+    return KeyedRuns(*(column[first <= stop] for column in (runs.key, first, stop - first + 1)))
+
+
+def _sweep(parts: Sequence[KeyedRuns]) -> _Intervals:
+    """Return the stretches of entries in which each part's runs are equally many; those without any are left out."""
+    key = np.concatenate([part.key for part in parts] * 2)
+    begin = np.concatenate([part.first for part in parts])
+    position = np.concatenate([begin, begin + np.concatenate([part.size for part in parts])])
+    order = np.lexsort((position, key))
+    sizes = [len(part.key) for part in parts]
+    channel = np.repeat(np.arange(len(parts)), sizes)
+    total = len(begin)
+    counts = np.empty((len(parts), 2 * total), np.int64)
+    for number in range(len(parts)):
+        own = (channel == number).astype(np.int64)
+        counts[number] = np.cumsum(np.concatenate([own, -own])[order])
+    key, position = key[order], position[order]
+    last = np.ones(2 * total, np.bool_)
+    last[:-1] = (key[1:] != key[:-1]) | (position[1:] != position[:-1])
+    key, position, counts = key[last], position[last], counts[:, last]
+    filled = counts.any(0)
+    # What is not zero goes on: a key ends with zeros.
+    begins = np.flatnonzero(filled)
+    return _Intervals(key[begins], position[begins], position[begins + 1] - position[begins], counts[:, begins])
+
+
+def _list_bookies(intervals: _Intervals, mask: Mask, pairs: _Pairs, names: Sequence[str]) -> dict[int, list[str]]:
+    """Return the bookies of the pairs of some intervals, by ledger: in the order of their names."""
+    found: dict[int, list[str]] = {}
+    for pair in np.unique(intervals.key[mask]).tolist():
+        found.setdefault(int(pairs.ledger[pair]), []).append(names[pairs.bookie[pair]])
+    return {ledger: sorted(bookies) for ledger, bookies in found.items()}
+
+
+def _make_faults(entries: _Intervals, fault: Ints, right: Ints, bookies: Sequence[dict[int, list[str]]]) -> pa.Table:
+    """Return FAULTS of intervals, keyed by ledger and fault."""
+    bad = np.flatnonzero(fault)
+    kinds = len(Fault) + 1
+    key = entries.key[bad] * kinds + fault[bad]
+    order = np.lexsort((entries.first[bad], key))
+    bad, key = bad[order], key[order]
+    numbers, begin = np.unique(key, return_index=True)
+    ends = np.append(begin[1:], len(key)).astype(np.int64)
+    listed = sequence.group_runs(
+        KeyedRuns(np.repeat(np.arange(len(numbers)), ends - begin), entries.first[bad], entries.size[bad])
+    )
+    ledger, kind = np.divmod(numbers, kinds)
+    rank = np.arange(len(listed.key)) - np.searchsorted(listed.key, listed.key)
+    listed = KeyedGroups(*(column[rank < MOST_GROUPS] for column in listed))
+    names = [[of.get(row, []) for row in ledger.tolist()] for of in bookies]
+    return pa.table(
+        {
+            "row": ledger,
+            "fault": kind.astype(np.int8),
+            "entries": np.add.reduceat(entries.size[bad], begin) if len(begin) else np.empty(0, np.int64),
+            "least": np.minimum.reduceat(right[bad], begin) if len(begin) else np.empty(0, np.int64),
+            "groups": sequence.to_arrow(listed, len(numbers)),
+            **dict(zip(("lacking", "strays", "dark"), _order(names), strict=True)),
+        },
+        schema=FAULTS,
+    )
+
+
+def _order(names: Sequence[Sequence[list[str]]]) -> list[Any]:
+    """Put lists of those that lack entries, are dark, and have strays, into the order of the columns."""
+    gone, dark, strays = (pa.array(column, pa.list_(pa.string())) for column in names)
+    return [gone, strays, dark]

@@ -1,0 +1,132 @@
+"""Findings of what `copies` sees: one a ledger and kind, of its gravest fault; and how bookies were looked at.
+
+fault                                 category                severity
+LOST, every bookie seen               ENTRY_LOST              critical
+LOST, some not; BELOW_ACK_QUORUM      BELOW_ACK_QUORUM        critical
+BELOW_WRITE_QUORUM                    BELOW_WRITE_QUORUM      warning
+MISPLACED_ALL                         ENTRIES_MISPLACED       critical
+MISPLACED                             ENTRIES_MISPLACED       warning
+OVER_REPLICATED                       OVER_REPLICATED         info
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import SEVERITIES, Category
+from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.rules.segments.copies import CopyFaults, Sight
+from reconcile.rules.segments.faults import Fault
+from recovery.model import tables
+
+_DISKS: Final = "disks"
+_BELOW: Final = (Fault.BELOW_WRITE_QUORUM, Fault.BELOW_ACK_QUORUM, Fault.LOST)
+_MISPLACED: Final = (Fault.MISPLACED, Fault.MISPLACED_ALL)
+_WORDS: Final = {
+    Fault.LOST: "on no bookie",
+    Fault.BELOW_ACK_QUORUM: "on fewer bookies than acknowledge an entry",
+    Fault.BELOW_WRITE_QUORUM: "on fewer bookies than the write quorum",
+    Fault.MISPLACED_ALL: "only on bookies that readers do not ask",
+    Fault.MISPLACED: "on other bookies than those that lack them",
+    Fault.OVER_REPLICATED: "on more bookies than asked for",
+}
+
+
+def see_bookies(bookies: pa.Table, damage: pa.Table, running: Iterable[str]) -> Sight:
+    """Return how bookies were looked at.
+
+    Args:
+        bookies: BOOKIES of their inventories.
+        damage: DAMAGE of these.
+        running: those that run: they may have got entries after their disks were read.
+    """
+    alive = frozenset(running)
+    rows = bookies.select(["bookie", "mode", "complete", "started", "dirty"]).to_pylist()
+    hiding = damage.filter(damage["hides_entries"])
+    of_all = pc.is_null(hiding["ledger"])
+    blind = {row["bookie"] for row in rows if row["mode"] == _DISKS and not row["complete"]}
+    named = hiding.filter(pc.invert(of_all))
+    return Sight(
+        since={
+            row["bookie"]: int(row["started"].timestamp() * 1_000_000)
+            if row["mode"] == _DISKS and row["bookie"] in alive
+            else None
+            for row in rows
+        },
+        blind=frozenset(blind | set(hiding.filter(of_all)["bookie"].to_pylist())),
+        hidden=pa.table(
+            {
+                "scope": pc.fill_null(named["scope"], 0),
+                "ledger": named["ledger"],
+                "bookie": named["bookie"],
+            }
+        ),
+        stopped=frozenset(row["bookie"] for row in rows if row["dirty"] is False),
+    )
+
+
+def findings(stored: pa.Table, faults: CopyFaults, run: Run, *, everywhere: bool) -> pa.Table:
+    """Return the findings.
+
+    Args:
+        stored: CATALOG_LEDGERS that the faults are of.
+        faults: of these.
+        run: this one.
+        everywhere: every bookie of the cluster was looked at, completely: what none has is lost.
+    """
+    parts = [tables.FINDINGS.empty_table()]
+    rows = faults.faults
+    for family in (_BELOW, _MISPLACED, (Fault.OVER_REPLICATED,)):
+        mine = rows.filter(pc.is_in(rows["fault"], value_set=pa.array([int(fault) for fault in family], pa.int8())))
+        ledger = mine["row"].to_numpy()
+        # Rows are sorted by ledger and fault: the last of a ledger is its gravest.
+        last = np.flatnonzero(np.append(ledger[1:] != ledger[:-1], True)) if len(ledger) else np.empty(0, np.int64)
+        worst = mine.take(pa.array(last))
+        for fault in family:
+            some = worst.filter(pc.equal(worst["fault"], int(fault)))
+            if some.num_rows:
+                parts.append(_make(stored, some, fault, run, everywhere=everywhere))
+    return pa.concat_tables(parts)
+
+
+def _make(stored: pa.Table, faults: pa.Table, fault: Fault, run: Run, *, everywhere: bool) -> pa.Table:
+    records = stored.take(faults["row"])
+    category = {
+        Fault.LOST: Category.ENTRY_LOST if everywhere else Category.BELOW_ACK_QUORUM,
+        Fault.BELOW_ACK_QUORUM: Category.BELOW_ACK_QUORUM,
+        Fault.BELOW_WRITE_QUORUM: Category.BELOW_WRITE_QUORUM,
+        Fault.MISPLACED_ALL: Category.ENTRIES_MISPLACED,
+        Fault.MISPLACED: Category.ENTRIES_MISPLACED,
+        Fault.OVER_REPLICATED: Category.OVER_REPLICATED,
+    }[fault]
+    quorums = [pc.cast(records[name], pa.string()) for name in ("ensemble_size", "write_quorum", "ack_quorum")]
+    statements = [
+        Statement("store", "ensemble, write quorum, ack quorum", pc.binary_join_element_wise(*quorums, "/")),
+        Statement("store", "last entry", records["last_entry"]),
+        Statement("bookies", f"entries {_WORDS[fault]}", faults["entries"]),
+        Statement("bookies", "copies of the worst entry where readers ask", faults["least"]),
+        Statement("bookies", "lack entries", _join(faults["lacking"])),
+        Statement("bookies", "have them, and are not named for them", _join(faults["strays"])),
+        Statement("bookies", "may have them: not seen", _join(faults["dark"])),
+    ]
+    named = faults["strays"] if fault is Fault.OVER_REPLICATED else faults["lacking"]
+    unseen = fault is Fault.LOST and not everywhere
+    severity = SEVERITIES[Category.BELOW_ACK_QUORUM] if fault is Fault.MISPLACED_ALL else SEVERITIES[category]
+    return make_ledger_findings(
+        category,
+        records.select(list(tables.KEY_COLUMNS)),
+        statements,
+        run,
+        subject="copies",
+        severity=severity,
+        bookies=named,
+        entries=faults["groups"],
+        unknowns=["whether a bookie that was not seen has them"] if unseen else [],
+    )
+
+
+def _join(names: pa.ChunkedArray) -> pa.Array:
+    return pc.binary_join(names.combine_chunks(), ", ")

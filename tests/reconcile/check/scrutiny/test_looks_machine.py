@@ -1,0 +1,96 @@
+"""The second look as a state machine: whatever a cluster does between looks, only what stood twice is reported."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from reconcile.check.scrutiny.looks import MOST_CHANGES, Kind, Look, Outcome, Suspect, look_again
+
+FAULTS = st.frozensets(st.sampled_from(["lost", "below", "misplaced"]))
+RECHECKS = 2
+
+
+class Looks(RuleBasedStateMachine):
+    """One ledger of a cluster that changes as it likes, and the looks at it."""
+
+    @initialize(faults=FAULTS.filter(bool))
+    def begin(self, faults: frozenset[str]) -> None:
+        """The first look found something."""
+        self.version: int | None = 1
+        self.skipped: str | None = None
+        self.faults = faults
+        self.dark = False
+        self.suspect: Suspect | None = Suspect(Look(1, findings=faults))
+        self.outcome: Outcome | None = None
+        self.seen = [(self.version, faults)]
+        self.looks = 0
+        self.waits = 0
+
+    @rule(faults=FAULTS, dark=st.booleans())
+    def change(self, faults: frozenset[str], dark: bool) -> None:
+        """Re-replication, an ensemble change: another record, other copies."""
+        self.version = None if self.version is None else self.version + 1
+        self.faults, self.dark = faults, dark
+
+    @rule(faults=FAULTS, dark=st.booleans())
+    def move_copies(self, faults: frozenset[str], dark: bool) -> None:
+        """Copies come and go, bookies flap, under the same record."""
+        self.faults, self.dark = faults, dark
+
+    @rule(reason=st.sampled_from([None, "marked", "open"]))
+    def mark(self, reason: str | None) -> None:
+        """The auditor marks it, or a worker ends."""
+        self.skipped = reason
+
+    @rule()
+    def delete(self) -> None:
+        """Its owner deletes it."""
+        self.version = None
+
+    @rule()
+    def look(self) -> None:
+        """Look at it, if there is something to look at still."""
+        if self.suspect is None:
+            return
+        faults = frozenset() if self.dark else self.faults
+        seen = Look(self.version, self.skipped, faults, unseen=self.dark)
+        self.looks += 1
+        self.outcome = look_again(self.suspect, seen, rechecks=RECHECKS)
+        self.suspect = self.outcome.suspect
+        if self.skipped is None and self.version is not None:
+            self.seen.append((self.version, faults))
+        self.waits += self.outcome.kind is Kind.WAITS
+
+    @invariant()
+    def what_is_reported_stood_twice(self) -> None:
+        """In the last two looks, under one record."""
+        if getattr(self, "outcome", None) is None or self.outcome is None:
+            return
+        if self.outcome.kind is Kind.CONFIRMED:
+            (before, earlier), (now, later) = self.seen[-2:]
+            assert before == now
+            assert self.outcome.findings == earlier & later != frozenset()
+        if self.outcome.kind is Kind.CLEAN:
+            assert not self.seen[-1][1]
+        if self.outcome.kind is Kind.SKIPPED:
+            assert self.version is None or self.skipped is not None
+
+    @invariant()
+    def it_ends(self) -> None:
+        """After so many looks at the latest something is decided."""
+        if getattr(self, "outcome", None) is None or self.outcome is None:
+            return
+        assert (self.suspect is None) == (self.outcome.kind not in (Kind.AGAIN, Kind.WAITS))
+        assert self.looks <= MOST_CHANGES + RECHECKS + 1
+        assert self.waits <= RECHECKS
+
+
+TestLooks = Looks.TestCase
+
+
+def test_a_record_that_changed_since_the_lists_were_made_is_not_reported() -> None:
+    """Only the store was asked again: the same record confirms, another one decides nothing."""
+    suspect = Suspect(Look(4, findings=frozenset(["lost"])))
+    assert look_again(suspect, Look(4, is_fresh=False), rechecks=0) == Outcome(
+        Kind.CONFIRMED, findings=frozenset(["lost"])
+    )
+    assert look_again(suspect, Look(5, is_fresh=False), rechecks=0) == Outcome(Kind.UNDECIDED, "changed")

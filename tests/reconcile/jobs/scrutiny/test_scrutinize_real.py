@@ -1,0 +1,236 @@
+"""Scrutinies of a real cluster: each harm is found under its name, and nothing else is said."""
+
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from reconcile.jobs.scrutiny import scrutinize as job
+from recovery.dataset import Dataset, open_dataset
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import State
+from tests.support.cluster import Cluster
+from tests.support.command import Done, run
+from tests.support.findings import said
+from tests.support.scrutinized_cluster import ScrutinizedCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Harmed:
+    """A cluster, and its ledgers by what was done to them."""
+
+    there: ScrutinizedCluster
+    ledgers: dict[str, int]
+    clean: list[int]
+
+
+@pytest.fixture(scope="module")
+def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
+    """One cluster with every harm that its store and disks can come to."""
+    with Cluster(tmp_path_factory.mktemp("scrutiny") / "cluster") as cluster:
+        there = ScrutinizedCluster(cluster)
+        clean = [there.write(quorum, 30) for quorum in ((3, 2, 2), (3, 3, 2), (4, 3, 2), (2, 2, 1))]
+        made = {
+            "lost": there.write((3, 3, 2), 12),
+            "below ack": there.write((3, 3, 2), 12),
+            "below write": there.write((3, 3, 2), 12),
+            "misplaced": there.write((3, 3, 2), 12),
+            "misplaced all": there.write((1, 1, 1), 12),
+            "beyond": there.write((3, 3, 2), 12, close=False),
+            "one copy": there.write((1, 1, 1), 5),
+            "unparsable": there.write((3, 3, 2), 3),
+            "open": there.write((3, 3, 2), 3, close=False),
+            "empty": there.write((3, 3, 2), 0),
+            "marked": there.write((3, 3, 2), 3),
+            "overdue": there.write((3, 3, 2), 3),
+            "recovering": there.write((3, 3, 2), 3),
+        }
+        # What a writer sends next says that all before were acknowledged.
+        cluster("add", ledger=made["beyond"], sizes=[20], ids=None)
+        cluster("close", ledger=made["beyond"])
+        losses = {
+            made["lost"]: there.members(made["lost"]),
+            made["below ack"]: there.members(made["below ack"])[:2],
+            made["below write"]: there.members(made["below write"])[:1],
+        }
+        there.forget(losses)
+        for name in ("misplaced", "misplaced all"):
+            ledger = made[name]
+            there.rename(ledger, there.members(ledger)[0], there.stranger(ledger))
+        there.edit(made["beyond"], last_entry=4, length=100)
+        there.edit(made["recovering"], state=State.IN_RECOVERY, last_entry=None, length=None)
+        there.put({there.key(made["unparsable"]): b"BookieMetadataFormatVersion\t9\nx"})
+        now = int(time.time() * 1000)
+        there.mark(made["marked"], "bk0:3181", now)
+        there.mark(made["overdue"], "bk0:3181", now - 48 * HOUR_MS)
+        yield Harmed(there, made, clean)
+
+
+def scrutinize(capsys: pytest.CaptureFixture[str], harmed: Harmed, out: Path, *options: object) -> Done:
+    """Run the command on the cluster; who does not answer is asked again at once."""
+    return run(
+        capsys, "scrutinize", "--metadata", harmed.there.uri, "--out", out, "--master", "local[1]",
+        "--recheck-after", "0s", "--deadline", "20", "--json", *options,
+    )  # fmt: skip
+
+
+def findings(run_folder: Dataset) -> dict[str, dict[Any, dict[str, Any]]]:
+    """Category → ledger or subject → finding."""
+    found: dict[str, dict[Any, dict[str, Any]]] = {}
+    for row in run_folder.read("findings").to_pylist():
+        found.setdefault(row["category"], {})[row["subject"] if row["ledger"] is None else row["ledger"]] = row
+    return found
+
+
+def verdicts(run_folder: Dataset) -> dict[int, tuple[str, str | None]]:
+    """Ledger → verdict and reason."""
+    rows = run_folder.read("verdicts").to_pylist()
+    assert len({row["ledger"] for row in rows}) == len(rows)
+    return {row["ledger"]: (row["verdict"], row["reason"]) for row in rows}
+
+
+def test_each_harm_is_found_and_nothing_else(
+    harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Over the wire: every category by its harm, every other ledger clean or skipped with its reason."""
+    done = scrutinize(capsys, harmed, tmp_path / "run")
+    assert done.code == 3, done
+    made, seen = harmed.ledgers, open_dataset(tmp_path / "run", "scrutiny")
+    found = findings(seen)
+    assert {category: set(of) for category, of in found.items()} == {
+        "ENTRY_LOST": {made["lost"]},
+        "BELOW_ACK_QUORUM": {made["below ack"]},
+        "BELOW_WRITE_QUORUM": {made["below write"]},
+        "ENTRIES_MISPLACED": {made["misplaced"], made["misplaced all"]},
+        "ENTRIES_BEYOND_LAST_ENTRY": {made["beyond"]},
+        "METADATA_UNPARSABLE": {made["unparsable"]},
+        "ONE_COPY": {made["one copy"], made["misplaced all"]},
+        "UNDER_REPLICATED_OVERDUE": {made["overdue"]},
+    }
+    severities = {category: {row["severity"] for row in of.values()} for category, of in found.items()}
+    assert severities["ENTRIES_MISPLACED"] == {"critical", "warning"}
+    assert severities["ENTRIES_BEYOND_LAST_ENTRY"] == {"critical"}
+    lost = found["ENTRY_LOST"][made["lost"]]
+    assert [(group["first"], group["size"]) for group in lost["entries"]] == [(0, 12)]
+    assert (
+        said(found["BELOW_ACK_QUORUM"][made["below ack"]])["bookies", "copies of the worst entry where readers ask"]
+        == "1"
+    )
+    judged = verdicts(seen)
+    assert {ledger: judged[ledger] for ledger in harmed.clean} == dict.fromkeys(harmed.clean, ("clean", None))
+    reasons = {name: judged[made[name]] for name in ("open", "empty", "marked", "recovering")}
+    assert reasons == {
+        "open": ("skipped", "open"), "empty": ("skipped", "empty"), "marked": ("skipped", "marked"),
+        "recovering": ("skipped", "open"),
+    }  # fmt: skip
+    counts = done.result["counts"]
+    parts = counts["clean"] + sum(counts["skipped"].values()) + sum(counts["undecided"].values())
+    assert parts + counts["with_findings"] == counts["listed"] == len(judged)
+    assert done.result["coverage"]["judged_pct"] == 100
+
+
+def test_what_stands_for_too_long_is_found_by_the_grace(
+    harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a grace the fresh mark and the recovery are findings, too."""
+    scrutinize(capsys, harmed, tmp_path / "run", "--grace", "0s", "--buckets", "1/1")
+    found = findings(open_dataset(tmp_path / "run", "scrutiny"))
+    assert set(found["UNDER_REPLICATED_OVERDUE"]) == {harmed.ledgers["marked"], harmed.ledgers["overdue"]}
+    assert set(found["RECOVERY_STUCK"]) == {harmed.ledgers["recovering"]}
+
+
+def test_shares_look_at_every_ledger_once(harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three runs, a third each: together the verdicts of one whole run; topology: who shares a rack is told."""
+    racks = tmp_path / "racks"
+    racks.write_text("bk0 /a\nbk1 /a\nbk2 /a\nbk3 /a\n")
+    whole: dict[int, tuple[str, str | None]] = {}
+    placed: set[int] = set()
+    for number in (1, 2, 3):
+        out = tmp_path / f"run-{number}"
+        scrutinize(capsys, harmed, out, "--buckets", f"{number}/3", "--topology", racks)
+        seen = open_dataset(out, "scrutiny")
+        part = verdicts(seen)
+        assert not part.keys() & whole.keys()
+        whole |= part
+        placed |= set(findings(seen)["PLACEMENT_VIOLATED"])
+    assert len(whole) == len(harmed.clean) + len(harmed.ledgers)
+    singles = {harmed.ledgers["one copy"], harmed.ledgers["misplaced all"], harmed.ledgers["unparsable"]}
+    assert placed == whole.keys() - singles
+
+
+def test_a_silent_bookie_is_one_finding_and_its_ledgers_wait(
+    harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Registered, connected to, and no answer: critical. The ledger that names it is undecided, no other one is."""
+    ledger = harmed.clean[1]
+    member = harmed.there.members(ledger)[0]
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        name = f"127.0.0.1:{deaf.getsockname()[1]}"
+        client = KazooClient(harmed.there.cluster.zookeeper)
+        client.start()
+        client.create(f"/ledgers/available/{name}", b"", ephemeral=True)
+        harmed.there.rename(ledger, member, name)
+        try:
+            done = scrutinize(capsys, harmed, tmp_path / "run", "--deadline", "1", "--min-coverage", "100")
+        finally:
+            harmed.there.rename(ledger, name, member)
+            client.stop()
+            client.close()
+    assert done.code == 3
+    found = findings(open_dataset(tmp_path / "run", "scrutiny"))
+    assert set(found["BOOKIE_SILENT"]) == {name}
+    assert found["BOOKIE_SILENT"][name]["severity"] == "critical"
+    assert done.result["coverage"]["silent"] == [name]
+    assert done.result["coverage"]["judged_pct"] < 100
+    assert verdicts(open_dataset(tmp_path / "run", "scrutiny"))[ledger] == ("undecided", "no answer")
+
+
+def test_a_lost_bookie_that_no_auditor_will_mark_is_told(
+    harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bookie is stopped, and auto-recovery runs nowhere: why its ledgers are not marked; they are undecided."""
+    bookie = harmed.there.bookies[3]
+    ledger = next(one for one in harmed.clean if bookie.id in harmed.there.members(one))
+    share = f"{LedgerId(0, ledger).bucket + 1}/4096"
+    harmed.there.cluster("bookie_stop", n=bookie.n)
+    try:
+        done = scrutinize(capsys, harmed, tmp_path / "run", "--buckets", share, "--fail-on", "critical")
+    finally:
+        harmed.there.cluster.start(bookie)
+    found = findings(open_dataset(tmp_path / "run", "scrutiny"))
+    assert set(found["AUDITOR_UNAWARE"]) == {bookie.id}
+    assert said(found["AUDITOR_UNAWARE"][bookie.id])["store", "why"] == "nobody is elected auditor"
+    assert "BOOKIE_SILENT" not in found
+    assert (done.code, done.result["counts"]["undecided"]) == (4, {"no answer": 1})
+
+
+def test_a_healthy_share_is_silent(harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of one bucket that holds only a healthy ledger nothing is said."""
+    share = f"{LedgerId(0, harmed.clean[0]).bucket + 1}/4096"
+    done = scrutinize(capsys, harmed, tmp_path / "run", "--buckets", share)
+    assert (done.code, done.result["counts"]["clean"], done.result["found"]) == (0, 1, {})
+
+
+@pytest.mark.spark
+def test_through_spark_the_same_is_found(
+    harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large stores are looked at by tasks of Spark: findings and verdicts are those of one process."""
+    scrutinize(capsys, harmed, tmp_path / "here")
+    monkeypatch.setattr(job, "WITHOUT_SPARK", 0)
+    scrutinize(capsys, harmed, tmp_path / "spark")
+    here, spark = (open_dataset(tmp_path / name, "scrutiny") for name in ("here", "spark"))
+    assert verdicts(here) == verdicts(spark)
+    ids = [sorted(one.read("findings", columns=["id"])["id"].to_pylist()) for one in (here, spark)]
+    assert ids[0] == ids[1]

@@ -1,0 +1,160 @@
+"""Copies against records, for any small cluster: what entry by entry in plain Python says, and nothing else."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconcile.rules.segments import copies as rule
+from reconcile.rules.segments.copies import Sight, find_faults
+from reconcile.rules.segments.faults import Fault
+from recovery.model import tables
+from recovery.model.groups import group_entries, to_arrow
+from recovery.model.ids import buckets
+from tests.support.inventories import fill_row
+
+BOOKIES = [f"bk{n}" for n in range(6)]
+NOTHING_HIDDEN = pa.table(
+    {"scope": pa.array([], pa.int64()), "ledger": pa.array([], pa.int64()), "bookie": pa.array([], pa.string())}
+)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A closed ledger, and what bookies hold of it."""
+
+    write: int
+    ack: int
+    last: int
+    segments: list[tuple[int, list[str]]]
+    held: Mapping[str, set[int]]
+
+
+def make_stored(ledgers: list[Ledger]) -> pa.Table:
+    """CATALOG_LEDGERS: the ledger's number is its id."""
+    rows: list[dict[str, Any]] = []
+    for number, ledger in enumerate(ledgers):
+        members = ledger.segments[0][1]
+        given = {
+            "ledger": number, "state": "CLOSED", "last_entry": ledger.last, "ensemble_size": len(members),
+            "bucket": int(buckets(np.zeros(1, np.int64), np.array([number]))[0]),
+            "write_quorum": ledger.write, "ack_quorum": ledger.ack, "raw": b"",
+            "segments": [{"first": first, "members": names} for first, names in ledger.segments],
+        }  # fmt: skip
+        rows.append(fill_row(tables.CATALOG_LEDGERS, given))
+    return pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS)
+
+
+def make_copies(ledgers: list[Ledger]) -> pa.Table:
+    """COPIES, grouped as inventories have them."""
+    rows: list[dict[str, Any]] = []
+    entries: list[int] = []
+    keys: list[int] = []
+    for number, ledger in enumerate(ledgers):
+        for bookie, held in ledger.held.items():
+            entries += sorted(held)
+            keys += [len(rows)] * len(held)
+            given = {"ledger": number, "bookie": bookie, "source": "index", "complete": True, "key_kind": "absent"}
+            rows.append(fill_row(tables.COPIES, given))
+    table = pa.Table.from_pylist(rows, schema=tables.COPIES)
+    groups = to_arrow(group_entries(np.array(entries, np.int64), np.array(keys, np.int64)), len(rows))
+    return table.set_column(tables.COPIES.get_field_index("groups"), tables.COPIES.field("groups"), groups)
+
+
+def judge_entry(ledger: Ledger, entry: int, dark: set[str]) -> tuple[Fault | None, int, bool]:
+    """The fault of one entry, its right copies, and whether something dark decides."""
+    members = [names for first, names in ledger.segments if first <= entry][-1]
+    write_set = {members[(entry + i) % len(members)] for i in range(ledger.write)}
+    holders = {bookie for bookie, held in ledger.held.items() if entry in held}
+    right, strays = write_set & holders, holders - write_set
+    gone, unseen = (write_set - holders) - dark, (write_set - holders) & dark
+    if not gone:
+        return (Fault.OVER_REPLICATED if strays else None), len(right), bool(unseen)
+    if strays:
+        fault = Fault.MISPLACED if right or unseen else Fault.MISPLACED_ALL
+    elif not right and not unseen:
+        fault = Fault.LOST
+    elif len(right) + len(unseen) < ledger.ack:
+        fault = Fault.BELOW_ACK_QUORUM
+    else:
+        fault = Fault.BELOW_WRITE_QUORUM
+    return fault, len(right), bool(unseen)
+
+
+def judge_all(ledgers: list[Ledger], dark: set[str]) -> tuple[dict[tuple[int, int], tuple[set[int], int]], set[int]]:
+    """Of each ledger and fault its entries and least copies; and the ledgers that are undecided."""
+    faults: dict[tuple[int, int], tuple[set[int], int]] = defaultdict(lambda: (set(), 1 << 30))
+    undecided = set()
+    for number, ledger in enumerate(ledgers):
+        for entry in range(ledger.last + 1):
+            fault, right, is_open = judge_entry(ledger, entry, dark)
+            if fault is not None:
+                entries, least = faults[number, int(fault)]
+                faults[number, int(fault)] = (entries | {entry}, min(least, right))
+            if is_open:
+                undecided.add(number)
+    return dict(faults), undecided
+
+
+@st.composite
+def ledgers_of_any_kind(draw: st.DrawFn) -> Ledger:
+    """Segments, and holders that mostly have what belongs on them."""
+    size = draw(st.integers(1, 5))
+    write = draw(st.integers(1, size))
+    last = draw(st.integers(-1, 30))
+    starts = sorted({0, *draw(st.lists(st.integers(1, 35), max_size=3))})
+    segments = [(start, draw(st.permutations(BOOKIES))[:size]) for start in starts]
+    ledger = Ledger(write, draw(st.integers(1, write)), last, segments, {})
+    held: dict[str, set[int]] = {}
+    for entry in range(last + 1):
+        members = [names for first, names in segments if first <= entry][-1]
+        for i in range(write):
+            held.setdefault(members[(entry + i) % size], set()).add(entry)
+    for _ in range(draw(st.integers(0, 4))):
+        bookie = draw(st.sampled_from(BOOKIES))
+        low = draw(st.integers(0, 32))
+        some = set(range(low, draw(st.integers(low, 36)), draw(st.sampled_from([1, 1, size]))))
+        mine = held.setdefault(bookie, set())
+        held[bookie] = mine - some if draw(st.booleans()) else mine | some
+    return Ledger(write, ledger.ack, last, segments, held)
+
+
+def demand_equal(ledgers: list[Ledger], dark: set[str]) -> None:
+    """See that the rule says what the judge says."""
+    sight = Sight(dict.fromkeys(set(BOOKIES) - dark), frozenset(), NOTHING_HIDDEN)
+    found = find_faults(make_stored(ledgers), make_copies(ledgers), sight)
+    wanted, undecided = judge_all(ledgers, dark)
+    told = {(row["row"], row["fault"]): row for row in found.faults.to_pylist()}
+    assert {key: (row["entries"], row["least"]) for key, row in told.items()} == {
+        key: (len(entries), least) for key, (entries, least) in wanted.items()
+    }
+    for key, row in told.items():
+        listed = {
+            entry
+            for group in row["groups"]
+            for start in range(group["first"], group["last"] + 1, group["period"] or 1)
+            for entry in range(start, start + group["size"])
+        }
+        assert listed == wanted[key][0]
+    assert set(found.undecided.tolist()) == undecided
+
+
+@given(st.lists(ledgers_of_any_kind(), max_size=4), st.sets(st.sampled_from(BOOKIES), max_size=2))
+@settings(max_examples=400)
+def test_copies_are_judged_as_entry_by_entry(ledgers: list[Ledger], dark: set[str]) -> None:
+    """Faults, their entries, the copies of the worst one, and what stays undecided."""
+    demand_equal(ledgers, dark)
+
+
+@given(st.lists(ledgers_of_any_kind(), max_size=3), st.sets(st.sampled_from(BOOKIES), max_size=2), st.integers(3, 40))
+def test_ledgers_laid_out_in_parts_say_the_same(ledgers: list[Ledger], dark: set[str], runs: int) -> None:
+    """Small bounds cut ledgers into windows of entries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rule, "_RUNS", runs)
+        demand_equal(ledgers, dark)

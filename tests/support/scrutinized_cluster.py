@@ -1,0 +1,111 @@
+"""A real cluster of four bookies for scrutinies, and the harm that is done to it: records edited, indexes deleted."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from backends.registry import open_store
+from recovery.codecs import ledger_metadata, store
+from recovery.codecs.index_file import path_of
+from recovery.codecs.store import Layout
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import LedgerMetadata
+from tests.support.cluster import Bookie, Cluster, encoded
+
+BOOKIES: Final = 4
+
+
+class ScrutinizedCluster:
+    """ZooKeeper, and bookies of SortedLedgerStorage, which answer lists.
+
+    Args:
+        cluster: the JVM; nothing runs in it yet.
+        storage: of the bookies.
+    """
+
+    def __init__(self, cluster: Cluster, storage: str = "sorted") -> None:
+        self.cluster = cluster
+        cluster.start_zookeeper("zookeeper", "/ledgers")
+        cluster("format", layout="hierarchical")
+        self.bookies = [Bookie(n, f"bk{n}:3181", storage, [f"b{n}/journal"], [f"b{n}/ledgers"]) for n in range(BOOKIES)]
+        for bookie in self.bookies:
+            cluster.start(bookie)
+        self.uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
+
+    def write(self, quorum: tuple[int, int, int], entries: int, *, close: bool = True) -> int:
+        """Write a ledger with (E, W, A)."""
+        ensemble, write, ack = quorum
+        how = {"digest": "CRC32C", "password": encoded(b"pw"), "custom": {}}
+        ledger: int = self.cluster("create", E=ensemble, W=write, A=ack, **how)
+        if entries:
+            self.cluster("add", ledger=ledger, sizes=[20] * entries, ids=None)
+        if close:
+            self.cluster("close", ledger=ledger)
+        return ledger
+
+    def members(self, ledger: int) -> list[str]:
+        """Return the last ensemble of a ledger."""
+        found: list[str] = self.cluster.ledgers()[ledger]["segments"][-1][1]
+        return found
+
+    def stranger(self, ledger: int) -> str:
+        """Return a bookie that the ledger's last ensemble does not name."""
+        members = self.members(ledger)
+        return next(bookie.id for bookie in self.bookies if bookie.id not in members)
+
+    def key(self, ledger: int) -> str:
+        """Return the key of a ledger's record."""
+        return "/ledgers" + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger))
+
+    def record(self, ledger: int) -> LedgerMetadata:
+        """Return a ledger's record."""
+        with open_store(self.uri) as opened:
+            node = opened.store.get(self.key(ledger))
+        assert node is not None
+        return ledger_metadata.decode(node.value)
+
+    def edit(self, ledger: int, **changes: Any) -> None:
+        """Put a record that is changed so in the place of a ledger's."""
+        self.put({self.key(ledger): ledger_metadata.encode(replace(self.record(ledger), **changes))})
+
+    def rename(self, ledger: int, old: str, new: str) -> None:
+        """Name another bookie in a ledger's record."""
+        segments = tuple(
+            replace(one, members=tuple(new if name == old else name for name in one.members))
+            for one in self.record(ledger).segments
+        )
+        self.edit(ledger, segments=segments)
+
+    def put(self, values: Mapping[str, bytes]) -> None:
+        """Set nodes, whatever they held; parents are made."""
+        nodes = [{"path": path, "data": base64.b64encode(value).decode()} for path, value in values.items()]
+        self.cluster("zk_put", nodes=nodes)
+
+    def remove(self, path: str) -> None:
+        """Delete a node and all below it."""
+        self.cluster("zk_wipe", paths=[path])
+
+    def mark(self, ledger: int, replica: str, since_ms: int | None) -> None:
+        """Mark a ledger as the auditor does."""
+        digits = f"{ledger:016x}"
+        folders = "/".join(digits[at : at + 4] for at in range(0, 16, 4))
+        text = f'replica: "{replica}"\n' + ("" if since_ms is None else f"ctime: {since_ms}\n")
+        self.put({f"/ledgers/underreplication/ledgers/{folders}/urL{ledger:010d}": text.encode()})
+
+    def forget(self, losses: Mapping[int, Sequence[str]]) -> None:
+        """Take from bookies what they have of ledgers: their indexes are deleted while they are down.
+
+        They are stopped twice: after the first time their journals are not read again.
+        """
+        hit = [bookie for bookie in self.bookies if any(bookie.id in names for names in losses.values())]
+        for bookie in hit:
+            self.cluster("bookie_stop", n=bookie.n)
+            self.cluster.start(bookie)
+            self.cluster("bookie_stop", n=bookie.n)
+        for ledger, names in losses.items():
+            for bookie in hit:
+                if bookie.id in names:
+                    (self.cluster.home / bookie.ledgers[0] / "current" / path_of(ledger)).unlink()
+        for bookie in hit:
+            self.cluster.start(bookie)
