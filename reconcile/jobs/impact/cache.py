@@ -92,7 +92,7 @@ def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context
                 break
     target = own / now.astimezone(UTC).strftime(_FORM)
     capture(CaptureRequest(uri, target), context)
-    _forget_old(own, now)
+    _forget_old(own, target.name, now)
     return _describe(open_dataset(target, CATALOG), alive=is_live(uri), is_fresh=True)
 
 
@@ -123,9 +123,12 @@ def _list_captures(own: Path) -> list[tuple[str, datetime]]:
     return sorted(captures, reverse=True)
 
 
-def _forget_old(own: Path, now: datetime) -> None:
-    whole = 0
+def _forget_old(own: Path, latest: str, now: datetime) -> None:
+    """Remove captures but the latest, which need not be the newest by name: a clock may have been set back."""
+    whole = 1
     for name, captured in _list_captures(own):
+        if name == latest:
+            continue
         is_whole = (own / name / "manifest.json").exists()
         whole += is_whole
         if (is_whole and whole > _KEPT) or (not is_whole and now - captured > _BROKEN_OFF):
