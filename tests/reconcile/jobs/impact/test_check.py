@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reconcile.check.impact.names import Level, Target
@@ -16,7 +17,7 @@ from reconcile.jobs.impact import check
 from reconcile.jobs.impact.cache import Statement
 from reconcile.jobs.impact.question import Taken
 from reconcile.references import References, read
-from reconcile.rules.segments.placement import PlacementSettings, Policy
+from reconcile.rules.segments.placement import Ensembles, Placement, PlacementSettings, Policy, judge, locate
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
@@ -86,6 +87,32 @@ def test_domains_and_hosts_are_taken_whole(catalog: Dataset) -> None:
         ask(catalog, taken=Taken(hosts=("db*",)))
     with pytest.raises(InputError, match="no cookie"):
         ask(catalog, ("bk9:3181",))
+
+
+def test_segments_that_ended_on_one_rack_are_lost_with_it(tmp_path: Path) -> None:
+    """Two racks; forty ledgers whose second segment stands on one of them alone, as after a rack was away."""
+    racks = {A: "/rackA", B: "/rackA", C: "/rackA", D: "/rackB", E: "/rackB", F: "/rackB"}
+    ledgers = [
+        Ledger(number, (3, 3, 2), "CLOSED", 99, ((0, (A, B, D)), *([(50, (C, A, B))] if number < 40 else [])))
+        for number in range(60)
+    ]
+    made = write_catalog(tmp_path / "catalog", racks, ledgers)
+    ask(made, taken=Taken(domains=("/rackA",)), topology=racks, out=tmp_path / "out", most_unavailable=50)
+    rows = open_dataset(tmp_path / "out", "impact").read("impacts").to_pylist()
+    lost = {(row["ledger"], row["segment"]) for row in rows if row["impact"] == "READ_AVAILABILITY_LOSS"}
+    settings = PlacementSettings(min_racks=2)
+    segments = [(one.number, place, members) for one in ledgers for place, (_, members) in enumerate(one.segments)]
+    ensembles = Ensembles(
+        np.array([sorted(racks).index(member) for *_, members in segments for member in members]),
+        *(np.full(len(segments), number) for number in (3, 3, 2)),
+    )
+    verdicts = judge(ensembles, locate(sorted(racks), racks, settings), settings)
+    against = {
+        (number, place)
+        for (number, place, _), verdict in zip(segments, verdicts, strict=True)
+        if verdict == Placement.VIOLATED
+    }
+    assert lost == against == {(number, 1) for number in range(40)}
 
 
 def test_a_drill_takes_every_domain_alone(catalog: Dataset) -> None:
