@@ -37,7 +37,9 @@ from backends.zkfiles.store import ZooKeeperFiles, parse_at
 from backends.zookeeper.acl_stream import AclStream
 from reconcile import references
 from reconcile.check import gc_settings, placement_files
+from reconcile.check.impact.segments import copies
 from reconcile.cli.commands.audit import tell
+from reconcile.cli.commands.check_impact import read_weights
 from reconcile.cli.options import read_names, read_passwords
 from reconcile.cli.wire import read_aliases
 from reconcile.errors import ReconcileError
@@ -308,6 +310,12 @@ def _keys(raws: list[bytes]) -> None:
         for key in found:
             store.ledger_of(layout, key)
             store.kind_of(key)
+
+
+def _marks(raws: list[bytes]) -> None:
+    path = store.MARKS + "/0000/0000/0000/0001/urL0000000001"
+    columns = {"path": [path] * len(raws), "kind": ["mark"] * len(raws), "raw": pa.array(raws, pa.binary())}
+    copies.read_marked_copies(pa.table(columns))
 
 
 def _records_of_java() -> list[bytes]:
@@ -666,6 +674,11 @@ PARSERS: Final = {
             "etcdfile:///a%20b/snapshot.db?root=/r",
         ),
     ),
+    "under-replication marks": Parser(
+        lambda raw: _marks([raw]),
+        _texts('replica: "bk1:3181"\nreplica: "bk2:3181"\nctime: 1700000000000\n'),
+        together=_marks,
+    ),
     "ledger id": Parser(
         _as_text(ids.parse),
         _texts("12345", "7:12345", "0x7:0x3039", "00000000000000070000000000003039"),
@@ -677,6 +690,7 @@ PARSERS: Final = {
     "waves": Parser(_as_text(parse_waves), _texts("canary,1%,rest", "50%,50%"), refuses=(ValueError,)),
     "passwords": Parser(_as_file(read_passwords), _texts("hunter2\nbase64:aGVsbG8=\n\n"), 4),
     "names": Parser(_as_file(read_names), _texts("# bookies\nb1:3181\nb2:3181\n"), 4),
+    "weights": Parser(_as_file(read_weights), _texts("# of bookies\nbk1:3181 1.5\nbk2:3181 24\n"), 4),
     "aliases": Parser(_as_file(read_aliases), _texts("# aliases\na b1:3181\nb b2:3181\n"), 4),
     "rack information of Pulsar": Parser(
         placement_files.decode_rack_info, _texts('{"default": {"bk1:3181": {"rack": "/a/r1"}}}')

@@ -175,7 +175,7 @@ def check_impact(
         taken=Taken(sets, domains, hosts, Target(target)),
         topology=None if topology is None else read_topology(topology),
         placement=PlacementSettings() if placement is None else read_placement(placement),
-        weights={} if weights is None else _read_weights(weights),
+        weights={} if weights is None else read_weights(weights),
         default_quorum=None if default_quorum is None else Shape(*default_quorum),
         ledgers=named,
         references=read_references(references, context),
@@ -283,7 +283,7 @@ def _default_cache() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "bkmeta" / "impact"
 
 
-def _read_weights(path: Path) -> dict[str, float]:
+def read_weights(path: Path) -> dict[str, float]:
     """Read a bookie's id and its weight a line; # begins a comment.
 
     Raises:

@@ -28,7 +28,7 @@ from reconcile.check.impact.largest_set import Limits
 from reconcile.check.impact.names import Impact, Level, State, Target, Verdict
 from reconcile.check.impact.ranges import Question, RangeAnswer, Tallies, Tally, gather_limits
 from reconcile.check.impact.segments.columns import Shape
-from reconcile.check.impact.segments.copies import find_incomplete, read_marks
+from reconcile.check.impact.segments.copies import find_incomplete, read_marked_copies
 from reconcile.check.impact.segments.judgement import States
 from reconcile.check.placement_files import decode_rack_info
 from reconcile.jobs.context import Context, start_spark, throttle
@@ -114,7 +114,7 @@ class _Check:
         self._undecided: list[str] = []
         nodes = captured.catalog.read("nodes", columns=["path", "kind", "raw"])
         self._nodes = nodes
-        self._marks = read_marks(nodes)
+        self._marks = read_marked_copies(nodes)
         self._bookies = self._read_bookies(nodes)
         self._target = request.taken.target
 

@@ -4,8 +4,7 @@ A mark names bookies that are believed to lack entries of a ledger: their copies
 of a completely read bookie does not show is absent there: that copy counts as gone. Bookies without an inventory are
 believed to hold what records promise.
 
-A mark is text, `replica: "<bookie>"` a line; its key ends with the ledger's id, urL and decimal digits or, of scopes,
-urS and 32 hex digits.
+A mark is text, `replica: "<bookie>"` a line, and perhaps when it was made.
 
 Source: bookkeeper-metadata §2.8, §7.
 """
@@ -21,14 +20,16 @@ import pyarrow.compute as pc
 from reconcile.check.impact.names import State
 from reconcile.check.impact.segments.columns import NO_END, Ints, LedgerRows, Segments
 from reconcile.check.impact.segments.judgement import States
+from recovery.codecs.keys import read_marks
 from recovery.dataset import Dataset, sort_by_key
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, from_arrow, run_counts, to_runs
 from recovery.model.ids import buckets as buckets_of
 
 MARKED: Final = pa.schema([*tables.KEY, pa.field("bookie", pa.string(), nullable=False)])
-_SCOPED: Final = 32
 _REPLICA: Final = r'^\s*replica:\s*"([^"]*)"\s*$'
+_TIME: Final = r"^\s*(ctime:\s*-?[0-9]+)?\s*$"
+"""Of a mark's other lines: when it was made, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,44 +47,33 @@ class Marks:
     unreadable: int
 
 
-def read_marks(nodes: pa.Table) -> Marks:
+def read_marked_copies(nodes: pa.Table) -> Marks:
     """Read the under-replication marks of a catalog.
 
     Args:
         nodes: path, kind and raw of CATALOG_NODES.
     """
     marks = nodes.filter(pc.equal(nodes["kind"], "mark"))
-    name = pc.replace_substring_regex(marks["path"].combine_chunks(), r"^.*/ur", "")
-    plain = pc.match_substring_regex(name, "^L[0-9]{1,18}$|^L[0-8][0-9]{18}$")
-    scoped = pc.match_substring_regex(name, f"^S[0-9a-f]{{{_SCOPED}}}$")
-    decimal = pc.utf8_slice_codeunits(name, 1)
-    ledger = pc.cast(pc.if_else(plain, decimal, "-1"), pa.int64()).to_numpy().copy()
-    scope = np.zeros(len(ledger), np.int64)
-    own = np.flatnonzero(scoped.to_numpy(zero_copy_only=False))
-    digits = "".join(decimal.take(pa.array(own)).to_pylist())
-    halves = np.frombuffer(bytes.fromhex(digits), ">i8").reshape(-1, 2)
-    scope[own], ledger[own] = halves[:, 0], halves[:, 1]
-    text = pc.cast(marks["raw"].combine_chunks(), pa.binary())
-    lines = pc.split_pattern(text, b"\n")
+    ledgers = read_marks(marks["path"].combine_chunks())
+    lines = pc.split_pattern(marks["raw"].combine_chunks().take(pa.array(ledgers.rows)), b"\n")
     of_line = np.repeat(np.arange(len(lines)), pc.list_value_length(lines).to_numpy())
-    line = pc.fill_null(_decode_texts(lines.flatten()), "")
+    line = _decode_texts(lines.flatten())
     is_replica = pc.match_substring_regex(line, _REPLICA).to_numpy(zero_copy_only=False)
-    is_sound = pc.match_substring_regex(line, rf"{_REPLICA}|^\s*(ctime:\s*-?[0-9]+)?\s*$").to_numpy(
-        zero_copy_only=False
-    )
-    wrong = ~pc.or_(plain, scoped).to_numpy(zero_copy_only=False)
+    is_sound = is_replica | pc.match_substring_regex(line, _TIME).to_numpy(zero_copy_only=False)
+    wrong = np.zeros(len(lines), np.bool_)
     wrong[of_line[~is_sound]] = True
-    bookie = pc.replace_substring_regex(line.filter(pa.array(is_replica)), _REPLICA, r"\1")
     row = of_line[is_replica]
+    scope, ledger = ledgers.scope[row], ledgers.ledger[row]
     rows = pa.table(
         {
-            "bucket": pa.array(buckets_of(scope[row], ledger[row])),
-            "scope": pa.array(scope[row]),
-            "ledger": pa.array(ledger[row]),
-            "bookie": bookie,
+            "bucket": pa.array(buckets_of(scope, ledger)),
+            "scope": pa.array(scope),
+            "ledger": pa.array(ledger),
+            "bookie": pc.replace_substring_regex(line.filter(pa.array(is_replica)), _REPLICA, r"\1"),
         }
     ).cast(MARKED)
-    return Marks(sort_by_key(rows), len(ledger), int(wrong.sum()))
+    unreadable = marks.num_rows - len(ledgers.rows) + int(wrong.sum())
+    return Marks(sort_by_key(rows), marks.num_rows, unreadable)
 
 
 def _decode_texts(lines: pa.Array) -> pa.Array:

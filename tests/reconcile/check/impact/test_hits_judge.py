@@ -12,7 +12,7 @@ from reconcile.check.impact.destinations import Destinations
 from reconcile.check.impact.hits import NOW, Cluster, list_hits
 from reconcile.check.impact.names import OF_SEGMENTS, Level, State, Target
 from reconcile.check.impact.segments.columns import read_records
-from reconcile.check.impact.segments.copies import Missing, read_marks
+from reconcile.check.impact.segments.copies import Missing, read_marked_copies
 from reconcile.rules.segments.placement import PlacementSettings
 from tests.support import impact_judge as judge
 from tests.support.impacts import make_marks, make_records
@@ -39,7 +39,7 @@ def ask(world: judge.World, sets: Sets) -> list[Found]:
     ids = rows["ledger"].to_pylist()
     names = pa.array(bookies.names)
     missing = Missing(rows, names)
-    missing.add_marks(read_marks(make_marks(world.ledgers)).rows)
+    missing.add_marks(read_marked_copies(make_marks(world.ledgers)).rows)
     found: list[Found] = [{} for _ in range(len(sets.labels) + 1)]
     changes = []
     for group in read_records(rows, names).groups:
