@@ -113,7 +113,7 @@ def test_what_is_changed_has_a_colour_on_a_terminal(example: Dataset, tmp_path: 
         ]
         ours, theirs = pty.openpty()
         done = subprocess.Popen(
-            [*words, "--catalog", tmp_path / "cache"],
+            [*words, "--catalog", str(tmp_path / "cache")],
             stdout=theirs,
             stderr=subprocess.DEVNULL,
             env=environment(TERM="xterm", **more),
