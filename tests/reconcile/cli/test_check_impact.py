@@ -104,7 +104,7 @@ def test_what_is_changed_has_a_colour_on_a_terminal(example: Dataset, tmp_path: 
 
     def shown(**more: str) -> str:
         words = [
-            PROGRAM,
+            str(PROGRAM),
             "check-impact",
             "--metadata",
             f"catalog://{example.path}",
