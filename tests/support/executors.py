@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import recovery.spark
 from reconcile.cli.main import main
-from reconcile.doctor import examine_session
+from reconcile.jobs.diagnose.doctor import examine_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

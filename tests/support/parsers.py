@@ -38,11 +38,11 @@ from backends.zookeeper.acl_stream import AclStream
 from reconcile import references
 from reconcile.check import gc_settings, placement_files
 from reconcile.check.impact.segments import copies
-from reconcile.cli.commands.audit import tell
 from reconcile.cli.commands.check_impact import read_weights
 from reconcile.cli.options import read_names, read_passwords
 from reconcile.cli.wire import read_aliases
 from reconcile.errors import ReconcileError
+from reconcile.jobs.diagnose.audit import read_journal
 from reconcile.plan import plan_reader
 from reconcile.plan.waves import parse_waves
 from reconcile.write import audit_journal, rehearse, undo
@@ -602,7 +602,7 @@ def _journal(raw: bytes) -> None:
     for read in (
         lambda: undo.propose(folder, _store(), "/ledgers"),
         lambda: freeze.read_history(folder, "/ledgers"),
-        lambda: tell(path, ["00"]),
+        lambda: read_journal(path, ["00"]),
     ):
         with suppress(ReconcileError):
             read()

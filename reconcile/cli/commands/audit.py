@@ -1,19 +1,19 @@
 """`audit show` and `audit verify`: the journals of what was written to a store."""
 
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import FOLDER, make_output, output_options, quote_command
 from reconcile.cli.output import Result
-from reconcile.errors import JournalError
 from reconcile.words import count_noun
+
+if TYPE_CHECKING:
+    from reconcile.jobs.diagnose.audit import JournalAccount, JournalRun
 
 _TYPED: Final = 8
 """Digits of a hash that count as having read it."""
@@ -24,117 +24,18 @@ def audit() -> None:
     """Read journals: the hash-chained record of every write. No store is touched."""
 
 
-@dataclass(slots=True)
-class _Run:
-    """One run of a command that wrote, as its journal tells it."""
-
-    event: str
-    at: str
-    by: Mapping[str, str]
-    reason: str | None
-    approved: Mapping[str, str] | None
-    events: Counter[str] = field(default_factory=Counter)
-    writes: Counter[str] = field(default_factory=Counter)
-    conflicts: int = 0
-    until: str = ""
-    ended: str = ""
-
-    def __str__(self) -> str:
-        who = f"{self.by.get('user', 'somebody')}@{self.by.get('host', '?')}, bkmeta {self.by.get('version', '?')}"
-        wrote = ", ".join(f"{count} {op}" for op, count in sorted(self.writes.items())) or "nothing written"
-        conflicts = f", {count_noun(self.conflicts, 'conflict')}" if self.conflicts else ""
-        why = f" ({self.reason})" if self.reason else ""
-        if self.approved:
-            why += f", approved by {self.approved.get('by', '?')} as {self.approved.get('hash', '?')[:_SHOWN_DIGITS]}"
-        begun, ended = (at.partition(".")[0].replace("T", " ") for at in (self.at, self.until))
-        return f"{begun} to {ended} UTC: {who}{why}: {wrote}{conflicts}; {self.ended or 'did not end'}"
-
-    @property
-    def has_end(self) -> bool:
-        """Whether its last line says how it ended: the run was not killed, and is not still under way."""
-        return bool(self.ended)
-
-
 _SHOWN_DIGITS: Final = 12
-_ENDS: Final = {"end": "ended", "frozen": "frozen", "thawed": "thawed", "undone": "undone", "stopped": "stopped"}
 
 
-@dataclass(slots=True)
-class _Told:
-    """One journal."""
-
-    path: Path
-    binding: Mapping[str, Any] = field(default_factory=dict)
-    runs: list[_Run] = field(default_factory=list)
-    records: int = 0
-    torn: int = 0
-    head: str = ""
-    hashes: set[str] = field(default_factory=set)
-
-
-def _journals(places: Sequence[Path]) -> list[Path]:
-    """Return the journals in folders and below them.
-
-    Raises:
-        JournalError: a folder has none.
-    """
-    from reconcile.write.audit_journal import JOURNAL
-
-    found: list[Path] = []
-    for place in places:
-        here = sorted(place.rglob(JOURNAL)) if place.is_dir() else []
-        if not here:
-            raise JournalError(str(place), "holds no journal", "name the folder that a command wrote its journal to")
-        found += here
-    return found
-
-
-def tell(path: Path, heads: Sequence[str]) -> _Told:
-    """Return what a journal says of its runs, and of the hashes that begin as heads that were kept.
-
-    Raises:
-        JournalError: there is none, it was altered, or its lines do not say what ours say.
-    """
-    from reconcile.write.audit_journal import report_foreign
-
-    with report_foreign(path):
-        return _read_journal(path, heads)
-
-
-def _read_journal(path: Path, heads: Sequence[str]) -> _Told:
-    from reconcile.write.audit_journal import Torn, scan
-
-    told = _Told(path)
-    pending: dict[int, list[str]] = {}
-    for record in scan(path):
-        if isinstance(record, Torn):
-            told.torn = record.length
-            break
-        told.records, told.head = told.records + 1, record.hash
-        told.hashes.update(head for head in heads if record.hash.startswith(head))
-        fields = record.fields
-        if record.event in ("begin", "resume"):
-            told.binding = fields.get("binding", {})
-            told.runs.append(
-                _Run(record.event, record.at, fields.get("by", {}), fields.get("reason"), fields.get("approved"))
-            )
-        if not told.runs:
-            continue
-        run = told.runs[-1]
-        run.until = record.at
-        run.events[record.event] += 1
-        run.ended = _ENDS.get(record.event, run.ended)
-        if record.event == "intent" and "writes" in fields:
-            pending[fields["batch"]] = [str(row[1]) for row in fields["writes"]]
-        elif record.event == "intent":
-            run.writes[str(fields["op"])] += 1
-        elif record.event == "done" and "versions" in fields:
-            ops = pending.pop(fields["batch"], [])
-            run.writes.update(op for op, version in zip(ops, fields["versions"], strict=True) if version is not None)
-            run.conflicts += len(fields["conflicts"])
-        elif record.event == "undoing":
-            run.writes["taken back"] += len(fields["writes"])
-    return told
+def _describe_run(run: "JournalRun") -> str:
+    who = f"{run.by.get('user', 'somebody')}@{run.by.get('host', '?')}, bkmeta {run.by.get('version', '?')}"
+    wrote = ", ".join(f"{count} {op}" for op, count in sorted(run.writes.items())) or "nothing written"
+    conflicts = f", {count_noun(run.conflicts, 'conflict')}" if run.conflicts else ""
+    why = f" ({run.reason})" if run.reason else ""
+    if run.approved:
+        why += f", approved by {run.approved.get('by', '?')} as {run.approved.get('hash', '?')[:_SHOWN_DIGITS]}"
+    begun, ended = (time.partition(".")[0].replace("T", " ") for time in (run.at, run.until))
+    return f"{begun} to {ended} UTC: {who}{why}: {wrote}{conflicts}; {run.ended or 'did not end'}"
 
 
 @audit.command(
@@ -150,49 +51,53 @@ def _read_journal(path: Path, heads: Sequence[str]) -> _Told:
 def show(places: tuple[Path, ...], **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say who wrote what when: every run that the journals in and below FOLDER tell of, with its result."""
     output = make_output(shared)
-    told = [tell(path, ()) for path in _journals(places)]
-    runs = sum(len(one.runs) for one in told)
+    from reconcile.jobs.diagnose.audit import read_journals
+
+    journals = read_journals(places)
+    runs = sum(len(journal.runs) for journal in journals)
     result = Result(
         "audit-show",
-        f"{count_noun(runs, 'run')} in {count_noun(len(told), 'journal')}",
+        f"{count_noun(runs, 'run')} in {count_noun(len(journals), 'journal')}",
         Exit.DONE,
-        counts={"journals": len(told), "runs": runs},
-        details=[line for one in told for line in _lines(one)],
+        counts={"journals": len(journals), "runs": runs},
+        details=[line for journal in journals for line in _describe_journal(journal)],
         following=quote_command("bkmeta", "audit", "verify", *places),
-        facts={"journals": [_facts(one) for one in told]},
+        facts={"journals": [_facts(journal) for journal in journals]},
     )
     sys.exit(output.show(result))
 
 
-def _lines(one: _Told) -> Iterator[str]:
-    what = one.binding.get("journal") or "apply"
-    on = f" of plan {str(one.binding['plan'])[:12]}" if "plan" in one.binding else ""
-    yield f"{one.path}: {what}{on}, root {one.binding.get('root', '?')} {one.binding.get('store', '')}".rstrip()
-    yield from (f"  {run}" for run in one.runs)
+def _describe_journal(journal: "JournalAccount") -> Iterator[str]:
+    binding = journal.binding
+    what = binding.get("journal") or "apply"
+    plan = f" of plan {str(binding['plan'])[:12]}" if "plan" in binding else ""
+    yield f"{journal.path}: {what}{plan}, root {binding.get('root', '?')} {binding.get('store', '')}".rstrip()
+    yield from (f"  {_describe_run(run)}" for run in journal.runs)
 
 
-def _word_keeping(places: Sequence[Path], told: Sequence[_Told]) -> str:
+def _word_keeping(places: Sequence[Path], journals: "Sequence[JournalAccount]") -> str:
     """Name the command that shows later that no lines were cut off."""
-    heads = [word for one in told if one.head for word in ("--head", one.head[:_SHOWN_DIGITS])]
+    kept = [journal.head[:_SHOWN_DIGITS] for journal in journals if journal.head]
+    heads = [word for head in kept for word in ("--head", head)]
     later = quote_command("bkmeta", "audit", "verify", *places, *heads)
     return f"keep this line somewhere else; it shows later that nothing was cut off: {later}"
 
 
-def _without_end(one: _Told) -> str:
-    last = one.runs[-1]
+def _describe_endless(journal: "JournalAccount") -> str:
+    last = journal.runs[-1]
     return (
-        f"{one.path}: the run of {last.at} has no end: it was killed, or it is still under way; if nothing runs, run "
-        "the same command again, with --resume where it has that option"
+        f"{journal.path}: the run of {last.at} has no end: it was killed, or it is still under way; if nothing runs, "
+        "run the same command again, with --resume where it has that option"
     )
 
 
-def _facts(one: _Told) -> dict[str, object]:
+def _facts(journal: "JournalAccount") -> dict[str, object]:
     return {
-        "journal": str(one.path),
-        "binding": dict(one.binding),
-        "records": one.records,
-        "torn_bytes": one.torn,
-        "head": one.head,
+        "journal": str(journal.path),
+        "binding": dict(journal.binding),
+        "records": journal.records,
+        "torn_bytes": journal.torn,
+        "head": journal.head,
         "runs": [
             {
                 "from": run.at,
@@ -204,7 +109,7 @@ def _facts(one: _Told) -> dict[str, object]:
                 "conflicts": run.conflicts,
                 "ended": run.ended,
             }
-            for run in one.runs
+            for run in journal.runs
         ],
     }
 
@@ -231,22 +136,21 @@ def verify(places: tuple[Path, ...], heads: tuple[str, ...], **shared: Any) -> N
     wanted = [head.lower() for head in heads]
     if any(len(head) < _TYPED for head in wanted):
         raise click.BadParameter(f"give at least {_TYPED} digits", param_hint="--head")
-    altered: list[str] = []
-    told: list[_Told] = []
-    paths = _journals(places)
-    for path in paths:
-        try:
-            told.append(tell(path, wanted))
-        except JournalError as error:
-            altered.append(f"{error.subject}: {error.problem}")
-    seen = set().union(*(one.hashes for one in told)) if told else set()
-    gone = [f"no line has the hash {head}: lines were cut off, or it is of another journal"
-            for head in wanted if head not in seen]  # fmt: skip
-    torn = [f"{one.path}: {one.torn} bytes of an unfinished line at its end" for one in told if one.torn]
-    records = sum(one.records for one in told)
-    endless = [_without_end(one) for one in told if one.runs and not one.runs[-1].has_end]
+    from reconcile.jobs.diagnose.audit import verify_journals
+
+    verified = verify_journals(places, wanted)
+    journals = verified.journals
+    altered = [f"{error.subject}: {error.problem}" for error in verified.altered]
+    gone = [
+        f"no line has the hash {head}: lines were cut off, or it is of another journal"
+        for head in verified.missing_heads
+    ]
+    torn = [f"{journal.path}: {journal.torn} bytes of an unfinished line at its end"
+            for journal in journals if journal.torn]  # fmt: skip
+    records = sum(journal.records for journal in journals)
+    endless = [_describe_endless(journal) for journal in journals if journal.is_endless]
     code = Exit.DONE
-    verdict = f"{count_noun(len(told), 'journal')}, {count_noun(records, 'line')}: all as they were written"
+    verdict = f"{count_noun(len(journals), 'journal')}, {count_noun(records, 'line')}: all as they were written"
     if altered or gone:
         code, verdict = Exit.FOUND, (altered + gone)[0]
     elif torn or endless:
@@ -256,15 +160,20 @@ def verify(places: tuple[Path, ...], heads: tuple[str, ...], **shared: Any) -> N
         verdict,
         code,
         counts={
-            "journals": len(paths),
+            "journals": len(journals) + len(altered),
             "lines": records,
             "altered": len(altered),
             "torn": len(torn),
             "without_end": len(endless),
         },
-        coverage={"heads": wanted, "heads_not_found": [head for head in wanted if head not in seen]},
-        details=[*(altered + gone)[1:], *endless, *torn, *(f"{one.path}: head {one.head}" for one in told)],
-        following=_word_keeping(places, told),
-        facts={"journals": [_facts(one) for one in told]},
+        coverage={"heads": wanted, "heads_not_found": list(verified.missing_heads)},
+        details=[
+            *(altered + gone)[1:],
+            *endless,
+            *torn,
+            *(f"{journal.path}: head {journal.head}" for journal in journals),
+        ],
+        following=_word_keeping(places, journals),
+        facts={"journals": [_facts(journal) for journal in journals]},
     )
     sys.exit(output.show(result))

@@ -1,25 +1,17 @@
 """`doctor`: whether this installation is complete."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import executor_option, make_output, output_options
+from reconcile.cli.options import executor_option, make_context, make_output, output_options
 from reconcile.cli.output import Result
-from reconcile.jobs.context import throttle
-
-if TYPE_CHECKING:
-    from backends.registry import OpenStore
 
 _WIDTH: Final = 22
-_PATIENCE_S: Final = 10.0
-"""How long a store may take to answer before it counts as unreachable."""
 
 
 @click.command(
@@ -39,27 +31,15 @@ _PATIENCE_S: Final = 10.0
 @output_options
 def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, without: bool, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Say whether this installation is complete, and what to do about each thing that is missing."""
-    from reconcile.doctor import State, examine
-    from reconcile.stores import demand_store_uri, open_store
+    from reconcile.jobs.diagnose.doctor import DoctorRequest, State, examine_installation
 
     if session and without:
         raise click.UsageError("--spark and --no-spark exclude each other")
     if python and not session:
         raise click.UsageError("--executor-python is for --spark")
     output = make_output(shared)
-    connect: Callable[[], OpenStore] | None = None
-    if uri is not None:
-        demand_store_uri(uri)  # what is misspelt is an error of usage, not a store that is down
-        named = uri
-        connect = lambda: open_store(named, EnvironmentAccess(), patience_s=_PATIENCE_S)  # noqa: E731 - typed where it is declared
-    with output.progress("looking", "checks") as told:
-        checks = examine(
-            spark=not without,
-            master=master if session else None,
-            python=python,
-            connect=connect,
-            progress=throttle(told),
-        )
+    request = DoctorRequest(uri, spark=not without, master=master if session else None, python=python)
+    checks = examine_installation(request, make_context(output))
     counts = {str(state): sum(check.state is state for check in checks) for state in State}
     missing = [check for check in checks if check.state is State.MISSING]
     skipped = counts[State.SKIPPED]

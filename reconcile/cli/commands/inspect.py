@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import make_output, output_options
+from reconcile.cli.options import make_context, make_output, output_options
 from reconcile.cli.output import Output, Result
-from reconcile.jobs.context import throttle
 
 if TYPE_CHECKING:
     from recovery.inspect.account import Account, File, Region
@@ -85,11 +84,10 @@ def _inspect_file(file: Path) -> Result:
 
 
 def _account_files(paths: list[Path], output: Output) -> Result:
-    from recovery.inspect.account import account_for
+    from reconcile.jobs.diagnose.inspect import account_files
     from recovery.inspect.file_notes import LISTED
 
-    with output.progress("accounting", "files") as told:
-        found = account_for(paths, throttle(told))
+    found = account_files(paths, make_context(output))
     files, size = found.files.total(), found.bytes.total()
     counted = f"{_describe_counts(files, 'files')}, {size} bytes"
     if found.odd_files:

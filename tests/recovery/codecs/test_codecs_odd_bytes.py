@@ -14,8 +14,8 @@ from backends.protocols import Write
 from backends.zkfiles import snapshot
 from reconcile import references
 from reconcile.check import gc_settings
-from reconcile.cli.commands.audit import tell
 from reconcile.errors import JournalError
+from reconcile.jobs.diagnose.audit import read_journal
 from reconcile.write import audit_journal, rehearse, undo
 from reconcile.write.freezing import freeze
 from recovery.dataset import MANIFEST, open_dataset
@@ -127,4 +127,4 @@ def test_the_journal_of_another_command_is_refused_by_name(tmp_path: Path) -> No
         freeze.read_history(tmp_path, "/ledgers")
     path.write_bytes(_bound(begin, {"event": "done", "batch": 0, "versions": 7}))
     with pytest.raises(JournalError, match="not written by this command"):
-        tell(path, ())
+        read_journal(path, ())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconcile import doctor
-from reconcile.doctor import State
+from reconcile.jobs.diagnose import doctor
+from reconcile.jobs.diagnose.doctor import State
 
 pytestmark = pytest.mark.spark
 

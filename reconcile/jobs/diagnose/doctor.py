@@ -16,11 +16,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from backends.errors import BackendError
 from backends.registry import OpenStore
+from reconcile.jobs.context import Context, throttle
+from reconcile.stores import demand_store_uri, open_store
 from recovery.codecs import store
 from recovery.spark import has_executors, java_problem, over_buckets, session
 
@@ -39,6 +42,8 @@ LEAST_TEMPORARY: Final = 64 << 20
 
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*([^;\[\s]*)\s*(?:;.*extra\s*==\s*['\"]([^'\"]+)['\"])?")
 _LIMIT: Final = re.compile(r"(>=|<=|==|!=|<|>)\s*([0-9][0-9.]*)")
+_PATIENCE_S: Final = 10.0
+"""How long a store may take to answer before it counts as unreachable."""
 _SPARK: Final = "spark"
 _PYSPARK: Final = "pyspark"
 _INSTALL_SPARK: Final = "pip install 'pyspark>=4,<5' 'pandas<3'"
@@ -69,6 +74,43 @@ class Check:
     state: State
     found: str
     remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorRequest:
+    """What is looked at besides this machine.
+
+    Attributes:
+        uri: a store that shall be reachable; None: none.
+        spark: this machine shall run the commands that need Spark.
+        master: start a session there and run tasks in it; None: do not.
+        python: what executors are to run as their Python; None: what they have.
+    """
+
+    uri: str | None
+    spark: bool
+    master: str | None
+    python: Path | None
+
+
+def examine_installation(request: DoctorRequest, context: Context) -> list[Check]:
+    """Say whether this installation is complete.
+
+    Raises:
+        UnsupportedStoreError: the URI is malformed: that is no store that is down.
+    """
+    connect: Callable[[], OpenStore] | None = None
+    if request.uri is not None:
+        demand_store_uri(request.uri)
+        connect = partial(open_store, request.uri, context.access, patience_s=_PATIENCE_S)
+    with context.reporter.progress("looking", "checks") as progress:
+        return examine(
+            spark=request.spark,
+            master=request.master,
+            python=request.python,
+            connect=connect,
+            progress=throttle(progress),
+        )
 
 
 def examine(

@@ -12,8 +12,8 @@ from backends.errors import UnavailableError
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import OpenStore
-from reconcile import doctor
-from reconcile.doctor import Check, State
+from reconcile.jobs.diagnose import doctor
+from reconcile.jobs.diagnose.doctor import Check, State
 from tests.support.command import run
 
 

@@ -1,0 +1,168 @@
+"""What journals say: who wrote what when, and whether every line is as it was written."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from reconcile.errors import JournalError
+from reconcile.write.audit_journal import JOURNAL, Record, Torn, report_foreign, scan
+
+_ENDS: Final = {"end": "ended", "frozen": "frozen", "thawed": "thawed", "undone": "undone", "stopped": "stopped"}
+"""Event of the last line of a run that came to its end → how it ended."""
+
+
+@dataclass(slots=True)
+class JournalRun:
+    """One run of a command that wrote, as its journal has it.
+
+    Attributes:
+        at: when it began, as its first line has it.
+        by: user, host and version.
+        reason: why, as somebody typed it.
+        approved: by whom and which hash; None: nobody was asked.
+        writes: op → keys that were written.
+        conflicts: keys that somebody had changed.
+        until: of its last line.
+        ended: how it ended; empty: it was killed, or is still under way.
+    """
+
+    at: str
+    by: Mapping[str, str]
+    reason: str | None
+    approved: Mapping[str, str] | None
+    writes: Counter[str] = field(default_factory=Counter)
+    conflicts: int = 0
+    until: str = ""
+    ended: str = ""
+
+
+@dataclass(slots=True)
+class JournalAccount:
+    """One journal, read to its end.
+
+    Attributes:
+        path: the file.
+        binding: what it is of: plan, root, store.
+        runs: in their order.
+        records: whole lines.
+        torn: bytes of an unfinished line at its end.
+        head: hash of its last line.
+        heads: of those that were asked for, the ones that a line begins with.
+    """
+
+    path: Path
+    binding: Mapping[str, Any] = field(default_factory=dict)
+    runs: list[JournalRun] = field(default_factory=list)
+    records: int = 0
+    torn: int = 0
+    head: str = ""
+    heads: set[str] = field(default_factory=set)
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether its last run has no end."""
+        return bool(self.runs) and not self.runs[-1].ended
+
+
+@dataclass(frozen=True, slots=True)
+class JournalsVerified:
+    """Journals, and what is wrong with them.
+
+    Attributes:
+        journals: those that agree with their hashes.
+        altered: an error for each of the others.
+        missing_heads: hashes that somebody kept, and that no line has.
+    """
+
+    journals: tuple[JournalAccount, ...]
+    altered: tuple[JournalError, ...]
+    missing_heads: tuple[str, ...]
+
+
+def read_journals(places: Sequence[Path]) -> list[JournalAccount]:
+    """Read the journals in folders and below them.
+
+    Raises:
+        JournalError: a folder has none, or one was altered.
+    """
+    return [read_journal(path, ()) for path in _list_journals(places)]
+
+
+def verify_journals(places: Sequence[Path], heads: Sequence[str]) -> JournalsVerified:
+    """See that the journals in folders and below them are as they were written.
+
+    Args:
+        places: the folders.
+        heads: first digits of hashes of last lines that somebody kept, in lower case.
+
+    Raises:
+        JournalError: a folder has none.
+    """
+    journals, altered = [], []
+    for path in _list_journals(places):
+        try:
+            journals.append(read_journal(path, heads))
+        except JournalError as error:
+            altered.append(error)
+    seen = {head for journal in journals for head in journal.heads}
+    return JournalsVerified(tuple(journals), tuple(altered), tuple(head for head in heads if head not in seen))
+
+
+def read_journal(path: Path, heads: Sequence[str]) -> JournalAccount:
+    """Return what a journal says of its runs, and which of some heads its lines have.
+
+    Raises:
+        JournalError: there is none, it was altered, or its lines do not say what ours say.
+    """
+    with report_foreign(path):
+        account = JournalAccount(path)
+        batches: dict[int, list[str]] = {}
+        for record in scan(path):
+            if isinstance(record, Torn):
+                account.torn = record.length
+                break
+            account.records, account.head = account.records + 1, record.hash
+            account.heads.update(head for head in heads if record.hash.startswith(head))
+            _count_record(account, record, batches)
+        return account
+
+
+def _count_record(account: JournalAccount, record: Record, batches: dict[int, list[str]]) -> None:
+    """Add a line to the run that it is of.
+
+    Args:
+        account: of the journal so far.
+        record: the line.
+        batches: ops of batches that were announced, and of which no result was read yet.
+    """
+    fields = record.fields
+    if record.event in ("begin", "resume"):
+        account.binding = fields.get("binding", {})
+        account.runs.append(JournalRun(record.at, fields.get("by", {}), fields.get("reason"), fields.get("approved")))
+    if not account.runs:
+        return
+    run = account.runs[-1]
+    run.until = record.at
+    run.ended = _ENDS.get(record.event, run.ended)
+    if record.event == "intent" and "writes" in fields:
+        batches[fields["batch"]] = [str(row[1]) for row in fields["writes"]]
+    elif record.event == "intent":
+        run.writes[str(fields["op"])] += 1
+    elif record.event == "done" and "versions" in fields:
+        ops = batches.pop(fields["batch"], [])
+        run.writes.update(op for op, version in zip(ops, fields["versions"], strict=True) if version is not None)
+        run.conflicts += len(fields["conflicts"])
+    elif record.event == "undoing":
+        run.writes["taken back"] += len(fields["writes"])
+
+
+def _list_journals(places: Sequence[Path]) -> list[Path]:
+    paths: list[Path] = []
+    for place in places:
+        inside = sorted(place.rglob(JOURNAL)) if place.is_dir() else []
+        if not inside:
+            raise JournalError(str(place), "holds no journal", "name the folder that a command wrote its journal to")
+        paths += inside
+    return paths
