@@ -248,7 +248,7 @@ def settle_changes(
 
 
 class Patience:
-    """Time that may be spent on waiting, used up by all who wait; safe to use from several threads."""
+    """Time that may be spent on waiting, used up by all who wait; several threads wait one after the other."""
 
     def __init__(self, seconds: float) -> None:
         """Take how long, all in all."""
@@ -260,9 +260,9 @@ class Patience:
         with self._lock:
             pause = min(_PAUSE_S, self._left_s)
             self._left_s -= pause
-        if pause > 0:
-            time.sleep(pause)
-        return pause > 0
+            if pause > 0:
+                time.sleep(pause)
+            return pause > 0
 
 
 def settle_patiently(
