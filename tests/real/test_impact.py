@@ -1,6 +1,8 @@
 """Drills on a real cluster: what is called safe loses nothing when it is done; what is called unsafe fails as said."""
 
 import os
+import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,10 +14,12 @@ import pytest
 from reconcile.jobs.impact.check import check_impact
 from reconcile.jobs.impact.question import ImpactAnswer, ImpactRequest, Taken
 from tests.support.cluster import Cluster, ClusterError, History
+from tests.support.command import PROGRAM, ROOT
 from tests.support.impact_question import make_context
 
 pytestmark = pytest.mark.real
 
+PAGE = ROOT / "docs/operations/impact.md"
 BOOKIES = 5
 EACH = int(os.environ.get("BKMETA_SOAK_DRILLS", "2"))
 """Drills that are called safe, and as many that are called unsafe for readers, writers or a recovery."""
@@ -79,6 +83,12 @@ class Drills:
         return True
 
 
+def list_commands() -> list[str]:
+    """Every line of the page's shell blocks."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
 @pytest.fixture(scope="module")
 def drills(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drills]:
     """Five bookies, and closed ledgers of every shape."""
@@ -133,3 +143,42 @@ def test_what_is_called_safe_is_and_what_is_called_unsafe_fails(drills: Drills) 
         if min(said["safe"], said["unsafe"]) >= EACH:
             return
     pytest.fail(f"not enough of each kind: {said}")
+
+
+def test_every_command_of_the_page_answers(drills: Drills, tmp_path: Path) -> None:
+    """A rolling restart, a decommission, losing a rack, what bookies hold: each line as it stands there, in order."""
+    lines = list_commands()
+    assert len(lines) > 10
+    assert all(line.startswith("bkmeta check-impact --metadata $STORE") for line in lines)
+    names = [f"10.0.0.{n + 1}:3181" for n in range(BOOKIES)]
+    (tmp_path / "topology.txt").write_text("".join(f"{name} /r{n % 3}/x\n" for n, name in enumerate(names)))
+    home = drills.history.cluster.home
+    disks = home / "bookies" / "b0"
+    words = ["--journal-dir", str(disks / "journal0"), "--ledger-dir", str(disks / "ledgers0")]
+    environment = {
+        **os.environ,
+        "PATH": f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "STORE": f"zk+hierarchical://{drills.history.cluster.zookeeper}/ledgers",
+        "BOOKIE": names[0],
+        "OTHER": names[1],
+    }
+    subprocess.run([PROGRAM, "collect", *words, "--out", tmp_path / "inventory"], check=False, env=environment)
+    codes = []
+    for line in lines:
+        ran = subprocess.run(
+            ["bash", "-c", line],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            timeout=120,
+            check=False,
+        )
+        codes.append(ran.returncode)
+        verdict = {0: "SAFE", 3: "UNSAFE", 4: "UNDECIDED"}.get(ran.returncode)
+        assert verdict is not None, f"{line}\n{ran.stdout}\n{ran.stderr}"
+        assert ran.stdout.startswith(f"{verdict}: "), line
+    assert codes[0] == 0
+    assert (tmp_path / "impact" / "report.html").exists()
+    assert (tmp_path / "racks" / "manifest.json").exists()
