@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backends.errors import AccessDeniedError
 from reconcile.check.impact.bookies import Bookies, Sets, match_domains, read_bookies
 from reconcile.check.impact.destinations import Destinations, demands_places
 from reconcile.check.impact.hits import NOW, Cluster
@@ -31,7 +32,7 @@ from reconcile.check.impact.segments.columns import Shape
 from reconcile.check.impact.segments.copies import find_incomplete, read_marked_copies
 from reconcile.check.impact.segments.judgement import States
 from reconcile.check.placement_files import decode_rack_info
-from reconcile.jobs.context import Context, start_spark, throttle
+from reconcile.jobs.context import Context, connect, start_spark, throttle
 from reconcile.jobs.impact.cache import (
     Captured,
     Statement,
@@ -52,9 +53,10 @@ from reconcile.jobs.impact.question import (
 )
 from reconcile.references import References
 from reconcile.rules.segments.placement import find_location
+from reconcile.stores import catalog_path
 from reconcile.words import count_noun
 from recovery.codecs.registration import address_in, decode_registration
-from recovery.codecs.store import REPLICATION_DISABLED, UNDERREPLICATION
+from recovery.codecs.store import REPLICATION_DISABLED, UNDERREPLICATION, Layout
 from recovery.dataset import prepare, write_manifest
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
@@ -67,6 +69,7 @@ _VOTES: Final = f"{UNDERREPLICATION}/auditorelection/V_"
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
 _OWN: Final = re.compile(r"cursor |schema of |offload")
 """How the owner of a ledger begins that an upper layer keeps for its own bookkeeping."""
+_RACK_INFO: Final = "/bookies"
 _NOTHING: Final = ""
 _SOME: Final = 5
 
@@ -133,13 +136,19 @@ class _Check:
         return replace(bookies, locations=tuple(locations.get(name) for name in bookies.names))
 
     def _read_rack_info(self) -> dict[str, str]:
-        """Return Pulsar's rack information, where the catalog has it."""
-        raws = self._nodes.filter(pc.equal(self._nodes["path"], "/bookies"))["raw"].to_pylist()
-        try:
-            return decode_rack_info(raws[0]) if raws and raws[0].strip().startswith(b"{") else {}
-        except FormatError:
-            self._undecided.append("the rack information in the store cannot be read: give --topology")
+        """Return Pulsar's rack information, which stands beside the ledgers root, where locations are needed."""
+        uri = self._request.uri
+        if catalog_path(uri) is not None or not _needs_places(self._request):
             return {}
+        with connect(uri, self._context) as opened:
+            if opened.layout_hint == Layout.ETCD:
+                return {}
+            try:
+                node = opened.store.get(opened.root.rpartition("/")[0] + _RACK_INFO)
+                return {} if node is None or not node.value else decode_rack_info(node.value)
+            except (FormatError, AccessDeniedError):
+                self._undecided.append("the rack information in the store cannot be read: give --topology")
+                return {}
 
     def answer(self) -> ImpactAnswer:
         """Answer."""
@@ -317,10 +326,8 @@ class _Check:
         if self._marks.unreadable:
             self._undecided.append(f"{count_noun(self._marks.unreadable, 'under-replication mark')} cannot be read")
         request = self._request
-        needs_places = request.drill not in (None, Level.BOOKIE) or request.margin not in (None, Level.BOOKIE)
-        needs_places |= bool(request.taken.domains) or demands_places(request.placement)
         unplaced = [n for n, place in zip(self._bookies.names, self._bookies.locations, strict=True) if place is None]
-        if needs_places and unplaced:
+        if _needs_places(request) and unplaced:
             names = ", ".join(unplaced[:_SOME])
             self._undecided.append(f"{count_noun(len(unplaced), 'bookie')} without a location: {names}")
         partial = sorted(name for name, complete in find_incomplete(request.inventories).items() if not complete)
@@ -456,6 +463,12 @@ class _Check:
             secret=False,
             extra={"answer": str(answer.verdict)},
         )
+
+
+def _needs_places(request: ImpactRequest) -> bool:
+    """Whether an answer depends on where bookies stand."""
+    levels = {request.drill, request.margin} - {None, Level.BOOKIE}
+    return bool(levels or request.taken.domains) or demands_places(request.placement)
 
 
 def _columns(rows: pa.Table, *names: str) -> Iterator[list[object]]:
