@@ -203,6 +203,19 @@ def ledger_key(layout: Layout, ledger: LedgerId) -> str:
     return _fill(form, f"{number:0{form.count('0')}d}")
 
 
+def mark_key(ledger: LedgerId) -> str:
+    """Return the key of a ledger's mark for replication.
+
+    Raises:
+        ValueError: a negative id of scope 0; no layout has a place for one.
+    """
+    if ledger.scope:
+        return _fill(SCOPED_MARK_FORM, ledger.qualified_name * 2)
+    if ledger.ledger < 0:
+        raise ValueError(f"no mark is of ledger {ledger}")
+    return _fill(MARK_FORM, f"{ledger.ledger:016x}") + f"{ledger.ledger:010d}"
+
+
 def _fill(form: str, digits: str) -> str:
     """Put digits in the places of a form."""
     left = iter(digits)

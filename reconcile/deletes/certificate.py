@@ -1,0 +1,310 @@
+"""Certificates of deletes: what was found safe, by which evidence, until when. Checked without a store.
+
+file          one JSON object: certificate, hash, signature (where it is signed)
+hash          SHA-256 of the canonical JSON (RFC 8785) of `certificate`
+signature     Ed25519 over these canonical bytes, with the public key, both base64
+numbers       versions, transactions and incarnations are strings: JSON's numbers end at 2^53
+
+certificate.schema       bkmeta.certificate/1
+certificate.cluster      instance_id, root
+certificate.ledgers      ledger, version, record_sha256
+certificate.evidence     captures, inventories, references: hashes and times
+certificate.breaker      asked, lately, total, limit, confirmed
+certificate.issued, not_after    UTC
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final
+
+from recovery.errors import InputError
+from recovery.model.ids import LedgerId, parse
+
+SCHEMA: Final = "bkmeta.certificate/1"
+LIFETIME: Final = timedelta(hours=24)
+_ALGORITHM: Final = "Ed25519"
+_REMEDY: Final = "name the file that `bkmeta delete verify --certificate` wrote"
+_EXTRA: Final = "install it with the signatures: pip install 'bkmeta[signatures]'"
+
+
+class Validity(IntEnum):
+    """What a check gives; the values are exit codes."""
+
+    VALID = 0
+    INVALID = 3
+    EXPIRED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedLedger:
+    """A ledger that a certificate names.
+
+    Attributes:
+        ledger: which.
+        version: of its record.
+        record_sha256: of its record.
+    """
+
+    ledger: LedgerId
+    version: int
+    record_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate that was read.
+
+    Attributes:
+        body: what is hashed.
+        hash: of it, as stated.
+        signature, public_key: None: it is not signed.
+    """
+
+    body: Mapping[str, Any]
+    hash: str
+    signature: bytes | None = None
+    public_key: bytes | None = None
+
+    @property
+    def instance_id(self) -> str:
+        """Of the cluster; empty: it has none."""
+        return str(self.body["cluster"]["instance_id"])
+
+    @property
+    def root(self) -> str:
+        """Key of the cluster's ledgers root."""
+        return str(self.body["cluster"]["root"])
+
+    @property
+    def not_after(self) -> datetime:
+        """When it ends."""
+        return datetime.fromisoformat(self.body["not_after"])
+
+    @property
+    def ledgers(self) -> dict[LedgerId, CertifiedLedger]:
+        """The ledgers that it names."""
+        found = {}
+        for row in self.body["ledgers"]:
+            ledger = parse(row["ledger"])
+            found[ledger] = CertifiedLedger(ledger, int(row["version"]), str(row["record_sha256"]))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateCheck:
+    """What a check of a certificate gave.
+
+    Attributes:
+        validity: valid, invalid, or expired.
+        problems: why it is not valid; empty: it is.
+        hash: of what it says.
+        ledgers: how many it names.
+        is_signed: it has a signature; without a key nobody looked whose.
+    """
+
+    validity: Validity
+    problems: tuple[str, ...]
+    hash: str
+    ledgers: int
+    is_signed: bool
+
+
+def make_certificate(
+    instance_id: str,
+    root: str,
+    ledgers: Sequence[CertifiedLedger],
+    evidence: Mapping[str, object],
+    breaker: Mapping[str, object],
+    issued: datetime,
+    sign_key: Path | None = None,
+) -> Certificate:
+    """Return a certificate of ledgers that were found safe.
+
+    Args:
+        instance_id: of the cluster.
+        root: key of the ledgers root.
+        ledgers: what it names.
+        evidence, breaker: JSON values without numbers above 2^53.
+        issued: now, aware.
+        sign_key: PEM file of an Ed25519 private key; None: it is not signed.
+
+    Raises:
+        InputError: the key cannot be used.
+    """
+    body = {
+        "schema": SCHEMA,
+        "cluster": {"instance_id": instance_id, "root": root},
+        "issued": _format_time(issued),
+        "not_after": _format_time(issued + LIFETIME),
+        "ledgers": [
+            {"ledger": str(one.ledger), "version": str(one.version), "record_sha256": one.record_sha256}
+            for one in sorted(ledgers, key=lambda one: one.ledger.unsigned_key)
+        ],
+        "evidence": evidence,
+        "breaker": breaker,
+    }
+    raw = canonicalize(body)
+    digest = hashlib.sha256(raw).hexdigest()
+    if sign_key is None:
+        return Certificate(body, digest)
+    signature, public_key = _sign(raw, sign_key)
+    return Certificate(body, digest, signature, public_key)
+
+
+def encode_certificate(certificate: Certificate) -> bytes:
+    """Return the bytes of a certificate's file."""
+    content: dict[str, Any] = {"certificate": certificate.body, "hash": certificate.hash}
+    if certificate.signature is not None and certificate.public_key is not None:
+        content["signature"] = {
+            "algorithm": _ALGORITHM,
+            "public_key": base64.b64encode(certificate.public_key).decode(),
+            "value": base64.b64encode(certificate.signature).decode(),
+        }
+    return json.dumps(content, indent=1).encode() + b"\n"
+
+
+def canonicalize(body: object) -> bytes:
+    """Return the canonical JSON of a value, as RFC 8785 has it.
+
+    Raises:
+        ValueError: a number or a text that it has no form for.
+    """
+    import rfc8785  # noqa: PLC0415 - only who makes or checks a certificate needs it
+
+    try:
+        return bytes(rfc8785.dumps(body))  # type: ignore[arg-type]  # its type of JSON values is private
+    except rfc8785.CanonicalizationError as error:
+        raise ValueError(str(error)) from error
+
+
+def read_certificate(path: Path) -> Certificate:
+    """Return what a certificate's file says, unchecked but for its form.
+
+    Raises:
+        InputError: the file cannot be read, or is no certificate.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})", _REMEDY) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(str(path), "is not JSON", _REMEDY) from error
+    try:
+        signature = content.get("signature")
+        certificate = Certificate(
+            content["certificate"],
+            str(content["hash"]),
+            None if signature is None else base64.b64decode(signature["value"], validate=True),
+            None if signature is None else base64.b64decode(signature["public_key"], validate=True),
+        )
+        _ = certificate.ledgers, certificate.not_after.astimezone(UTC), certificate.root, certificate.instance_id
+        named = certificate.body["schema"]
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        raise InputError(str(path), "is no certificate of deletes", _REMEDY) from error
+    if named != SCHEMA:
+        raise InputError(str(path), f"has schema {named!r}; this program reads {SCHEMA}", _REMEDY)
+    return certificate
+
+
+def check_certificate(
+    path: Path | str,
+    *,
+    key: Path | str | None = None,
+    ledgers: Sequence[LedgerId | str] = (),
+    now: datetime | None = None,
+) -> CertificateCheck:
+    """Say whether a certificate holds: its hash, its signature, its time, and the ledgers that it must name.
+
+    Args:
+        path: the file.
+        key: PEM file of the Ed25519 public key that must have signed it; None: a signature need not be there, and it
+            is compared with the key in the file only.
+        ledgers: that it must name.
+        now: the time, aware; None: the clock's.
+
+    Raises:
+        InputError: the file or the key cannot be read.
+    """
+    certificate = read_certificate(Path(path))
+    problems: list[str] = []
+    try:
+        raw = canonicalize(certificate.body)
+    except ValueError as error:
+        raw, problems = b"", [f"it has no canonical form ({error})"]
+    digest = hashlib.sha256(raw).hexdigest()
+    if digest != certificate.hash:
+        problems.append("its hash is not that of what it says: it was altered")
+    problems += _check_signature(certificate, raw, None if key is None else Path(key))
+    named = certificate.ledgers
+    wanted = [parse(one) if isinstance(one, str) else one for one in ledgers]
+    problems += [f"it does not name ledger {ledger}" for ledger in wanted if ledger not in named]
+    validity = Validity.INVALID if problems else Validity.VALID
+    if not problems and (now or datetime.now(UTC)) > certificate.not_after:
+        validity = Validity.EXPIRED
+        problems = [f"it ended at {certificate.body['not_after']}"]
+    return CertificateCheck(validity, tuple(problems), digest, len(named), certificate.signature is not None)
+
+
+def _format_time(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _sign(raw: bytes, path: Path) -> tuple[bytes, bytes]:
+    key = _load_key(path, is_private=True)
+    return key.sign(raw), key.public_key().public_bytes_raw()
+
+
+def _check_signature(certificate: Certificate, raw: bytes, path: Path | None) -> list[str]:
+    if certificate.signature is None or certificate.public_key is None:
+        return [] if path is None else ["it is not signed, and a key was named"]
+    try:
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - an extra
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise InputError("the signature", "cannot be checked without cryptography", _EXTRA) from error
+    try:
+        key = Ed25519PublicKey.from_public_bytes(certificate.public_key)
+        if path is not None:
+            named = _load_key(path, is_private=False)
+            if named.public_bytes_raw() != certificate.public_key:
+                return ["another key signed it"]
+        key.verify(certificate.signature, raw)
+    except (InvalidSignature, ValueError):
+        return ["its signature does not hold"]
+    return []
+
+
+def _load_key(path: Path, *, is_private: bool) -> Any:  # noqa: ANN401 - of a library that may be absent
+    """Return an Ed25519 key of a PEM file.
+
+    Raises:
+        InputError: it cannot be read, or is none.
+    """
+    try:
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - an extra
+        from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise InputError(str(path), "cannot be used without cryptography", _EXTRA) from error
+    kind = "private" if is_private else "public"
+    remedy = "make one: openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pem -pubout -out pub.pem"
+    try:
+        raw = path.read_bytes()
+        if is_private:
+            key: Any = serialization.load_pem_private_key(raw, None)
+        else:
+            key = serialization.load_pem_public_key(raw)
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})", remedy) from error
+    except (ValueError, TypeError) as error:
+        raise InputError(str(path), f"is no PEM file of a {kind} key without a password", remedy) from error
+    wanted = ed25519.Ed25519PrivateKey if is_private else ed25519.Ed25519PublicKey
+    if not isinstance(key, wanted):
+        raise InputError(str(path), f"is no Ed25519 {kind} key", remedy)
+    return key

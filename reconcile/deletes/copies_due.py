@@ -1,0 +1,128 @@
+"""Has every entry of a closed ledger its copies? What members of ensembles should hold against what they hold."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recovery.model.groups import KeyedGroups, KeyedRuns, difference_runs, to_runs
+
+Ints = npt.NDArray[np.int64]
+
+_SHIFT: Final = 32
+"""Bits of a key below the ledger's number: the number of the bookie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Positions of ensembles, flat; arrays of one length.
+
+    Attributes:
+        row: number of the ledger.
+        bookie: number of the bookie at the position.
+        place: of the bookie in the ensemble.
+        first, last: entries of the segment; last < first where it has none.
+        ensemble, write: E and W of the ledger.
+    """
+
+    row: Ints
+    bookie: Ints
+    place: Ints
+    first: Ints
+    last: Ints
+    ensemble: Ints
+    write: Ints
+
+
+def list_positions(
+    rows: Ints, segments: pa.Array, last_entry: Ints, ensemble: Ints, write: Ints
+) -> tuple[Positions, list[str]]:
+    """Return the positions of ledgers' segments, and the names of their bookies.
+
+    Args:
+        rows: numbers of ledgers, one a record.
+        segments: as `recovery.model.tables.SEGMENTS`, none null.
+        last_entry, ensemble, write: of each record.
+    """
+    counts = segments.value_lengths().to_numpy(zero_copy_only=False)
+    flat = segments.flatten()
+    record = np.repeat(np.arange(len(rows)), counts)
+    first = flat.field("first").to_numpy(zero_copy_only=False)
+    is_last = np.ones(len(record), np.bool_)
+    is_last[:-1] = record[1:] != record[:-1]
+    following = np.append(first[1:], 0)
+    end = np.where(is_last, last_entry[record], np.minimum(following - 1, last_entry[record]))
+    members = flat.field("members")
+    sizes = members.value_lengths().to_numpy(zero_copy_only=False)
+    segment = np.repeat(np.arange(len(record)), sizes)
+    place = np.arange(len(segment)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    names = members.flatten().dictionary_encode()
+    of = record[segment]
+    return (
+        Positions(
+            rows[of],
+            names.indices.to_numpy(zero_copy_only=False).astype(np.int64),
+            place,
+            first[segment],
+            end[segment],
+            ensemble[of],
+            write[of],
+        ),
+        names.dictionary.to_pylist(),
+    )
+
+
+def lay_due(positions: Positions) -> KeyedRuns:
+    """Return the runs that each bookie should hold of each ledger; keys are of `make_keys`.
+
+    Entry e belongs to place p of an ensemble if ``(p - e) mod E < W``.
+    """
+    filled = positions.last >= positions.first
+    row, bookie, place, first, last, size, write = (
+        getattr(positions, name)[filled] for name in ("row", "bookie", "place", "first", "last", "ensemble", "write")
+    )
+    key = make_keys(row, bookie)
+    whole = write >= size
+    origin = place - write + 1
+    low = np.floor_divide(first - origin - write + 1 + size - 1, size)
+    high = np.floor_divide(last - origin, size)
+    count = np.where(whole, 1, np.maximum(high - low + 1, 0))
+    of = np.repeat(np.arange(len(key)), count)
+    step = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+    begin = np.where(whole[of], first[of], np.maximum(origin[of] + (low[of] + step) * size[of], first[of]))
+    stop = origin[of] + (low[of] + step) * size[of] + write[of] - 1
+    end = np.where(whole[of], last[of], np.minimum(stop, last[of]))
+    kept = end >= begin
+    return KeyedRuns(key[of][kept], begin[kept], (end - begin + 1)[kept])
+
+
+def make_keys(row: Ints, bookie: Ints) -> Ints:
+    """Return one number for a ledger and a bookie."""
+    return (row << _SHIFT) | bookie
+
+
+def count_missing(positions: Positions, held: KeyedGroups) -> tuple[Ints, Ints, Ints]:
+    """Return which ledgers lack copies: their numbers, most copies that an entry lacks, and the first such entry.
+
+    Args:
+        positions: of the ledgers.
+        held: what bookies hold; keys are of `make_keys`.
+    """
+    missing = difference_runs(lay_due(positions), to_runs(held))
+    row = missing.key >> _SHIFT
+    place = np.concatenate([missing.first, missing.first + missing.size])
+    change = np.concatenate([np.ones(len(row), np.int64), np.full(len(row), -1)])
+    rows = np.concatenate([row, row])
+    order = np.lexsort((change, place, rows))
+    rows, place, change = rows[order], place[order], change[order]
+    # Each ledger's changes sum to nothing, so that the count begins anew with the next one.
+    lacking = np.cumsum(change)
+    ledgers = np.unique(row)
+    begins = np.searchsorted(rows, ledgers)
+    most = np.maximum.reduceat(lacking, begins) if len(ledgers) else np.zeros(0, np.int64)
+    at_most = lacking == most[np.searchsorted(ledgers, rows)] if len(ledgers) else np.zeros(0, np.bool_)
+    worst = np.flatnonzero(at_most)
+    _, firsts = np.unique(rows[worst], return_index=True)
+    return ledgers, most, place[worst[firsts]]

@@ -1,0 +1,197 @@
+"""What a verification goes by: listings of references, inventories of bookies, and what these hold of some ledgers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.deletes.copies_due import make_keys
+from reconcile.deletes.tombstones import Sighting
+from reconcile.deletes.wanted import Ints, Wanted
+from reconcile.references import References
+from recovery.dataset import Dataset
+from recovery.model.groups import KeyedGroups, from_arrow
+
+Mask = npt.NDArray[np.bool_]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WIRE: Final = "wire"
+_COLUMNS: Final = ("groups", "entries", "last", "complete", "explicit_lac", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One listing of what upper layers refer to.
+
+    Attributes:
+        references: None: no upper layer was named.
+        at_ms: when it was made, ms since 1970; of a file, when that was written; the earliest of several.
+        problem: why it is not complete; empty: it is.
+    """
+
+    references: References | None
+    at_ms: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One bookie as one inventory shows it.
+
+    Attributes:
+        bookie, incarnation: whose it is.
+        is_wire: asked over the wire: it is complete for each ledger that was answered.
+        complete: of disks: what is not in it is not there.
+        started_ms, ended_ms: when it was made.
+        cookie: of the bookie; None: it had none.
+        formatted_ms: when the youngest of its folders was formatted; None: not known.
+        source: the inventory's digest.
+    """
+
+    bookie: str
+    incarnation: int
+    is_wire: bool
+    complete: bool
+    started_ms: int
+    ended_ms: int
+    cookie: bytes | None
+    formatted_ms: int | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What bookies hold of wanted ledgers; matrices are of ledgers by looks.
+
+    Attributes:
+        looks: of each bookie the last.
+        holds: it has the ledger.
+        answered: what it has, or that it has nothing, is wholly known.
+        last: its last entry; -1: none.
+        lac: the largest LAC that its entries, or an explicit LAC, show; -1: none.
+        groups: the entries; keys are those of `copies_due.make_keys`, with the look's number as the bookie.
+    """
+
+    looks: list[Look]
+    holds: Mask
+    answered: Mask
+    last: Ints
+    lac: Ints
+    groups: KeyedGroups
+
+    def number_bookies(self) -> Mapping[str, int]:
+        """Return the number of each bookie's look."""
+        return {look.bookie: number for number, look in enumerate(self.looks)}
+
+
+def read_looks(inventories: Sequence[Dataset]) -> list[tuple[Look, Dataset]]:
+    """Return the last inventory of each bookie.
+
+    Raises:
+        DatasetError: one is damaged.
+    """
+    looks: dict[str, tuple[Look, Dataset]] = {}
+    for inventory in inventories:
+        for row in inventory.read("bookies").to_pylist():
+            look = _read_look(row, inventory.digest)
+            known = looks.get(look.bookie)
+            if known is None or known[0].ended_ms < look.ended_ms:
+                looks[look.bookie] = (look, inventory)
+    return [looks[bookie] for bookie in sorted(looks)]
+
+
+def _read_look(row: Mapping[str, Any], source: str) -> Look:
+    times = [file["born"] or file["mtime"] for file in row["version_files"]]
+    return Look(
+        row["bookie"],
+        row["incarnation"],
+        row["mode"] == _WIRE,
+        row["complete"],
+        to_ms(row["started"]),
+        to_ms(row["ended"]),
+        row["cookie"],
+        to_ms(max(times)) if times else None,
+        source,
+    )
+
+
+def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
+    """Return what the inventories say of the wanted ledgers.
+
+    Raises:
+        DatasetError: one is damaged.
+    """
+    pairs = read_looks(inventories)
+    shape = (len(wanted), len(pairs))
+    holds, whole, hidden = np.zeros(shape, np.bool_), np.ones(shape, np.bool_), np.zeros(shape, np.bool_)
+    last, lac = np.full(shape, -1), np.full(shape, -1)
+    groups = [KeyedGroups(*(np.zeros(0, np.int64) for _ in range(5)))]
+    for number, (look, inventory) in enumerate(pairs):
+        for rows, found in wanted.read(inventory, "copies", ("bookie", *_COLUMNS)):
+            own = rows["bookie"].to_numpy(zero_copy_only=False) == look.bookie
+            rows, found = rows.filter(pa.array(own)).combine_chunks(), found[own]
+            holds[found, number] = True
+            whole[found, number] &= rows["complete"].to_numpy(zero_copy_only=False)
+            np.maximum.at(last[:, number], found, _fill(rows["last"]))
+            np.maximum.at(lac[:, number], found, _read_lac(rows))
+            held = from_arrow(rows["groups"])
+            groups.append(KeyedGroups(make_keys(found[held.key], np.array(number)), *held[1:]))
+        _mark_hidden(inventory, look, wanted, hidden[:, number])
+    believed = np.array([look.is_wire or look.complete for look, _ in pairs], np.bool_)
+    answered = np.where(holds, whole, believed[None, :]) & ~hidden
+    joined = KeyedGroups(*(np.concatenate(parts) for parts in zip(*groups, strict=True)))
+    return Holdings([look for look, _ in pairs], holds, answered, last, lac, joined)
+
+
+def list_sightings(holdings: Holdings, number: int) -> list[Sighting]:
+    """Return what looks that are sure say of one ledger."""
+    return [
+        Sighting(
+            look.bookie,
+            look.incarnation,
+            bool(holdings.holds[number, n]),
+            look.started_ms if not holdings.holds[number, n] else look.ended_ms,
+            f"inventory {look.source[:16]}",
+            look.formatted_ms,
+        )
+        for n, look in enumerate(holdings.looks)
+        if holdings.holds[number, n] or holdings.answered[number, n]
+    ]
+
+
+def to_ms(time: datetime) -> int:
+    """Return a time as ms since 1970."""
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _fill(column: Any) -> Ints:  # noqa: ANN401 - an Arrow column
+    numbers: Ints = pc.fill_null(column, -1).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _read_lac(rows: pa.Table) -> Ints:
+    """Return the largest LAC that each row shows; -1: none."""
+    largest = _fill(rows["explicit_lac"]).copy()
+    headers = rows["headers"].combine_chunks()
+    parents = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)
+    values = headers.flatten()
+    if len(values):
+        np.maximum.at(largest, parents, values.field("lac").to_numpy(zero_copy_only=False))
+    return largest
+
+
+def _mark_hidden(inventory: Dataset, look: Look, wanted: Wanted, hidden: Mask) -> None:
+    """Mark the ledgers of which a bookie did not say all, as its damage tells."""
+    rows = inventory.read("damage", columns=["bookie", "scope", "ledger", "hides_entries"])
+    rows = rows.filter(pc.and_(pc.equal(rows["bookie"], look.bookie), rows["hides_entries"]))
+    if pc.any(pc.is_null(rows["ledger"])).as_py() and look.is_wire:
+        hidden[:] = True
+    named = rows.filter(pc.is_valid(rows["ledger"]))
+    scope = pc.fill_null(named["scope"], 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers = wanted.find(scope, named["ledger"].to_numpy(zero_copy_only=False).astype(np.int64))
+    hidden[numbers[numbers >= 0]] = True

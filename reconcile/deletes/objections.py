@@ -1,0 +1,109 @@
+"""Why ledgers are not safe to delete, each reason with its ledger; and the verdicts that these give."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.deletes.tombstones import Verdict
+
+Ints = npt.NDArray[np.int64]
+
+
+class Reason(StrEnum):
+    """Why a ledger is not safe to delete; values are stored."""
+
+    NO_RECORD = "NO_RECORD"
+    OPEN = "OPEN"
+    IN_RECOVERY = "IN_RECOVERY"
+    UNPARSABLE = "UNPARSABLE"
+    CHANGED = "CHANGED"
+    UNDER_REPLICATED = "UNDER_REPLICATED"
+    LOCKED = "LOCKED"
+    REFERENCED = "REFERENCED"
+    REFERENCES_UNKNOWN = "REFERENCES_UNKNOWN"
+    TOO_YOUNG = "TOO_YOUNG"
+    NOT_ARCHIVED = "NOT_ARCHIVED"
+    ARCHIVE_UNREADABLE = "ARCHIVE_UNREADABLE"
+    ENTRIES_BEYOND_END = "ENTRIES_BEYOND_END"
+    HOLDER_UNSEEN = "HOLDER_UNSEEN"
+    INCARNATION_UNPROVEN = "INCARNATION_UNPROVEN"
+    DURABILITY_BREACH = "DURABILITY_BREACH"
+    BREAKER = "BREAKER"
+    LISTING_INCOMPLETE = "LISTING_INCOMPLETE"
+    MASS_ABSENCE = "MASS_ABSENCE"
+
+
+UNSAFE = frozenset(
+    {
+        Reason.NO_RECORD,
+        Reason.OPEN,
+        Reason.IN_RECOVERY,
+        Reason.UNDER_REPLICATED,
+        Reason.LOCKED,
+        Reason.REFERENCED,
+        Reason.NOT_ARCHIVED,
+        Reason.ENTRIES_BEYOND_END,
+        Reason.DURABILITY_BREACH,
+        Reason.BREAKER,
+    }
+)
+"""Reasons that were seen; the others say that something could not be seen."""
+
+
+@dataclass(slots=True)
+class Objections:
+    """Reasons against deletes, gathered check by check.
+
+    Attributes:
+        count: ledgers that are judged.
+    """
+
+    count: int
+    _rows: list[Ints] = field(default_factory=list)
+    _unsafe: list[npt.NDArray[np.bool_]] = field(default_factory=list)
+    _texts: list[pa.Array] = field(default_factory=list)
+
+    def add(self, rows: Ints, reason: Reason, detail: str | Sequence[str]) -> None:
+        """Object to some ledgers.
+
+        Args:
+            rows: their numbers.
+            reason: why.
+            detail: in words; one for all, or one each.
+        """
+        if not len(rows):
+            return
+        details = pa.array([detail] * len(rows) if isinstance(detail, str) else detail, pa.string())
+        self._rows.append(np.asarray(rows, np.int64))
+        self._unsafe.append(np.full(len(rows), reason in UNSAFE))
+        self._texts.append(pc.binary_join_element_wise(reason.value, details, ": "))
+
+    def add_all(self, reason: Reason, detail: str) -> None:
+        """Object to every ledger."""
+        self.add(np.arange(self.count), reason, detail)
+
+    def judge(self) -> tuple[list[Verdict], list[tuple[str, ...]]]:
+        """Return the verdict of each ledger, and its reasons in the order of the alphabet."""
+        verdicts = [Verdict.SAFE] * self.count
+        reasons: list[tuple[str, ...]] = [()] * self.count
+        if not self._rows:
+            return verdicts, reasons
+        table = pa.table(
+            {
+                "row": np.concatenate(self._rows),
+                "unsafe": np.concatenate(self._unsafe),
+                "text": pa.concat_arrays(self._texts),
+            }
+        )
+        grouped = table.group_by("row").aggregate([("unsafe", "max"), ("text", "distinct")])
+        for row, unsafe, texts in zip(
+            *(grouped[name].to_pylist() for name in ("row", "unsafe_max", "text_distinct")), strict=True
+        ):
+            verdicts[row] = Verdict.UNSAFE if unsafe else Verdict.UNDECIDED
+            reasons[row] = tuple(sorted(texts))
+        return verdicts, reasons

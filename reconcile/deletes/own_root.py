@@ -1,0 +1,175 @@
+"""Our own root beside BookKeeper's, where tombstones and archive marks are: made by us, refused if it is not ours.
+
+    <ledgers root>-bkmeta               RootMark: whose it is
+    <ledgers root>-bkmeta/tombstones    nodes of tombstones (`packed`)
+    <ledgers root>-bkmeta/archive       nodes of archive marks
+
+The nodes hold ledgers' records, which may have passwords in them: where the store has rights, they get those of the
+ledgers root, or those that somebody named.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from backends.protocols import AccessControl, MetadataStore, Write, parse_rights
+from reconcile.clusters import decode_named
+from reconcile.deletes.packed import ChangeLog, Codec, PackedRecords
+from reconcile.deletes.records import (
+    ArchiveMark,
+    RootMark,
+    decode_marks,
+    decode_root_mark,
+    decode_tombstones,
+    encode_marks,
+    encode_tombstones,
+)
+from reconcile.deletes.tombstones import Tombstone
+from reconcile.errors import GuardRefusedError
+from reconcile.write.audit_journal import Journal, Record
+from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER
+from recovery.errors import FormatError
+
+SUFFIX: Final = "-bkmeta"
+JOURNAL_KIND: Final = "deletes"
+TOMBSTONES: Final[Codec[Tombstone]] = Codec(
+    "tombstones", encode_tombstones, decode_tombstones, lambda tombstone: tombstone.ledger
+)
+ARCHIVE: Final[Codec[ArchiveMark]] = Codec("archive", encode_marks, decode_marks, lambda mark: mark.ledger)
+_MASKED: Final = "x"
+"""What a store shows in place of the digest of somebody's password."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRoot:
+    """Our own root of one cluster.
+
+    Attributes:
+        key: of it.
+        mark: what it says of itself.
+        tombstones, archive: its records.
+    """
+
+    key: str
+    mark: RootMark
+    tombstones: PackedRecords[Tombstone]
+    archive: PackedRecords[ArchiveMark]
+
+
+def name_own_root(ledgers_root: str) -> str:
+    """Return the key of our own root beside a ledgers root.
+
+    Raises:
+        GuardRefusedError: the ledgers root is all of the store.
+    """
+    root = ledgers_root.rstrip("/")
+    if not root:
+        problem = "is the whole store: nothing can stand beside it"
+        raise GuardRefusedError("the ledgers root /", problem, "name the ledgers root's own key in the URI")
+    return root + SUFFIX
+
+
+def read_instance_id(store: MetadataStore, ledgers_root: str) -> str:
+    """Return the instance id of a cluster; empty where it has none."""
+    for places in (ON_ZOOKEEPER, ON_ETCD):
+        stored = store.get(ledgers_root.rstrip("/") + places.instance_id)
+        named = decode_named(stored.value if stored is not None else None)
+        if named is not None:
+            return named
+    return ""
+
+
+def open_own_root(store: MetadataStore, ledgers_root: str, acl: str | None = None) -> OwnRoot | None:
+    """Return our own root beside a ledgers root; None if there is none.
+
+    Args:
+        store: writable, if anything is changed.
+        ledgers_root: key.
+        acl: rights of nodes that are made later; None: those of our own root.
+
+    Raises:
+        GuardRefusedError: what stands there is not ours, or another cluster's.
+    """
+    key = name_own_root(ledgers_root)
+    stored = store.get(key)
+    if stored is None:
+        return None
+    remedy = f"see who made it; bkmeta writes only to what it made itself: remove or rename {key}"
+    try:
+        mark = decode_root_mark(stored.value)
+    except FormatError as error:
+        raise GuardRefusedError(key, f"was not made by this program ({error.detail})", remedy) from error
+    instance_id = read_instance_id(store, ledgers_root)
+    if mark.ledgers_root != ledgers_root.rstrip("/"):
+        raise GuardRefusedError(key, f"is of ledgers root {mark.ledgers_root}", remedy)
+    if mark.instance_id and instance_id and mark.instance_id != instance_id:
+        problem = f"is of cluster {mark.instance_id}, and the store has {instance_id}"
+        raise GuardRefusedError(key, problem, remedy)
+    return _make_own_root(store, key, mark, acl if acl is not None else stored.acl)
+
+
+def make_own_root(store: MetadataStore, ledgers_root: str, log: ChangeLog, acl: str | None = None) -> OwnRoot:
+    """Return our own root beside a ledgers root; make it if there is none.
+
+    Args:
+        store: writable.
+        ledgers_root: key.
+        log: by which it is made.
+        acl: its rights; None: those of the ledgers root.
+
+    Raises:
+        GuardRefusedError: what stands there is not ours, or nothing says which rights it shall have.
+    """
+    found = open_own_root(store, ledgers_root, acl)
+    if found is not None:
+        return found
+    key = name_own_root(ledgers_root)
+    rights = _choose_acl(store, ledgers_root, acl)
+    mark = RootMark(ledgers_root.rstrip("/"), read_instance_id(store, ledgers_root))
+    own = _make_own_root(store, key, mark, rights)
+    writes = [Write(key, mark.encode(), None, rights), *own.tombstones.make_first(), *own.archive.make_first()]
+    outcome = log.carry_out(store, "root", writes, {})
+    if outcome.conflict is None:
+        return own
+    made = open_own_root(store, ledgers_root, acl)
+    if made is None:
+        raise GuardRefusedError(key, f"could not be made ({outcome.conflict})", "run the same command again")
+    return made
+
+
+@contextmanager
+def open_log(folder: Path, store: MetadataStore, ledgers_root: str, now: Callable[[], datetime]) -> Iterator[ChangeLog]:
+    """Give the log of changes to a cluster's own root; a journal that is there is gone on with.
+
+    Raises:
+        JournalError: in use, altered, or of another root.
+    """
+    batches: list[int] = [-1]
+
+    def replay(record: Record) -> None:
+        if "batch" in record.fields:
+            batches.append(int(record.fields["batch"]))
+
+    binding = {"journal": JOURNAL_KIND, "root": ledgers_root, "store": store.uri}
+    with Journal.open(folder, binding, resume=True, now=now, replay=replay) as journal:
+        yield ChangeLog(journal, max(batches) + 1)
+
+
+def _make_own_root(store: MetadataStore, key: str, mark: RootMark, acl: str | None) -> OwnRoot:
+    return OwnRoot(key, mark, PackedRecords(store, key, TOMBSTONES, acl), PackedRecords(store, key, ARCHIVE, acl))
+
+
+def _choose_acl(store: MetadataStore, ledgers_root: str, acl: str | None) -> str | None:
+    """Return the rights of our own root, decided before anything is written."""
+    if acl is not None or not isinstance(store, AccessControl):
+        return acl
+    rights = store.get_acl(ledgers_root)
+    if rights is None:
+        raise GuardRefusedError(ledgers_root, "does not exist", "name the ledgers root of a cluster")
+    if any(right.scheme == "digest" and right.name.endswith(f":{_MASKED}") for right in parse_rights(rights.acl)):
+        problem = "has rights that the store does not show whole"
+        raise GuardRefusedError(ledgers_root, problem, "name those of bkmeta's own root: --acl SCHEME:ID:PERMS")
+    return rights.acl

@@ -1,0 +1,252 @@
+"""Records of ledgers removed by a certificate, each looked at again; and deletes taken back.
+
+The tombstone is written and the record removed in one transaction: neither is there without the other.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from backends.pace import Pace
+from backends.protocols import AccessControl, MetadataStore, Versioned, Write
+from reconcile.deletes.certificate import Certificate
+from reconcile.deletes.own_root import OwnRoot
+from reconcile.deletes.packed import ChangeLog, Decision
+from reconcile.deletes.tombstones import (
+    DAY_MS,
+    REMOVED,
+    Sighting,
+    State,
+    StepRefusedError,
+    StoredRecord,
+    Tombstone,
+    demand_purgeable,
+    demand_undoable,
+    purge,
+)
+from reconcile.errors import GuardRefusedError, PartlyAppliedError
+from recovery.codecs.replication_lock import lock_key
+from recovery.codecs.store import Layout, ledger_key, mark_key
+from recovery.model.ids import LedgerId
+
+BATCH: Final = 25
+"""Ledgers in a transaction. An etcd takes 128 comparisons by default, and each ledger needs two."""
+MOST_IN_BATCH: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeRequest:
+    """What is purged, and how.
+
+    Attributes:
+        certificate: checked, and not expired when it was.
+        by: who purges.
+        archived: whether each ledger must have a mark of the backup application still.
+        rate: ledgers a second, at most; None: no limit.
+        batch: ledgers in a transaction, at most.
+    """
+
+    certificate: Certificate
+    by: str
+    archived: bool = False
+    rate: float | None = None
+    batch: int = BATCH
+
+
+@dataclass(slots=True)
+class Purged:
+    """What became of a certificate's ledgers.
+
+    Attributes:
+        purged: their records were removed by this run.
+        before: were removed by an earlier run of the same certificate.
+    """
+
+    purged: list[LedgerId] = field(default_factory=list)
+    before: list[LedgerId] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where a cluster's records are.
+
+    Attributes:
+        store: writable.
+        root: key of the ledgers root, without a slash at its end.
+        layout: of its ledgers.
+    """
+
+    store: MetadataStore
+    root: str
+    layout: Layout
+
+    def make_key(self, ledger: LedgerId) -> str:
+        """Return the store's key of a ledger's record."""
+        return self.root + ledger_key(self.layout, ledger)
+
+
+@dataclass(slots=True)
+class _LastLook:
+    """What stands at the keys of some ledgers right before they are removed."""
+
+    records: dict[LedgerId, StoredRecord | None] = field(default_factory=dict)
+    objections: dict[LedgerId, str] = field(default_factory=dict)
+
+
+def count_lately(tombstones: Iterator[Sequence[Tombstone]], now_ms: int) -> int:
+    """Return how many ledgers were purged within a day."""
+    times = (tombstone.find_time(State.PURGED) for node in tombstones for tombstone in node)
+    return sum(purged_ms is not None and purged_ms > now_ms - DAY_MS for purged_ms in times)
+
+
+def purge_ledgers(
+    request: PurgeRequest,
+    cluster: Cluster,
+    own: OwnRoot,
+    log: ChangeLog,
+    *,
+    now: Callable[[], datetime],
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Purged:
+    """Remove the records of a certificate's ledgers; stop at the first that is not as the certificate has it.
+
+    Whoever repeats it goes on with it: a ledger that was removed by the same certificate is passed over.
+
+    Raises:
+        GuardRefusedError: the first ledger that was looked at may not be purged; nothing was removed by this run.
+        PartlyAppliedError: a later one may not, or the certificate ended; what was removed stays removed.
+        BackendError: the store failed.
+    """
+    certified = request.certificate.ledgers
+    total, result, look = len(certified), Purged(), _LastLook()
+    pace = Pace(request.rate)
+
+    def prepare(batch: Sequence[LedgerId]) -> None:
+        pace.take(len(batch))
+        _look_again(batch, request, cluster, own, look)
+
+    def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+        time = now()
+        at_ms = int(time.timestamp() * 1000)
+        stated = certified[ledger]
+        if tombstone is not None and tombstone.state in REMOVED and tombstone.certificate == request.certificate.hash:
+            if ledger not in result.purged and ledger not in result.before:
+                result.before.append(ledger)
+            return None
+        if time > request.certificate.not_after:
+            raise StepRefusedError(f"ledger {ledger}: the certificate ended")
+        record = look.records.get(ledger)
+        try:
+            ready = demand_purgeable(tombstone, request.certificate.hash, stated.version, at_ms)
+            if ledger in look.objections:
+                raise StepRefusedError(look.objections[ledger])
+            if record is None:
+                raise StepRefusedError("its record is gone: somebody else removed it")
+            purged = purge(ready, record, at_ms, request.by)
+        except StepRefusedError as error:
+            raise StepRefusedError(f"ledger {ledger}: {error}") from error
+        removal = Write(cluster.make_key(ledger), None, record.version)
+        return Decision(purged, (removal,), (record.raw,))
+
+    def take_up(batch: Sequence[LedgerId]) -> None:
+        known = set(result.before)
+        result.purged += [ledger for ledger in batch if ledger not in known]
+        progress(len(result.purged) + len(result.before), total)
+
+    try:
+        own.tombstones.change(
+            list(certified), decide, log, rows=min(request.batch, MOST_IN_BATCH), prepare=prepare, done=take_up
+        )
+    except StepRefusedError as error:
+        remedy = "see what became of it: bkmeta delete status; then verify again, and purge by the new certificate"
+        if result.purged:
+            done = f"stopped after {len(result.purged)} of {total} ledgers: {error}"
+            raise PartlyAppliedError(str(log.journal.path), done, remedy) from error
+        raise GuardRefusedError("the purge", str(error), remedy) from error
+    return result
+
+
+def undo_deletes(
+    ledgers: Sequence[LedgerId],
+    cluster: Cluster,
+    own: OwnRoot,
+    log: ChangeLog,
+    sightings: Mapping[LedgerId, Mapping[str, Sighting]],
+) -> dict[LedgerId, str]:
+    """Take deletes back: before the purge nothing was removed, after it the record is put back while all hold it.
+
+    Args:
+        ledgers: which.
+        cluster: where their records are.
+        own: where their tombstones are.
+        log: by which it is written.
+        sightings: of each ledger the last look at each bookie since the purge.
+
+    Returns:
+        What could not be taken back, and why.
+
+    Raises:
+        BackendError: the store failed.
+    """
+    refused: dict[LedgerId, str] = {}
+
+    def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+        refused.pop(ledger, None)
+        if tombstone is None:
+            refused[ledger] = "nobody asked for its delete, or that was undone"
+            return None
+        try:
+            demand_undoable(tombstone, sightings.get(ledger))
+        except StepRefusedError as error:
+            refused[ledger] = str(error)
+            return None
+        if tombstone.state not in REMOVED:
+            return Decision(None)
+        key = cluster.make_key(ledger)
+        if cluster.store.get(key) is not None:
+            refused[ledger] = "the store has a record of it again"
+            return None
+        return Decision(None, (Write(key, tombstone.record.raw, None, tombstone.record.acl),))
+
+    own.tombstones.change(ledgers, decide, log, rows=BATCH)
+    return refused
+
+
+def read_records(ledgers: Sequence[LedgerId], cluster: Cluster) -> dict[LedgerId, StoredRecord | None]:
+    """Return the records of ledgers with their rights; None of one that has none.
+
+    Raises:
+        BackendError: the store failed.
+    """
+    by_key = {cluster.make_key(ledger): ledger for ledger in ledgers}
+    stored = dict(cluster.store.get_many(by_key))
+    rights = dict.fromkeys(by_key, "")
+    if isinstance(cluster.store, AccessControl):
+        for key in by_key:
+            found = cluster.store.get_acl(key)
+            rights[key] = "" if found is None else found.acl
+    return {by_key[key]: _make_record(node, rights[key]) for key, node in stored.items()}
+
+
+def _make_record(node: Versioned | None, acl: str) -> StoredRecord | None:
+    return None if node is None else StoredRecord(node.value, node.version, node.created_ms, acl or None)
+
+
+def _look_again(
+    batch: Sequence[LedgerId], request: PurgeRequest, cluster: Cluster, own: OwnRoot, look: _LastLook
+) -> None:
+    """Read what stands at the keys of some ledgers now."""
+    look.records = read_records(batch, cluster)
+    look.objections = {}
+    keys: dict[str, tuple[LedgerId, str]] = {}
+    for ledger in batch:
+        keys[cluster.root + mark_key(ledger)] = (ledger, "it is marked for replication now")
+        keys[cluster.root + lock_key(ledger)] = (ledger, "somebody holds its replication lock now")
+    for key, node in cluster.store.get_many(keys):
+        if node is not None:
+            ledger, text = keys[key]
+            look.objections[ledger] = text
+    if request.archived:
+        marked = own.archive.read_some(batch)
+        look.objections.update((ledger, "it has no archive mark now") for ledger in batch if ledger not in marked)

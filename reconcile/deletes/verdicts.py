@@ -1,0 +1,399 @@
+"""May ledgers be deleted? Every check of it, in columns; what could not be looked at is never taken for good.
+
+check                    unsafe                          undecided
+record                   open, in recovery, none         cannot be parsed; changed while it was looked at
+replication              a mark, a lock                  the store could not be listed
+references               one names it                    a listing failed; the ledger is too young, or its age unknown
+archive, where wanted    no mark                         marks cannot be read
+holders                  entries beyond the end that     one did not answer lately; whose disks answered is not known
+                         a LAC proves
+durability               an entry has fewer than A copies
+breaker                  too many in a day
+listing                                                  not complete; many ledgers went while it was made
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.deletes.copies_due import Positions, count_missing, list_positions, make_keys
+from reconcile.deletes.evidence import Holdings, Listing, Mask, to_ms
+from reconcile.deletes.objections import Objections, Reason
+from reconcile.deletes.records import ArchiveMark
+from reconcile.deletes.tombstones import (
+    DAY_MS,
+    SECOND_MS,
+    Holder,
+    State,
+    StoredRecord,
+    Tombstone,
+    Verdict,
+    Verification,
+)
+from reconcile.deletes.wanted import Ints, Wanted
+from recovery.codecs import store as keys
+from recovery.codecs.keys import read_marks
+from recovery.codecs.replication_lock import ledger_of_lock
+from recovery.dataset import Dataset
+from recovery.model.groups import KeyedGroups
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import State as LedgerState
+
+MIN_AGE_MS: Final = DAY_MS
+FRESHNESS_MS: Final = DAY_MS
+MOST_IN_A_DAY: Final = 1000
+MOST_SHARE: Final = 0.05
+FEW: Final = 10
+"""So many a day trip no breaker, whatever share of a small cluster they are."""
+_COLUMNS: Final = (
+    "raw", "version", "acl", "created_at", "changed_at", "error", "state", "ensemble_size", "write_quorum", "ack_quorum",
+    "last_entry", "ctime", "segments",
+)  # fmt: skip
+_NAMED: Final = 3
+"""Bookies that a reason names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a verification demands.
+
+    Attributes:
+        min_age_ms: of a ledger when references were listed.
+        freshness_ms: age of an inventory, at most.
+        archived: whether a mark of the backup application is demanded.
+        confirmed: number of ledgers that somebody confirmed to delete though the breaker trips; None: nobody did.
+    """
+
+    min_age_ms: int = MIN_AGE_MS
+    freshness_ms: int = FRESHNESS_MS
+    archived: bool = False
+    confirmed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is judged by.
+
+    Attributes:
+        captures: of the store: before and after everything else was looked at.
+        listings: of references, likewise.
+        holdings: of bookies.
+        tombstones: of the wanted ledgers, those that have one.
+        archive: marks of the wanted ledgers; None: they cannot be read.
+        removed_lately: ledgers that were purged within a day.
+        aliases: other names of bookies.
+        now_ms: the time, ms since 1970.
+    """
+
+    captures: tuple[Dataset, Dataset]
+    listings: tuple[Listing, Listing]
+    holdings: Holdings
+    tombstones: Mapping[LedgerId, Tombstone]
+    archive: Mapping[LedgerId, ArchiveMark] | None
+    removed_lately: int
+    aliases: Mapping[str, str]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """Whether so many deletes in a day are too many.
+
+    Attributes:
+        asked: ledgers of this run.
+        lately: ledgers that were purged within a day.
+        total: ledgers of the store.
+        limit: that a day may have without a confirmation.
+    """
+
+    asked: int
+    lately: int
+    total: int
+    limit: int
+
+    @property
+    def is_tripped(self) -> bool:
+        """Whether they are too many."""
+        return self.asked + self.lately > self.limit
+
+
+def set_breaker(asked: int, lately: int, total: int) -> Breaker:
+    """Return the breaker of a run: 1,000 ledgers a day, or 5 % of all if that is fewer; ten are never too many."""
+    return Breaker(asked, lately, total, max(FEW, min(MOST_IN_A_DAY, int(total * MOST_SHARE))))
+
+
+def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[list[Verification], Breaker]:
+    """Return what the evidence says of each wanted ledger, and of their number.
+
+    Raises:
+        DatasetError: a capture or an inventory is damaged.
+    """
+    objections = Objections(len(wanted))
+    _judge_captures(evidence, objections)
+    rows = _read_records(wanted, evidence, objections)
+    _judge_replication(wanted, evidence, objections)
+    _judge_references(wanted, rows, evidence, rules, objections)
+    _judge_archive(wanted, evidence, rules, objections)
+    positions, names = _judge_holders(rows, evidence, rules, objections)
+    breaker = set_breaker(len(wanted), evidence.removed_lately, evidence.captures[1].rows("ledgers"))
+    if breaker.is_tripped and rules.confirmed != len(wanted):
+        detail = (
+            f"{breaker.asked} deletes and {breaker.lately} of the last day are more than {breaker.limit}; "
+            f"confirm their number: --confirm {breaker.asked}"
+        )
+        objections.add_all(Reason.BREAKER, detail)
+    verdicts, reasons = objections.judge()
+    return _make_verifications(wanted, rows, positions, names, evidence, verdicts, reasons), breaker
+
+
+def _judge_captures(evidence: Evidence, objections: Objections) -> None:
+    for capture in evidence.captures:
+        for source in capture.read("sources").to_pylist():
+            if not source["complete"] or source["root"] != "present":
+                why = source["gaps"][0] if source["gaps"] else "its root is missing"
+                objections.add_all(Reason.LISTING_INCOMPLETE, f"the store was not listed completely: {why}")
+    first, second = (capture.rows("ledgers") for capture in evidence.captures)
+    limit = max(FEW, int(first * MOST_SHARE))
+    if first - second > limit:
+        objections.add_all(Reason.MASS_ABSENCE, f"{first - second} ledgers went while the store was looked at")
+
+
+def _read_records(wanted: Wanted, evidence: Evidence, objections: Objections) -> pa.Table:
+    """Return the records that stand, with a column `row`: the number of the ledger; object to what they say."""
+    versions = np.full((2, len(wanted)), -1)
+    parts: list[pa.Table] = []
+    for number, capture in enumerate(evidence.captures):
+        for rows, found in wanted.read(capture, "ledgers", _COLUMNS):
+            versions[number, found] = rows["version"].to_numpy()
+            if number == 1:
+                parts.append(rows.append_column("row", pa.array(found)))
+    gone = versions[1] < 0
+    objections.add(np.flatnonzero(gone & (versions[0] < 0)), Reason.NO_RECORD, "the store has no record of it")
+    objections.add(np.flatnonzero(gone & (versions[0] >= 0)), Reason.CHANGED, "its record went while it was looked at")
+    changed = ~gone & (versions[0] != versions[1])
+    objections.add(np.flatnonzero(changed), Reason.CHANGED, "its record changed while it was looked at")
+    empty = pa.schema([evidence.captures[1].read("ledgers", buckets=range(0)).schema.field(n) for n in _COLUMNS])
+    if not parts:
+        return empty.append(pa.field("row", pa.int64())).empty_table()
+    records = pa.concat_tables(parts).combine_chunks()
+    row = records["row"].to_numpy()
+    bad = pc.is_valid(records["error"]).to_numpy(zero_copy_only=False)
+    objections.add(row[bad], Reason.UNPARSABLE, records["error"].filter(pa.array(bad)).to_pylist())
+    for state, reason in ((LedgerState.OPEN, Reason.OPEN), (LedgerState.IN_RECOVERY, Reason.IN_RECOVERY)):
+        seen = pc.fill_null(pc.equal(records["state"], state.value), fill_value=False).to_numpy(zero_copy_only=False)
+        objections.add(row[seen], reason, f"its state is {state.value}")
+    return records
+
+
+def _judge_replication(wanted: Wanted, evidence: Evidence, objections: Objections) -> None:
+    for capture in evidence.captures:
+        nodes = capture.read("nodes", columns=["path", "kind"])
+        marks = nodes.filter(pc.equal(nodes["kind"], "mark"))["path"].combine_chunks()
+        marked = read_marks(marks)
+        numbers = wanted.find(marked.scope, marked.ledger)
+        objections.add(numbers[numbers >= 0], Reason.UNDER_REPLICATED, "it is marked for replication")
+        locks = [ledger_of_lock(path) for path in nodes.filter(pc.equal(nodes["kind"], "lock"))["path"].to_pylist()]
+        ids = np.array([(one.scope, one.ledger) for one in locks if one is not None], np.int64).reshape(-1, 2)
+        numbers = wanted.find(ids[:, 0], ids[:, 1])
+        objections.add(numbers[numbers >= 0], Reason.LOCKED, "somebody holds its replication lock")
+
+
+def _judge_references(
+    wanted: Wanted, records: pa.Table, evidence: Evidence, rules: Rules, objections: Objections
+) -> None:
+    for listing in evidence.listings:
+        if listing.references is None:
+            detail = "no upper layer was named: --references; an empty file says that there is none"
+            objections.add_all(Reason.REFERENCES_UNKNOWN, listing.problem or detail)
+            continue
+        if listing.problem:
+            objections.add_all(Reason.REFERENCES_UNKNOWN, listing.problem)
+        rows, numbers = wanted.select(listing.references.rows)
+        live = ~pc.fill_null(rows["deleted"], fill_value=False).to_numpy(zero_copy_only=False)
+        owners = pc.fill_null(rows["owner"], "an upper layer").filter(pa.array(live)).to_pylist()
+        objections.add(numbers[live], Reason.REFERENCED, [f"{owner} refers to it" for owner in owners])
+    first_ms = min(listing.at_ms for listing in evidence.listings)
+    _judge_age(records, first_ms, rules, objections)
+    earlier = [
+        number
+        for number, ledger in enumerate(wanted.ledgers)
+        if (tombstone := evidence.tombstones.get(ledger)) is not None
+        and tombstone.state in (State.VERIFIED, State.PURGEABLE)
+        and tombstone.listed_ms is not None
+        and first_ms <= tombstone.listed_ms
+    ]
+    detail = "these references were listed for the verification before: list them again"
+    objections.add(np.array(earlier, np.int64), Reason.REFERENCES_UNKNOWN, detail)
+
+
+def _judge_age(records: pa.Table, listed_ms: int, rules: Rules, objections: Objections) -> None:
+    row = records["row"].to_numpy()
+    created = np.maximum(_read_times(records["created_at"]), pc.fill_null(records["ctime"], -1).to_numpy())
+    unknown = (created < 0) & (rules.min_age_ms > 0)
+    objections.add(row[unknown], Reason.TOO_YOUNG, "nothing says when it was created: --min-age 0s takes any age")
+    young = (created >= 0) & (created + rules.min_age_ms > listed_ms)
+    detail = f"it was not {rules.min_age_ms // SECOND_MS} seconds old when references were listed"
+    objections.add(row[young], Reason.TOO_YOUNG, detail)
+
+
+def _judge_archive(wanted: Wanted, evidence: Evidence, rules: Rules, objections: Objections) -> None:
+    if not rules.archived:
+        return
+    if evidence.archive is None:
+        objections.add_all(Reason.ARCHIVE_UNREADABLE, "archive marks cannot be read")
+        return
+    missing = [number for number, ledger in enumerate(wanted.ledgers) if ledger not in evidence.archive]
+    objections.add(np.array(missing, np.int64), Reason.NOT_ARCHIVED, "no backup application marked it")
+
+
+def _judge_holders(
+    records: pa.Table, evidence: Evidence, rules: Rules, objections: Objections
+) -> tuple[Positions, list[str]]:
+    """Object to what bookies hold, or did not say; return the positions of ensembles, and their bookies."""
+    holdings = evidence.holdings
+    closed = pc.and_(pc.equal(records["state"], LedgerState.CLOSED.value), pc.is_valid(records["last_entry"]))
+    closed_rows = records.filter(pc.fill_null(closed, fill_value=False)).combine_chunks()
+    numbers = closed_rows["row"].to_numpy()
+    ends, sizes, writes, acks = (
+        closed_rows[name].to_numpy().astype(np.int64)
+        for name in ("last_entry", "ensemble_size", "write_quorum", "ack_quorum")
+    )
+    segments = (
+        closed_rows["segments"].combine_chunks()
+        if len(numbers)
+        else pa.array([], records.schema.field("segments").type)
+    )
+    positions, names = list_positions(numbers, segments, ends, sizes, writes)
+    of_look = holdings.number_bookies()
+    looks = np.array([of_look.get(evidence.aliases.get(name, name), -1) for name in names], np.int64)
+    changed = np.full(holdings.holds.shape[0], -1)
+    changed[numbers] = _read_times(closed_rows["changed_at"])
+    pairs = np.unique(np.column_stack((positions.row, positions.bookie)), axis=0)
+    _demand_answers(pairs, looks, names, changed, evidence, rules, objections)
+    end_of, acks_of, writes_of = (np.zeros(holdings.holds.shape[0], np.int64) for _ in range(3))
+    end_of[numbers], acks_of[numbers], writes_of[numbers] = ends, acks, writes
+    judged = np.zeros(len(end_of), np.bool_)
+    judged[numbers] = True
+    # Entries above the end may be what was never acknowledged; a LAC above it says that some were.
+    beyond = judged & (holdings.lac.max(axis=1, initial=-1) > end_of)
+    details = [f"a LAC of {holdings.lac[n].max()} is above its last entry {end_of[n]}" for n in np.flatnonzero(beyond)]
+    objections.add(np.flatnonzero(beyond), Reason.ENTRIES_BEYOND_END, details)
+    short, most, first = _find_short(positions, looks, holdings)
+    breach = writes_of[short] - most < acks_of[short]
+    details = [
+        f"entry {entry} has {writes_of[row] - lack} copies, and {acks_of[row]} were acknowledged"
+        for row, lack, entry in zip(short[breach], most[breach], first[breach], strict=True)
+    ]
+    objections.add(short[breach], Reason.DURABILITY_BREACH, details)
+    return positions, names
+
+
+def _find_short(positions: Positions, looks: Ints, holdings: Holdings) -> tuple[Ints, Ints, Ints]:
+    """Return which ledgers lack copies on members that answered, how many at most of an entry, and the first such."""
+    look = looks[positions.bookie] if len(positions.row) else positions.bookie
+    seen = look >= 0
+    seen[seen] = holdings.answered[positions.row[seen], look[seen]]
+    known = Positions(
+        *(getattr(positions, name)[seen] if name != "bookie" else look[seen] for name in Positions.__slots__)
+    )
+    keys_due = np.unique(make_keys(known.row, known.bookie))
+    own = np.isin(holdings.groups.key, keys_due)
+    return count_missing(known, KeyedGroups(*(column[own] for column in holdings.groups)))
+
+
+def _demand_answers(
+    pairs: Ints,
+    looks: Ints,
+    names: Sequence[str],
+    changed_ms: Ints,
+    evidence: Evidence,
+    rules: Rules,
+    objections: Objections,
+) -> None:
+    """Object to members that did not say, lately and surely, what they have."""
+    holdings, cookies = evidence.holdings, _read_cookies(evidence.captures[1])
+    row, bookie = pairs[:, 0], pairs[:, 1]
+    look = looks[bookie] if len(pairs) else bookie
+    seen = look >= 0
+    texts = np.array([f"bookie {name}" for name in names], object)
+    unseen = np.flatnonzero(~seen)
+    objections.add(row[unseen], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at" for b in bookie[unseen]])
+    row, bookie, look = row[seen], bookie[seen], look[seen]
+    if not len(row):
+        return
+    ended = np.array([one.ended_ms for one in holdings.looks])[look]
+    started = np.array([one.started_ms for one in holdings.looks])[look]
+    stale = ended + rules.freshness_ms < evidence.now_ms
+    objections.add(row[stale], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at lately" for b in bookie[stale]])
+    early = started < changed_ms[row]
+    details = [f"{texts[b]} was looked at before the record changed last" for b in bookie[early]]
+    objections.add(row[early], Reason.HOLDER_UNSEEN, details)
+    silent = ~holdings.answered[row, look]
+    objections.add(row[silent], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not read completely" for b in bookie[silent]])
+    proven = np.array([one.cookie is not None and one.cookie == cookies.get(one.bookie) for one in holdings.looks])
+    odd = ~proven[look]
+    details = [f"{texts[b]} has not the cookie that the store has of it" for b in bookie[odd]]
+    objections.add(row[odd], Reason.INCARNATION_UNPROVEN, details)
+
+
+def _read_cookies(capture: Dataset) -> dict[str, bytes]:
+    nodes = capture.read("nodes", columns=["path", "kind", "raw"])
+    nodes = nodes.filter(pc.equal(nodes["kind"], "cookie"))
+    names = [path.removeprefix(f"{keys.COOKIES}/") for path in nodes["path"].to_pylist()]
+    return dict(zip(names, nodes["raw"].to_pylist(), strict=True))
+
+
+def _read_times(column: Any) -> Ints:  # noqa: ANN401 - an Arrow column
+    """Return times as ms since 1970; -1 where there is none."""
+    ms = pc.cast(pc.cast(column, pa.timestamp("ms", "UTC"), safe=False), pa.int64())
+    return np.asarray(pc.fill_null(ms, -1).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _make_verifications(
+    wanted: Wanted,
+    records: pa.Table,
+    positions: Positions,
+    names: Sequence[str],
+    evidence: Evidence,
+    verdicts: Sequence[Verdict],
+    reasons: Sequence[tuple[str, ...]],
+) -> list[Verification]:
+    stored: dict[int, StoredRecord] = {}
+    for item in records.select(["row", "raw", "version", "created_at", "acl"]).to_pylist():
+        created = None if item["created_at"] is None else to_ms(item["created_at"])
+        stored[item["row"]] = StoredRecord(item["raw"], item["version"], created, item["acl"])
+    members: dict[int, dict[str, None]] = {}
+    for row, bookie in zip(positions.row.tolist(), positions.bookie.tolist(), strict=True):
+        name = names[bookie]
+        members.setdefault(row, {})[evidence.aliases.get(name, name)] = None
+    listed_ms = min(listing.at_ms for listing in evidence.listings)
+    looks, is_holder = evidence.holdings.looks, _find_holders(members, evidence)
+    return [
+        Verification(
+            verdicts[number],
+            reasons[number],
+            stored.get(number),
+            tuple(members.get(number, ())),
+            tuple(
+                Holder(looks[n].bookie, looks[n].incarnation, looks[n].ended_ms)
+                for n in np.flatnonzero(is_holder[number]).tolist()
+            ),
+            listed_ms,
+        )
+        for number in range(len(wanted))
+    ]
+
+
+def _find_holders(members: Mapping[int, Mapping[str, None]], evidence: Evidence) -> Mask:
+    """Return which looks are of a life that holds entries, or of a member."""
+    is_holder = evidence.holdings.holds.copy()
+    of_look = evidence.holdings.number_bookies()
+    for number, names in members.items():
+        for name in names:
+            if name in of_look:
+                is_holder[number, of_look[name]] = True
+    return is_holder
