@@ -42,6 +42,8 @@ COMMANDS: Final = {
     "export": "Write ledgers' entries from bookies' disks as files, whatever their records say.",
     "check-impact": "Say whether bookies or racks may be taken away.",
     "scrutinize": "Say whether bookies and metadata agree, ledger by ledger.",
+    "delete": "Delete ledgers in two phases, by a certificate.",
+    "certificate": "Check a certificate of deletes, without a store.",
     "inspect": "Read one file of a bookie by itself, or say what each byte is.",
     "doctor": "Say whether this installation is complete.",
 }

@@ -131,7 +131,8 @@ def make_certificate(
         instance_id: of the cluster.
         root: key of the ledgers root.
         ledgers: what it names.
-        evidence, breaker: JSON values without numbers above 2^53.
+        evidence: JSON values without numbers above 2^53.
+        breaker: likewise.
         issued: now, aware.
         sign_key: PEM file of an Ed25519 private key; None: it is not signed.
 

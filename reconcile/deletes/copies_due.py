@@ -44,7 +44,9 @@ def list_positions(
     Args:
         rows: numbers of ledgers, one a record.
         segments: as `recovery.model.tables.SEGMENTS`, none null.
-        last_entry, ensemble, write: of each record.
+        last_entry: of each record.
+        ensemble: E of each.
+        write: W of each.
     """
     counts = segments.value_lengths().to_numpy(zero_copy_only=False)
     flat = segments.flatten()

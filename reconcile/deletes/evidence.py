@@ -132,16 +132,19 @@ def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
     last, lac = np.full(shape, -1), np.full(shape, -1)
     groups = [KeyedGroups(*(np.zeros(0, np.int64) for _ in range(5)))]
     for number, (look, inventory) in enumerate(pairs):
-        for rows, found in wanted.read(inventory, "copies", ("bookie", *_COLUMNS)):
-            own = rows["bookie"].to_numpy(zero_copy_only=False) == look.bookie
-            rows, found = rows.filter(pa.array(own)).combine_chunks(), found[own]
+        for copies, numbers in wanted.read(inventory, "copies", ("bookie", *_COLUMNS)):
+            own = copies["bookie"].to_numpy(zero_copy_only=False) == look.bookie
+            rows, found = copies.filter(pa.array(own)).combine_chunks(), numbers[own]
             holds[found, number] = True
-            whole[found, number] &= rows["complete"].to_numpy(zero_copy_only=False)
+            # A ledger has several rows: one of them that is not complete is enough.
+            np.logical_and.at(whole[:, number], found, rows["complete"].to_numpy(zero_copy_only=False))
             np.maximum.at(last[:, number], found, _fill(rows["last"]))
             np.maximum.at(lac[:, number], found, _read_lac(rows))
             held = from_arrow(rows["groups"])
             groups.append(KeyedGroups(make_keys(found[held.key], np.array(number)), *held[1:]))
         _mark_hidden(inventory, look, wanted, hidden[:, number])
+        if look.is_wire:
+            hidden[:, number] |= wanted.scope != 0
     believed = np.array([look.is_wire or look.complete for look, _ in pairs], np.bool_)
     answered = np.where(holds, whole, believed[None, :]) & ~hidden
     joined = KeyedGroups(*(np.concatenate(parts) for parts in zip(*groups, strict=True)))

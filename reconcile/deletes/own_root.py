@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from backends.protocols import AccessControl, MetadataStore, Write, parse_rights
+from backends.protocols import AccessControl, MetadataStore, Write, parse_acl
 from reconcile.clusters import decode_named
 from reconcile.deletes.packed import ChangeLog, Codec, PackedRecords
 from reconcile.deletes.records import (
@@ -169,7 +169,7 @@ def _choose_acl(store: MetadataStore, ledgers_root: str, acl: str | None) -> str
     rights = store.get_acl(ledgers_root)
     if rights is None:
         raise GuardRefusedError(ledgers_root, "does not exist", "name the ledgers root of a cluster")
-    if any(right.scheme == "digest" and right.name.endswith(f":{_MASKED}") for right in parse_rights(rights.acl)):
+    if any(right.scheme == "digest" and right.name.endswith(f":{_MASKED}") for right in parse_acl(rights.text)):
         problem = "has rights that the store does not show whole"
         raise GuardRefusedError(ledgers_root, problem, "name those of bkmeta's own root: --acl SCHEME:ID:PERMS")
-    return rights.acl
+    return rights.text

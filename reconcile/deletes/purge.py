@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from backends.pace import Pace
-from backends.protocols import AccessControl, MetadataStore, Versioned, Write
+from backends.protocols import LiveStore, MetadataStore, Versioned, Write
 from reconcile.deletes.certificate import Certificate
 from reconcile.deletes.own_root import OwnRoot
 from reconcile.deletes.packed import ChangeLog, Decision
@@ -136,18 +136,14 @@ def purge_ledgers(
             return None
         if time > request.certificate.not_after:
             raise StepRefusedError(f"ledger {ledger}: the certificate ended")
-        record = look.records.get(ledger)
         try:
             ready = demand_purgeable(tombstone, request.certificate.hash, stated.version, at_ms)
-            if ledger in look.objections:
-                raise StepRefusedError(look.objections[ledger])
-            if record is None:
-                raise StepRefusedError("its record is gone: somebody else removed it")
-            purged = purge(ready, record, at_ms, request.by)
+            removed = _demand_unchanged(look, ledger)
+            purged = purge(ready, removed, at_ms, request.by)
         except StepRefusedError as error:
             raise StepRefusedError(f"ledger {ledger}: {error}") from error
-        removal = Write(cluster.make_key(ledger), None, record.version)
-        return Decision(purged, (removal,), (record.raw,))
+        removal = Write(cluster.make_key(ledger), None, removed.version)
+        return Decision(purged, (removal,), (removed.raw,))
 
     def take_up(batch: Sequence[LedgerId]) -> None:
         known = set(result.before)
@@ -222,11 +218,19 @@ def read_records(ledgers: Sequence[LedgerId], cluster: Cluster) -> dict[LedgerId
     by_key = {cluster.make_key(ledger): ledger for ledger in ledgers}
     stored = dict(cluster.store.get_many(by_key))
     rights = dict.fromkeys(by_key, "")
-    if isinstance(cluster.store, AccessControl):
-        for key in by_key:
-            found = cluster.store.get_acl(key)
-            rights[key] = "" if found is None else found.acl
+    if isinstance(cluster.store, LiveStore):
+        rights.update((key, "" if found is None else found.text) for key, found in cluster.store.get_acls(by_key))
     return {by_key[key]: _make_record(node, rights[key]) for key, node in stored.items()}
+
+
+def _demand_unchanged(look: _LastLook, ledger: LedgerId) -> StoredRecord:
+    """Return a ledger's record as it stands, if nothing speaks against its removal."""
+    if ledger in look.objections:
+        raise StepRefusedError(look.objections[ledger])
+    record = look.records.get(ledger)
+    if record is None:
+        raise StepRefusedError("its record is gone: somebody else removed it")
+    return record
 
 
 def _make_record(node: Versioned | None, acl: str) -> StoredRecord | None:

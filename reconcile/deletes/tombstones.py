@@ -7,8 +7,8 @@
     PURGED      its metadata record was removed                         each holder released: CONFIRMED
     CONFIRMED   every holder was seen without it, or is decommissioned  after the retention: EXPIRED, no tombstone
 
-A verification that is not safe leads back to REQUESTED. An undo before the purge removes the tombstone, and nothing else
-was changed. Entries that are seen again lead from CONFIRMED back to PURGED.
+A verification that is not safe leads back to REQUESTED. An undo before the purge removes the
+tombstone, and nothing else was changed. Entries that are seen again lead from CONFIRMED back to PURGED.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -50,8 +50,8 @@ MOST_SHARE: Final = 0.05
 FEW: Final = 10
 """So many a day trip no breaker, whatever share of a small cluster they are."""
 _COLUMNS: Final = (
-    "raw", "version", "acl", "created_at", "changed_at", "error", "state", "ensemble_size", "write_quorum", "ack_quorum",
-    "last_entry", "ctime", "segments",
+    "raw", "version", "acl", "created_at", "changed_at", "error", "state", "ensemble_size", "write_quorum",
+    "ack_quorum", "last_entry", "ctime", "segments",
 )  # fmt: skip
 _NAMED: Final = 3
 """Bookies that a reason names."""

@@ -1,0 +1,85 @@
+"""`delete confirm`: bookies looked at for ledgers that were purged."""
+
+import sys
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.deletes import (
+    list_lines,
+    look_options,
+    retention_option,
+    take_looks,
+    take_target,
+    target_options,
+    to_ms,
+)
+from reconcile.cli.options import make_context, make_output, output_options, quote_command
+from reconcile.cli.output import Result
+from reconcile.words import count_noun
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "every holder was seen without each purged ledger",
+        Exit.FAILED: "the store did not answer, or the journal's disk is full",
+        Exit.USAGE: "a URI or inventories that cannot be used",
+        Exit.FOUND: "data of deleted ledgers came back; or a bookie is away longer than the retention",
+        Exit.UNDECIDABLE: "some bookies may hold something still",
+        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+        Exit.PARTLY: "stopped midway: run the same command again",
+    },
+    epilog="Example: bkmeta delete confirm --metadata zk+hierarchical://zk1:2181/ledgers --wire",
+)
+@target_options
+@look_options
+@retention_option
+@output_options
+def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+    """Look at bookies for purged ledgers, and record which were seen without them. WRITES tombstones."""
+    from reconcile.jobs.deletes import receipts as job
+
+    output = make_output(shared)
+    target, looks = take_target(shared), take_looks(shared)
+    if not looks.are_asked:
+        raise click.UsageError("say how bookies are looked at: --wire, or --inventory for each of them")
+    done = job.confirm_deletes(job.ConfirmRequest(target, looks, to_ms(retention)), make_context(output))
+    code = Exit.FOUND if done.returned or done.overdue else Exit.UNDECIDABLE if done.waiting else Exit.DONE
+    verdict = (
+        f"{len(done.confirmed)} of {count_noun(len(done.confirmed) + len(done.waiting), 'purged ledger')} confirmed"
+    )
+    if done.returned:
+        verdict = f"ENTRIES_OF_DELETED_LEDGER: data of {count_noun(len(done.returned), 'ledger')} came back; {verdict}"
+    waiting = {ledger: f"may be on {', '.join(bookies)}" for ledger, bookies in done.waiting.items()}
+    details = [
+        *list_lines({ledger: f"came back on {', '.join(bookies)}" for ledger, bookies in done.returned.items()}),
+        *(
+            f"bookie {bookie} was not seen without {count_noun(count, 'ledger')} for longer than the retention: "
+            "take it out of service with its disks, add it as a new one, and run bkmeta tombstones decommission"
+            for bookie, count in sorted(done.overdue.items())
+        ),
+        *list_lines(waiting),
+    ]
+    result = Result(
+        "delete-confirm",
+        verdict,
+        code,
+        counts={
+            "confirmed": len(done.confirmed),
+            "waiting": len(done.waiting),
+            "returned": len(done.returned),
+            "overdue": len(done.overdue),
+        },
+        details=details,
+        following=quote_command("bkmeta", "tombstones", "expire", "--metadata", target.uri),
+        facts={
+            "confirmed": [str(one) for one in done.confirmed],
+            "waiting": {str(ledger): list(bookies) for ledger, bookies in done.waiting.items()},
+            "returned": {str(ledger): list(bookies) for ledger, bookies in done.returned.items()},
+            "overdue": done.overdue,
+        },
+    )
+    sys.exit(output.show(result))

@@ -1,0 +1,81 @@
+"""`delete purge`: the records of a certificate's ledgers removed."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.deletes import take_target, target_options
+from reconcile.cli.options import FILE, make_context, make_output, output_options, quote_command
+from reconcile.cli.output import Result
+from reconcile.words import count_noun
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "the records of all its ledgers are removed",
+        Exit.FAILED: "the store did not answer, or the journal's disk is full",
+        Exit.USAGE: "a certificate, a key or a URI that cannot be used",
+        Exit.REFUSED: "no valid certificate of this cluster, a ledger that may not be purged now, or the breaker",
+        Exit.PARTLY: "stopped midway at the first ledger that is not as it was, or as the store did not answer",
+    },
+    epilog="Example: bkmeta delete purge --metadata zk+hierarchical://zk1:2181/ledgers --certificate purge.json",
+)
+@target_options
+@click.option("--certificate", type=FILE, required=True, help="That verify wrote; nothing else is taken.")
+@click.option("--key", type=FILE, help="PEM of the Ed25519 public key that must have signed it.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most N ledgers are purged in a second."
+)
+@click.option(
+    "--batch", type=click.IntRange(1, 50), default=25, show_default=True, help="Ledgers in a transaction, at most."
+)
+@click.option("--confirm", "confirmed", metavar="HASH", help="Of the certificate, where the breaker trips.")
+@output_options
+def purge(
+    certificate: Path,
+    key: Path | None,
+    rate: float | None,
+    batch: int,
+    confirmed: str | None,
+    **shared: Any,  # noqa: ANN401 - the shared options
+) -> None:
+    """Remove the metadata of a certificate's ledgers. WRITES to the store; from here on bookies delete the data.
+
+    Each ledger is looked at again right before its removal; its tombstone is written in the same transaction. The first
+    that is not as the certificate has it ends the run. Run again with the same certificate, it goes on.
+    """
+    from reconcile.jobs.context import add_remedy
+    from reconcile.jobs.deletes import purge as job
+
+    output = make_output(shared)
+    target = take_target(shared)
+    with add_remedy(f"what was purged is recorded in {target.folder}, go on: run the same command again"):
+        done = job.purge_deletes(job.PurgeJob(target, certificate, key, rate, batch, confirmed), make_context(output))
+    purged, before = done.result.purged, done.result.before
+    verdict = f"{count_noun(len(purged), 'ledger')} purged"
+    if before:
+        verdict += f"; {len(before)} had been before"
+    result = Result(
+        "delete-purge",
+        verdict,
+        Exit.DONE,
+        counts={
+            "purged": len(purged),
+            "before": len(before),
+            "transactions": done.transactions,
+            "written_bytes": done.written_bytes,
+        },
+        details=[f"journal {target.folder}", "bookies delete the data when they collect garbage next"],
+        following=quote_command("bkmeta", "delete", "confirm", "--metadata", target.uri, "--wire"),
+        facts={
+            "ledgers": [{"ledger": str(one), "state": "PURGED"} for one in (*purged, *before)],
+            "certificate": str(certificate),
+            "hash": done.certificate.hash,
+            "journal": str(target.folder),
+        },
+    )
+    sys.exit(output.show(result))

@@ -1,0 +1,58 @@
+"""`delete status`: where deletes are."""
+
+import sys
+from collections import Counter
+from typing import Any
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.deletes import SHOWN, describe_tombstones, metadata_option
+from reconcile.cli.options import make_context, make_output, output_options, parse_ledger, quote_command, scope_option
+from reconcile.cli.output import Result
+from reconcile.words import count_noun
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "they are shown",
+        Exit.FAILED: "the store did not answer",
+        Exit.USAGE: "a ledger or a URI that cannot be used",
+        Exit.FOUND: "nobody asked for the delete of some that were named",
+        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+    },
+    epilog="Example: bkmeta delete status --metadata zk+hierarchical://zk1:2181/ledgers 123",
+)
+@click.argument("ledgers", metavar="[LEDGER]...", nargs=-1)
+@scope_option
+@metadata_option
+@output_options
+def status(ledgers: tuple[str, ...], scope: str | None, uri: str, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+    """Say where deletes are: of the ledgers that are named, or of all. Nothing is written."""
+    from reconcile.jobs.deletes.clusters import now_ms
+    from reconcile.jobs.deletes.requests import read_tombstones
+
+    output = make_output(shared)
+    context = make_context(output)
+    named = tuple(parse_ledger(text, scope) for text in ledgers)
+    tombstones = read_tombstones(uri, named, context)
+    shown = describe_tombstones(tombstones, now_ms(context))
+    states = Counter(str(one["state"]) for one in shown)
+    missing = sorted(set(named) - {one.ledger for one in tombstones})
+    verdict = count_noun(len(shown), "delete")
+    if states:
+        verdict += ": " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    if missing:
+        verdict += f"; nobody asked for that of {count_noun(len(missing), 'ledger')}"
+    lines = [f"{one['ledger']}: {one['state']} since {one['since']}, by {one['by']}" for one in shown[:SHOWN]]
+    result = Result(
+        "delete-status",
+        verdict,
+        Exit.FOUND if missing else Exit.DONE,
+        counts=dict(states),
+        details=[*lines, *(f"{one}: nobody asked for its delete" for one in missing[:SHOWN])],
+        following=quote_command("bkmeta", "delete", "verify", "--metadata", uri, "--due", "--wire") if shown else "",
+        facts={"ledgers": shown, "missing": [str(one) for one in missing]},
+    )
+    sys.exit(output.show(result))

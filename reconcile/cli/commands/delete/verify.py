@@ -1,0 +1,163 @@
+"""`delete verify`: may these ledgers be deleted?"""
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.deletes import (
+    SHOWN,
+    ledger_arguments,
+    look_options,
+    take_ledgers,
+    take_looks,
+    take_target,
+    target_options,
+    to_ms,
+)
+from reconcile.cli.options import (
+    DURATION,
+    FILE,
+    make_context,
+    make_output,
+    output_options,
+    quote_command,
+    references_option,
+)
+from reconcile.cli.output import Result
+from reconcile.words import count_noun
+
+if TYPE_CHECKING:
+    from reconcile.jobs.deletes.clusters import Target
+    from reconcile.jobs.deletes.verify import VerifiedDeletes
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "all are safe to delete",
+        Exit.FAILED: "the store did not answer, or the journal's disk is full",
+        Exit.USAGE: "ledgers, a URI, inventories, a key or files that cannot be used",
+        Exit.FOUND: "some are unsafe: each says why",
+        Exit.UNDECIDABLE: "of some it could not be seen: each says what was not",
+        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+        Exit.PARTLY: "stopped midway: run the same command again",
+    },
+    epilog="Example: bkmeta delete verify --metadata zk+hierarchical://zk1:2181/ledgers --due --wire "
+    "--references refs.jsonl --certificate purge.json",
+)
+@ledger_arguments
+@click.option("--due", is_flag=True, help="All that were requested, or whose soak is over.")
+@target_options
+@look_options
+@references_option
+@click.option(
+    "--min-age", type=DURATION, default="1d", show_default=True, help="Of a ledger when references were listed."
+)
+@click.option(
+    "--archived",
+    type=click.Choice(["required", "ignored"]),
+    default="ignored",
+    show_default=True,
+    help="Whether the backup application must have marked a ledger.",
+)
+@click.option("--freshness", type=DURATION, default="1d", show_default=True, help="Age of an inventory, at most.")
+@click.option(
+    "--stable-for",
+    "times",
+    type=click.IntRange(min=2),
+    default=2,
+    show_default=True,
+    help="Safe verifications in a row before a purge.",
+)
+@click.option("--certificate", type=FILE, help="Written where ledgers may be purged; it names these.")
+@click.option("--sign-key", type=FILE, help="PEM of an Ed25519 private key that signs the certificate.")
+@click.option("--confirm", "confirmed", type=int, metavar="COUNT", help="So many deletes though the breaker trips.")
+@output_options
+def verify(
+    *,
+    due: bool,
+    references: tuple[str, ...],
+    min_age: timedelta,
+    archived: str,
+    freshness: timedelta,
+    times: int,
+    certificate: Path | None,
+    sign_key: Path | None,
+    confirmed: int | None,
+    **shared: Any,  # noqa: ANN401 - the shared options
+) -> None:
+    """Say of each ledger whether it may be deleted: SAFE, UNSAFE or UNDECIDED, with the reasons. WRITES tombstones.
+
+    The store and the references are listed twice, before and after the bookies are looked at. A first safe verification
+    begins the soak, one after it makes the delete PURGEABLE; any other verdict leads back to REQUESTED.
+    """
+    from reconcile.deletes.verdicts import Rules
+    from reconcile.jobs.deletes import verify as job
+
+    output = make_output(shared)
+    target, ledgers, looks = take_target(shared), take_ledgers(shared, may_be_none=due), take_looks(shared)
+    if due and ledgers:
+        raise click.UsageError("--due names the ledgers: leave LEDGER and --from out")
+    if not looks.are_asked:
+        raise click.UsageError("say how bookies are looked at: --wire, or --inventory for each of them")
+    if sign_key is not None and certificate is None:
+        raise click.UsageError("--sign-key belongs to --certificate")
+    rules = Rules(to_ms(min_age), to_ms(freshness), archived == "required", confirmed)
+    request = job.VerifyRequest(target, ledgers, looks, references, rules, times, certificate, sign_key)
+    sys.exit(output.show(_make_result(job.verify_deletes(request, make_context(output)), target, certificate)))
+
+
+def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -> Result:
+    verdicts = done.verdicts
+    code = Exit.FOUND if verdicts["UNSAFE"] else Exit.UNDECIDABLE if verdicts["UNDECIDED"] else Exit.DONE
+    made = done.certificate
+    bad = [one for one in done.ledgers if one.reasons]
+    details = [f"{one.ledger}: {one.verdict}: {'; '.join(one.reasons)}" for one in bad[:SHOWN]]
+    details += [f"and {len(bad) - SHOWN} more: --json names all"] if len(bad) > SHOWN else []
+    if not done.marks_kept:
+        details.append("BookKeeper keeps no marks for replication on etcd: none could be looked at")
+    if path is not None:
+        details.append(
+            "no certificate: no ledger may be purged yet"
+            if made is None
+            else f"certificate {path} of {count_noun(len(made.ledgers), 'ledger')}, "
+            f"until {made.body['not_after']}: {made.hash}"
+        )
+    command = ["bkmeta", "delete"]
+    following = quote_command(*command, "status", "--metadata", target.uri)
+    if made is not None and path is not None:
+        following = quote_command(*command, "purge", "--metadata", target.uri, "--certificate", path)
+    return Result(
+        "delete-verify",
+        f"{verdicts['SAFE']} safe, {verdicts['UNSAFE']} unsafe, {verdicts['UNDECIDED']} undecided "
+        f"of {count_noun(len(done.ledgers), 'ledger')}",
+        code,
+        counts={**verdicts, "ledgers": len(done.ledgers)},
+        coverage={"marks_kept": done.marks_kept},
+        details=details,
+        following=following,
+        facts={
+            "verdicts": verdicts,
+            "ledgers": [
+                {
+                    "ledger": str(one.ledger),
+                    "verdict": one.verdict.value,
+                    "reasons": list(one.reasons),
+                    "state": None if one.state is None else one.state.value,
+                }
+                for one in done.ledgers
+            ],
+            "certificate": None if made is None else str(path),
+            "hash": None if made is None else made.hash,
+            "breaker": {
+                "asked": done.breaker.asked,
+                "lately": done.breaker.lately,
+                "limit": done.breaker.limit,
+                "tripped": done.breaker.is_tripped,
+            },
+        },
+    )

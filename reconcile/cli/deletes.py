@@ -1,0 +1,186 @@
+"""Options and words that the commands of deletes share."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from reconcile.cli.options import DURATION, FILE, FOLDER, inventory_options, parse_ledger, scope_option
+from reconcile.cli.wire import take_wire, wire_options
+from recovery.errors import InputError
+
+if TYPE_CHECKING:
+    from reconcile.deletes.tombstones import Tombstone
+    from reconcile.jobs.deletes.clusters import Target
+    from reconcile.jobs.deletes.looks import Looks
+    from recovery.model.ids import LedgerId
+
+R = TypeVar("R")
+
+SHOWN: Final = 20
+"""Ledgers that are named to people; --json names all."""
+_REMEDY: Final = 'write one ledger a line: 123, scope:123, 32 hex digits, or {"ledger": 123}'
+
+
+def target_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add --metadata, --journal and --acl; `take_target` takes them out again."""
+    command = click.option(
+        "--acl", metavar="SPEC", help="Rights of bkmeta's own root where it is made. [default: the ledgers root's]"
+    )(command)
+    command = click.option(
+        "--journal", type=FOLDER, help="Where every change is recorded. [default: ./bkmeta-deletes-HOST-ROOT]"
+    )(command)
+    return metadata_option(command)
+
+
+def metadata_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Add --metadata."""
+    return click.option("--metadata", "uri", required=True, metavar="URI", help="The store of the ledgers.")(command)
+
+
+def ledger_arguments(command: Callable[..., R]) -> Callable[..., R]:
+    """Add LEDGER..., --from and --ledger-scope-id; `take_ledgers` takes them out again."""
+    command = scope_option(command)
+    command = click.option(
+        "--from", "source", type=FILE, help='Ledgers, one a line; or JSON lines with "ledger", as orphans writes them.'
+    )(command)
+    return click.argument("ledgers", metavar="[LEDGER]...", nargs=-1)(command)
+
+
+def look_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add --inventory, --inventory-dir, --wire and its options; `take_looks` takes them out again."""
+    command = wire_options(command)
+    command = click.option("--wire", is_flag=True, help="Ask the running bookies about these ledgers.")(command)
+    return inventory_options("An inventory; one of each bookie.")(command)
+
+
+def retention_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Add --retention."""
+    return click.option(
+        "--retention",
+        type=DURATION,
+        default="30d",
+        show_default=True,
+        help="Tombstones are kept so long at least; a bookie that is away longer is named.",
+    )(command)
+
+
+def take_target(values: dict[str, Any]) -> "Target":
+    """Take the options of `target_options` out of a command's arguments."""
+    from backends.protocols import parse_acl
+    from reconcile.jobs.deletes.clusters import Target
+
+    acl = values.pop("acl")
+    try:
+        if acl is not None:
+            parse_acl(acl)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--acl") from error
+    return Target(values.pop("uri"), values.pop("journal"), acl)
+
+
+def take_ledgers(values: dict[str, Any], *, may_be_none: bool = False) -> "tuple[LedgerId, ...]":
+    """Take the ledgers that were named out of a command's arguments, each once.
+
+    Raises:
+        InputError: a file cannot be read, or has a line that names no ledger.
+    """
+    named, source, scope = values.pop("ledgers"), values.pop("source"), values.pop("scope")
+    ledgers = [parse_ledger(text, scope) for text in named]
+    if source is not None:
+        ledgers += _read_ledgers(source, scope)
+    if not ledgers and not may_be_none:
+        raise click.UsageError("name ledgers, or a file of them: --from FILE")
+    return tuple(dict.fromkeys(ledgers))
+
+
+def take_looks(values: dict[str, Any]) -> "Looks":
+    """Take the options of `look_options` out of a command's arguments."""
+    from reconcile.jobs.deletes.looks import Looks
+
+    wire = take_wire(values, wire=values.pop("wire"))
+    return Looks(tuple(values.pop("inventories")), wire)
+
+
+def to_ms(duration: timedelta) -> int:
+    """Return a duration in milliseconds."""
+    return int(duration.total_seconds() * 1000)
+
+
+def show_time(at_ms: int | None) -> str | None:
+    """Return a time as text; None where there is none."""
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def describe_tombstones(tombstones: "Iterable[Tombstone]", now_ms: int) -> list[dict[str, object]]:
+    """Return tombstones as JSON has them; records, which may hold passwords, are never shown."""
+    from reconcile.deletes.tombstones import find_soak_end, find_state, list_waiting
+
+    return [
+        {
+            "ledger": str(one.ledger),
+            "state": find_state(one, now_ms).value,
+            "since": show_time(one.since_ms),
+            "soak_end": show_time(find_soak_end(one)),
+            "reason": one.reason,
+            "by": one.steps[0].by,
+            "reasons": list(one.objections),
+            "certificate": one.certificate or None,
+            "members": list(one.members),
+            "waiting": list(list_waiting(one)),
+            "holders": [
+                {
+                    "bookie": holder.bookie,
+                    "incarnation": str(holder.incarnation),
+                    "seen": show_time(holder.seen_ms),
+                    "released": show_time(holder.released_ms),
+                    "release": holder.release or None,
+                }
+                for holder in one.holders
+            ],
+            "steps": [{"state": step.state.value, "at": show_time(step.at_ms), "by": step.by} for step in one.steps],
+        }
+        for one in tombstones
+    ]
+
+
+def name_ledgers(ledgers: "Sequence[LedgerId]") -> str:
+    """Return some ledgers in words."""
+    more = "" if len(ledgers) <= SHOWN else f", and {len(ledgers) - SHOWN} more"
+    return ", ".join(map(str, ledgers[:SHOWN])) + more
+
+
+def list_lines(rows: "Mapping[LedgerId, object]") -> list[str]:
+    """Return a line for each of some ledgers."""
+    lines = [f"{ledger}: {text}" for ledger, text in list(rows.items())[:SHOWN]]
+    return [*lines, *([f"and {len(rows) - SHOWN} more: --json names all"] if len(rows) > SHOWN else [])]
+
+
+def _read_ledgers(path: Path, scope: str | None) -> "list[LedgerId]":
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
+    except UnicodeDecodeError as error:
+        raise InputError(str(path), "is not text", _REMEDY) from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        try:
+            found.append(parse_ledger(_read_line(text), scope))
+        except (ValueError, KeyError, TypeError, click.BadParameter) as error:
+            raise InputError(f"{path}, line {number}", "names no ledger", _REMEDY) from error
+    return found
+
+
+def _read_line(text: str) -> str:
+    if not text.startswith("{"):
+        return text
+    row = json.loads(text)
+    ledger = str(row["ledger"])
+    return f"{int(row['scope'])}:{ledger}" if row.get("scope") else ledger

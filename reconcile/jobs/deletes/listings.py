@@ -1,0 +1,74 @@
+"""What upper layers refer to, listed for deletes: complete, with the time that each listing speaks of."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.errors import BackendError
+from backends.protocols import ScannableStore
+from backends.registry import OpenStore
+from reconcile.deletes.evidence import Listing
+from reconcile.jobs.context import Context, connect
+from reconcile.jobs.deletes.clusters import now_ms
+from reconcile.references import TOPICS, References, of_store, read
+from reconcile.stores import catalog_path
+
+
+@dataclass(frozen=True, slots=True)
+class ListedReferences:
+    """One listing of all that was named, and of Pulsar's records where they stand beside the ledgers.
+
+    Attributes:
+        listing: for verdicts.
+        sources: what was read: its name, and the digest of a file's bytes; empty: of a store.
+    """
+
+    listing: Listing
+    sources: tuple[tuple[str, str], ...]
+
+
+def list_references(names: Sequence[str], opened: OpenStore, context: Context) -> ListedReferences:
+    """Read what upper layers refer to; a store that fails makes the listing incomplete.
+
+    Args:
+        names: files and URIs.
+        opened: the ledgers' store: Pulsar's records that stand beside them are read unasked.
+        context: of the job.
+
+    Raises:
+        InputError: a file cannot be read, or is none.
+        UnsupportedStoreError: a URI that is malformed, or of a store that is not read.
+    """
+    at_ms = now_ms(context)
+    parts: list[References] = []
+    sources: list[tuple[str, str]] = []
+    problems: list[str] = []
+    above = opened.root.rpartition("/")[0]
+    try:
+        if opened.store.get(above + TOPICS) is not None:
+            parts.append(of_store(opened))
+            sources.append((f"{opened.uri}: {above + TOPICS}", ""))
+    except BackendError as error:
+        problems.append(f"Pulsar's records could not be read ({error})")
+    for name in dict.fromkeys(names):
+        if "://" not in name and not name.startswith("metadata-store:") and catalog_path(name) is None:
+            path = Path(name)
+            parts.append(References(read(path)))
+            raw = path.read_bytes()
+            sources.append((str(path.resolve()), hashlib.sha256(raw).hexdigest()))
+            at_ms = min(at_ms, path.stat().st_mtime_ns // 1_000_000)
+            continue
+        try:
+            with connect(name, context) as store:
+                parts.append(of_store(store))
+                if isinstance(store.store, ScannableStore):
+                    at_ms = min(at_ms, store.store.point().at_ms or at_ms)
+            sources.append((name, ""))
+        except BackendError as error:
+            problems.append(f"{name} could not be listed ({error})")
+    united = References.unite(parts)
+    if united is not None:
+        problems += [f"{where} cannot be read ({why})" for where, why in united.unreadable[:1]]
+        problems += [f"a copy of a store lacks a part ({gap})" for gap in united.gaps[:1]]
+    return ListedReferences(Listing(united, at_ms, "; ".join(problems)), tuple(sources))

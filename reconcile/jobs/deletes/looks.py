@@ -1,0 +1,120 @@
+"""Bookies looked at for deletes: inventories that are there, or running bookies asked about some ledgers only."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from backends.registry import OpenStore
+from reconcile.deletes.own_root import read_instance_id
+from reconcile.jobs.context import Context, Wire
+from recovery.bookies.addresses import read_members
+from recovery.bookies.wire_inventory import Request, collect_wire
+from recovery.bookies.wire_results import Kind
+from recovery.codecs.ledger_metadata import decode_columns
+from recovery.codecs.store import Layout
+from recovery.dataset import Dataset, DatasetWriter, open_dataset
+from recovery.model import tables
+from recovery.model.ids import LedgerId, buckets
+
+_INVENTORY: Final = "inventory"
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """How bookies are looked at.
+
+    Attributes:
+        inventories: folders of inventories.
+        wire: how running bookies are asked; None: they are not.
+        scratch: folder for what is collected; None: the system's.
+    """
+
+    inventories: tuple[str, ...] = ()
+    wire: Wire | None = None
+    scratch: Path | None = None
+
+    @property
+    def are_asked(self) -> bool:
+        """Whether any look is taken."""
+        return bool(self.inventories) or self.wire is not None
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Other names of bookies."""
+        return {} if self.wire is None else self.wire.aliases
+
+
+@contextmanager
+def gather_inventories(
+    looks: Looks, opened: OpenStore, layout: Layout, records: Mapping[LedgerId, bytes], context: Context
+) -> Iterator[list[Dataset]]:
+    """Give the inventories to go by; those of bookies that are asked know these ledgers only, and go afterwards.
+
+    Args:
+        looks: which.
+        opened: the store, which knows the bookies.
+        layout: of its ledgers.
+        records: of the ledgers that bookies are asked about; bytes of their metadata.
+        context: of the job.
+
+    Raises:
+        DatasetError: an inventory is missing or damaged.
+        InputError: a bookie that nobody knows.
+        UnavailableError: the store does not answer.
+    """
+    given = [open_dataset(path, _INVENTORY) for path in looks.inventories]
+    if looks.wire is None:
+        yield given
+        return
+    with TemporaryDirectory(prefix="bkmeta-looks-", dir=looks.scratch) as folder:
+        asked = _write_asked(Path(folder) / "asked", opened, layout, records, context)
+        members = read_members(opened.store, opened.root, opened.layout_hint, looks.wire.aliases)
+        request = Request(asked, members, None, looks.wire.options)
+        with context.reporter.progress("asking bookies", "parts"):
+            summary = collect_wire(
+                request, Path(folder) / "wire", lambda task, ranges: [task(one) for one in ranges], now=context.now
+            )
+        collected = [open_dataset(one.folder, _INVENTORY) for one in summary.bookies if one.kind is Kind.COLLECTED]
+        yield [*given, *collected]
+
+
+def _write_asked(
+    folder: Path, opened: OpenStore, layout: Layout, records: Mapping[LedgerId, bytes], context: Context
+) -> Dataset:
+    """Write a catalog that lists some ledgers: what bookies are asked about."""
+    ids = np.array([(one.scope, one.ledger) for one in records], np.int64).reshape(-1, 2)
+    scope, ledger = np.ascontiguousarray(ids[:, 0]), np.ascontiguousarray(ids[:, 1])
+    raws = pa.array(list(records.values()), pa.binary())
+    parsed = decode_columns(raws)
+    columns = {
+        "bucket": pa.array(buckets(scope, ledger)),
+        "scope": pa.array(scope),
+        "ledger": pa.array(ledger),
+        "raw": raws,
+        "version": pa.array(np.zeros(len(ids), np.int64)),
+        **{name: parsed[name] for name in parsed.schema.names},
+    }
+    schema = tables.CATALOG_LEDGERS
+    missing = {f.name: pa.nulls(len(ids), f.type) for f in schema if f.name not in columns}
+    instance_id = read_instance_id(opened.store, opened.root)
+    source = {
+        "kind": "tombstones",
+        "uri": opened.uri,
+        "instance_id": instance_id or None,
+        "layout": str(layout),
+        "at": context.now(),
+        "complete": False,
+        "root": "present",
+        "gaps": ["only the ledgers that are asked about"],
+    }
+    with DatasetWriter(folder, "catalog", binding={"root": opened.root}, secret=True) as writer:
+        writer.append("ledgers", pa.table({**columns, **missing}).select(schema.names).cast(schema))
+        writer.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))
+        writer.close(coverage={})
+    return open_dataset(folder, "catalog")

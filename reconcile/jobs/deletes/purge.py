@@ -1,0 +1,107 @@
+"""Ledgers purged by a certificate."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconcile.deletes.certificate import Certificate, Validity, check_certificate, read_certificate
+from reconcile.deletes.own_root import read_instance_id
+from reconcile.deletes.purge import BATCH, Purged, PurgeRequest, count_lately, purge_ledgers
+from reconcile.deletes.tombstones import REMOVED
+from reconcile.deletes.verdicts import set_breaker
+from reconcile.errors import GuardRefusedError
+from reconcile.jobs.context import Context, throttle
+from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
+
+_TYPED = 8
+"""Digits of a hash that count as having read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeJob:
+    """What is purged.
+
+    Attributes:
+        target: the store.
+        certificate: its file.
+        key: PEM file of the public key that must have signed it; None: it need not be signed.
+        rate: ledgers a second, at most.
+        batch: ledgers in a transaction, at most.
+        confirmed: hash of the certificate, where the breaker trips.
+    """
+
+    target: Target
+    certificate: Path
+    key: Path | None = None
+    rate: float | None = None
+    batch: int = BATCH
+    confirmed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedLedgers:
+    """What was purged.
+
+    Attributes:
+        certificate: by which.
+        result: its ledgers.
+        transactions, written_bytes: what it cost the store.
+    """
+
+    certificate: Certificate
+    result: Purged
+    transactions: int
+    written_bytes: int
+
+
+def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
+    """Remove the records of a certificate's ledgers.
+
+    Raises:
+        GuardRefusedError: no valid certificate of this cluster, a soak that is not over, or the breaker.
+        InputError: the certificate cannot be read.
+        PartlyAppliedError: stopped midway.
+        UnavailableError: the store does not answer.
+    """
+    check = check_certificate(job.certificate, key=job.key, now=context.now())
+    remedy = "verify again: bkmeta delete verify --certificate FILE"
+    if check.validity is not Validity.VALID:
+        raise GuardRefusedError(str(job.certificate), f"is not valid: {'; '.join(check.problems)}", remedy)
+    certificate = read_certificate(job.certificate)
+    with (
+        open_deletes(job.target, context) as target,
+        context.reporter.progress("purging", "ledgers") as progress,
+    ):
+        _demand_same_cluster(certificate, target, str(job.certificate))
+        _demand_unbroken(certificate, target, job.confirmed, context)
+        archived = bool(certificate.body["evidence"]["rules"]["archived"])
+        request = PurgeRequest(certificate, target.by, archived, job.rate, job.batch)
+        result = purge_ledgers(
+            request, target.cluster, target.own, target.log, now=context.now, progress=throttle(progress)
+        )
+        result.purged.sort()
+        result.before.sort()
+        target.log.end({"purged": len(result.purged), "before": len(result.before)}, 0)
+        return PurgedLedgers(certificate, result, target.log.cost.transactions, target.log.cost.written_bytes)
+
+
+def _demand_same_cluster(certificate: Certificate, target: OpenDeletes, name: str) -> None:
+    instance_id = read_instance_id(target.cluster.store, target.opened.root)
+    if certificate.instance_id != instance_id or certificate.root != target.cluster.root:
+        problem = (
+            f"is of cluster {certificate.instance_id or 'without an id'} at {certificate.root}; the store is "
+            f"{instance_id or 'without an id'} at {target.cluster.root}"
+        )
+        raise GuardRefusedError(name, problem, "name the store of the certificate's cluster")
+
+
+def _demand_unbroken(certificate: Certificate, target: OpenDeletes, confirmed: str | None, context: Context) -> None:
+    """Refuse more purges than a day may have, unless somebody confirmed the certificate's hash."""
+    own = target.own.tombstones
+    named = own.read_some(list(certificate.ledgers))
+    asked = sum(tombstone.state not in REMOVED for tombstone in named.values())
+    lately = count_lately(own.read_all(), now_ms(context))
+    breaker = set_breaker(asked, lately, int(certificate.body["breaker"]["total"]))
+    typed = confirmed or ""
+    if breaker.is_tripped and not (len(typed) >= _TYPED and certificate.hash.startswith(typed.lower())):
+        problem = f"{asked} ledgers and {lately} of the last day are more than {breaker.limit} a day"
+        raise GuardRefusedError("the purge", problem, f"review the certificate, then --confirm {certificate.hash}")

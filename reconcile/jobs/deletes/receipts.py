@@ -1,0 +1,165 @@
+"""What becomes of purged ledgers: bookies seen without them, decommissioned bookies, tombstones that may go."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from reconcile.deletes.evidence import gather_holdings, list_sightings
+from reconcile.deletes.packed import Decision
+from reconcile.deletes.tombstones import (
+    REMOVED,
+    RETENTION_MS,
+    State,
+    Tombstone,
+    decommission,
+    is_expired,
+    list_overdue,
+    list_waiting,
+    take_sightings,
+)
+from reconcile.deletes.wanted import Wanted
+from reconcile.jobs.context import Context
+from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
+from reconcile.jobs.deletes.looks import Looks, gather_inventories
+from recovery.model.ids import LedgerId
+
+_ROWS = 200
+"""Tombstones that are changed in a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmRequest:
+    """Which bookies are looked at for receipts.
+
+    Attributes:
+        target: the store.
+        looks: at bookies.
+        retention_ms: time that a bookie may be away before it is named.
+    """
+
+    target: Target
+    looks: Looks
+    retention_ms: int = RETENTION_MS
+
+
+@dataclass(slots=True)
+class Receipts:
+    """What looks at bookies gave.
+
+    Attributes:
+        confirmed: ledgers that nobody holds any more.
+        waiting: the others, with the bookies that may hold something.
+        returned: ledgers whose data came back, with the bookies that have them.
+        overdue: bookies that were not seen without a ledger for longer than the retention, with how many ledgers.
+    """
+
+    confirmed: list[LedgerId] = field(default_factory=list)
+    waiting: dict[LedgerId, tuple[str, ...]] = field(default_factory=dict)
+    returned: dict[LedgerId, tuple[str, ...]] = field(default_factory=dict)
+    overdue: dict[str, int] = field(default_factory=dict)
+
+
+def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
+    """Look at bookies for the ledgers whose records were removed, and record who was seen without them.
+
+    Raises:
+        DatasetError: an inventory is missing or damaged.
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        UnavailableError: the store does not answer.
+    """
+    receipts = Receipts()
+    with open_deletes(request.target, context) as target:
+        known = _read_removed(target)
+        wanted = Wanted(list(known))
+        raws = {ledger: known[ledger].record.raw for ledger in wanted.ledgers}
+        with gather_inventories(request.looks, target.opened, target.cluster.layout, raws, context) as inventories:
+            holdings = gather_holdings(inventories, wanted)
+        sightings = {ledger: list_sightings(holdings, number) for number, ledger in enumerate(wanted.ledgers)}
+        at_ms = now_ms(context)
+        for ledger, tombstone in known.items():
+            seen = take_sightings(tombstone, sightings[ledger], at_ms, target.by)
+            came_back = _list_returned(tombstone, seen)
+            if came_back:
+                receipts.returned[ledger] = came_back
+            if seen.state is State.CONFIRMED:
+                receipts.confirmed.append(ledger)
+            else:
+                receipts.waiting[ledger] = list_waiting(seen)
+            for bookie in list_overdue(seen, at_ms, request.retention_ms):
+                receipts.overdue[bookie] = receipts.overdue.get(bookie, 0) + 1
+        _change(target, known, lambda one: take_sightings(one, sightings[one.ledger], at_ms, target.by))
+        counts = {"confirmed": len(receipts.confirmed), "waiting": len(receipts.waiting)}
+        target.log.end({**counts, "returned": len(receipts.returned)}, 0)
+    return receipts
+
+
+def decommission_bookie(target: Target, bookie: str, context: Context) -> int:
+    """Record that a bookie was taken out of service with its disks; return how many tombstones that concerns.
+
+    Raises:
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        UnavailableError: the store does not answer.
+    """
+    with open_deletes(target, context) as opened:
+        known = _read_removed(opened)
+        at_ms = now_ms(context)
+        concerned = {
+            ledger: tombstone
+            for ledger, tombstone in known.items()
+            if decommission(tombstone, bookie, at_ms, opened.by) != tombstone
+        }
+        _change(opened, concerned, lambda one: decommission(one, bookie, at_ms, opened.by))
+        opened.log.end({"decommissioned": len(concerned)}, 0)
+    return len(concerned)
+
+
+def expire_tombstones(target: Target, retention_ms: int, context: Context) -> tuple[list[LedgerId], int]:
+    """Remove the tombstones whose ledgers nobody holds, after the retention; return them, and how many are kept.
+
+    Raises:
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        UnavailableError: the store does not answer.
+    """
+    with open_deletes(target, context) as opened:
+        at_ms = now_ms(context)
+        known = _read_removed(opened)
+        expired = [one.ledger for one in known.values() if is_expired(one, at_ms, retention_ms)]
+
+        def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+            may_go = tombstone is not None and is_expired(tombstone, at_ms, retention_ms)
+            return Decision(None) if may_go else None
+
+        opened.own.tombstones.change(expired, decide, opened.log, rows=_ROWS)
+        opened.log.end({"expired": len(expired)}, 0)
+    return expired, len(known) - len(expired)
+
+
+def _read_removed(target: OpenDeletes) -> dict[LedgerId, Tombstone]:
+    nodes = target.own.tombstones.read_all()
+    return {one.ledger: one for node in nodes for one in node if one.state in REMOVED}
+
+
+def _change(target: OpenDeletes, known: dict[LedgerId, Tombstone], change: Callable[[Tombstone], Tombstone]) -> None:
+    def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+        if tombstone is None:
+            return None
+        changed = change(tombstone)
+        return None if changed == tombstone else Decision(changed)
+
+    target.own.tombstones.change(list(known), decide, target.log, rows=_ROWS)
+
+
+def _list_returned(before: Tombstone, after: Tombstone) -> tuple[str, ...]:
+    """Return the bookies that were seen with a ledger though they, or all, had been seen without it."""
+    released = {(h.bookie, h.incarnation) for h in before.holders if h.released_ms is not None}
+    known = {(h.bookie, h.incarnation) for h in before.holders}
+    names = (
+        h.bookie
+        for h in after.holders
+        if h.released_ms is None
+        and h not in before.holders
+        and (
+            (h.bookie, h.incarnation) in released
+            or (before.state is State.CONFIRMED and (h.bookie, h.incarnation) not in known)
+        )
+    )
+    return tuple(dict.fromkeys(names))

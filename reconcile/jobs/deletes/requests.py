@@ -1,0 +1,199 @@
+"""Deletes asked for, shown, and taken back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconcile.deletes.evidence import gather_holdings, list_sightings
+from reconcile.deletes.packed import Decision
+from reconcile.deletes.purge import read_records, undo_deletes
+from reconcile.deletes.tombstones import (
+    REMOVED,
+    SOAK_MS,
+    Sighting,
+    StoredRecord,
+    Tombstone,
+    request_delete,
+)
+from reconcile.deletes.wanted import Wanted
+from reconcile.jobs.context import Context, connect, throttle
+from reconcile.jobs.deletes.clusters import Target, now_ms, open_deletes, read_own_root
+from reconcile.jobs.deletes.looks import Looks, gather_inventories
+from recovery.codecs.ledger_record import decode
+from recovery.errors import FormatError
+from recovery.model.ids import LedgerId
+
+_ROWS: Final = 200
+"""Tombstones that are written to a node at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequest:
+    """Which deletes are asked for.
+
+    Attributes:
+        target: the store.
+        ledgers: which.
+        reason: why.
+        soak_ms: time between the first safe verification and the one before the purge.
+        references: where upper layers' references are, for verifications to come.
+    """
+
+    target: Target
+    ledgers: tuple[LedgerId, ...]
+    reason: str = ""
+    soak_ms: int = SOAK_MS
+    references: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class RequestedDeletes:
+    """What became of requests.
+
+    Attributes:
+        requested: have a tombstone now.
+        before: had one already.
+        absent: the store has no record of them.
+    """
+
+    requested: list[LedgerId] = field(default_factory=list)
+    before: list[LedgerId] = field(default_factory=list)
+    absent: list[LedgerId] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRequest:
+    """Which deletes are taken back.
+
+    Attributes:
+        target: the store.
+        ledgers: which.
+        looks: at bookies, for those whose record was removed.
+    """
+
+    target: Target
+    ledgers: tuple[LedgerId, ...]
+    looks: Looks
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneDeletes:
+    """What was taken back.
+
+    Attributes:
+        undone: have no tombstone any more, and their record.
+        put_back: of these, whose record had been removed.
+        refused: why others could not be.
+    """
+
+    undone: tuple[LedgerId, ...]
+    put_back: tuple[LedgerId, ...]
+    refused: Mapping[LedgerId, str]
+
+
+def request_deletes(request: DeleteRequest, context: Context) -> RequestedDeletes:
+    """Write a tombstone for each ledger that has a record and no tombstone yet.
+
+    Raises:
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        UnavailableError: the store does not answer.
+    """
+    result = RequestedDeletes()
+    records: dict[LedgerId, StoredRecord | None] = {}
+    with (
+        open_deletes(request.target, context) as target,
+        context.reporter.progress("asking for deletes", "ledgers") as progress,
+    ):
+        show = throttle(progress)
+        at_ms = now_ms(context)
+        known = target.own.tombstones.read_some(request.ledgers)
+        result.before = [ledger for ledger in request.ledgers if ledger in known]
+
+        def prepare(batch: Sequence[LedgerId]) -> None:
+            records.clear()
+            records.update(read_records(batch, target.cluster))
+
+        def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+            record = records[ledger]
+            if tombstone is not None or record is None:
+                return None
+            members = _read_members(record)
+            return Decision(
+                request_delete(
+                    ledger,
+                    record,
+                    members,
+                    at_ms,
+                    target.by,
+                    reason=request.reason,
+                    soak_ms=request.soak_ms,
+                    references=request.references,
+                )
+            )
+
+        def take_up(batch: Sequence[LedgerId]) -> None:
+            for ledger in batch:
+                (result.absent if records[ledger] is None else result.requested).append(ledger)
+            show(len(result.absent) + len(result.requested), len(request.ledgers))
+
+        fresh = [ledger for ledger in dict.fromkeys(request.ledgers) if ledger not in known]
+        target.own.tombstones.change(fresh, decide, target.log, rows=_ROWS, prepare=prepare, done=take_up)
+        counts = {"requested": len(result.requested), "before": len(result.before), "absent": len(result.absent)}
+        target.log.end(counts, 0)
+    # They were written in the order of their nodes.
+    result.requested.sort()
+    result.absent.sort()
+    return result
+
+
+def read_tombstones(uri: str, ledgers: Sequence[LedgerId], context: Context) -> list[Tombstone]:
+    """Return the tombstones of ledgers, or all if none is named, in the order of their ids; the store is only read.
+
+    Raises:
+        FormatError: a node is not ours to read.
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        UnavailableError: the store does not answer.
+    """
+    with connect(uri, context) as opened:
+        own = read_own_root(opened)
+        if own is None:
+            return []
+        if ledgers:
+            tombstones = list(own.tombstones.read_some(ledgers).values())
+        else:
+            tombstones = [tombstone for node in own.tombstones.read_all() for tombstone in node]
+    return sorted(tombstones, key=lambda tombstone: tombstone.ledger.unsigned_key)
+
+
+def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
+    """Take deletes back: tombstones are removed, and removed records put back while every holder has the ledger.
+
+    Raises:
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        UnavailableError: the store does not answer.
+    """
+    with open_deletes(request.target, context) as target:
+        known = target.own.tombstones.read_some(request.ledgers)
+        removed = [ledger for ledger, tombstone in known.items() if tombstone.state in REMOVED]
+        sightings: dict[LedgerId, dict[str, Sighting]] = {}
+        if removed and request.looks.are_asked:
+            raws = {ledger: known[ledger].record.raw for ledger in removed}
+            with gather_inventories(request.looks, target.opened, target.cluster.layout, raws, context) as inventories:
+                wanted = Wanted(removed)
+                holdings = gather_holdings(inventories, wanted)
+            for number, ledger in enumerate(wanted.ledgers):
+                sightings[ledger] = {one.bookie: one for one in list_sightings(holdings, number)}
+        ledgers = tuple(dict.fromkeys(request.ledgers))
+        refused = undo_deletes(ledgers, target.cluster, target.own, target.log, sightings)
+        undone = tuple(ledger for ledger in ledgers if ledger not in refused)
+        target.log.end({"undone": len(undone), "refused": len(refused)}, 0)
+    return UndoneDeletes(undone, tuple(one for one in removed if one not in refused), refused)
+
+
+def _read_members(record: StoredRecord) -> tuple[str, ...]:
+    """Return every bookie of every segment; none of a record that cannot be parsed: verification says so."""
+    try:
+        metadata = decode(record.raw)
+    except FormatError:
+        return ()
+    return tuple(dict.fromkeys(member for segment in metadata.segments for member in segment.members))

@@ -1,0 +1,319 @@
+"""Deletes verified: each ledger gets its verdict, and those that may be purged a certificate."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from backends.registry import OpenStore
+from reconcile.deletes.certificate import Certificate, CertifiedLedger, encode_certificate, make_certificate
+from reconcile.deletes.evidence import gather_holdings
+from reconcile.deletes.own_root import OwnRoot, read_instance_id
+from reconcile.deletes.packed import Decision
+from reconcile.deletes.purge import count_lately
+from reconcile.deletes.records import ArchiveMark
+from reconcile.deletes.tombstones import (
+    LOOKS,
+    State,
+    Tombstone,
+    Verdict,
+    Verification,
+    find_state,
+    is_due,
+    name_certificate,
+    take_verification,
+)
+from reconcile.deletes.verdicts import Breaker, Evidence, Rules, judge_deletes
+from reconcile.deletes.wanted import Wanted
+from reconcile.jobs.capture import capture_store
+from reconcile.jobs.context import Context, connect
+from reconcile.jobs.deletes.clusters import Target, now_ms, open_deletes, read_layout, read_own_root
+from reconcile.jobs.deletes.listings import ListedReferences, list_references
+from reconcile.jobs.deletes.looks import Looks, gather_inventories
+from recovery.dataset import Dataset, open_dataset
+from recovery.errors import FormatError, InputError
+from recovery.model.ids import LedgerId
+
+_ROWS = 200
+"""Tombstones that are changed in a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRequest:
+    """What is verified, and by what.
+
+    Attributes:
+        target: the store.
+        ledgers: which; empty: all whose verification is due.
+        looks: at bookies.
+        references: files and URIs; those that the requests named are read, too.
+        rules: what is demanded.
+        looks_needed: safe verifications in a row before a purge.
+        certificate: file that the certificate is written to; None: none is made.
+        sign_key: PEM file that signs it.
+    """
+
+    target: Target
+    ledgers: tuple[LedgerId, ...]
+    looks: Looks
+    references: tuple[str, ...] = ()
+    rules: Rules = field(default_factory=Rules)
+    looks_needed: int = LOOKS
+    certificate: Path | None = None
+    sign_key: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerVerdict:
+    """What was found of one ledger.
+
+    Attributes:
+        ledger: which.
+        verdict: may it be deleted?
+        reasons: why not.
+        state: of its delete now; None: nobody asked for it.
+    """
+
+    ledger: LedgerId
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    state: State | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedDeletes:
+    """What a verification gave.
+
+    Attributes:
+        ledgers: each with its verdict.
+        breaker: whether they are too many.
+        certificate: that was made; None: none was, since no ledger may be purged, or no file was named.
+        marks_kept: whether the store keeps marks for replication at all.
+    """
+
+    ledgers: tuple[LedgerVerdict, ...]
+    breaker: Breaker
+    certificate: Certificate | None
+    marks_kept: bool
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many ledgers have each verdict."""
+        counts = Counter(one.verdict for one in self.ledgers)
+        return {verdict.value: counts[verdict] for verdict in Verdict}
+
+
+def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
+    """Look at everything that a verdict needs, write what becomes of the tombstones, and a certificate.
+
+    Raises:
+        DatasetError: an inventory is missing or damaged.
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        InputError: a file cannot be used, or there is no ledgers root.
+        UnavailableError: the store does not answer.
+    """
+    if request.certificate is not None and not request.certificate.absolute().parent.is_dir():
+        problem = "is in a folder that does not exist"
+        raise InputError(str(request.certificate), problem, "make the folder, or name another file")
+    with _gather_evidence(request, context) as gathered:
+        wanted, evidence = gathered.wanted, gathered.evidence
+        verifications, breaker = judge_deletes(wanted, evidence, request.rules)
+    changed = _write(request, gathered, verifications, breaker, context)
+    at_ms = now_ms(context)
+    ledgers = tuple(
+        LedgerVerdict(
+            ledger,
+            verification.verdict,
+            verification.reasons,
+            None if changed.get(ledger) is None else find_state(changed[ledger], at_ms),
+        )
+        for ledger, verification in zip(wanted.ledgers, verifications, strict=True)
+    )
+    return VerifiedDeletes(ledgers, breaker, gathered.certificate, gathered.marks_kept)
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Everything that was looked at."""
+
+    wanted: Wanted
+    evidence: Evidence
+    listed: tuple[ListedReferences, ListedReferences]
+    instance_id: str
+    root: str
+    marks_kept: bool
+    described: Mapping[str, Any]
+    certificate: Certificate | None = None
+
+
+@contextmanager
+def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gathered]:
+    with (
+        connect(request.target.uri, context) as opened,
+        TemporaryDirectory(prefix="bkmeta-verify-", dir=request.looks.scratch) as name,
+    ):
+        folder = Path(name)
+        layout = read_layout(opened)
+        own = read_own_root(opened)
+        ledgers = request.ledgers or _list_due(own, now_ms(context))
+        tombstones = {} if own is None else own.tombstones.read_some(ledgers)
+        lately = 0 if own is None else count_lately(own.tombstones.read_all(), now_ms(context))
+        named = {name: None for tombstone in tombstones.values() for name in tombstone.references}
+        references = (*request.references, *named)
+        wanted = Wanted(ledgers)
+        first_listing = list_references(references, opened, context)
+        first = _capture(opened, folder / "first", context)
+        records = _read_raws(wanted, first)
+        with gather_inventories(request.looks, opened, layout, records, context) as inventories:
+            holdings = gather_holdings(inventories, wanted)
+        second_listing = list_references(references, opened, context)
+        second = _capture(opened, folder / "second", context)
+        evidence = Evidence(
+            captures=(first, second),
+            listings=(first_listing.listing, second_listing.listing),
+            holdings=holdings,
+            tombstones=tombstones,
+            archive=_read_archive(own, ledgers),
+            removed_lately=lately,
+            aliases=request.looks.aliases,
+            now_ms=now_ms(context),
+        )
+        described = _describe(evidence, (first_listing, second_listing), request.rules)
+        instance_id = read_instance_id(opened.store, opened.root)
+        marks_kept = str(layout) != "etcd"
+        listed = (first_listing, second_listing)
+        yield _Gathered(wanted, evidence, listed, instance_id, opened.root.rstrip("/"), marks_kept, described)
+
+
+def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[LedgerId, ...]:
+    if own is None:
+        return ()
+    nodes = own.tombstones.read_all()
+    return tuple(tombstone.ledger for node in nodes for tombstone in node if is_due(tombstone, at_ms))
+
+
+def _capture(opened: OpenStore, folder: Path, context: Context) -> Dataset:
+    capture_store(opened, folder, context)
+    return open_dataset(folder, "catalog")
+
+
+def _read_raws(wanted: Wanted, capture: Dataset) -> dict[LedgerId, bytes]:
+    raws: dict[LedgerId, bytes] = {}
+    for rows, found in wanted.read(capture, "ledgers", ("raw",)):
+        raws.update(zip((wanted.ledgers[n] for n in found.tolist()), rows["raw"].to_pylist(), strict=True))
+    return raws
+
+
+def _read_archive(own: OwnRoot | None, ledgers: Sequence[LedgerId]) -> dict[LedgerId, ArchiveMark] | None:
+    try:
+        return {} if own is None else own.archive.read_some(ledgers)
+    except FormatError:
+        return None
+
+
+def _describe(evidence: Evidence, listed: Sequence[ListedReferences], rules: Rules) -> dict[str, Any]:
+    """Return the evidence as a certificate names it."""
+    captures = []
+    for capture in evidence.captures:
+        [source] = capture.read("sources", columns=["at", "txn"]).to_pylist()
+        captures.append(
+            {"digest": capture.digest, "at": source["at"].isoformat(timespec="seconds"), "txn": str(source["txn"])}
+        )
+    return {
+        "captures": captures,
+        "inventories": [
+            {
+                "bookie": look.bookie,
+                "incarnation": str(look.incarnation),
+                "digest": look.source,
+                "ended_ms": str(look.ended_ms),
+            }
+            for look in evidence.holdings.looks
+        ],
+        "references": [
+            {"at_ms": str(one.listing.at_ms), "sources": [{"name": name, "sha256": sha} for name, sha in one.sources]}
+            for one in listed
+        ],
+        "rules": {
+            "min_age_ms": str(rules.min_age_ms),
+            "freshness_ms": str(rules.freshness_ms),
+            "archived": rules.archived,
+        },
+    }
+
+
+def _write(
+    request: VerifyRequest,
+    gathered: _Gathered,
+    verifications: Sequence[Verification],
+    breaker: Breaker,
+    context: Context,
+) -> dict[LedgerId, Tombstone]:
+    """Write what becomes of the tombstones, and the certificate of those that may be purged; return them."""
+    known = gathered.evidence.tombstones
+    if not known:
+        return {}
+    at_ms = now_ms(context)
+    with open_deletes(request.target, context) as target:
+        changed = {
+            ledger: take_verification(
+                _name_bookies(known[ledger], request.looks), verification, at_ms, target.by, looks=request.looks_needed
+            )
+            for ledger, verification in zip(gathered.wanted.ledgers, verifications, strict=True)
+            if ledger in known
+        }
+        ready = [tombstone for tombstone in changed.values() if tombstone.state is State.PURGEABLE]
+        if request.certificate is not None and ready:
+            gathered.certificate = _certify(request, gathered, ready, breaker, context.now())
+            for tombstone in ready:
+                changed[tombstone.ledger] = name_certificate(tombstone, gathered.certificate.hash)
+
+        def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+            if tombstone == known[ledger]:
+                return None if changed[ledger] == tombstone else Decision(changed[ledger])
+            # Somebody changed it while everything was looked at: what they wrote stands.
+            return None
+
+        target.own.tombstones.change(list(changed), decide, target.log, rows=_ROWS)
+        target.log.end({"verified": len(changed), "purgeable": len(ready)}, 0)
+    if request.certificate is not None and gathered.certificate is not None:
+        _write_file(request.certificate, encode_certificate(gathered.certificate))
+    return changed
+
+
+def _name_bookies(tombstone: Tombstone, looks: Looks) -> Tombstone:
+    """Return a tombstone with its bookies by their own names."""
+    names = dict.fromkeys(looks.aliases.get(member, member) for member in tombstone.members)
+    return replace(tombstone, members=tuple(names))
+
+
+def _certify(
+    request: VerifyRequest, gathered: _Gathered, ready: Sequence[Tombstone], breaker: Breaker, now: datetime
+) -> Certificate:
+    ledgers = [
+        CertifiedLedger(one.ledger, one.record.version, hashlib.sha256(one.record.raw).hexdigest()) for one in ready
+    ]
+    return make_certificate(
+        gathered.instance_id,
+        gathered.root,
+        ledgers,
+        gathered.described,
+        {**asdict(breaker), "confirmed": request.rules.confirmed},
+        now,
+        request.sign_key,
+    )
+
+
+def _write_file(path: Path, raw: bytes) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_bytes(raw)
+        fresh.replace(path)
+    except OSError as error:
+        remedy = "mend that, and verify again: the tombstones name a certificate that nobody has"
+        raise InputError(str(path), f"cannot be written ({error.strerror})", remedy) from error

@@ -1,0 +1,45 @@
+"""Whatever happens to deletes: nothing goes without a certificate, no tombstone is lost, an undo is exact."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pytest
+
+from backends.memory import MemoryStore
+from recovery.codecs.store import Layout
+from tests.support.delete_schedules import World
+
+SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_DELETES", "500"))
+SEED: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
+STEPS: Final = 26
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """A killed process loses nothing that it wrote, synced or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.mark.timeout(36000)
+def test_random_schedules_of_deletes() -> None:
+    """Requests, verifications, purges, undos, receipts, with crashes, rivals, bookies that go, return or are wiped."""
+    counts: Counter[str] = Counter()
+    with TemporaryDirectory() as folder:
+        for seed in range(SEED, SEED + SCHEDULES):
+            world = World(MemoryStore(), "/ledgers", Path(folder, str(seed)), seed, Layout.HIERARCHICAL)
+            try:
+                world.run(STEPS)
+            except BaseException as error:
+                error.add_note(f"schedule {seed}")
+                raise
+            counts += world.counts
+    # A schedule in which nothing is ever deleted would show nothing.
+    assert counts["purged"] > SCHEDULES // 4
+    assert counts["expired"] > SCHEDULES // 20
+    assert counts["meddled"] > SCHEDULES // 4

@@ -1,0 +1,204 @@
+"""The pipeline of a purge as it is typed, on a real ZooKeeper and a real etcd."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.protocols import Write
+from backends.registry import open_store
+from recovery.codecs.store import Layout, ledger_key, mark_key
+from recovery.model.ids import LedgerId
+from tests.support.command import Done, run
+from tests.support.deletes import Ledger, days_ago, fill_store, write_looks, write_references
+from tests.support.etcd_server import EtcdServer
+from tests.support.zookeeper_server import ZooKeeperServer
+
+pytestmark = pytest.mark.real
+
+_roots = itertools.count()
+LEDGERS = tuple(Ledger(LedgerId(0, number)) for number in range(40))
+
+
+@dataclass(slots=True)
+class Site:
+    """A cluster in a real store, and what the pipeline needs of files."""
+
+    uri: str
+    root: str
+    layout: Layout
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+    looked: int = 0
+
+    def bkmeta(self, *words: object, code: int | None = 0) -> Done:
+        """Run a command line on the cluster."""
+        done = run(self.capsys, *words, "--metadata", self.uri, "--json")
+        assert code is None or done.code == code, done.out + done.err
+        return done
+
+    def look(self, ledgers: tuple[Ledger, ...] = LEDGERS, **more: Any) -> list[str]:
+        """Look at all bookies; return the options that name the inventories."""
+        self.looked += 1
+        found = write_looks(self.folder / f"look-{self.looked}", ledgers, **more)
+        return [word for path in found for word in ("--inventory", path)]
+
+    def verify(self, *words: object, code: int = 0, referenced: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
+        """Verify what is due, with fresh looks and references."""
+        refs = write_references(self.folder / "refs.jsonl", referenced)
+        return self.bkmeta(
+            "delete", "verify", *words, *self.look(**more), "--references", refs, "--min-age", "0s", code=code
+        ).result
+
+    def read(self, number: int) -> bytes | None:
+        """Return a ledger's record."""
+        with open_store(self.uri) as opened:
+            held = opened.store.get(self.root + ledger_key(self.layout, LedgerId(0, number)))
+        return None if held is None else held.value
+
+    def state(self, number: int) -> str | None:
+        """Return where a ledger's delete is."""
+        found = self.bkmeta("delete", "status", number, code=None).result["ledgers"]
+        return found[0]["state"] if found else None
+
+
+@pytest.fixture(params=["zookeeper", "etcd"])
+def site(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Site]:
+    """A cluster of forty closed ledgers on three bookies."""
+    monkeypatch.chdir(tmp_path)
+    root = f"/deletes-{next(_roots)}/ledgers"
+    if request.param == "etcd":
+        etcd: EtcdServer = request.getfixturevalue("etcd_server")
+        uri, layout = f"etcd://{etcd.hosts}{root}", Layout.ETCD
+    else:
+        zookeeper: ZooKeeperServer = request.getfixturevalue("zookeeper_server")
+        uri, layout = f"zk+hierarchical://{zookeeper.hosts}{root}", Layout.HIERARCHICAL
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, root, layout, LEDGERS)
+    yield Site(uri, root, layout, tmp_path, capsys)
+
+
+def test_a_purge_from_request_to_expiry(site: Site) -> None:
+    """Two safe verifications, a certificate, the purge, receipts of all holders; then the tombstone goes."""
+    asked = site.bkmeta("delete", "request", 3, 4, "--soak", "0s", "--reason", "T-7").result
+    assert [one["ledger"] for one in asked["ledgers"]] == ["3", "4"]
+    first = site.verify("--due", "--certificate", "c.json")
+    assert (first["verdicts"], first["certificate"]) == ({"SAFE": 2, "UNSAFE": 0, "UNDECIDED": 0}, None)
+    assert {one["state"] for one in first["ledgers"]} == {"VERIFIED"}
+    before = site.read(3)
+    second = site.verify("--due", "--certificate", "c.json")
+    assert {one["state"] for one in second["ledgers"]} == {"PURGEABLE"}
+    assert run(site.capsys, "certificate", "check", "c.json", "3", "4", "--json").result["hash"] == second["hash"]
+    assert site.read(3) == before
+    purged = site.bkmeta("delete", "purge", "--certificate", "c.json").result
+    assert purged["counts"]["purged"] == 2
+    assert (site.read(3), site.read(4)) == (None, None)
+    assert site.read(5) is not None
+    assert site.bkmeta("delete", "purge", "--certificate", "c.json").result["counts"]["before"] == 2
+    waiting = site.bkmeta("delete", "confirm", *site.look(), code=4).result
+    assert set(waiting["waiting"]) == {"3", "4"}
+    rest = tuple(one for one in LEDGERS if one.id.ledger not in (3, 4))
+    site.bkmeta("delete", "confirm", *site.look(rest, bookies=("bk1:3181", "bk2:3181")), code=4)
+    assert site.bkmeta("delete", "confirm", *site.look(rest)).result["confirmed"] == ["3", "4"]
+    assert site.state(3) == "CONFIRMED"
+    back = site.bkmeta("delete", "confirm", *site.look(without={"bk1:3181": [3, 4], "bk2:3181": [3, 4]}), code=3)
+    assert back.result["returned"] == {"3": ["bk3:3181"], "4": ["bk3:3181"]}
+    assert site.state(3) == "PURGED"
+    journal = next(Path.cwd().glob("bkmeta-deletes-*"))
+    assert run(site.capsys, "audit", "verify", journal, "--json").code == 0
+
+
+def test_an_undo_before_the_purge_is_exact(site: Site) -> None:
+    """The record has its bytes and its version, and there is no tombstone; the certificate of before is worth nothing."""
+    with open_store(site.uri) as opened:
+        before = opened.store.get(site.root + ledger_key(site.layout, LedgerId(0, 5)))
+    site.bkmeta("delete", "request", 5, "--soak", "0s")
+    site.verify("--due")
+    site.verify("--due", "--certificate", "c.json")
+    site.bkmeta("delete", "undo", 5)
+    with open_store(site.uri) as opened:
+        assert opened.store.get(site.root + ledger_key(site.layout, LedgerId(0, 5))) == before
+    assert site.state(5) is None
+    assert "nobody asked" in site.bkmeta("delete", "purge", "--certificate", "c.json", code=5).result["verdict"]
+    assert site.read(5) is not None
+
+
+def test_an_undo_after_the_purge_needs_every_holder(site: Site) -> None:
+    """The record comes back, byte for byte, only while all holders were seen with the ledger since."""
+    before = site.read(6)
+    site.bkmeta("delete", "request", 6, "--soak", "0s")
+    site.verify("--due")
+    site.verify("--due", "--certificate", "c.json")
+    old = site.look()
+    site.bkmeta("delete", "purge", "--certificate", "c.json")
+    assert "was not looked at since" in site.bkmeta("delete", "undo", 6, code=5).result["refused"]["6"]
+    assert "was not looked at since" in site.bkmeta("delete", "undo", 6, *old, code=5).result["refused"]["6"]
+    gone = site.look(without={"bk2:3181": [6]})
+    assert "bk2:3181 does not hold" in site.bkmeta("delete", "undo", 6, *gone, code=5).result["refused"]["6"]
+    assert site.bkmeta("delete", "undo", 6, *site.look()).result["put_back"] == ["6"]
+    assert site.read(6) == before
+
+
+def test_what_changed_since_the_certificate_stops_a_purge(site: Site) -> None:
+    """A record that changed, a mark, a soak that is not over, an altered certificate: nothing is removed."""
+    site.bkmeta("delete", "request", 7, 8, "--soak", "0s")
+    site.bkmeta("delete", "request", 9, "--soak", "1h")
+    site.verify("--due")
+    assert site.state(9) == "SOAKING"
+    made = site.verify("7", "8", "9", "--certificate", "c.json")
+    assert {one["ledger"]: one["state"] for one in made["ledgers"]} == {
+        "7": "PURGEABLE",
+        "8": "PURGEABLE",
+        "9": "SOAKING",
+    }
+    content = json.loads(Path("c.json").read_text())
+    content["certificate"]["ledgers"].append({**content["certificate"]["ledgers"][0], "ledger": "9"})
+    Path("altered.json").write_text(json.dumps(content))
+    assert "altered" in site.bkmeta("delete", "purge", "--certificate", "altered.json", code=5).result["verdict"]
+    with open_store(site.uri, writable=True) as opened:
+        opened.store.write([Write(site.root + mark_key(LedgerId(0, 7)), b"")])
+    assert (
+        "marked"
+        in site.bkmeta("delete", "purge", "--certificate", "c.json", "--batch", "1", code=None).result["verdict"]
+    )
+    assert site.read(7) is not None
+
+
+def test_a_bookie_that_does_not_answer_makes_it_undecided(site: Site) -> None:
+    """I-19: with one of three holders out of reach there is no certificate, and the exit code says undecided."""
+    site.bkmeta("delete", "request", 10, "--soak", "0s")
+    site.verify("--due")
+    seen = site.verify("10", "--certificate", "c.json", code=4, bookies=("bk1:3181", "bk2:3181"))
+    [ledger] = seen["ledgers"]
+    assert (ledger["verdict"], ledger["state"]) == ("UNDECIDED", "REQUESTED")
+    assert ledger["reasons"] == ["HOLDER_UNSEEN: bookie bk3:3181 was not looked at"]
+    assert not Path("c.json").exists()
+    stale = site.verify("10", code=4, ended=days_ago(2))
+    assert any("not looked at lately" in reason for reason in stale["ledgers"][0]["reasons"])
+
+
+def test_a_breaker_asks_for_the_number(site: Site) -> None:
+    """More deletes than a day may have are unsafe until their number is confirmed, and the purge asks for the hash."""
+    numbers = range(12)
+    site.bkmeta("delete", "request", *numbers, "--soak", "0s")
+    tripped = site.verify("--due", code=3)
+    assert tripped["breaker"]["tripped"]
+    assert all(one["reasons"][0].startswith("BREAKER") for one in tripped["ledgers"])
+    site.verify("--due", "--confirm", "12")
+    made = site.verify("--due", "--confirm", "12", "--certificate", "c.json")
+    assert "more than" in site.bkmeta("delete", "purge", "--certificate", "c.json", code=5).result["verdict"]
+    site.bkmeta("delete", "purge", "--certificate", "c.json", "--confirm", made["hash"][:12])
+    assert site.read(0) is None
+
+
+def test_a_root_that_is_not_ours_is_refused(site: Site) -> None:
+    """What somebody else keeps at the key of our own root is never written to."""
+    with open_store(site.uri, writable=True) as opened:
+        opened.store.write([Write(f"{site.root}-bkmeta", b"mine")])
+    assert "not made by this program" in site.bkmeta("delete", "request", 1, code=5).result["verdict"]
