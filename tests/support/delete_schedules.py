@@ -1,7 +1,8 @@
 """Random histories of deletes: requests, verifications, purges, undos, receipts; crashes, rivals, bookies that go.
 
-A schedule is drawn from a seed. The world keeps its own truth: which life of which bookie holds what, what is referenced,
-which certificates were given. Every write that takes effect is judged by that truth, never by the tombstones.
+A schedule is drawn from a seed. The world keeps its own truth: which life of which bookie holds what, what is
+referenced, which certificates were given. Every write that takes effect is judged by that truth, never by
+tombstones.
 """
 
 import random

@@ -1,6 +1,7 @@
 """A small cluster for deletes: records and cookies in a store, and inventories of bookies that hold their share."""
 
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -146,8 +147,6 @@ def _make_copies(bookie: str, incarnation: int, ledger: Ledger, entries: Sequenc
 
 def write_references(path: Path, ledgers: Iterable[int], *, at: datetime | None = None) -> Path:
     """Write a file of references that was made at a time; None: now."""
-    import os
-
     path.write_text("".join(json.dumps({"ledger": ledger, "owner": f"topic {ledger}"}) + "\n" for ledger in ledgers))
     if at is not None:
         os.utime(path, (at.timestamp(), at.timestamp()))

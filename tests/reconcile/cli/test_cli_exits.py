@@ -4,12 +4,15 @@ import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from reconcile.cli.command import Exit
+from reconcile.deletes.certificate import CertifiedLedger, encode_certificate, make_certificate
 from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
+from recovery.model.ids import LedgerId
 from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie
 from tests.support import impact_judge
 from tests.support.command import ROOT, Done, commands, run
@@ -119,6 +122,15 @@ def explained(world: World, *more: object) -> list[object]:
     return ["explain", "5", *more]
 
 
+def certified(world: World, days: int = 0) -> Path:
+    """Write a certificate of ledger 1 that was made so many days ago."""
+    path = world.root / "certificate.json"
+    ledgers = [CertifiedLedger(LedgerId(0, 1), 0, "")]
+    made = make_certificate("one", "/ledgers", ledgers, {}, {}, datetime.now(UTC) - timedelta(days=days))
+    path.write_bytes(encode_certificate(made))
+    return path
+
+
 Line = Callable[[World], list[object]]
 
 LINES: dict[tuple[str, Exit], Line] = {
@@ -184,6 +196,24 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("check-impact", Exit.USAGE): lambda w: impact(w, w.catalog, "--bookies", "bk9:3181"),
     ("check-impact", Exit.FOUND): lambda w: impact(w, w.catalog, "--bookies", "bk1:3181,bk2:3181"),
     ("check-impact", Exit.UNDECIDABLE): lambda w: impact(w, w.doubtful, "--bookies", "bk4:3181"),
+    ("delete request", Exit.FAILED): lambda _: ["delete", "request", "1", "--metadata", STORE],
+    ("delete request", Exit.USAGE): lambda _: ["delete", "request", "--metadata", STORE],
+    ("delete verify", Exit.FAILED): lambda w: [
+        "delete", "verify", "1", "--metadata", STORE, "--inventory", w.inventory
+    ],
+    ("delete verify", Exit.USAGE): lambda _: ["delete", "verify", "1", "--metadata", STORE],
+    ("delete purge", Exit.FAILED): lambda w: ["delete", "purge", "--metadata", STORE, "--certificate", certified(w)],
+    ("delete purge", Exit.USAGE): lambda w: ["delete", "purge", "--metadata", STORE, "--certificate", w.new],
+    ("delete confirm", Exit.FAILED): lambda w: ["delete", "confirm", "--metadata", STORE, "--inventory", w.inventory],
+    ("delete confirm", Exit.USAGE): lambda _: ["delete", "confirm", "--metadata", STORE],
+    ("delete undo", Exit.FAILED): lambda _: ["delete", "undo", "1", "--metadata", STORE],
+    ("delete undo", Exit.USAGE): lambda _: ["delete", "undo", "--metadata", STORE],
+    ("delete status", Exit.FAILED): lambda _: ["delete", "status", "--metadata", STORE],
+    ("delete status", Exit.USAGE): lambda _: ["delete", "status", "--metadata", "nonsense"],
+    ("certificate check", Exit.DONE): lambda w: ["certificate", "check", certified(w), "1"],
+    ("certificate check", Exit.USAGE): lambda w: ["certificate", "check", w.new],
+    ("certificate check", Exit.FOUND): lambda w: ["certificate", "check", certified(w), "2"],
+    ("certificate check", Exit.UNDECIDABLE): lambda w: ["certificate", "check", certified(w, days=2), "1"],
     ("doctor", Exit.DONE): lambda _: ["doctor", "--no-spark"],
     ("doctor", Exit.USAGE): lambda _: ["doctor", "--no-spark", "--metadata", "nonsense"],
     ("doctor", Exit.FOUND): lambda _: ["doctor", "--no-spark", "--metadata", STORE],
@@ -194,8 +224,9 @@ FULL_DISK = {(name, Exit.FAILED) for name in ("collect", "plan split", "plan edi
 """Of these, on a full disk."""
 
 COLLECT, CHECK, CLI, WRITE = "recovery/collect", "reconcile/check", "reconcile/cli", "reconcile/write"
-FREEZING = "reconcile/write/freezing"
 SCRUTINY = "reconcile/jobs/scrutiny/test_scrutinize_real.py"
+FREEZING, DELETES = "reconcile/write/freezing", "reconcile/deletes"
+PIPELINE = "reconcile/jobs/deletes/test_deletes_pipeline_real.py"
 ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("collect", Exit.FOUND): f"{COLLECT}/test_vanished_files.py::test_the_first_line_says_so_and_the_last_what_to_do",
     ("preflight", Exit.FOUND): f"{CHECK}/test_preflight_zookeeper.py::test_no_root",
@@ -231,6 +262,28 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("audit verify", Exit.PARTLY): f"{WRITE}/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
     ("apply", Exit.DONE): f"{CLI}/test_cli_bad_input_real.py::test_apply_that_is_stopped",
     ("apply", Exit.PARTLY): f"{CLI}/test_cli_bad_input_real.py::test_what_stands_in_the_way_is_left",
+    **{
+        (f"delete {name}", Exit.PARTLY): f"{DELETES}/test_packed.py::test_a_node_that_others_change_all_the_time"
+        for name in ("request", "verify", "confirm", "undo")
+    },
+    **{
+        (f"delete {name}", Exit.DONE): f"{PIPELINE}::test_a_purge_from_request_to_expiry"
+        for name in ("request", "verify", "purge", "confirm", "status")
+    },
+    **{
+        (f"delete {name}", Exit.REFUSED): f"{PIPELINE}::test_a_root_that_is_not_ours_is_refused"
+        for name in ("request", "verify", "confirm", "status")
+    },
+    ("delete request", Exit.FOUND): f"{PIPELINE}::test_what_is_not_there_is_said",
+    ("delete status", Exit.FOUND): f"{PIPELINE}::test_what_is_not_there_is_said",
+    ("delete verify", Exit.FOUND): f"{PIPELINE}::test_a_breaker_asks_for_the_number",
+    ("delete verify", Exit.UNDECIDABLE): f"{PIPELINE}::test_a_bookie_that_does_not_answer_makes_it_undecided",
+    ("delete purge", Exit.REFUSED): f"{PIPELINE}::test_what_changed_since_the_certificate_stops_a_purge",
+    ("delete purge", Exit.PARTLY): f"{PIPELINE}::test_what_changed_since_the_certificate_stops_a_purge",
+    ("delete confirm", Exit.FOUND): f"{PIPELINE}::test_a_purge_from_request_to_expiry",
+    ("delete confirm", Exit.UNDECIDABLE): f"{PIPELINE}::test_a_purge_from_request_to_expiry",
+    ("delete undo", Exit.DONE): f"{PIPELINE}::test_an_undo_before_the_purge_is_exact",
+    ("delete undo", Exit.REFUSED): f"{PIPELINE}::test_an_undo_after_the_purge_needs_every_holder",
     ("verify", Exit.DONE): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",
     ("verify", Exit.FOUND): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",
     ("verify", Exit.UNDECIDABLE): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",

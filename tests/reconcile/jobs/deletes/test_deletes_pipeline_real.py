@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +68,7 @@ class Site:
 @pytest.fixture(params=["zookeeper", "etcd"])
 def site(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Site]:
+) -> Site:
     """A cluster of forty closed ledgers on three bookies."""
     monkeypatch.chdir(tmp_path)
     root = f"/deletes-{next(_roots)}/ledgers"
@@ -81,7 +80,7 @@ def site(
         uri, layout = f"zk+hierarchical://{zookeeper.hosts}{root}", Layout.HIERARCHICAL
     with open_store(uri, writable=True) as opened:
         fill_store(opened.store, root, layout, LEDGERS)
-    yield Site(uri, root, layout, tmp_path, capsys)
+    return Site(uri, root, layout, tmp_path, capsys)
 
 
 def test_a_purge_from_request_to_expiry(site: Site) -> None:
@@ -115,7 +114,7 @@ def test_a_purge_from_request_to_expiry(site: Site) -> None:
 
 
 def test_an_undo_before_the_purge_is_exact(site: Site) -> None:
-    """The record has its bytes and its version, and there is no tombstone; the certificate of before is worth nothing."""
+    """The record has its bytes and its version, and there is no tombstone; its certificate is worth nothing."""
     with open_store(site.uri) as opened:
         before = opened.store.get(site.root + ledger_key(site.layout, LedgerId(0, 5)))
     site.bkmeta("delete", "request", 5, "--soak", "0s")
@@ -163,10 +162,19 @@ def test_what_changed_since_the_certificate_stops_a_purge(site: Site) -> None:
     assert "altered" in site.bkmeta("delete", "purge", "--certificate", "altered.json", code=5).result["verdict"]
     with open_store(site.uri, writable=True) as opened:
         opened.store.write([Write(site.root + mark_key(LedgerId(0, 7)), b"")])
-    assert (
-        "marked"
-        in site.bkmeta("delete", "purge", "--certificate", "c.json", "--batch", "1", code=None).result["verdict"]
-    )
+    purge = ("delete", "purge", "--certificate", "c.json", "--batch", "1")
+    assert "ledger 7: it is marked" in site.bkmeta(*purge, code=6).result["verdict"]
+    # They go in the order of their places: 8 went before.
+    assert (site.read(7) is None, site.read(8) is None) == (False, True)
+    assert "ledger 7: it is marked" in site.bkmeta(*purge, code=5).result["verdict"]
+    with open_store(site.uri, writable=True) as opened:
+        held = opened.store.get(site.root + ledger_key(site.layout, LedgerId(0, 7)))
+        mark = opened.store.get(site.root + mark_key(LedgerId(0, 7)))
+        assert held is not None
+        assert mark is not None
+        opened.store.write([Write(site.root + mark_key(LedgerId(0, 7)), None, mark.version)])
+        opened.store.write([Write(site.root + ledger_key(site.layout, LedgerId(0, 7)), held.value, held.version)])
+    assert "its record is not the one" in site.bkmeta(*purge, code=5).result["verdict"]
     assert site.read(7) is not None
 
 
@@ -201,4 +209,12 @@ def test_a_root_that_is_not_ours_is_refused(site: Site) -> None:
     """What somebody else keeps at the key of our own root is never written to."""
     with open_store(site.uri, writable=True) as opened:
         opened.store.write([Write(f"{site.root}-bkmeta", b"mine")])
-    assert "not made by this program" in site.bkmeta("delete", "request", 1, code=5).result["verdict"]
+    looks = site.look()
+    for words in (["request", 1], ["verify", 1, *looks], ["confirm", *looks], ["status"]):
+        assert "not made by this program" in site.bkmeta("delete", *words, code=5).result["verdict"]
+
+
+def test_what_is_not_there_is_said(site: Site) -> None:
+    """A ledger without a record gets no tombstone, and has no delete."""
+    assert site.bkmeta("delete", "request", 1, 99, code=3).result["absent"] == ["99"]
+    assert site.bkmeta("delete", "status", 1, 99, code=3).result["missing"] == ["99"]

@@ -1,0 +1,61 @@
+"""Copies that entries should have, against counting them one by one."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+
+from reconcile.deletes.copies_due import count_missing, list_positions, make_keys
+from recovery.model import tables
+from recovery.model.groups import KeyedGroups, runs_of
+
+NAMES = [f"b{n}" for n in range(7)]
+
+
+def draw_segments(draw: random.Random, size: int, last: int) -> list[tuple[int, list[str]]]:
+    """Return segments of a ledger, in order."""
+    segments, first = [], 0
+    while True:
+        segments.append((first, draw.sample(NAMES, size)))
+        first += draw.randint(1, 8)
+        if first > last or draw.random() < 0.4:
+            return segments
+
+
+def test_missing_copies_are_those_that_counting_finds() -> None:
+    """Ledgers of any quorums and segments, copies taken away at random, strays beside them."""
+    for seed in range(150):
+        draw = random.Random(seed)
+        shapes, records, held, wanted = [], [], set(), {}
+        for row in range(3):
+            size = draw.randint(1, 5)
+            write, last = draw.randint(1, size), draw.randint(-1, 20)
+            segments = draw_segments(draw, size, last)
+            records.append([{"first": first, "members": members} for first, members in segments])
+            shapes.append((last, size, write))
+            lacking: dict[int, int] = {}
+            for entry in range(last + 1):
+                members = next(one for first, one in reversed(segments) if first <= entry)
+                for step in range(write):
+                    if draw.random() < 0.1:
+                        lacking[entry] = lacking.get(entry, 0) + 1
+                    else:
+                        held.add((row, members[(entry + step) % size], entry))
+            held |= {(row, draw.choice(NAMES), last + 1 + draw.randint(0, 3)) for _ in range(3)}
+            if lacking:
+                most = max(lacking.values())
+                wanted[row] = (most, min(entry for entry, count in lacking.items() if count == most))
+        last_entry, size_of, write_of = (np.array(column) for column in zip(*shapes, strict=True))
+        positions, names = list_positions(
+            np.arange(3), pa.array(records, tables.SEGMENTS), last_entry, size_of, write_of
+        )
+        copies = sorted(
+            (int(make_keys(np.int64(row), np.int64(names.index(name)))), entry)
+            for row, name, entry in held
+            if name in names
+        )
+        key, entries = (np.array(column, np.int64) for column in zip(*copies, strict=True))
+        runs = runs_of(entries, key)
+        groups = KeyedGroups(key[runs.begin], runs.first, runs.first, runs.size, np.zeros(len(runs.first), np.int64))
+        found = (column.tolist() for column in count_missing(positions, groups))
+        assert {row: (most, first) for row, most, first in zip(*found, strict=True)} == wanted, seed

@@ -1,0 +1,182 @@
+"""Which steps a delete may take: each bound, just inside and just outside."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconcile.deletes.tombstones import (
+    DAY_MS,
+    RETENTION_MS,
+    Holder,
+    Sighting,
+    State,
+    StepRefusedError,
+    StoredRecord,
+    Tombstone,
+    Verdict,
+    Verification,
+    decommission,
+    demand_purgeable,
+    demand_undoable,
+    find_state,
+    is_expired,
+    list_overdue,
+    list_waiting,
+    name_certificate,
+    purge,
+    request_delete,
+    take_sightings,
+    take_verification,
+)
+from recovery.model.ids import LedgerId
+
+RECORD = StoredRecord(b"record", 4)
+SOAK = 7 * DAY_MS
+HOLDERS = (Holder("b1", 11, 100), Holder("b2", 12, 100))
+SAFE = Verification(Verdict.SAFE, (), RECORD, ("b1", "b2"), HOLDERS, 90)
+UNSAFE = Verification(Verdict.UNSAFE, ("OPEN: it is open",), RECORD, ("b1", "b2"), HOLDERS, 90)
+
+
+def ask() -> Tombstone:
+    """Return a delete that was asked for at 10."""
+    return request_delete(LedgerId(0, 1), RECORD, ("b1", "b2"), 10, "op", soak_ms=SOAK)
+
+
+def make_purgeable() -> Tombstone:
+    """Return a delete that may be purged from 100 + SOAK on."""
+    return name_certificate(
+        take_verification(take_verification(ask(), SAFE, 100, "op"), SAFE, 100 + SOAK, "op"), "hash"
+    )
+
+
+def make_purged(at_ms: int = 200 + SOAK) -> Tombstone:
+    """Return a delete whose record was removed."""
+    return purge(make_purgeable(), RECORD, at_ms, "op")
+
+
+def see(bookie: str, incarnation: int, at_ms: int, *, holds: bool = False, formatted_ms: int | None = None) -> Sighting:
+    """Return a look."""
+    return Sighting(bookie, incarnation, holds, at_ms, "inventory", formatted_ms)
+
+
+def test_the_soak_begins_with_the_first_safe_verification() -> None:
+    """Soaking until the very end; a look before it does not make it purgeable, the first one from then on does."""
+    verified = take_verification(ask(), SAFE, 100, "op")
+    assert find_state(verified, 99 + SOAK) is State.SOAKING
+    assert find_state(verified, 100 + SOAK) is State.VERIFIED
+    early = take_verification(verified, SAFE, 99 + SOAK, "op")
+    assert early.state is State.VERIFIED
+    assert take_verification(early, SAFE, 100 + SOAK, "op").state is State.PURGEABLE
+
+
+def test_a_soak_of_nothing_still_needs_two_looks() -> None:
+    """And as many as somebody asks for."""
+    asked = replace(ask(), soak_ms=0)
+    first = take_verification(asked, SAFE, 100, "op")
+    assert first.state is State.VERIFIED
+    second = take_verification(first, SAFE, 100, "op", looks=3)
+    assert second.state is State.VERIFIED
+    assert take_verification(second, SAFE, 100, "op", looks=3).state is State.PURGEABLE
+
+
+@pytest.mark.parametrize("verdict", [Verdict.UNSAFE, Verdict.UNDECIDED])
+def test_any_other_verdict_leads_back(verdict: Verdict) -> None:
+    """With its reasons, without its certificate; the soak begins anew."""
+    back = take_verification(make_purgeable(), replace(UNSAFE, verdict=verdict), 200 + SOAK, "op")
+    assert (back.state, back.objections, back.certificate, back.safe_in_row) == (
+        State.REQUESTED, ("OPEN: it is open",), "", 0
+    )  # fmt: skip
+    again = take_verification(back, SAFE, 300 + SOAK, "op")
+    assert find_state(again, 299 + 2 * SOAK) is State.SOAKING
+
+
+def test_a_record_that_changed_begins_anew() -> None:
+    """What was verified was another record."""
+    changed = replace(SAFE, record=StoredRecord(b"other", 5))
+    again = take_verification(make_purgeable(), changed, 200 + SOAK, "op")
+    assert (again.state, again.safe_in_row, again.certificate) == (State.VERIFIED, 1, "")
+    assert find_state(again, 201 + SOAK) is State.SOAKING
+
+
+def test_who_may_be_purged() -> None:
+    """Only what is purgeable, by the certificate that names it, at the version that it names, after its soak."""
+    good = make_purgeable()
+    assert demand_purgeable(good, "hash", 4, 100 + SOAK) is good
+    refused = (
+        (None, "hash", 4, 100 + SOAK),
+        (take_verification(ask(), SAFE, 100, "op"), "hash", 4, 100 + SOAK),
+        (good, "other", 4, 100 + SOAK),
+        (good, "hash", 5, 100 + SOAK),
+        (good, "hash", 4, 99 + SOAK),
+    )
+    for arguments in refused:
+        with pytest.raises(StepRefusedError):
+            demand_purgeable(*arguments)
+    for record in (StoredRecord(b"record", 5), StoredRecord(b"other", 4)):
+        with pytest.raises(StepRefusedError, match="not the one"):
+            purge(good, record, 100 + SOAK, "op")
+
+
+def test_a_holder_is_released_only_by_its_own_life() -> None:
+    """Not by a look from before the purge, nor by a wiped bookie; by the same disks, or the same incarnation."""
+    purged = make_purged(1000 + SOAK)
+    at = 1000 + SOAK
+    for look in (
+        see("b1", 11, at - 1),
+        see("b1", 99, at),
+        see("b1", 99, at, formatted_ms=100),
+        see("b2", 11, at),
+    ):
+        assert list_waiting(take_sightings(purged, [look], at, "op")) == ("b1", "b2"), look
+    for look in (see("b1", 11, at), see("b1", 99, at, formatted_ms=99)):
+        assert list_waiting(take_sightings(purged, [look], at, "op")) == ("b2",), look
+
+
+def test_all_released_is_confirmed_and_data_that_come_back_are_not() -> None:
+    """Whoever is seen with it is a holder again, also one that never was."""
+    at = 1000 + SOAK
+    confirmed = take_sightings(make_purged(), [see("b1", 11, at), see("b2", 12, at)], at, "op")
+    assert confirmed.state is State.CONFIRMED
+    for look in (see("b1", 11, at + 1, holds=True), see("b9", 9, at + 1, holds=True)):
+        back = take_sightings(confirmed, [look], at + 1, "op")
+        assert (back.state, list_waiting(back)) == (State.PURGED, (look.bookie,))
+
+
+def test_a_tombstone_goes_after_the_retention_and_never_before_all_confirmed() -> None:
+    """The retention is counted from the purge."""
+    purged = make_purged(5000 + SOAK)
+    at = 5000 + SOAK
+    confirmed = take_sightings(purged, [see("b1", 11, at), see("b2", 12, at)], at, "op")
+    assert not is_expired(confirmed, at + RETENTION_MS - 1)
+    assert is_expired(confirmed, at + RETENTION_MS)
+    assert not is_expired(purged, at + 10 * RETENTION_MS)
+    assert list_overdue(purged, at + RETENTION_MS - 1) == ()
+    assert list_overdue(purged, at + RETENTION_MS) == ("b1", "b2")
+
+
+def test_a_decommissioned_bookie_counts_as_released() -> None:
+    """Also a member that nobody ever looked at; others wait still."""
+    purged = replace(make_purged(), members=("b1", "b2", "b3"))
+    assert list_waiting(purged) == ("b1", "b2", "b3")
+    assert list_waiting(decommission(purged, "b3", 1, "op")) == ("b1", "b2")
+    one = decommission(decommission(purged, "b3", 1, "op"), "b2", 1, "op")
+    assert decommission(one, "b1", 1, "op").state is State.CONFIRMED
+
+
+def test_an_undo_after_the_purge_needs_every_holder() -> None:
+    """Seen with it since the purge, and not seen without it in between."""
+    purged = make_purged()
+    at = purged.since_ms
+    both = {bookie: see(bookie, 11, at, holds=True) for bookie in ("b1", "b2")}
+    demand_undoable(purged, both)
+    demand_undoable(make_purgeable(), None)
+    late = take_sightings(purged, [see("b1", 11, at)], at, "op")
+    for tombstone, looks in (
+        (purged, None),
+        (purged, {"b1": both["b1"]}),
+        (purged, both | {"b2": see("b2", 12, at - 1, holds=True)}),
+        (purged, both | {"b2": see("b2", 12, at)}),
+        (late, both),
+    ):
+        with pytest.raises(StepRefusedError):
+            demand_undoable(tombstone, looks)

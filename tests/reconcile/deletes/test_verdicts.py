@@ -1,0 +1,235 @@
+"""Every check of a verification: one ledger that is just safe, and one for each reason that is not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from backends.memory import MemoryStore
+from backends.protocols import Write
+from reconcile.deletes.evidence import Listing, gather_holdings
+from reconcile.deletes.records import ArchiveMark
+from reconcile.deletes.tombstones import StoredRecord, Verdict, Verification, request_delete, take_verification
+from reconcile.deletes.verdicts import Evidence, Rules, judge_deletes, set_breaker
+from reconcile.deletes.wanted import Wanted
+from reconcile.references import References, read
+from recovery.capture import live
+from recovery.codecs.replication_lock import lock_key
+from recovery.codecs.store import Layout, ledger_key, mark_key
+from recovery.dataset import Dataset, DatasetWriter, open_dataset
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import State
+from tests.support.deletes import BOOKIES, CREATED_MS, Ledger, fill_store, write_looks, write_references
+
+ROOT = "/ledgers"
+NOW = datetime.now(UTC)
+NOW_MS = int(NOW.timestamp() * 1000)
+ONE = LedgerId(0, 1)
+RULES = Rules(min_age_ms=0)
+
+
+@dataclass(slots=True)
+class Case:
+    """A cluster of one ledger, and what is known of it; every field can make it unsafe or undecided."""
+
+    folder: Path
+    ledger: Ledger = field(default_factory=lambda: Ledger(ONE))
+    others: Sequence[Ledger] = field(default_factory=lambda: [Ledger(LedgerId(0, n)) for n in range(2, 30)])
+    nodes: dict[str, bytes] = field(default_factory=dict)
+    looks: dict[str, Any] = field(default_factory=dict)
+    referenced: Sequence[int] = ()
+    listed_ms: int = NOW_MS
+    problem: str = ""
+    has_references: bool = True
+    rules: Rules = RULES
+    archive: dict[LedgerId, ArchiveMark] | None = field(default_factory=dict)
+    between: Any = None
+
+    def judge(self) -> Verification:
+        """Return what is seen of the ledger."""
+        store = MemoryStore(lambda: CREATED_MS)
+        fill_store(store, ROOT, Layout.HIERARCHICAL, [self.ledger, *self.others])
+        for key, value in self.nodes.items():
+            store.write([Write(ROOT + key, value)])
+        first = self.capture(store, "first")
+        if self.between is not None:
+            self.between(store)
+        second = self.capture(store, "second")
+        looks = write_looks(self.folder / "looks", [self.ledger, *self.others], **{"ended": NOW, **self.looks})
+        wanted = Wanted([self.ledger.id])
+        holdings = gather_holdings([open_dataset(path, "inventory") for path in looks], wanted)
+        rows = read(write_references(self.folder / "refs.jsonl", self.referenced))
+        listing = Listing(References(rows) if self.has_references else None, self.listed_ms, self.problem)
+        evidence = Evidence((first, second), (listing, listing), holdings, {}, self.archive, 0, {}, NOW_MS)
+        [found], _ = judge_deletes(wanted, evidence, self.rules)
+        return found
+
+    def capture(self, store: MemoryStore, name: str) -> Dataset:
+        """Capture the store."""
+        with DatasetWriter(self.folder / name, "catalog", binding={"root": ROOT}, secret=True) as writer:
+            live.capture(store, ROOT, Layout.HIERARCHICAL, writer, clock=lambda: NOW)
+        return open_dataset(self.folder / name, "catalog")
+
+
+def remove_most(store: MemoryStore) -> None:
+    """Remove twelve of the other ledgers."""
+    for number in range(2, 14):
+        key = ROOT + ledger_key(Layout.HIERARCHICAL, LedgerId(0, number))
+        held = store.get(key)
+        assert held is not None
+        store.write([Write(key, None, held.version)])
+
+
+def touch(store: MemoryStore) -> None:
+    """Write the ledger's record again."""
+    key = ROOT + ledger_key(Layout.HIERARCHICAL, ONE)
+    held = store.get(key)
+    assert held is not None
+    store.write([Write(key, held.value, held.version)])
+
+
+def drop(store: MemoryStore) -> None:
+    """Remove the ledger's record."""
+    store.write([Write(ROOT + ledger_key(Layout.HIERARCHICAL, ONE), None, 0)])
+
+
+MARKED = ArchiveMark(ONE, "backup", "s3://b/1", "", 1)
+TWO_LOST = {"without": {BOOKIES[0]: [1], BOOKIES[1]: [1]}}
+SAFE: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "striped": {"ledger": Ledger(ONE, 20, (3, 2, 2))},
+    "empty": {"ledger": Ledger(ONE, -1)},
+    "one copy short of W and not of A": {"looks": {"without": {BOOKIES[0]: [1]}}},
+    "archived": {"rules": replace(RULES, archived=True), "archive": {ONE: MARKED}},
+    "just old enough": {"rules": replace(RULES, min_age_ms=NOW_MS - CREATED_MS)},
+    "a LAC at the end": {"looks": {"lac": {1: 9}}},
+    "another ledger is referenced": {"referenced": [2]},
+}
+UNSAFE: dict[str, dict[str, Any]] = {
+    "OPEN": {"ledger": Ledger(ONE, state=State.OPEN)},
+    "IN_RECOVERY": {"ledger": Ledger(ONE, state=State.IN_RECOVERY)},
+    "UNDER_REPLICATED": {"nodes": {mark_key(ONE): b""}},
+    "LOCKED": {"nodes": {lock_key(ONE): b'bookieId: "b"\n'}},
+    "REFERENCED": {"referenced": [1]},
+    "NOT_ARCHIVED": {"rules": replace(RULES, archived=True)},
+    "ENTRIES_BEYOND_END": {"looks": {"lac": {1: 10}}},
+    "DURABILITY_BREACH": {"looks": TWO_LOST},
+}
+UNDECIDED: dict[str, dict[str, Any]] = {
+    "CHANGED": {"between": touch},
+    "CHANGED: its record went": {"between": drop},
+    "REFERENCES_UNKNOWN": {"problem": "a store did not answer"},
+    "REFERENCES_UNKNOWN: no upper layer": {"has_references": False},
+    "TOO_YOUNG": {"rules": replace(RULES, min_age_ms=NOW_MS - CREATED_MS + 1)},
+    "ARCHIVE_UNREADABLE": {"rules": replace(RULES, archived=True), "archive": None},
+    "HOLDER_UNSEEN": {"looks": {"bookies": BOOKIES[:2]}},
+    "HOLDER_UNSEEN: bookie bk1:3181 was not looked at lately": {"rules": replace(RULES, freshness_ms=-1)},
+    "HOLDER_UNSEEN: bookie bk1:3181 was not read completely": {
+        "looks": {"complete": False, "without": {BOOKIES[0]: [1]}}
+    },
+    "INCARNATION_UNPROVEN": {"looks": {"cookie": b"another"}},
+    "MASS_ABSENCE": {"between": remove_most},
+}
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_safe(name: str, tmp_path: Path) -> None:
+    """Nothing speaks against it."""
+    found = Case(tmp_path, **SAFE[name]).judge()
+    assert (found.verdict, found.reasons) == (Verdict.SAFE, ())
+    assert found.record is not None
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_unsafe(name: str, tmp_path: Path) -> None:
+    """Seen to be unsafe, for this reason and no other."""
+    found = Case(tmp_path, **UNSAFE[name]).judge()
+    assert found.verdict is Verdict.UNSAFE
+    assert [reason.partition(":")[0] for reason in found.reasons] == [name]
+
+
+def test_a_ledger_that_is_not_there_is_unsafe(tmp_path: Path) -> None:
+    """There is nothing that could be deleted."""
+    found = judge_absent(Case(tmp_path))
+    assert found.reasons == ("NO_RECORD: the store has no record of it",)
+    assert found.verdict is Verdict.UNSAFE
+
+
+def judge_absent(case: Case) -> Verification:
+    """Return what is seen of a ledger that the store does not have."""
+    store = MemoryStore(lambda: CREATED_MS)
+    fill_store(store, ROOT, Layout.HIERARCHICAL, [Ledger(LedgerId(0, 50))])
+    captures = (case.capture(store, "first"), case.capture(store, "second"))
+    wanted = Wanted([ONE])
+    listing = Listing(References(read(write_references(case.folder / "refs.jsonl", []))), NOW_MS)
+    evidence = Evidence(captures, (listing, listing), gather_holdings([], wanted), {}, {}, 0, {}, NOW_MS)
+    [found], _ = judge_deletes(wanted, evidence, RULES)
+    return found
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_undecided(name: str, tmp_path: Path) -> None:
+    """Not seen, and said what was not."""
+    found = Case(tmp_path, **UNDECIDED[name]).judge()
+    assert found.verdict is Verdict.UNDECIDED, found.reasons
+    assert any(reason.startswith(name) for reason in found.reasons), found.reasons
+    assert len({reason.partition(":")[0] for reason in found.reasons}) == 1
+
+
+def test_an_incomplete_listing_decides_nothing(tmp_path: Path) -> None:
+    """I-02: what a capture lacks is not known, of any ledger."""
+    case = Case(tmp_path)
+    store = MemoryStore(lambda: CREATED_MS)
+    fill_store(store, ROOT, Layout.HIERARCHICAL, [case.ledger])
+    whole = case.capture(store, "whole")
+    with DatasetWriter(tmp_path / "part", "catalog", binding={"root": ROOT}, secret=True) as writer:
+        for name in ("ledgers", "nodes"):
+            writer.append(name, whole.read(name))
+        sources = whole.read("sources").to_pylist()
+        sources[0].update(complete=False, gaps=["/ledgers/00 could not be listed"])
+        writer.append("sources", pa.Table.from_pylist(sources, schema=whole.read("sources").schema))
+        writer.close(coverage={})
+    part = open_dataset(tmp_path / "part", "catalog")
+    wanted = Wanted([ONE])
+    looks = [open_dataset(path, "inventory") for path in write_looks(tmp_path / "l", [case.ledger], ended=NOW)]
+    listing = Listing(References(read(write_references(tmp_path / "refs.jsonl", []))), NOW_MS)
+    for captures in ((whole, part), (part, whole)):
+        evidence = Evidence(captures, (listing, listing), gather_holdings(looks, wanted), {}, {}, 0, {}, NOW_MS)
+        [found], _ = judge_deletes(wanted, evidence, RULES)
+        assert found.verdict is Verdict.UNDECIDED
+        assert found.reasons[0].startswith("LISTING_INCOMPLETE")
+
+
+def test_one_listing_is_not_two(tmp_path: Path) -> None:
+    """What the verification before went by says nothing new."""
+    case = Case(tmp_path)
+    asked = request_delete(ONE, StoredRecord(case.ledger.raw, 0), BOOKIES, 1, "op", soak_ms=0)
+    first = take_verification(asked, case.judge(), NOW_MS, "op")
+    store = MemoryStore(lambda: CREATED_MS)
+    fill_store(store, ROOT, Layout.HIERARCHICAL, [case.ledger])
+    captures = (case.capture(store, "third"), case.capture(store, "fourth"))
+    looks = [open_dataset(path, "inventory") for path in write_looks(tmp_path / "l", [case.ledger], ended=NOW)]
+    wanted = Wanted([ONE])
+    for listed_ms, verdict in ((NOW_MS, Verdict.UNDECIDED), (NOW_MS + 1, Verdict.SAFE)):
+        listing = Listing(References(read(write_references(tmp_path / "refs.jsonl", []))), listed_ms)
+        evidence = Evidence(
+            captures, (listing, listing), gather_holdings(looks, wanted), {ONE: first}, {}, 0, {}, NOW_MS
+        )
+        [found], _ = judge_deletes(wanted, evidence, RULES)
+        assert found.verdict is verdict, found.reasons
+
+
+@pytest.mark.parametrize(
+    ("asked", "lately", "total", "tripped"),
+    [
+        (10, 0, 20, False), (11, 0, 20, True), (6, 5, 20, True), (50, 0, 1000, False), (51, 0, 1000, True),
+        (1000, 0, 10**6, False), (1001, 0, 10**6, True), (1, 1000, 10**6, True),
+    ],
+)  # fmt: skip
+def test_the_breaker(asked: int, lately: int, total: int, *, tripped: bool) -> None:
+    """1,000 a day, or 5 % of all if that is fewer; ten of a small cluster are never too many."""
+    assert set_breaker(asked, lately, total).is_tripped is tripped
