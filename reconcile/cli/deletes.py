@@ -121,16 +121,16 @@ def describe_tombstones(tombstones: "Iterable[Tombstone]", now_ms: int) -> list[
 
     return [
         {
-            "ledger": str(one.ledger),
-            "state": find_state(one, now_ms).value,
-            "since": show_time(one.since_ms),
-            "soak_end": show_time(find_soak_end(one)),
-            "reason": one.reason,
-            "by": one.steps[0].by,
-            "reasons": list(one.objections),
-            "certificate": one.certificate or None,
-            "members": list(one.members),
-            "waiting": list(list_waiting(one)),
+            "ledger": str(item.ledger),
+            "state": find_state(item, now_ms).value,
+            "since": show_time(item.since_ms),
+            "soak_end": show_time(find_soak_end(item)),
+            "reason": item.reason,
+            "by": item.steps[0].by,
+            "reasons": list(item.objections),
+            "certificate": item.certificate or None,
+            "members": list(item.members),
+            "waiting": list(list_waiting(item)),
             "holders": [
                 {
                     "bookie": holder.bookie,
@@ -139,11 +139,11 @@ def describe_tombstones(tombstones: "Iterable[Tombstone]", now_ms: int) -> list[
                     "released": show_time(holder.released_ms),
                     "release": holder.release or None,
                 }
-                for holder in one.holders
+                for holder in item.holders
             ],
-            "steps": [{"state": step.state.value, "at": show_time(step.at_ms), "by": step.by} for step in one.steps],
+            "steps": [{"state": step.state.value, "at": show_time(step.at_ms), "by": step.by} for step in item.steps],
         }
-        for one in tombstones
+        for item in tombstones
     ]
 
 

@@ -30,7 +30,7 @@ from recovery.model.ids import LedgerId, parse
 SCHEMA: Final = "bkmeta.certificate/1"
 LIFETIME: Final = timedelta(hours=24)
 _ALGORITHM: Final = "Ed25519"
-_REMEDY: Final = "name the file that `bkmeta delete verify --certificate` wrote"
+_REMEDY: Final = "name the file that a verification wrote"
 _EXTRA: Final = "install it with the signatures: pip install 'bkmeta[signatures]'"
 
 
@@ -145,8 +145,8 @@ def make_certificate(
         "issued": _format_time(issued),
         "not_after": _format_time(issued + LIFETIME),
         "ledgers": [
-            {"ledger": str(one.ledger), "version": str(one.version), "record_sha256": one.record_sha256}
-            for one in sorted(ledgers, key=lambda one: one.ledger.unsigned_key)
+            {"ledger": str(item.ledger), "version": str(item.version), "record_sha256": item.record_sha256}
+            for item in sorted(ledgers, key=lambda item: item.ledger.unsigned_key)
         ],
         "evidence": evidence,
         "breaker": breaker,
@@ -244,7 +244,7 @@ def check_certificate(
         problems.append("its hash is not that of what it says: it was altered")
     problems += _check_signature(certificate, raw, None if key is None else Path(key))
     named = certificate.ledgers
-    wanted = [parse(one) if isinstance(one, str) else one for one in ledgers]
+    wanted = [parse(item) if isinstance(item, str) else item for item in ledgers]
     problems += [f"it does not name ledger {ledger}" for ledger in wanted if ledger not in named]
     validity = Validity.INVALID if problems else Validity.VALID
     if not problems and (now or datetime.now(UTC)) > certificate.not_after:

@@ -171,5 +171,5 @@ def _choose_acl(store: MetadataStore, ledgers_root: str, acl: str | None) -> str
         raise GuardRefusedError(ledgers_root, "does not exist", "name the ledgers root of a cluster")
     if any(right.scheme == "digest" and right.name.endswith(f":{_MASKED}") for right in parse_acl(rights.text)):
         problem = "has rights that the store does not show whole"
-        raise GuardRefusedError(ledgers_root, problem, "name those of bkmeta's own root: --acl SCHEME:ID:PERMS")
+        raise GuardRefusedError(ledgers_root, problem, "name those that bkmeta's own root shall have")
     return rights.text

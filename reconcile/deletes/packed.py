@@ -61,12 +61,12 @@ class Decision(Generic[T]):
     Attributes:
         record: what its node shall have; None: nothing.
         beside: writes of other keys in the same transaction.
-        before: bytes that these writes remove or replace, for the journal, in their order.
+        replaced: bytes that these writes remove or replace, for the journal, in their order.
     """
 
     record: T | None
     beside: tuple[Write, ...] = ()
-    before: tuple[bytes | None, ...] = ()
+    replaced: tuple[bytes | None, ...] = ()
 
 
 Decide = Callable[[LedgerId, T | None], Decision[T] | None]
@@ -103,7 +103,7 @@ class ChangeLog:
         return self._writer.has_begun
 
     def carry_out(
-        self, store: MetadataStore, kind: str, writes: Sequence[Write], before: Mapping[str, bytes | None]
+        self, store: MetadataStore, kind: str, writes: Sequence[Write], replaced: Mapping[str, bytes | None]
     ) -> Outcome:
         """Make writes in one transaction, all or none; return what became of them.
 
@@ -111,7 +111,7 @@ class ChangeLog:
             store: writable.
             kind: what they are of, for the journal.
             writes: the first has a value.
-            before: values that are replaced or removed, for the journal.
+            replaced: values that are replaced or removed, for the journal.
 
         Raises:
             BackendError: the store failed.
@@ -132,7 +132,7 @@ class ChangeLog:
         def make() -> Outcome:
             return settle_changes(target, [transaction], is_whole=True)[transaction.key]
 
-        announced = Intent(number, kind, _announce(writes, before))
+        announced = Intent(number, kind, _announce(writes, replaced))
         self._writer.carry_out([Step([announced], make, report)])
         if result[0].conflict is None:
             self.cost.transactions += 1
@@ -146,14 +146,14 @@ class ChangeLog:
         self.journal.sync()
 
 
-def _announce(writes: Sequence[Write], before: Mapping[str, bytes | None]) -> list[AnnouncedWrite]:
+def _announce(writes: Sequence[Write], replaced: Mapping[str, bytes | None]) -> list[AnnouncedWrite]:
     rows = []
     for place, write in enumerate(writes):
         op = "remove" if write.value is None else "create" if write.expected is None else "replace"
         digest = None if write.value is None else hashlib.sha256(write.value).hexdigest()
-        stood = before.get(write.key)
-        replaced = None if stood is None else base64.b64encode(stood).decode()
-        rows.append(AnnouncedWrite(place, op, "", write.key, write.expected, digest, replaced))
+        stood = replaced.get(write.key)
+        text = None if stood is None else base64.b64encode(stood).decode()
+        rows.append(AnnouncedWrite(place, op, "", write.key, write.expected, digest, text))
     return rows
 
 
@@ -360,7 +360,7 @@ class PackedRecords(Generic[T]):
             return f"{key} is gone", False
         records = {self._codec.find_ledger(record): record for record in self._codec.decode(stored.value)}
         beside: list[Write] = []
-        before: dict[str, bytes | None] = {}
+        replaced: dict[str, bytes | None] = {}
         is_changed = False
         for ledger in batch:
             decision = decide(ledger, records.get(ledger))
@@ -368,7 +368,7 @@ class PackedRecords(Generic[T]):
                 continue
             is_changed = True
             beside += decision.beside
-            before.update((w.key, b) for w, b in zip(decision.beside, decision.before, strict=False))
+            replaced.update((w.key, b) for w, b in zip(decision.beside, decision.replaced, strict=False))
             if decision.record is None:
                 records.pop(ledger, None)
             else:
@@ -376,7 +376,7 @@ class PackedRecords(Generic[T]):
         if not is_changed:
             return None, False
         own = self._write_node(name, stored.version, list(records.values()))
-        outcome = log.carry_out(self._store, self._codec.folder, [*own, *beside], before)
+        outcome = log.carry_out(self._store, self._codec.folder, [*own, *beside], replaced)
         return outcome.conflict, outcome.conflict is None and len(own) > 1
 
     def _write_node(self, name: str, version: int, records: list[T]) -> list[Write]:

@@ -60,11 +60,11 @@ class Purged:
 
     Attributes:
         purged: their records were removed by this run.
-        before: were removed by an earlier run of the same certificate.
+        earlier: were removed by an earlier run of the same certificate.
     """
 
     purged: list[LedgerId] = field(default_factory=list)
-    before: list[LedgerId] = field(default_factory=list)
+    earlier: list[LedgerId] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ def purge_ledgers(
         at_ms = int(time.timestamp() * 1000)
         stated = certified[ledger]
         if tombstone is not None and tombstone.state in REMOVED and tombstone.certificate == request.certificate.hash:
-            if ledger not in result.purged and ledger not in result.before:
-                result.before.append(ledger)
+            if ledger not in result.purged and ledger not in result.earlier:
+                result.earlier.append(ledger)
             return None
         if time > request.certificate.not_after:
             raise StepRefusedError(f"ledger {ledger}: the certificate ended")
@@ -146,16 +146,16 @@ def purge_ledgers(
         return Decision(purged, (removal,), (removed.raw,))
 
     def take_up(batch: Sequence[LedgerId]) -> None:
-        known = set(result.before)
+        known = set(result.earlier)
         result.purged += [ledger for ledger in batch if ledger not in known]
-        progress(len(result.purged) + len(result.before), total)
+        progress(len(result.purged) + len(result.earlier), total)
 
     try:
         own.tombstones.change(
             list(certified), decide, log, rows=min(request.batch, MOST_IN_BATCH), prepare=prepare, done=take_up
         )
     except StepRefusedError as error:
-        remedy = "see what became of it: bkmeta delete status; then verify again, and purge by the new certificate"
+        remedy = "see what became of it: ask for its status; then verify again, and purge by the new certificate"
         if result.purged:
             done = f"stopped after {len(result.purged)} of {total} ledgers: {error}"
             raise PartlyAppliedError(str(log.journal.path), done, remedy) from error

@@ -328,7 +328,7 @@ def take_sightings(tombstone: Tombstone, sightings: Collection[Sighting], at_ms:
     if tombstone.state not in REMOVED or purged_ms is None:
         return tombstone
     holders = {(holder.bookie, holder.incarnation): holder for holder in tombstone.holders}
-    for sighting in sorted(sightings, key=lambda one: one.at_ms):
+    for sighting in sorted(sightings, key=lambda item: item.at_ms):
         if sighting.at_ms < purged_ms:
             continue
         key = (sighting.bookie, sighting.incarnation)

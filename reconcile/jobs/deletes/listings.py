@@ -8,7 +8,7 @@ from pathlib import Path
 from backends.errors import BackendError
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
-from reconcile.deletes.evidence import Listing
+from reconcile.deletes.verification.evidence import Listing
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import now_ms
 from reconcile.references import TOPICS, References, of_store, read

@@ -78,9 +78,9 @@ def gather_inventories(
         request = Request(asked, members, None, looks.wire.options)
         with context.reporter.progress("asking bookies", "parts"):
             summary = collect_wire(
-                request, Path(folder) / "wire", lambda task, ranges: [task(one) for one in ranges], now=context.now
+                request, Path(folder) / "wire", lambda task, ranges: [task(item) for item in ranges], now=context.now
             )
-        collected = [open_dataset(one.folder, _INVENTORY) for one in summary.bookies if one.kind is Kind.COLLECTED]
+        collected = [open_dataset(item.folder, _INVENTORY) for item in summary.bookies if item.kind is Kind.COLLECTED]
         yield [*given, *collected]
 
 
@@ -88,7 +88,7 @@ def _write_asked(
     folder: Path, opened: OpenStore, layout: Layout, records: Mapping[LedgerId, bytes], context: Context
 ) -> Dataset:
     """Write a catalog that lists some ledgers: what bookies are asked about."""
-    ids = np.array([(one.scope, one.ledger) for one in records], np.int64).reshape(-1, 2)
+    ids = np.array([(item.scope, item.ledger) for item in records], np.int64).reshape(-1, 2)
     scope, ledger = np.ascontiguousarray(ids[:, 0]), np.ascontiguousarray(ids[:, 1])
     raws = pa.array(list(records.values()), pa.binary())
     parsed = decode_columns(raws)

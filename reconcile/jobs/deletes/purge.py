@@ -7,8 +7,8 @@ from reconcile.deletes.certificate import Certificate, Validity, check_certifica
 from reconcile.deletes.own_root import read_instance_id
 from reconcile.deletes.purge import BATCH, Purged, PurgeRequest, count_lately, purge_ledgers
 from reconcile.deletes.tombstones import REMOVED
-from reconcile.deletes.verdicts import set_breaker
-from reconcile.errors import GuardRefusedError
+from reconcile.deletes.verification.verdicts import set_breaker
+from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.jobs.context import Context, throttle
 from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
 
@@ -63,7 +63,7 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
         UnavailableError: the store does not answer.
     """
     check = check_certificate(job.certificate, key=job.key, now=context.now())
-    remedy = "verify again: bkmeta delete verify --certificate FILE"
+    remedy = "verify again for a new one"
     if check.validity is not Validity.VALID:
         raise GuardRefusedError(str(job.certificate), f"is not valid: {'; '.join(check.problems)}", remedy)
     certificate = read_certificate(job.certificate)
@@ -79,8 +79,8 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
             request, target.cluster, target.own, target.log, now=context.now, progress=throttle(progress)
         )
         result.purged.sort()
-        result.before.sort()
-        target.log.end({"purged": len(result.purged), "before": len(result.before)}, 0)
+        result.earlier.sort()
+        target.log.end({"purged": len(result.purged), "earlier": len(result.earlier)}, 0)
         return PurgedLedgers(certificate, result, target.log.cost.transactions, target.log.cost.written_bytes)
 
 
@@ -104,4 +104,4 @@ def _demand_unbroken(certificate: Certificate, target: OpenDeletes, confirmed: s
     typed = confirmed or ""
     if breaker.is_tripped and not (len(typed) >= _TYPED and certificate.hash.startswith(typed.lower())):
         problem = f"{asked} ledgers and {lately} of the last day are more than {breaker.limit} a day"
-        raise GuardRefusedError("the purge", problem, f"review the certificate, then --confirm {certificate.hash}")
+        raise GuardRefusedError("the purge", problem, Remedy(Advice.CONFIRM, certificate.hash))

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from reconcile.deletes.evidence import gather_holdings, list_sightings
 from reconcile.deletes.packed import Decision
 from reconcile.deletes.tombstones import (
     REMOVED,
@@ -16,7 +15,8 @@ from reconcile.deletes.tombstones import (
     list_waiting,
     take_sightings,
 )
-from reconcile.deletes.wanted import Wanted
+from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
+from reconcile.deletes.verification.wanted import Wanted
 from reconcile.jobs.context import Context
 from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
@@ -86,7 +86,7 @@ def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
                 receipts.waiting[ledger] = list_waiting(seen)
             for bookie in list_overdue(seen, at_ms, request.retention_ms):
                 receipts.overdue[bookie] = receipts.overdue.get(bookie, 0) + 1
-        _change(target, known, lambda one: take_sightings(one, sightings[one.ledger], at_ms, target.by))
+        _change(target, known, lambda item: take_sightings(item, sightings[item.ledger], at_ms, target.by))
         counts = {"confirmed": len(receipts.confirmed), "waiting": len(receipts.waiting)}
         target.log.end({**counts, "returned": len(receipts.returned)}, 0)
     return receipts
@@ -107,7 +107,7 @@ def decommission_bookie(target: Target, bookie: str, context: Context) -> int:
             for ledger, tombstone in known.items()
             if decommission(tombstone, bookie, at_ms, opened.by) != tombstone
         }
-        _change(opened, concerned, lambda one: decommission(one, bookie, at_ms, opened.by))
+        _change(opened, concerned, lambda item: decommission(item, bookie, at_ms, opened.by))
         opened.log.end({"decommissioned": len(concerned)}, 0)
     return len(concerned)
 
@@ -122,7 +122,7 @@ def expire_tombstones(target: Target, retention_ms: int, context: Context) -> tu
     with open_deletes(target, context) as opened:
         at_ms = now_ms(context)
         known = _read_removed(opened)
-        expired = [one.ledger for one in known.values() if is_expired(one, at_ms, retention_ms)]
+        expired = [item.ledger for item in known.values() if is_expired(item, at_ms, retention_ms)]
 
         def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
             may_go = tombstone is not None and is_expired(tombstone, at_ms, retention_ms)
@@ -135,7 +135,7 @@ def expire_tombstones(target: Target, retention_ms: int, context: Context) -> tu
 
 def _read_removed(target: OpenDeletes) -> dict[LedgerId, Tombstone]:
     nodes = target.own.tombstones.read_all()
-    return {one.ledger: one for node in nodes for one in node if one.state in REMOVED}
+    return {item.ledger: item for node in nodes for item in node if item.state in REMOVED}
 
 
 def _change(target: OpenDeletes, known: dict[LedgerId, Tombstone], change: Callable[[Tombstone], Tombstone]) -> None:
@@ -148,18 +148,18 @@ def _change(target: OpenDeletes, known: dict[LedgerId, Tombstone], change: Calla
     target.own.tombstones.change(list(known), decide, target.log, rows=_ROWS)
 
 
-def _list_returned(before: Tombstone, after: Tombstone) -> tuple[str, ...]:
+def _list_returned(tombstone: Tombstone, changed: Tombstone) -> tuple[str, ...]:
     """Return the bookies that were seen with a ledger though they, or all, had been seen without it."""
-    released = {(h.bookie, h.incarnation) for h in before.holders if h.released_ms is not None}
-    known = {(h.bookie, h.incarnation) for h in before.holders}
+    released = {(h.bookie, h.incarnation) for h in tombstone.holders if h.released_ms is not None}
+    known = {(h.bookie, h.incarnation) for h in tombstone.holders}
     names = (
         h.bookie
-        for h in after.holders
+        for h in changed.holders
         if h.released_ms is None
-        and h not in before.holders
+        and h not in tombstone.holders
         and (
             (h.bookie, h.incarnation) in released
-            or (before.state is State.CONFIRMED and (h.bookie, h.incarnation) not in known)
+            or (tombstone.state is State.CONFIRMED and (h.bookie, h.incarnation) not in known)
         )
     )
     return tuple(dict.fromkeys(names))

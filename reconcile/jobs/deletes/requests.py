@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from reconcile.deletes.evidence import gather_holdings, list_sightings
 from reconcile.deletes.packed import Decision
 from reconcile.deletes.purge import read_records, undo_deletes
 from reconcile.deletes.tombstones import (
@@ -15,7 +14,8 @@ from reconcile.deletes.tombstones import (
     Tombstone,
     request_delete,
 )
-from reconcile.deletes.wanted import Wanted
+from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
+from reconcile.deletes.verification.wanted import Wanted
 from reconcile.jobs.context import Context, connect, throttle
 from reconcile.jobs.deletes.clusters import Target, now_ms, open_deletes, read_own_root
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
@@ -52,12 +52,12 @@ class RequestedDeletes:
 
     Attributes:
         requested: have a tombstone now.
-        before: had one already.
+        earlier: had one already.
         absent: the store has no record of them.
     """
 
     requested: list[LedgerId] = field(default_factory=list)
-    before: list[LedgerId] = field(default_factory=list)
+    earlier: list[LedgerId] = field(default_factory=list)
     absent: list[LedgerId] = field(default_factory=list)
 
 
@@ -107,7 +107,7 @@ def request_deletes(request: DeleteRequest, context: Context) -> RequestedDelete
         show = throttle(progress)
         at_ms = now_ms(context)
         known = target.own.tombstones.read_some(request.ledgers)
-        result.before = [ledger for ledger in request.ledgers if ledger in known]
+        result.earlier = [ledger for ledger in request.ledgers if ledger in known]
 
         def prepare(batch: Sequence[LedgerId]) -> None:
             records.clear()
@@ -138,7 +138,7 @@ def request_deletes(request: DeleteRequest, context: Context) -> RequestedDelete
 
         fresh = [ledger for ledger in dict.fromkeys(request.ledgers) if ledger not in known]
         target.own.tombstones.change(fresh, decide, target.log, rows=_ROWS, prepare=prepare, done=take_up)
-        counts = {"requested": len(result.requested), "before": len(result.before), "absent": len(result.absent)}
+        counts = {"requested": len(result.requested), "earlier": len(result.earlier), "absent": len(result.absent)}
         target.log.end(counts, 0)
     # They were written in the order of their nodes.
     result.requested.sort()
@@ -182,12 +182,12 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
                 wanted = Wanted(removed)
                 holdings = gather_holdings(inventories, wanted)
             for number, ledger in enumerate(wanted.ledgers):
-                sightings[ledger] = {one.bookie: one for one in list_sightings(holdings, number)}
+                sightings[ledger] = {item.bookie: item for item in list_sightings(holdings, number)}
         ledgers = tuple(dict.fromkeys(request.ledgers))
         refused = undo_deletes(ledgers, target.cluster, target.own, target.log, sightings)
         undone = tuple(ledger for ledger in ledgers if ledger not in refused)
         target.log.end({"undone": len(undone), "refused": len(refused)}, 0)
-    return UndoneDeletes(undone, tuple(one for one in removed if one not in refused), refused)
+    return UndoneDeletes(undone, tuple(item for item in removed if item not in refused), refused)
 
 
 def _read_members(record: StoredRecord) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from backends.registry import OpenStore
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, encode_certificate, make_certificate
-from reconcile.deletes.evidence import gather_holdings
 from reconcile.deletes.own_root import OwnRoot, read_instance_id
 from reconcile.deletes.packed import Decision
 from reconcile.deletes.purge import count_lately
@@ -28,8 +27,9 @@ from reconcile.deletes.tombstones import (
     name_certificate,
     take_verification,
 )
-from reconcile.deletes.verdicts import Breaker, Evidence, Rules, judge_deletes
-from reconcile.deletes.wanted import Wanted
+from reconcile.deletes.verification.evidence import gather_holdings
+from reconcile.deletes.verification.verdicts import Breaker, Evidence, Rules, judge_deletes
+from reconcile.deletes.verification.wanted import Wanted
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import Target, now_ms, open_deletes, read_layout, read_own_root
@@ -104,7 +104,7 @@ class VerifiedDeletes:
     @property
     def verdicts(self) -> dict[str, int]:
         """How many ledgers have each verdict."""
-        counts = Counter(one.verdict for one in self.ledgers)
+        counts = Counter(item.verdict for item in self.ledgers)
         return {verdict.value: counts[verdict] for verdict in Verdict}
 
 
@@ -236,8 +236,8 @@ def _describe(evidence: Evidence, listed: Sequence[ListedReferences], rules: Rul
             for look in evidence.holdings.looks
         ],
         "references": [
-            {"at_ms": str(one.listing.at_ms), "sources": [{"name": name, "sha256": sha} for name, sha in one.sources]}
-            for one in listed
+            {"at_ms": str(item.listing.at_ms), "sources": [{"name": name, "sha256": sha} for name, sha in item.sources]}
+            for item in listed
         ],
         "rules": {
             "min_age_ms": str(rules.min_age_ms),
@@ -296,7 +296,7 @@ def _certify(
     request: VerifyRequest, gathered: _Gathered, ready: Sequence[Tombstone], breaker: Breaker, now: datetime
 ) -> Certificate:
     ledgers = [
-        CertifiedLedger(one.ledger, one.record.version, hashlib.sha256(one.record.raw).hexdigest()) for one in ready
+        CertifiedLedger(item.ledger, item.record.version, hashlib.sha256(item.record.raw).hexdigest()) for item in ready
     ]
     return make_certificate(
         gathered.instance_id,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,6 +31,11 @@ def clock() -> datetime:
 def make_mark(ledger: LedgerId, size: int = 10) -> ArchiveMark:
     """Return a mark with a checksum of so many characters."""
     return ArchiveMark(ledger, "backup", "s3://b", "c" * size, 1)
+
+
+def decide_so(decision: Decision[ArchiveMark], _ledger: LedgerId, _mark: ArchiveMark | None) -> Decision[ArchiveMark]:
+    """Decide what was decided before."""
+    return decision
 
 
 def open_own(store: MemoryStore, folder: Path) -> OwnRoot:
@@ -84,7 +90,8 @@ def test_changes_come_out_as_they_were_made(changes: list[tuple[int, bool]]) -> 
             for number, is_set in changes:
                 ledger = LedgerId(0, number)
                 mark = make_mark(ledger) if is_set else None
-                own.archive.change([ledger], lambda _l, _r, mark=mark: Decision(mark), log, rows=1)
+                decided = Decision(mark)
+                own.archive.change([ledger], partial(decide_so, decided), log, rows=1)
                 wanted = wanted | {ledger} if is_set else wanted - {ledger}
         assert own.archive.read_some([LedgerId(0, n) for n in range(21)]).keys() == wanted
 
@@ -97,7 +104,11 @@ def test_what_somebody_else_writes_meanwhile_is_decided_again(tmp_path: Path) ->
     rival = LedgerId(0, 2)
     strikes = iter(["", "rival"])
     recorder.draw = lambda: next(strikes, "")
-    recorder.interfere = lambda: write_marks(store, tmp_path / "rival", [rival], 3) and None
+
+    def interfere() -> None:
+        write_marks(store, tmp_path / "rival", [rival], 3)
+
+    recorder.interfere = interfere
     with open_log(tmp_path / "journal", recorder, ROOT, clock) as log:
         own = make_own_root(recorder, ROOT, log)
         strikes = iter(["", "", "rival"])

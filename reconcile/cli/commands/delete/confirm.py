@@ -76,7 +76,7 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
         details=details,
         following=quote_command("bkmeta", "tombstones", "expire", "--metadata", target.uri),
         facts={
-            "confirmed": [str(one) for one in done.confirmed],
+            "confirmed": [str(item) for item in done.confirmed],
             "waiting": {str(ledger): list(bookies) for ledger, bookies in done.waiting.items()},
             "returned": {str(ledger): list(bookies) for ledger, bookies in done.returned.items()},
             "overdue": done.overdue,

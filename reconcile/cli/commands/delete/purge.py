@@ -55,24 +55,24 @@ def purge(
     target = take_target(shared)
     with add_remedy(f"what was purged is recorded in {target.folder}, go on: run the same command again"):
         done = job.purge_deletes(job.PurgeJob(target, certificate, key, rate, batch, confirmed), make_context(output))
-    purged, before = done.result.purged, done.result.before
+    purged, earlier = done.result.purged, done.result.earlier
     verdict = f"{count_noun(len(purged), 'ledger')} purged"
-    if before:
-        verdict += f"; {len(before)} had been before"
+    if earlier:
+        verdict += f"; {len(earlier)} had been before"
     result = Result(
         "delete-purge",
         verdict,
         Exit.DONE,
         counts={
             "purged": len(purged),
-            "before": len(before),
+            "earlier": len(earlier),
             "transactions": done.transactions,
             "written_bytes": done.written_bytes,
         },
         details=[f"journal {target.folder}", "bookies delete the data when they collect garbage next"],
         following=quote_command("bkmeta", "delete", "confirm", "--metadata", target.uri, "--wire"),
         facts={
-            "ledgers": [{"ledger": str(one), "state": "PURGED"} for one in (*purged, *before)],
+            "ledgers": [{"ledger": str(item), "state": "PURGED"} for item in (*purged, *earlier)],
             "certificate": str(certificate),
             "hash": done.certificate.hash,
             "journal": str(target.folder),

@@ -57,21 +57,21 @@ def request(reason: str | None, soak: timedelta, references: tuple[str, ...], **
     asked = job.DeleteRequest(target, ledgers, reason or "", to_ms(soak), references)
     done = job.request_deletes(asked, make_context(output))
     verdict = f"{count_noun(len(done.requested), 'delete')} requested"
-    if done.before:
-        verdict += f"; {len(done.before)} had been before"
+    if done.earlier:
+        verdict += f"; {len(done.earlier)} had been before"
     if done.absent:
         verdict += f"; the store has no record of {count_noun(len(done.absent), 'ledger')}"
     result = Result(
         "delete-request",
         verdict,
         Exit.FOUND if done.absent else Exit.DONE,
-        counts={"requested": len(done.requested), "before": len(done.before), "absent": len(done.absent)},
+        counts={"requested": len(done.requested), "earlier": len(done.earlier), "absent": len(done.absent)},
         details=[*list_lines(dict.fromkeys(done.absent, "no record")), f"journal {target.folder}"],
         following=quote_command("bkmeta", "delete", "verify", "--metadata", target.uri, "--due", "--wire"),
         facts={
-            "ledgers": [{"ledger": str(one), "state": "REQUESTED"} for one in done.requested],
-            "absent": [str(one) for one in done.absent],
-            "before": [str(one) for one in done.before],
+            "ledgers": [{"ledger": str(item), "state": "REQUESTED"} for item in done.requested],
+            "absent": [str(item) for item in done.absent],
+            "earlier": [str(item) for item in done.earlier],
             "journal": str(target.folder),
         },
     )

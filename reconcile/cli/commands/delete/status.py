@@ -38,21 +38,21 @@ def status(ledgers: tuple[str, ...], scope: str | None, uri: str, **shared: Any)
     named = tuple(parse_ledger(text, scope) for text in ledgers)
     tombstones = read_tombstones(uri, named, context)
     shown = describe_tombstones(tombstones, now_ms(context))
-    states = Counter(str(one["state"]) for one in shown)
-    missing = sorted(set(named) - {one.ledger for one in tombstones})
+    states = Counter(str(item["state"]) for item in shown)
+    missing = sorted(set(named) - {item.ledger for item in tombstones})
     verdict = count_noun(len(shown), "delete")
     if states:
         verdict += ": " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     if missing:
         verdict += f"; nobody asked for that of {count_noun(len(missing), 'ledger')}"
-    lines = [f"{one['ledger']}: {one['state']} since {one['since']}, by {one['by']}" for one in shown[:SHOWN]]
+    lines = [f"{item['ledger']}: {item['state']} since {item['since']}, by {item['by']}" for item in shown[:SHOWN]]
     result = Result(
         "delete-status",
         verdict,
         Exit.FOUND if missing else Exit.DONE,
         counts=dict(states),
-        details=[*lines, *(f"{one}: nobody asked for its delete" for one in missing[:SHOWN])],
+        details=[*lines, *(f"{item}: nobody asked for its delete" for item in missing[:SHOWN])],
         following=quote_command("bkmeta", "delete", "verify", "--metadata", uri, "--due", "--wire") if shown else "",
-        facts={"ledgers": shown, "missing": [str(one) for one in missing]},
+        facts={"ledgers": shown, "missing": [str(item) for item in missing]},
     )
     sys.exit(output.show(result))

@@ -57,8 +57,8 @@ def undo(**shared: Any) -> None:  # noqa: ANN401 - the shared options
         details=[*list_lines(done.refused), f"journal {target.folder}"],
         following=quote_command("bkmeta", "delete", "status", "--metadata", target.uri),
         facts={
-            "undone": [str(one) for one in done.undone],
-            "put_back": [str(one) for one in done.put_back],
+            "undone": [str(item) for item in done.undone],
+            "put_back": [str(item) for item in done.put_back],
             "refused": {str(ledger): why for ledger, why in done.refused.items()},
         },
     )

@@ -95,7 +95,7 @@ def verify(
     The store and the references are listed twice, before and after the bookies are looked at. A first safe verification
     begins the soak, one after it makes the delete PURGEABLE; any other verdict leads back to REQUESTED.
     """
-    from reconcile.deletes.verdicts import Rules
+    from reconcile.deletes.verification.verdicts import Rules
     from reconcile.jobs.deletes import verify as job
 
     output = make_output(shared)
@@ -115,8 +115,8 @@ def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -
     verdicts = done.verdicts
     code = Exit.FOUND if verdicts["UNSAFE"] else Exit.UNDECIDABLE if verdicts["UNDECIDED"] else Exit.DONE
     made = done.certificate
-    bad = [one for one in done.ledgers if one.reasons]
-    details = [f"{one.ledger}: {one.verdict}: {'; '.join(one.reasons)}" for one in bad[:SHOWN]]
+    bad = [item for item in done.ledgers if item.reasons]
+    details = [f"{item.ledger}: {item.verdict}: {'; '.join(item.reasons)}" for item in bad[:SHOWN]]
     details += [f"and {len(bad) - SHOWN} more: --json names all"] if len(bad) > SHOWN else []
     if not done.marks_kept:
         details.append("BookKeeper keeps no marks for replication on etcd: none could be looked at")
@@ -144,12 +144,12 @@ def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -
             "verdicts": verdicts,
             "ledgers": [
                 {
-                    "ledger": str(one.ledger),
-                    "verdict": one.verdict.value,
-                    "reasons": list(one.reasons),
-                    "state": None if one.state is None else one.state.value,
+                    "ledger": str(item.ledger),
+                    "verdict": item.verdict.value,
+                    "reasons": list(item.reasons),
+                    "state": None if item.state is None else item.state.value,
                 }
-                for one in done.ledgers
+                for item in done.ledgers
             ],
             "certificate": None if made is None else str(path),
             "hash": None if made is None else made.hash,

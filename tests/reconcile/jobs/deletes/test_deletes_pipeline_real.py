@@ -99,7 +99,7 @@ def test_a_purge_from_request_to_expiry(site: Site) -> None:
     assert purged["counts"]["purged"] == 2
     assert (site.read(3), site.read(4)) == (None, None)
     assert site.read(5) is not None
-    assert site.bkmeta("delete", "purge", "--certificate", "c.json").result["counts"]["before"] == 2
+    assert site.bkmeta("delete", "purge", "--certificate", "c.json").result["counts"]["earlier"] == 2
     waiting = site.bkmeta("delete", "confirm", *site.look(), code=4).result
     assert set(waiting["waiting"]) == {"3", "4"}
     rest = tuple(one for one in LEDGERS if one.id.ledger not in (3, 4))

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.deletes.copies_due import make_keys
 from reconcile.deletes.tombstones import Sighting
-from reconcile.deletes.wanted import Ints, Wanted
+from reconcile.deletes.verification.copies_due import make_keys
+from reconcile.deletes.verification.wanted import Ints, Wanted
 from reconcile.references import References
 from recovery.dataset import Dataset
 from recovery.model.groups import KeyedGroups, from_arrow

@@ -26,7 +26,7 @@ class Wanted:
     """
 
     def __init__(self, ledgers: Sequence[LedgerId]) -> None:
-        pairs = np.array([(one.scope, one.ledger) for one in dict.fromkeys(ledgers)], _PAIR)
+        pairs = np.array([(item.scope, item.ledger) for item in dict.fromkeys(ledgers)], _PAIR)
         self._pairs = np.sort(pairs, order=["scope", "ledger"])
         self.scope: Ints = np.ascontiguousarray(self._pairs["scope"])
         self.ledger: Ints = np.ascontiguousarray(self._pairs["ledger"])

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pyarrow as pa
 
-from reconcile.deletes.copies_due import count_missing, list_positions, make_keys
+from reconcile.deletes.verification.copies_due import count_missing, list_positions, make_keys
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, runs_of
 
@@ -50,7 +50,7 @@ def test_missing_copies_are_those_that_counting_finds() -> None:
             np.arange(3), pa.array(records, tables.SEGMENTS), last_entry, size_of, write_of
         )
         copies = sorted(
-            (int(make_keys(np.int64(row), np.int64(names.index(name)))), entry)
+            (int(make_keys(np.array(row), np.array(names.index(name)))), entry)
             for row, name, entry in held
             if name in names
         )

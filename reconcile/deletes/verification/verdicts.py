@@ -20,9 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.deletes.copies_due import Positions, count_missing, list_positions, make_keys
-from reconcile.deletes.evidence import Holdings, Listing, Mask, to_ms
-from reconcile.deletes.objections import Objections, Reason
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
     DAY_MS,
@@ -34,7 +31,10 @@ from reconcile.deletes.tombstones import (
     Verdict,
     Verification,
 )
-from reconcile.deletes.wanted import Ints, Wanted
+from reconcile.deletes.verification.copies_due import Positions, count_missing, list_positions, make_keys
+from reconcile.deletes.verification.evidence import Holdings, Listing, Mask, to_ms
+from reconcile.deletes.verification.objections import Objections, Reason
+from reconcile.deletes.verification.wanted import Ints, Wanted
 from recovery.codecs import store as keys
 from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import ledger_of_lock
@@ -143,7 +143,7 @@ def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[lis
     if breaker.is_tripped and rules.confirmed != len(wanted):
         detail = (
             f"{breaker.asked} deletes and {breaker.lately} of the last day are more than {breaker.limit}; "
-            f"confirm their number: --confirm {breaker.asked}"
+            f"confirm their number, {breaker.asked}"
         )
         objections.add_all(Reason.BREAKER, detail)
     verdicts, reasons = objections.judge()
@@ -197,7 +197,7 @@ def _judge_replication(wanted: Wanted, evidence: Evidence, objections: Objection
         numbers = wanted.find(marked.scope, marked.ledger)
         objections.add(numbers[numbers >= 0], Reason.UNDER_REPLICATED, "it is marked for replication")
         locks = [ledger_of_lock(path) for path in nodes.filter(pc.equal(nodes["kind"], "lock"))["path"].to_pylist()]
-        ids = np.array([(one.scope, one.ledger) for one in locks if one is not None], np.int64).reshape(-1, 2)
+        ids = np.array([(item.scope, item.ledger) for item in locks if item is not None], np.int64).reshape(-1, 2)
         numbers = wanted.find(ids[:, 0], ids[:, 1])
         objections.add(numbers[numbers >= 0], Reason.LOCKED, "somebody holds its replication lock")
 
@@ -207,7 +207,7 @@ def _judge_references(
 ) -> None:
     for listing in evidence.listings:
         if listing.references is None:
-            detail = "no upper layer was named: --references; an empty file says that there is none"
+            detail = "no upper layer was named; an empty file of references says that there is none"
             objections.add_all(Reason.REFERENCES_UNKNOWN, listing.problem or detail)
             continue
         if listing.problem:
@@ -234,7 +234,7 @@ def _judge_age(records: pa.Table, listed_ms: int, rules: Rules, objections: Obje
     row = records["row"].to_numpy()
     created = np.maximum(_read_times(records["created_at"]), pc.fill_null(records["ctime"], -1).to_numpy())
     unknown = (created < 0) & (rules.min_age_ms > 0)
-    objections.add(row[unknown], Reason.TOO_YOUNG, "nothing says when it was created: --min-age 0s takes any age")
+    objections.add(row[unknown], Reason.TOO_YOUNG, "nothing says when it was created, and an age is demanded")
     young = (created >= 0) & (created + rules.min_age_ms > listed_ms)
     detail = f"it was not {rules.min_age_ms // SECOND_MS} seconds old when references were listed"
     objections.add(row[young], Reason.TOO_YOUNG, detail)
@@ -325,8 +325,8 @@ def _demand_answers(
     row, bookie, look = row[seen], bookie[seen], look[seen]
     if not len(row):
         return
-    ended = np.array([one.ended_ms for one in holdings.looks])[look]
-    started = np.array([one.started_ms for one in holdings.looks])[look]
+    ended = np.array([item.ended_ms for item in holdings.looks])[look]
+    started = np.array([item.started_ms for item in holdings.looks])[look]
     stale = ended + rules.freshness_ms < evidence.now_ms
     objections.add(row[stale], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at lately" for b in bookie[stale]])
     early = started < changed_ms[row]
@@ -334,7 +334,7 @@ def _demand_answers(
     objections.add(row[early], Reason.HOLDER_UNSEEN, details)
     silent = ~holdings.answered[row, look]
     objections.add(row[silent], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not read completely" for b in bookie[silent]])
-    proven = np.array([one.cookie is not None and one.cookie == cookies.get(one.bookie) for one in holdings.looks])
+    proven = np.array([item.cookie is not None and item.cookie == cookies.get(item.bookie) for item in holdings.looks])
     odd = ~proven[look]
     details = [f"{texts[b]} has not the cookie that the store has of it" for b in bookie[odd]]
     objections.add(row[odd], Reason.INCARNATION_UNPROVEN, details)

@@ -11,11 +11,11 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.deletes.evidence import Listing, gather_holdings
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import StoredRecord, Verdict, Verification, request_delete, take_verification
-from reconcile.deletes.verdicts import Evidence, Rules, judge_deletes, set_breaker
-from reconcile.deletes.wanted import Wanted
+from reconcile.deletes.verification.evidence import Listing, gather_holdings
+from reconcile.deletes.verification.verdicts import Evidence, Rules, judge_deletes, set_breaker
+from reconcile.deletes.verification.wanted import Wanted
 from reconcile.references import References, read
 from recovery.capture import live
 from recovery.codecs.replication_lock import lock_key
