@@ -10,7 +10,7 @@ _BURST_S: Final = 0.1
 
 
 class Pace:
-    """Lets so many operations pass a second, whoever asks; safe to use from several threads.
+    """Lets so many operations pass a second, no matter who asks; safe to use from several threads.
 
     Args:
         ops_s: operations a second; None: as many as come.
@@ -46,5 +46,5 @@ class Pace:
             self._wait(begins - moment)
 
     def stop(self) -> None:
-        """Let whoever waits go on."""
+        """Let all that wait go on."""
         self._stopped.set()

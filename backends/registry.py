@@ -15,7 +15,7 @@
     catalog:///dir                                       not here: `reconcile.stores`
     metadata-store:etcd:…, metadata-store:oxia://…       never: Pulsar keeps other keys there
 
-Source: bookkeeper-metadata §2.1; Apache Pulsar, metadataServiceUri and metadataStoreUrl.
+Source: docs/formats/store-keys.md; Apache Pulsar, metadataServiceUri and metadataStoreUrl.
 """
 
 import re

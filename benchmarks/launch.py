@@ -3,7 +3,7 @@
     python -I -S launch.py FD COMMAND...      writes {"code", "seconds", "cpu_s", "peak"} as JSON to the descriptor FD
 
 CPU and peak memory are of the command and of all that it started and waited for; the peak is that of the largest one.
-A process begins with the peak of whoever started it, so whoever measures must be small: this program is.
+A process begins with the peak of what started it, so what measures must be small: this program is.
 """
 
 import json

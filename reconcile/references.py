@@ -8,7 +8,7 @@ A file has, a line or a row a ledger:
     last_entry  int64   of a ledger that the layer closed
     length      int64   up to it
     deleted     bool    the layer deleted it, or meant to
-    owner       text    whose it is; kept for whoever reads the plan
+    owner       text    whose it is; kept for anybody who reads the plan
 
 A store, or a copy of one, has Pulsar's topics below ``/managed-ledgers`` and their schemas below ``/schemas``, beside
 its ledgers root (or at it, where the URI names the former itself):
@@ -140,10 +140,10 @@ def _once(rows: pa.Table) -> pa.Table:
     keys: Sequence[str] = ("scope", "ledger")
     names = [name for name in (*_FIELDS, "deletion", "source") if name not in keys]
     grouped = rows.group_by(list(keys)).aggregate([(name, "max") for name in names])
-    found = grouped.rename_columns([name.removesuffix("_max") for name in grouped.column_names])
-    bucket = buckets(found["scope"].to_numpy().astype(np.int64), found["ledger"].to_numpy().astype(np.int64))
-    found = found.append_column("bucket", pa.array(bucket)).select(SCHEMA.names).cast(SCHEMA)
-    return sort_by_key(found)
+    rows = grouped.rename_columns([name.removesuffix("_max") for name in grouped.column_names])
+    bucket = buckets(rows["scope"].to_numpy().astype(np.int64), rows["ledger"].to_numpy().astype(np.int64))
+    rows = rows.append_column("bucket", pa.array(bucket)).select(SCHEMA.names).cast(SCHEMA)
+    return sort_by_key(rows)
 
 
 # Pulsar's records
@@ -201,36 +201,36 @@ def of_store(opened: OpenStore) -> References:
     if opened.store.get(topics) is None:
         problem = f"has no {topics}: none of Pulsar's topics"
         raise InputError(opened.uri, problem, f"name where they are, e.g. zk://host:2181/chroot{TOPICS}")
-    found, unreadable = _Columns(), list[tuple[str, str]]()
+    columns, unreadable = _Columns(), list[tuple[str, str]]()
     for key, raw in _nodes(opened.store, topics):
         owner = key.removeprefix(topics).removeprefix("/")
         try:
             for listed in _yield_ledgers(raw, owner):
-                found.add(**listed)
+                columns.add(**listed)
         except FormatError as error:
             unreadable.append((f"{opened.uri} {key}", str(error)))
     for key, raw in _nodes(opened.store, schemas):
         try:
             for ledger in managed_ledger.decode_schema(raw) if raw else ():
-                found.add(ledger, f"schema of {key.removeprefix(schemas).removeprefix('/')}")
+                columns.add(ledger, f"schema of {key.removeprefix(schemas).removeprefix('/')}")
         except FormatError as error:
             unreadable.append((f"{opened.uri} {key}", str(error)))
     gaps: tuple[str, ...] = ()
     if isinstance(opened.store, ScannableStore):
-        for gone in _find_gone_ledgers(opened.store, topics, frozenset(found.ledger)).values():
-            found.add(**gone)
+        for gone in _find_gone_ledgers(opened.store, topics, frozenset(columns.ledger)).values():
+            columns.add(**gone)
         gaps = opened.store.point().gaps
     ledgers = opened.root if topics != opened.root else f"{above}{_LEDGERS}"
     source = Source(f"references {opened.uri}", _cluster(opened.store, ledgers, opened.layout_hint))
-    return References(_once(found.table(opened.uri)), tuple(unreadable), gaps, (source,))
+    return References(_once(columns.table(opened.uri)), tuple(unreadable), gaps, (source,))
 
 
 def _cluster(store: MetadataStore, root: str, layout: str | None) -> str | None:
     try:
-        held = store.get(root + places(layout).instance_id)
+        node = store.get(root + places(layout).instance_id)
     except AccessDeniedError:
         return None
-    return decode_named(held.value if held is not None else None)
+    return decode_named(node.value if node is not None else None)
 
 
 def _yield_ledgers(raw: bytes, owner: str) -> Iterator[dict[str, Any]]:
@@ -241,37 +241,37 @@ def _yield_ledgers(raw: bytes, owner: str) -> Iterator[dict[str, Any]]:
         for ledger, use in record.ledgers:
             yield {"ledger": ledger, "owner": f"{use} {name} of {topic}" if use == "cursor" else f"{use} {topic}"}
         return
-    for one in record.ledgers:
-        deletion = "offloaded, and deleted from the bookies, as its topic says" if one.deleted else None
+    for info in record.ledgers:
+        deletion = "offloaded, and deleted from the bookies, as its topic says" if info.deleted else None
         yield {
-            "ledger": one.ledger,
+            "ledger": info.ledger,
             "owner": owner,
-            "last_entry": one.last_entry,
-            "length": one.length,
+            "last_entry": info.last_entry,
+            "length": info.length,
             "deletion": deletion,
         }
 
 
 def _find_gone_ledgers(store: ScannableStore, topics: str, named: frozenset[int]) -> Mapping[int, dict[str, Any]]:
     """Return the ledgers that some record named once and none names now, as arguments of `_Columns.add`."""
-    found: dict[int, dict[str, Any]] = {}
+    gone: dict[int, dict[str, Any]] = {}
     for batch in store.history(topics):
         for change in batch.to_pylist():
             owner = change["key"].removeprefix(topics).removeprefix("/")
-            before, after = _read_past(change["before"], owner), _read_past(change["after"], owner)
-            if before is None or after is None:
+            ledgers_before, ledgers_after = _read_past(change["before"], owner), _read_past(change["after"], owner)
+            if ledgers_before is None or ledgers_after is None:
                 continue
-            for ledger in after:
-                found.pop(ledger, None)
-            for ledger in before.keys() - after.keys() - named:
-                found[ledger] = before[ledger] | {"deletion": _deletion(change)}
-    return found
+            for ledger in ledgers_after:
+                gone.pop(ledger, None)
+            for ledger in ledgers_before.keys() - ledgers_after.keys() - named:
+                gone[ledger] = ledgers_before[ledger] | {"deletion": _deletion(change)}
+    return gone
 
 
 def _read_past(raw: bytes | None, owner: str) -> dict[int, dict[str, Any]] | None:
     """Return what a record of the past names; None where it cannot be read: what it hides was not let go of."""
     try:
-        return {one["ledger"]: one for one in _yield_ledgers(raw or b"", owner)}
+        return {row["ledger"]: row for row in _yield_ledgers(raw or b"", owner)}
     except FormatError:
         return None
 
@@ -280,9 +280,9 @@ def _deletion(change: Mapping[str, Any]) -> str:
     when = "at an unknown time"
     if change["at_ms"] is not None:
         when = datetime.fromtimestamp(change["at_ms"] / 1000, UTC).isoformat(timespec="seconds")
-    who = "" if change["session"] is None else f" by session {change['session'] & _MASK:#x}"
-    what = "its owner was deleted" if change["op"] == "deleted" else "its owner let go of it"
-    return f"{what} in transaction {change['txn']} ({change['txn']:#x}), {when}{who}"
+    session = "" if change["session"] is None else f" by session {change['session'] & _MASK:#x}"
+    event = "its owner was deleted" if change["op"] == "deleted" else "its owner let go of it"
+    return f"{event} in transaction {change['txn']} ({change['txn']:#x}), {when}{session}"
 
 
 def _nodes(store: MetadataStore, top: str) -> Iterator[tuple[str, bytes]]:
@@ -300,6 +300,6 @@ def _nodes(store: MetadataStore, top: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _values(store: MetadataStore, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    for key, held in store.get_many(keys):
-        if held is not None:
-            yield key, held.value
+    for key, versioned in store.get_many(keys):
+        if versioned is not None:
+            yield key, versioned.value

@@ -224,7 +224,7 @@ def over_buckets(
         task: a picklable pure function of its range; what it returns must be small, and JSON. It may run more than once
             for a range (Spark repeats what failed), so what it writes must replace what an earlier try wrote.
         ranges: one task each.
-        done: told how many of how many have ended, now and then.
+        done: called with how many of how many have ended, now and then.
 
     Raises:
         DatasetError: the first that a task raised.

@@ -6,7 +6,7 @@
                                        ←    EOK, AuthDisabledPlugin: nothing is asked for, or no more
                                        ←    EUA: another plug-in is wanted, or this was not enough (then it closes)
 
-Source: bookkeeper-metadata §5.6; apache/bookkeeper 9590a97, auth/ClientAuthProvider.
+Source: docs/formats/wire.md; apache/bookkeeper 9590a97, auth/ClientAuthProvider.
 """
 
 import importlib

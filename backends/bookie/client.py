@@ -123,7 +123,7 @@ class Options:
 
 
 class Pace:
-    """A cap on requests in a second, shared by whoever asks it."""
+    """A cap on requests in a second, shared by all that ask it."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -260,7 +260,7 @@ class _Connection(asyncio.BufferedProtocol):
         try:
             self._hand_on(answers)
         except Exception as error:
-            # What `take` raises must reach whoever asked, not asyncio's log.
+            # What `take` raises must reach the caller, not asyncio's log.
             if self._over is None or self._over.done():
                 raise
             self._over.set_exception(error)

@@ -26,7 +26,7 @@ A negative of READ_LAC is none: the same code stands for a ledger that is not th
 I/O error. For another scope than 0 only an answer that repeats the scope is believed: a bookie that does not know the
 field answers for scope 0.
 
-Source: bookkeeper-metadata §5; scoped-ids, "Wire"; apache/bookkeeper 9590a97, proto/BookieProtoEncoding.
+Source: docs/formats/wire.md; apache/bookkeeper 9590a97, proto/BookieProtoEncoding.
 """
 
 import struct

@@ -6,7 +6,7 @@ full, and all that is left where ids are thin.
 
     <root>/ledgers/hhhhhhhh-hhhh-hhhh-hhhh-hhhhhhhhhhhh
 
-Source: bookkeeper-metadata §4.1; etcd-io/etcd v3.5, server/mvcc/index.go (counting), run against 3.5.1.
+Source: docs/formats/etcd.md; etcd-io/etcd v3.5, server/mvcc/index.go (counting), run against 3.5.1.
 """
 
 import re

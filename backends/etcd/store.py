@@ -14,7 +14,7 @@ Nothing is read by transactions: a server before 3.5.5 or 3.4.20 dies if the cli
 is under way. A write whose connection broke may still be on its way when it is looked for; made again it is a conflict,
 not a second one.
 
-Source: bookkeeper-metadata §4; etcd-io/etcd v3.5, API version 3, run against 3.5.1.
+Source: docs/formats/etcd.md; etcd-io/etcd v3.5, API version 3, run against 3.5.1.
 
 In one module because reads and writes share the revision that is shown, and how requests are repeated.
 """

@@ -79,7 +79,7 @@ class MetadataStoreContract(ABC):
         assert nodes == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
 
     def test_a_creation_never_replaces(self, store: MetadataStore) -> None:
-        """A key that exists is left as it is, whoever made it."""
+        """A key that exists is left as it is, no matter who made it."""
         store.write([Write("/k", b"old")])
         with pytest.raises(VersionConflictError) as refused:
             store.write([Write("/k", b"new")])
@@ -355,7 +355,7 @@ class LiveStoreContract(ABC):
         acls = [(key, acl and acl.text) for key, acl in store.get_acls(keys)]
         expected = [None if not n % 7 else rest if n % 3 else "world:anyone:cdrwa" for n in reversed(range(2_400))]
         assert acls == list(zip(keys, expected, strict=True))
-        # Whoever stops in the middle spoils nothing for who asks next.
+        # A read that is not ended spoils nothing for the next one.
         begun = store.get_acls(keys)
         assert next(iter(begun))[0] == keys[0]
         del begun

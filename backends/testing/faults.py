@@ -90,7 +90,7 @@ class FaultyStore:
 
 
 class Line(Protocol):
-    """What is between a store and its server. Every order counts from now on, and for whoever connects later."""
+    """What is between a store and its server. Every order counts from now on, and for anybody who connects later."""
 
     def cut_before(self, marker: bytes) -> None:
         """Cut the connection that carries the next request with these bytes in it; the server never sees it."""

@@ -23,7 +23,7 @@
 
 Strings are UTF-8, but that characters beyond U+FFFF are written as two surrogates of three bytes each.
 
-Source: zookeeper-files §0, §3.3 to §3.5; Apache ZooKeeper 3.4 to 3.9, SerializeUtils and zookeeper.jute.
+Source: docs/formats/zookeeper-files.md; Apache ZooKeeper 3.4 to 3.9, SerializeUtils and zookeeper.jute.
 """
 
 import struct

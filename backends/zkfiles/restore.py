@@ -4,7 +4,7 @@ A snapshot serves where its seals are right and the logs reach the last zxid of 
 does, what is there is shown with its gaps: a snapshot that transactions overlapped with, one that is cut off, or what
 the logs alone made.
 
-Source: zookeeper-files §1.2, §4.2, §4.3, §4.7, §4.9, §5.
+Source: docs/formats/zookeeper-files.md.
 """
 
 import errno

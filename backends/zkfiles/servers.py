@@ -9,7 +9,7 @@ Every server of an ensemble writes the same record for a zxid. A server logs a r
 crashed leader logged last may be in nobody's history: where another server goes on with the next epoch from an earlier
 zxid, the records between were never committed.
 
-Source: zookeeper-files §1.1, §4.1, §4.3, §4.8; Apache ZooKeeper 3.9, FileTxnSnapLog.
+Source: docs/formats/zookeeper-files.md; Apache ZooKeeper 3.9, FileTxnSnapLog.
 """
 
 import os

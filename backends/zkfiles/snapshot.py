@@ -21,7 +21,7 @@ a raw snappy block.
 
 The digest of a tree is the sum of the CRC-32 of every node: path, data, and the 60 bytes with pzxid in the third place.
 
-Source: zookeeper-files §1, §2, §5; Apache ZooKeeper 3.9, FileSnap, DataTree, DigestCalculator; snappy-java,
+Source: docs/formats/zookeeper-files.md; Apache ZooKeeper 3.9, FileSnap, DataTree, DigestCalculator; snappy-java,
 SnappyOutputStream.
 """
 

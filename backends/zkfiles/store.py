@@ -3,7 +3,7 @@
 Of several servers the one whose history a new leader would keep is shown: the latest epoch, then the highest zxid.
 Where its logs have a hole, records of the others fill it; where they disagree, that is said.
 
-Source: zookeeper-files §4.7, §4.8.
+Source: docs/formats/zookeeper-files.md.
 """
 
 import re

@@ -10,7 +10,7 @@
 A snapshot is written while transactions are applied, so a record may find its work done, or undone by a later one;
 after all that writing overlapped with, every path is right.
 
-Source: zookeeper-files §4.4 to §4.6, §5; Apache ZooKeeper 3.9, DataTree.processTxn.
+Source: docs/formats/zookeeper-files.md; Apache ZooKeeper 3.9, DataTree.processTxn.
 """
 
 from collections import Counter

@@ -11,7 +11,7 @@ Big-endian. The name has the zxid of the first record, in hex. Sizes and offsets
 Files are made longer ahead of time, with zeros. A crash leaves a record that is not finished at the end; the server
 then begins another file, so such an end is normal in any file whose successor goes on with the next zxid.
 
-Source: zookeeper-files §3.1, §3.2, §3.7; Apache ZooKeeper 3.9, FileTxnLog.
+Source: docs/formats/zookeeper-files.md; Apache ZooKeeper 3.9, FileTxnLog.
 """
 
 import errno

@@ -42,7 +42,7 @@ _READS_IN_FLIGHT: Final = 10
 _ACLS: Final = 500
 """Requests for ACLs that are sent at once; two such lots are in flight."""
 _SILENT_S: Final = 1.0
-"""Whoever waits longer for a session is told so."""
+"""Seconds of waiting for a session after which a warning says so."""
 _RECONNECT_S: Final = 2.0
 """Longest pause between two attempts to reach a server; kazoo's own would be a minute."""
 REFUSED: Final = (zk.NoAuthError, zk.AuthFailedError, zk.InvalidACLError, zk.SessionClosedRequireSaslError)

@@ -11,7 +11,7 @@
 The API gives what the file says, without defaults: GET /api/v1/config/server_config, and whether a pass was forced and
 runs: GET /api/v1/bookie/gc, {"is_in_force_gc": "true"}.
 
-Source: bookie-storage §8.1 to §8.3; bookkeeper-metadata §6, run against BookKeeper 4.17.2.
+Source: docs/operations/safety.md, run against BookKeeper 4.17.2.
 """
 
 import http.client

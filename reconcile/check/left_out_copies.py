@@ -69,14 +69,19 @@ def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: 
     rows = sum(inventory.rows("copies") for inventory in inventories)
     for buckets in bucket_ranges(rows):
         names = ["scope", "ledger", "bookie", "groups", "source", "entries"]
-        copies = pa.concat_tables([one.read("copies", buckets=buckets, columns=names) for one in inventories])
+        copies = pa.concat_tables(
+            [inventory.read("copies", buckets=buckets, columns=names) for inventory in inventories]
+        )
         # What only a log has may be a ledger that was deleted long ago.
         copies = copies.filter(pc.and_(pc.not_equal(copies["source"], "log"), pc.greater(copies["entries"], 0)))
         ids = copies.select(KEYS.names).group_by(KEYS.names).aggregate([])
         bad = placeless(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy())
         ids = ids.filter(pa.array(~bad))
         keys = ledger_keys(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy()).to_pylist()
-        raws = [None if held is None else held.value for _, held in store.get_many([root + key for key in keys])]
+        raws = [
+            None if versioned is None else versioned.value
+            for _, versioned in store.get_many([root + key for key in keys])
+        ]
         records = decode_columns(pa.array(raws, pa.binary()))
         columns = ["state", "ensemble_size", "write_quorum", "last_entry", "segments"]
         known = ids.append_column("row", pa.array(np.arange(ids.num_rows)))
@@ -84,12 +89,14 @@ def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: 
             known = known.append_column(name, records[name])
         closed = known.filter(pc.fill_null(pc.equal(known["state"], str(State.CLOSED)), fill_value=False))
         strays = _find_strays(copies, closed)
-        found = [closed.slice(row, 1).to_pylist()[0] for row in strays]
-        guarded = select_guarded(store, root, [LedgerId(one["scope"], one["ledger"]) for one in found])
-        for record in found:
+        records = [closed.slice(row, 1).to_pylist()[0] for row in strays]
+        guarded = select_guarded(store, root, [LedgerId(record["scope"], record["ledger"]) for record in records])
+        for record in records:
             if LedgerId(record["scope"], record["ledger"]) not in guarded:
-                mine = pc.and_(pc.equal(copies["scope"], record["scope"]), pc.equal(copies["ledger"], record["ledger"]))
-                yield from _of_ledger(copies.filter(mine), record)
+                is_of_ledger = pc.and_(
+                    pc.equal(copies["scope"], record["scope"]), pc.equal(copies["ledger"], record["ledger"])
+                )
+                yield from _of_ledger(copies.filter(is_of_ledger), record)
 
 
 def _find_strays(copies: pa.Table, closed: pa.Table) -> list[int]:
@@ -119,16 +126,16 @@ def _of_ledger(copies: pa.Table, record: Mapping[str, Any]) -> Iterator[LeftOut]
     groups = {name: from_arrow(copies.filter(pc.equal(copies["bookie"], name))["groups"]) for name in names}
     named = {member for segment in record["segments"] for member in segment["members"]}
     for bookie in sorted(set(names) - named):
-        mine = groups[bookie]
+        own_groups = groups[bookie]
         lacking = 0
         first = None
-        low, end = next_entry(mine, 0), int((mine.last + (mine.size - 1)).max(initial=-1))
+        low, end = next_entry(own_groups, 0), int((own_groups.last + (own_groups.size - 1)).max(initial=-1))
         while low is not None:
             high = min(low + _ENTRIES_AT_ONCE - 1, end)
-            found = np.flatnonzero(_mark_entries(mine, low, high) & ~_everywhere(groups, record, low, high))
-            lacking += len(found)
-            first = low + int(found[0]) if first is None and len(found) else first
-            low = next_entry(mine, high + 1) if high < end else None
+            entries = np.flatnonzero(_mark_entries(own_groups, low, high) & ~_everywhere(groups, record, low, high))
+            lacking += len(entries)
+            first = low + int(entries[0]) if first is None and len(entries) else first
+            low = next_entry(own_groups, high + 1) if high < end else None
         if first is not None:
             yield LeftOut(LedgerId(record["scope"], record["ledger"]), bookie, lacking, first)
 
@@ -141,10 +148,10 @@ def _mark_entries(groups: KeyedGroups, low: int, high: int) -> npt.NDArray[np.bo
     if len(begin) > _FEW_RUNS:
         depth = np.bincount(begin, minlength=entries + 1) - np.bincount(end, minlength=entries + 1)
         return np.cumsum(depth[:entries]) > 0
-    held = np.zeros(entries, np.bool_)
-    for one, other in zip(begin.tolist(), end.tolist(), strict=True):
-        held[one:other] = True
-    return held
+    marked = np.zeros(entries, np.bool_)
+    for first, last in zip(begin.tolist(), end.tolist(), strict=True):
+        marked[first:last] = True
+    return marked
 
 
 def _everywhere(
@@ -152,17 +159,17 @@ def _everywhere(
 ) -> npt.NDArray[np.bool_]:
     """Say of each entry from `low` to `high` whether all bookies have it that a record names for it."""
     last = record["last_entry"] if record["last_entry"] is not None else -1
-    found = np.zeros(high - low + 1, np.bool_)
+    everywhere = np.zeros(high - low + 1, np.bool_)
     firsts = [segment["first"] for segment in record["segments"]]
     for segment, upto in zip(record["segments"], [*(first - 1 for first in firsts[1:]), last], strict=True):
         begin, end = max(segment["first"], low), min(upto, last, high)
         if begin > end:
             continue
-        there = np.ones(end - begin + 1, np.bool_)
+        on_members = np.ones(end - begin + 1, np.bool_)
         size = len(segment["members"])
         for position, member in enumerate(segment["members"]):
             turn = (position - np.arange(begin, begin + size)) % size < record["write_quorum"]
-            held = _mark_entries(groups[member], begin, end) if member in groups else False
-            there &= held | ~np.tile(turn, -(-len(there) // size))[: len(there)]
-        found[begin - low : end - low + 1] = there
-    return found
+            on_member = _mark_entries(groups[member], begin, end) if member in groups else False
+            on_members &= on_member | ~np.tile(turn, -(-len(on_members) // size))[: len(on_members)]
+        everywhere[begin - low : end - low + 1] = on_members
+    return everywhere

@@ -105,24 +105,24 @@ class _Look:
         try:
             names = self._store.children(self._root)
         except AccessDeniedError:
-            who = "BKMETA_ETCD_AUTH" if self._on_etcd else "BKMETA_ZK_AUTH"
+            variable = "BKMETA_ETCD_AUTH" if self._on_etcd else "BKMETA_ZK_AUTH"
             self._denied = True
-            self._say(Level.UNDECIDED, "root", f"{self._root} may not be listed: set {who} to who may")
+            self._say(Level.UNDECIDED, "root", f"{self._root} may not be listed: set {variable} to who may")
             return self._report(root="not known")
-        held = listing.list_ledgers_on_bookies(self._inventories) if self._inventories else None
+        on_bookies = listing.list_ledgers_on_bookies(self._inventories) if self._inventories else None
         if names is None:
-            return self._examine_missing(held, named)
+            return self._examine_missing(on_bookies, named)
         state = freeze_state.read_freeze_state(self._store, self._root)
         rw, ro = self._examine_registered()
         cookies = self._children(self._where.cookies) or []
         layout = self._layout(named)
         self._instance(state, cookies)
-        found = self._examine_listed(layout, listing_s)
+        listed = self._examine_listed(layout, listing_s)
         if layout is None and not any(name.isdigit() or name.startswith("L") for name in names):
             self._empty([], state, compared=False)
-        counts = self._ledgers(found, held, state, rw + ro, layout)
-        if layout is not None and found is not None and (rw or ro):
-            self._examine_thin(layout, found, rw, ro)
+        counts = self._ledgers(listed, on_bookies, state, rw + ro, layout)
+        if layout is not None and listed is not None and (rw or ro):
+            self._examine_thin(layout, listed, rw, ro)
         coverage = self._cover({*rw, *ro, *cookies})
         bookies = self._bookies(rw, ro, cookies)
         auditor = self._replication(state, lacking=bool(counts["ledgers_absent"]) or counts["ledgers_listed"] == 0)
@@ -131,7 +131,7 @@ class _Look:
         return self._report(
             bookies=bookies,
             counts=counts | {"bookies_registered": len({*rw, *ro}), "cookies": len(cookies)},
-            listed_whole=found is not None and found.complete,
+            listed_whole=listed is not None and listed.complete,
             coverage=coverage,
             layout=layout,
             freeze=None if self._on_etcd else state,
@@ -150,7 +150,7 @@ class _Look:
         auditor: str | None = None,
         root: str = "present",
     ) -> Report:
-        unread = tuple(one for one in self._settings if isinstance(one, Unread))
+        unread = tuple(settings for settings in self._settings if isinstance(settings, Unread))
         return Report(
             findings=tuple(sorted(self._findings, key=rank_finding)),
             bookies=bookies or self._bookies([], [], []),
@@ -166,8 +166,8 @@ class _Look:
             foreign=self._foreign,
         )
 
-    def _examine_missing(self, held: pa.Table | None, named: Layout | None) -> Report:
-        lost = "" if held is None else f", and the bookies hold {held.num_rows} ledgers"
+    def _examine_missing(self, on_bookies: pa.Table | None, named: Layout | None) -> Report:
+        lost = "" if on_bookies is None else f", and the bookies hold {on_bookies.num_rows} ledgers"
         if self._on_etcd:
             text = f"nothing stands below {self._root}{lost}: bookies that run list no ledger, and delete all now"
         else:
@@ -176,7 +176,7 @@ class _Look:
                 "that run delete everything now; with others their passes fail"
             )
         self._say(Level.CRITICAL, "root", f"{text}. Is the URI right?")
-        count = None if held is None else held.num_rows
+        count = None if on_bookies is None else on_bookies.num_rows
         return self._report(
             counts={"ledgers_listed": 0, "ledgers_on_bookies": count, "ledgers_absent": count},
             layout=named,
@@ -205,14 +205,14 @@ class _Look:
         return [name for name in self._children(writable) or [] if f"{writable}/{name}" != read_only], ro
 
     def _layout(self, named: Layout | None) -> Layout | None:
-        held = self._get(self._where.layout)
-        if held is None:
+        node = self._get(self._where.layout)
+        if node is None:
             self._has_layout = False
             self._say(Level.WARNING, "layout", "LAYOUT is missing: bookies that run go on, none can start")
             return named
-        self._demand_older("LAYOUT", held)
+        self._demand_older("LAYOUT", node)
         try:
-            stored = layout_of(held.value)
+            stored = layout_of(node.value)
         except FormatError as error:
             self._say(Level.WARNING, "layout", f"LAYOUT cannot be read ({error.detail or error.reason})")
             return named
@@ -222,13 +222,13 @@ class _Look:
 
     def _instance(self, state: freeze_state.FreezeState, cookies: Sequence[str]) -> None:
         known = sorted({row["instance_id"] for row in self._about.values() if row["instance_id"] is not None})
-        held = self._get(self._where.instance_id)
-        if held is None:
+        node = self._get(self._where.instance_id)
+        if node is None:
             self._say(Level.WARNING, "instance", "INSTANCEID is missing: bookies that run go on, none can start")
             return
-        self._demand_older("INSTANCEID", held)
+        self._demand_older("INSTANCEID", node)
         try:
-            stored = decode_instance_id(held.value)
+            stored = decode_instance_id(node.value)
         except FormatError:
             self._say(Level.WARNING, "instance", "INSTANCEID cannot be read")
             return
@@ -242,7 +242,7 @@ class _Look:
                 f"the store is of cluster {stored}, and {_some(bookies)} of {foreign[0]}: it was initialised again, or "
                 "is another cluster's; to these bookies every ledger that is not in it is garbage",
             )
-        raw = {bookie: held.value for bookie in cookies if (held := self._get(f"{self._where.cookies}/{bookie}"))}
+        raw = {bookie: node.value for bookie in cookies if (node := self._get(f"{self._where.cookies}/{bookie}"))}
         for instance, names in clusters.read_cookie_instances(raw).items():
             if instance in (stored, *foreign):
                 continue
@@ -259,37 +259,37 @@ class _Look:
         A restore makes LAYOUT and INSTANCEID anew; who initialises a cluster again gives it another instance id.
         """
         try:
-            held = self._store.get(self._root + self._where.instance_id)
+            node = self._store.get(self._root + self._where.instance_id)
         except AccessDeniedError:
             return False
         return (
-            held is not None
+            node is not None
             and bool(self._about)
             and all(row["instance_id"] is not None for row in self._about.values())
-            and {(row["instance_id"] or "").encode() for row in self._about.values()} == {held.value}
+            and {(row["instance_id"] or "").encode() for row in self._about.values()} == {node.value}
         )
 
-    def _demand_older(self, name: str, held: Versioned) -> None:
+    def _demand_older(self, name: str, node: Versioned) -> None:
         """Say it if a node of the store was created after bookies that belong to it were formatted."""
-        if held.created_ms is None:
+        if node.created_ms is None:
             return
-        created = datetime.fromtimestamp(held.created_ms / 1000, UTC)
+        created = datetime.fromtimestamp(node.created_ms / 1000, UTC)
         formatted = {
             bookie: min(file["mtime"] for file in row["version_files"])
             for bookie, row in self._about.items()
             if row["version_files"]
         }
-        older = sorted((at, bookie) for bookie, at in formatted.items() if at + _CLOCKS_APART < created)
+        older = sorted((time, bookie) for bookie, time in formatted.items() if time + _CLOCKS_APART < created)
         if older:
-            at, bookie = older[0]
-            theirs = self._is_theirs()
+            time, bookie = older[0]
+            is_theirs = self._is_theirs()
             self._say(
-                Level.OK if theirs else Level.WARNING,
+                Level.OK if is_theirs else Level.WARNING,
                 "instance" if name == "INSTANCEID" else "layout",
-                f"{name} was created {_time(created)}, when {bookie} had been formatted ({_time(at)}): it was made "
+                f"{name} was created {_time(created)}, when {bookie} had been formatted ({_time(time)}): it was made "
                 + (
                     "anew, as a restore does: the instance id is that of the bookies"
-                    if theirs
+                    if is_theirs
                     else "anew: by a restore, or by somebody who initialised the cluster again"
                 ),
             )
@@ -306,22 +306,24 @@ class _Look:
                 Level.UNDECIDED, "ledgers", "nothing says the layout, so no ledger can be listed: name it in the URI"
             )
             return None
-        found = listing.list_ledgers(self._store, self._root, layout, within_s=listing_s)
-        if found.denied:
+        listed = listing.list_ledgers(self._store, self._root, layout, within_s=listing_s)
+        if listed.denied:
             self._denied = True
             self._say(
                 Level.UNDECIDED,
                 "ledgers",
-                f"{_some(found.denied)} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its identity",
+                f"{_some(listed.denied)} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its identity",
             )
-        elif found.lost:
-            text = f"{_some(found.lost)} named by the folder above, and not there when listed: the listing is not whole"
+        elif listed.lost:
+            text = (
+                f"{_some(listed.lost)} named by the folder above, and not there when listed: the listing is not whole"
+            )
             self._say(Level.UNDECIDED, "ledgers", text)
-        elif found.late:
+        elif listed.late:
             self._say(
-                Level.UNDECIDED, "ledgers", f"not all was listed in {listing_s:g} s, {found.ledgers} ledgers were"
+                Level.UNDECIDED, "ledgers", f"not all was listed in {listing_s:g} s, {listed.ledgers} ledgers were"
             )
-        return found
+        return listed
 
     def _examine_thin(self, layout: Layout, found: listing.Listing, rw: Sequence[str], ro: Sequence[str]) -> None:
         writable, read_only = self._where.registrations
@@ -336,50 +338,50 @@ class _Look:
 
     def _ledgers(
         self,
-        found: listing.Listing | None,
-        held: pa.Table | None,
+        listed: listing.Listing | None,
+        on_bookies: pa.Table | None,
         state: freeze_state.FreezeState,
         running: Sequence[str],
         layout: Layout | None,
     ) -> dict[str, int | None]:
         counts: dict[str, int | None] = {
-            "ledgers_listed": None if found is None else found.ledgers,
-            "ledgers_on_bookies": None if held is None else held.num_rows,
+            "ledgers_listed": None if listed is None else listed.ledgers,
+            "ledgers_on_bookies": None if on_bookies is None else on_bookies.num_rows,
             "ledgers_absent": None,
         }
-        if found is None or not found.complete:
+        if listed is None or not listed.complete:
             return counts
-        if found.ledgers == 0 and (held is None or not held.num_rows):
-            self._empty([name for name in running if name not in self._about], state, compared=held is not None)
-        if held is None:
+        if listed.ledgers == 0 and (on_bookies is None or not on_bookies.num_rows):
+            self._empty([name for name in running if name not in self._about], state, compared=on_bookies is not None)
+        if on_bookies is None:
             self._say(Level.UNDECIDED, "ledgers", "not compared with what bookies hold: no inventory was given")
             return counts
-        absent = listing.absent_ledgers(held, found)
+        absent = listing.absent_ledgers(on_bookies, listed)
         asked = absent.slice(0, _ASKED)
         unlisted = listing.demand_each(self._store, self._root, layout, asked) if layout is not None else None
         if unlisted is not None and unlisted.any():
-            some = _some(listing.examples(asked.filter(pa.array(unlisted))))
+            examples = _some(listing.examples(asked.filter(pa.array(unlisted))))
             text = (
                 f"{int(unlisted.sum())} of {asked.num_rows} ledgers that no listing names have a record all the same "
-                f"({some}): bookies, which believe listings, delete them"
+                f"({examples}): bookies, which believe listings, delete them"
             )
             self._say(Level.CRITICAL, "ledgers", text)
             return counts
         counts["ledgers_absent"] = absent.num_rows
         if not absent.num_rows:
-            self._say(Level.OK, "ledgers", f"all {held.num_rows} ledgers on the bookies looked at have a record")
+            self._say(Level.OK, "ledgers", f"all {on_bookies.num_rows} ledgers on the bookies looked at have a record")
             return counts
-        some = _some(listing.examples(absent))
-        what = f"{absent.num_rows} of {held.num_rows} ledgers on the bookies have no record in the store ({some})"
-        if found.ledgers == 0:
-            what = f"the store is valid and EMPTY: none of {held.num_rows} ledgers on the bookies has a record"
+        examples = _some(listing.examples(absent))
+        absence = f"{absent.num_rows} of {on_bookies.num_rows} ledgers on the bookies have no record in the store ({examples})"
+        if listed.ledgers == 0:
+            absence = f"the store is valid and EMPTY: none of {on_bookies.num_rows} ledgers on the bookies has a record"
         if state.frozen:
-            self._say(Level.WARNING, "ledgers", f"{what}; it is frozen, so the bookies cannot list it")
-        elif absent.num_rows > MUCH * held.num_rows:
+            self._say(Level.WARNING, "ledgers", f"{absence}; it is frozen, so the bookies cannot list it")
+        elif absent.num_rows > MUCH * on_bookies.num_rows:
             now = f"{_some(running)} can delete them now" if running else "any bookie that runs can delete them now"
-            self._say(Level.CRITICAL, "ledgers", f"{what}, and {now}")
+            self._say(Level.CRITICAL, "ledgers", f"{absence}, and {now}")
         else:
-            self._say(Level.WARNING, "ledgers", f"{what}: garbage that waits to be collected, or lost metadata")
+            self._say(Level.WARNING, "ledgers", f"{absence}: garbage that waits to be collected, or lost metadata")
         return counts
 
     def _empty(self, unseen: Sequence[str], state: freeze_state.FreezeState, *, compared: bool) -> None:
@@ -418,13 +420,15 @@ class _Look:
         return coverage
 
     def _bookies(self, rw: Sequence[str], ro: Sequence[str], cookies: Sequence[str]) -> tuple[Bookie, ...]:
-        known = [one for one in self._settings if isinstance(one, BookieSettings)]
-        of = {one.bookie or one.source: one for one in known}
-        found = [
-            Bookie(name, "rw" if name in rw else "ro" if name in ro else "no", name in self._about, of.get(name))
-            for name in sorted({*rw, *ro, *cookies, *self._about, *of})
+        known = [settings for settings in self._settings if isinstance(settings, BookieSettings)]
+        settings_of = {settings.bookie or settings.source: settings for settings in known}
+        bookies = [
+            Bookie(
+                name, "rw" if name in rw else "ro" if name in ro else "no", name in self._about, settings_of.get(name)
+            )
+            for name in sorted({*rw, *ro, *cookies, *self._about, *settings_of})
         ]
-        return tuple(sorted(found, key=lambda bookie: (bookie.registered == "no", bookie.wait_ms, bookie.id)))
+        return tuple(sorted(bookies, key=lambda bookie: (bookie.registered == "no", bookie.wait_ms, bookie.id)))
 
     def _examine_deleting(self, bookies: Sequence[Bookie]) -> None:
         running = [bookie for bookie in bookies if bookie.registered != "no"]
@@ -455,17 +459,17 @@ class _Look:
             vote = self._get(f"{_AUDITORS}/{votes[0]}")
             match = _VOTE.search(vote.value.decode(errors="replace")) if vote is not None else None
             auditor = match[1] if match else None
-        who = f"an auditor is elected ({auditor or votes[0]})" if votes else "no auditor is elected"
+        election = f"an auditor is elected ({auditor or votes[0]})" if votes else "no auditor is elected"
         if state.replication_disabled:
-            self._say(Level.OK, "replication", f"replication is disabled; {who}")
+            self._say(Level.OK, "replication", f"replication is disabled; {election}")
         elif votes and (lacking or state.frozen):
             inside = [o.bookie or o.source for o in self._settings if isinstance(o, BookieSettings) and o.has_auditor]
-            text = f"replication is not disabled, and {who}: at a listing that fails it ends"
+            text = f"replication is not disabled, and {election}: at a listing that fails it ends"
             if inside:
                 text += f", and takes the bookie with it where it lives in one ({_some(inside)})"
             self._say(Level.WARNING, "replication", text)
         else:
-            self._say(Level.OK, "replication", f"replication is not disabled; {who}")
+            self._say(Level.OK, "replication", f"replication is not disabled; {election}")
         return auditor
 
     def _frozen(self, state: freeze_state.FreezeState) -> None:
@@ -476,8 +480,8 @@ class _Look:
         match state.state:
             case freeze_state.State.FROZEN:
                 # Without the hash of its password, which is nobody's to see who looks only.
-                who = (state.identity or "").rpartition(":")[0] or "nobody who could thaw it"
-                self._say(Level.OK, "freeze", f"frozen, by {who}")
+                freezer = (state.identity or "").rpartition(":")[0] or "nobody who could thaw it"
+                self._say(Level.OK, "freeze", f"frozen, by {freezer}")
             case freeze_state.State.PARTLY:
                 self._say(Level.WARNING, "freeze", f"frozen only in part: {'; '.join(state.open)}")
             case freeze_state.State.THAWED:
@@ -486,11 +490,11 @@ class _Look:
                 self._say(Level.UNDECIDED, "freeze", f"whether it is frozen is not known: {'; '.join(state.unknown)}")
 
 
-def _time(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds")
+def _time(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _some(names: Iterable[str]) -> str:
-    every = list(names)
-    more = f", and {len(every) - _SOME} more" if len(every) > _SOME else ""
-    return ", ".join(every[:_SOME]) + more
+    listed = list(names)
+    more = f", and {len(listed) - _SOME} more" if len(listed) > _SOME else ""
+    return ", ".join(listed[:_SOME]) + more

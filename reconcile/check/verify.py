@@ -17,7 +17,7 @@ A ledger is what the worst of its entries is: missing, corrupt, not checkable, r
 readable and some entry says that the ledger is longer than the record does. A record that is longer than its entries is
 only counted: a writer that closes with adds pending leaves such a one.
 
-Source: bookie-storage §4; apache/bookkeeper 9590a97, RoundRobinDistributionSchedule, for write sets.
+Source: docs/formats/bookie-storage.md; apache/bookkeeper 9590a97, RoundRobinDistributionSchedule, for write sets.
 """
 
 from collections import Counter
@@ -94,7 +94,7 @@ def verify(
         root: key of the ledgers root.
         disks: of bookies, or they themselves, by their names.
         sample: so many ledgers, and so many holds, drawn by the plan's hash; None: all of them.
-        progress: told how many of how many ledgers were looked at.
+        progress: called with how many of how many ledgers were looked at.
 
     Raises:
         DatasetError: a file of the plan is gone or damaged.
@@ -183,20 +183,20 @@ class _Run:
         self._without: Counter[str] = Counter()
 
     def all(self, sample: int | None) -> Verified:
-        restored, held = self._count()
+        restored, holds = self._count()
         seed = read_plan_manifest(self._dataset).hash[:SEED_DIGITS]
         self._total = restored if sample is None else min(sample, restored)
-        drawn = [_draw_sample(count, sample, seed) for count in (restored, held)]
+        drawn = [_draw_sample(count, sample, seed) for count in (restored, holds)]
         for rows in self._choose(*drawn):
-            for row, found in rows:
-                self._take(row, found)
+            for row, stored in rows:
+                self._take(row, stored)
         self._settle()
         self._progress(self._total, self._total)
         return Verified(
             ledgers=restored,
-            held=held,
-            drawn=(self._total, held if sample is None else min(sample, held)),
-            seed=seed if sample is not None and sample < max(restored, held) else "",
+            held=holds,
+            drawn=(self._total, holds if sample is None else min(sample, holds)),
+            seed=seed if sample is not None and sample < max(restored, holds) else "",
             outcomes=self._outcomes,
             full=self._full,
             longer=self._longer,
@@ -219,7 +219,7 @@ class _Run:
         return counts[0], counts[1]
 
     def _choose(
-        self, restored: Ints | None, held: Ints | None
+        self, restored: Ints | None, holds: Ints | None
     ) -> Iterator[Iterator[tuple[Mapping[str, object], bytes | None]]]:
         """Yield batches of (action, stored bytes) of what was drawn."""
         names = ["scope", "ledger", "op", "kind", "key", "value"]
@@ -227,13 +227,13 @@ class _Run:
         for buckets in bucket_ranges(self._dataset.rows("actions")):
             actions = self._dataset.read("actions", buckets=buckets, columns=names)
             keep = np.zeros(actions.num_rows, np.bool_)
-            for number, (mask, chosen) in enumerate(zip(_masks(actions), (restored, held), strict=True)):
-                at = np.flatnonzero(mask)
-                among = np.ones(len(at), np.bool_)
+            for number, (mask, chosen) in enumerate(zip(_masks(actions), (restored, holds), strict=True)):
+                rows = np.flatnonzero(mask)
+                among = np.ones(len(rows), np.bool_)
                 if chosen is not None:
-                    among = np.isin(np.arange(passed[number], passed[number] + len(at)), chosen)
-                keep[at[among]] = True
-                passed[number] += len(at)
+                    among = np.isin(np.arange(passed[number], passed[number] + len(rows)), chosen)
+                keep[rows[among]] = True
+                passed[number] += len(rows)
             wanted = actions.filter(pa.array(keep))
             for low in range(0, wanted.num_rows, _READ):
                 yield self._with_stored(wanted.slice(low, _READ).to_pylist())
@@ -241,19 +241,19 @@ class _Run:
     def _with_stored(self, rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[Mapping[str, object], bytes | None]]:
         keys = [f"{self._base}{row['key']}" for row in rows]
         try:
-            read = [found for _, found in self._store.get_many(keys)]
+            read = [stored for _, stored in self._store.get_many(keys)]
         except AccessDeniedError:
             # Rare: one record with rights of its own must not cost all others.
             for row, key in zip(rows, keys, strict=True):
                 try:
-                    one = self._store.get(key)
+                    versioned = self._store.get(key)
                 except AccessDeniedError:
                     self._take_denied(row)
                 else:
-                    yield row, None if one is None else one.value
+                    yield row, None if versioned is None else versioned.value
             return
-        for row, found in zip(rows, read, strict=True):
-            yield row, None if found is None else found.value
+        for row, stored in zip(rows, read, strict=True):
+            yield row, None if stored is None else stored.value
 
     def _take_denied(self, row: Mapping[str, object]) -> None:
         ledger = _ledger_of(row)
@@ -264,13 +264,13 @@ class _Run:
         self._records[Stored.DENIED] += 1
         self._end(ledger, Outcome.UNCHECKED, _DENIED)
 
-    def _take(self, row: Mapping[str, object], found: bytes | None) -> None:
+    def _take(self, row: Mapping[str, object], raw: bytes | None) -> None:
         ledger = _ledger_of(row)
-        stored = Stored.ABSENT if found is None else Stored.PLANNED if found == row["value"] else Stored.CHANGED
+        stored = Stored.ABSENT if raw is None else Stored.PLANNED if raw == row["value"] else Stored.CHANGED
         record: LedgerMetadata | None = None
-        if found is not None:
+        if raw is not None:
             try:
-                record = ledger_metadata.decode(found)
+                record = ledger_metadata.decode(raw)
             except FormatError:
                 stored = Stored.UNPARSABLE
         if row["op"] == "hold":
@@ -280,7 +280,7 @@ class _Run:
             return
         self._records[stored] += 1
         if record is None:
-            words = "the store has no record" if found is None else "the store's record cannot be read"
+            words = "the store has no record" if raw is None else "the store's record cannot be read"
             self._end(ledger, Outcome.NO_RECORD, words)
             return
         changed = stored is Stored.CHANGED
@@ -330,9 +330,9 @@ class _Run:
                 continue
             size, quorum = ledger.record.ensemble_size, ledger.record.write_quorum
             for position, bookie in enumerate(segment.members):
-                mine = entries[(position - entries) % size < quorum]
-                if len(mine):
-                    self._ask_bookie(piece, bookie, mine)
+                own_entries = entries[(position - entries) % size < quorum]
+                if len(own_entries):
+                    self._ask_bookie(piece, bookie, own_entries)
 
     def _ask_bookie(self, piece: _Piece, bookie: str, entries: Ints) -> None:
         self._waiting += len(entries)
@@ -343,13 +343,13 @@ class _Run:
             self._copies["not_looked_at"] += len(entries)
             piece.unseen[entries - piece.low] += 1
             return
-        found = disks.find(piece.ledger.id, entries)
-        places = (found.journal, found.index)
+        found_places = disks.find(piece.ledger.id, entries)
+        places = (found_places.journal, found_places.index)
         self._asked.setdefault(bookie, []).append(
             _Asked(
                 piece,
                 entries - piece.low,
-                found.sure,
+                found_places.sure,
                 *(np.concatenate([place[column] for place in places]) for column in range(3)),
             )
         )
@@ -365,13 +365,13 @@ class _Run:
         self._asked, self._open, self._waiting = {}, [], 0
 
     def _read(self, bookie: str, asked: Sequence[_Asked]) -> None:
-        held = self._disks.get(bookie)
-        if held is None:
+        disks = self._disks.get(bookie)
+        if disks is None:
             raise AssertionError("it was there when it was asked where")
-        ends = np.cumsum([0, *(len(one.at) for one in asked)])
+        ends = np.cumsum([0, *(len(lookup.at) for lookup in asked)])
         state = np.zeros(ends[-1], np.int8)
         at, file, position = (
-            np.concatenate([getattr(one, name) for one in asked]) for name in ("at", "file", "position")
+            np.concatenate([getattr(lookup, name) for lookup in asked]) for name in ("at", "file", "position")
         )
         of = np.repeat(np.arange(len(asked)), np.diff(ends))
 
@@ -379,23 +379,23 @@ class _Run:
             piece = asked[of[row]].piece
             state[row] = _Copy.UNSEEN if record is None else _judge(piece.ledger, int(at[row]), record)
 
-        held.each(file, position, take)
-        for one, (low, high) in zip(asked, pairwise(ends.tolist()), strict=True):
-            piece = one.piece
+        disks.each(file, position, take)
+        for lookup, (low, high) in zip(asked, pairwise(ends.tolist()), strict=True):
+            piece = lookup.piece
             # A copy has a place in the journal and one in the index at most: the better one is served.
             best = np.zeros(len(piece.good), np.int8)
-            np.maximum.at(best, one.at - piece.low, state[low:high])
-            mine = best[one.offsets]
-            absent = one.offsets[mine == _Copy.ABSENT]
-            if not one.sure:
+            np.maximum.at(best, lookup.at - piece.low, state[low:high])
+            own_results = best[lookup.offsets]
+            absent = lookup.offsets[own_results == _Copy.ABSENT]
+            if not lookup.sure:
                 piece.unseen[absent] += 1
-            self._copies["absent" if one.sure else "not_looked_at"] += len(absent)
-            unseen = one.offsets[mine == _Copy.UNSEEN]
+            self._copies["absent" if lookup.sure else "not_looked_at"] += len(absent)
+            unseen = lookup.offsets[own_results == _Copy.UNSEEN]
             piece.unseen[unseen] += 1
             self._copies["not_looked_at"] += len(unseen)
             for counts, copy in ((piece.good, _Copy.GOOD), (piece.unproven, _Copy.UNPROVEN), (piece.bad, _Copy.BAD)):
-                counts[one.offsets[mine == copy]] += 1
-                self._copies[copy.name.lower()] += int((mine == copy).sum())
+                counts[lookup.offsets[own_results == copy]] += 1
+                self._copies[copy.name.lower()] += int((own_results == copy).sum())
 
     def _end_piece(self, piece: _Piece) -> None:
         ledger = piece.ledger
@@ -407,8 +407,8 @@ class _Run:
         for name, mask in ((Outcome.MISSING, missing), (Outcome.CORRUPT, corrupt), (Outcome.UNCHECKED, unchecked)):
             if mask.any():
                 ledger.entries[name] += int(mask.sum())
-                said = ledger.bad_entries.setdefault(name, [])
-                said += _ranges(np.flatnonzero(mask) + piece.low, _RANGES + 1 - len(said))
+                bad_ranges = ledger.bad_entries.setdefault(name, [])
+                bad_ranges += _ranges(np.flatnonzero(mask) + piece.low, _RANGES + 1 - len(bad_ranges))
         ledger.good += int(piece.good.sum())
         ledger.left -= 1
         if not ledger.left:
@@ -423,9 +423,9 @@ class _Run:
         promised = ledger.entries["looked_at"] * record.write_quorum
         detail = "; ".join(
             f"{ledger.entries[name]} of {ledger.entries['looked_at']} entries {name.replace('_', ' ')}: "
-            + ", ".join(said[:_RANGES])
-            + (", …" if len(said) > _RANGES else "")
-            for name, said in ledger.bad_entries.items()
+            + ", ".join(bad_ranges[:_RANGES])
+            + (", …" if len(bad_ranges) > _RANGES else "")
+            for name, bad_ranges in ledger.bad_entries.items()
         )
         if worst is Outcome.READABLE:
             length = record.length or 0
@@ -461,8 +461,8 @@ def _judge(ledger: _Ledger, number: int, record: bytes) -> _Copy:
 
 def _masks(actions: pa.Table) -> tuple[Mask, Mask]:
     """Return which actions write a ledger's record, and which a hold."""
-    written, held = (pc.is_in(actions["op"], pa.array(ops)).to_numpy() for ops in (["create", "replace"], ["hold"]))
-    return written, held
+    written, holds = (pc.is_in(actions["op"], pa.array(ops)).to_numpy() for ops in (["create", "replace"], ["hold"]))
+    return written, holds
 
 
 def _draw_sample(count: int, sample: int | None, seed: str) -> Ints | None:
@@ -476,10 +476,10 @@ def _draw_sample(count: int, sample: int | None, seed: str) -> Ints | None:
 def _ranges(entries: Ints, most: int) -> list[str]:
     groups = group_entries(entries)
     columns = (groups.first, groups.last, groups.size, groups.period)
-    said = []
+    texts = []
     for first, last, size, period in zip(*(column[: max(most, 0)].tolist() for column in columns), strict=True):
         end = last + size - 1
-        said.append(
+        texts.append(
             str(first) if first == end else f"{first} to {end}" + (f", {size} of every {period}" if period else "")
         )
-    return said
+    return texts

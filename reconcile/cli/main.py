@@ -173,14 +173,14 @@ def _end_by(error: BaseException, given: Sequence[str]) -> int:
     code = exit_code_of(error)
     as_json = "--json" in given
     if code in (Exit.INTERRUPTED, Exit.TERMINATED):
-        # Whoever asks twice wants no more words.
+        # Anybody who asks twice wants no more words.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if os.environ.get(DEBUG_VARIABLE):
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     match error:
         case BrokenPipeError():
-            # Whoever read our output went away; what they read was right.
+            # Anybody who read our output went away; what they read was right.
             return code
         case click.UsageError() if not as_json:
             error.show()

@@ -138,7 +138,7 @@ class Output:
 
     @contextmanager
     def progress(self, title: str, unit: str) -> "Iterator[Progress]":
-        """Give a function to be told (done, of all): a bar on a terminal, events with --progress json, else nothing.
+        """Give a function to call with (done, of all): a bar on a terminal, events with --progress json, else nothing.
 
         What is done is said at once, before anything of it is done.
 

@@ -1,4 +1,4 @@
-"""What the operator knows, and what the cluster's own ledgers show: both are given to whoever decides of a ledger."""
+"""What the operator knows, and what the cluster's own ledgers show: both decide of a ledger."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

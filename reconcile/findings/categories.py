@@ -153,7 +153,7 @@ SUGGESTED: Final = {
     Category.STALE_UR_MARK: "none: a replication worker removes it when it finds no ledger",
     Category.DEAD_LOCK: "delete this node by hand when no replication worker runs",
     Category.DEAD_REGISTRATION: "delete this node by hand: the bookie registers anew when it starts",
-    Category.EPHEMERAL_NOT_RESTORED: "none: whoever lives makes it anew",
+    Category.EPHEMERAL_NOT_RESTORED: "none: a bookie or client that lives makes it anew",
     Category.COOKIE_WITHOUT_BOOKIE: "collect that bookie, or decommission it",
     Category.BOOKIE_WITHOUT_COOKIE: "its cookie is in the plan once all its ledgers are settled",
     Category.COOKIE_DIFFERS: "find out whether its disks were wiped or moved before it starts",

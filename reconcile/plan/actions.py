@@ -156,7 +156,7 @@ def _record_columns(rows: pa.Table, password: pa.Array, segments: pa.Array) -> p
 def _encode_holds(rows: pa.Table, secrets: bytes) -> pa.Array:
     """Encode holds: IN_RECOVERY, HMAC, random password, one segment of exactly the holders, E = W = their count, A = 1.
 
-    Each of those was chosen because every other form was seen to lose data. Source: bookie-storage §8.5.
+    Each of those was chosen because every other form was seen to lose data. Source: docs/operations/safety.md.
     """
     count = rows.num_rows
     holders = rows["holders"].combine_chunks()

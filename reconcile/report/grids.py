@@ -29,7 +29,7 @@ WIDTH: Final = 1000
 """Units from a ledger's first entry to its last; the page stretches them."""
 
 _NAMED: Final = 6
-"""Groups that the text of a drawing names, for whoever cannot see it."""
+"""Groups that the text of a drawing names, for anybody who cannot see it."""
 BACK: Final = "restored"
 FEW: Final = "few copies"
 
@@ -88,8 +88,8 @@ class Selection:
         rest = batch.filter(pc.invert(few))
         for pair in rest.select(["outcome", "reason"]).group_by(["outcome", "reason"]).aggregate([]).to_pylist():
             outcome, reason = pair["outcome"], pair["reason"]
-            same = pc.is_null(rest["reason"]) if reason is None else pc.equal(rest["reason"], reason)
-            self._take((outcome, reason), rest.filter(pc.and_(pc.equal(rest["outcome"], outcome), same)))
+            has_reason = pc.is_null(rest["reason"]) if reason is None else pc.equal(rest["reason"], reason)
+            self._take((outcome, reason), rest.filter(pc.and_(pc.equal(rest["outcome"], outcome), has_reason)))
 
     def _take(self, key: tuple[str, str | None], rows: pa.Table) -> None:
         if rows.num_rows:
@@ -99,13 +99,16 @@ class Selection:
 
     def lists(self) -> list[LedgerList]:
         """Return the lists, the longest first and restored ledgers last; all together show LEDGERS_SHOWN at most."""
-        ordered = sorted(self._lists.values(), key=lambda one: (one.outcome == BACK, one.reason != FEW, -one.total))
+        ordered = sorted(
+            self._lists.values(),
+            key=lambda selected: (selected.outcome == BACK, selected.reason != FEW, -selected.total),
+        )
         left = LEDGERS_SHOWN
-        for number, one in enumerate(sorted(ordered, key=lambda one: len(one.rows))):
+        for number, selected in enumerate(sorted(ordered, key=lambda selected: len(selected.rows))):
             # What short lists leave over is for the longer ones.
-            del one.rows[left // (len(ordered) - number) :]
-            left -= len(one.rows)
-            one.rows.sort(key=lambda row: LedgerId(row["scope"], row["ledger"]))
+            del selected.rows[left // (len(ordered) - number) :]
+            left -= len(selected.rows)
+            selected.rows.sort(key=lambda row: LedgerId(row["scope"], row["ledger"]))
         return ordered
 
 
@@ -172,40 +175,42 @@ def grid_of(row: Mapping[str, Any], topic: str | None, inventories: Sequence[Dat
     """Return the grid of one ledger, a row of RECONSTRUCTION."""
     ledger = LedgerId(row["scope"], row["ledger"])
     columns = ["scope", "ledger", "bookie", "source", "groups", "last"]
-    held: list[dict[str, Any]] = []
+    held_copies: list[dict[str, Any]] = []
     for inventory in inventories:
         copies = inventory.read("copies", buckets=range(row["bucket"], row["bucket"] + 1), columns=columns)
-        mine = pc.and_(pc.equal(copies["scope"], ledger.scope), pc.equal(copies["ledger"], ledger.ledger))
-        held += copies.filter(mine).to_pylist()
+        is_of_ledger = pc.and_(pc.equal(copies["scope"], ledger.scope), pc.equal(copies["ledger"], ledger.ledger))
+        held_copies += copies.filter(is_of_ledger).to_pylist()
     segments = list(row["segments"] or ())
-    lasts = [copy["last"] for copy in held if copy["last"] is not None]
+    lasts = [copy["last"] for copy in held_copies if copy["last"] is not None]
     last = max([*lasts, *([] if row["last_entry"] is None else [row["last_entry"]])], default=None)
     # A ledger without entries ends at -1.
     scale = WIDTH / max(1, 0 if last is None else last + 1)
     members = Counter(member for segment in segments for member in segment["members"])
-    held += [
+    held_copies += [
         {"bookie": member, "source": "nothing", "groups": []}
         for member in members
-        if member not in {copy["bookie"] for copy in held}
+        if member not in {copy["bookie"] for copy in held_copies}
     ]
-    held.sort(key=lambda copy: (copy["bookie"] not in members, copy["bookie"], copy["source"]))
-    drawn = [_copy(copy, segments[:SEGMENTS_SHOWN], last, scale) for copy in held[:COPIES_DRAWN]]
+    held_copies.sort(key=lambda copy: (copy["bookie"] not in members, copy["bookie"], copy["source"]))
+    drawn = [_copy(copy, segments[:SEGMENTS_SHOWN], last, scale) for copy in held_copies[:COPIES_DRAWN]]
     cuts = "".join(f"M{segment['first'] * scale:.1f} 0V14" for segment in segments[:SEGMENTS_SHOWN] if segment["first"])
-    return Grid(str(ledger), topic, row, segments[:SEGMENTS_SHOWN], drawn, max(0, len(held) - COPIES_DRAWN), cuts, last)
+    return Grid(
+        str(ledger), topic, row, segments[:SEGMENTS_SHOWN], drawn, max(0, len(held_copies) - COPIES_DRAWN), cuts, last
+    )
 
 
 def _copy(copy: Mapping[str, Any], segments: Sequence[Mapping[str, Any]], last: int | None, scale: float) -> Copy:
-    held = [_stretch(group, scale) for group in copy["groups"][:GROUPS_DRAWN]]
+    stretches = [_stretch(group, scale) for group in copy["groups"][:GROUPS_DRAWN]]
     ends = [*(segment["first"] for segment in segments[1:]), (-1 if last is None else last) + 1]
     sent = [
         Stretch(segment["first"] * scale, (end - segment["first"]) * scale, 1, f"{segment['first']} to {end - 1}")
         for segment, end in zip(segments, ends, strict=False)
         if copy["bookie"] in segment["members"] and end > segment["first"]
     ]
-    named = "; ".join(stretch.title for stretch in held[:_NAMED]) or "no entry"
+    named = "; ".join(stretch.title for stretch in stretches[:_NAMED]) or "no entry"
     more = ", and more" if len(copy["groups"]) > _NAMED else ""
     text = f"holds {named}{more}" + ("" if sent or not segments else ", and is in no ensemble")
-    return Copy(copy["bookie"], copy["source"], held, sent, text)
+    return Copy(copy["bookie"], copy["source"], stretches, sent, text)
 
 
 def _stretch(group: Mapping[str, int], scale: float) -> Stretch:

@@ -22,7 +22,7 @@ from recovery.model import tables
 LISTED: Final = 12
 """Ranges of entries, and headers, that a finding gives one by one."""
 _RUNS: Final = 10_000
-"""Runs of one group that are looked at: whoever wrote on so long wrote each entry to its write quorum."""
+"""Runs of one group that are looked at: anybody who wrote on so long wrote each entry to its write quorum."""
 
 Runs = list[tuple[int, int]]
 

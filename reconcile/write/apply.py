@@ -89,7 +89,7 @@ from recovery.errors import RecoveryError
 IN_FLIGHT: Final = 4
 """Transactions of ledgers under way at once, announced together: a server syncs one while it takes the next."""
 SURPRISES: Final = 1000
-"""Conflicts that a run bears."""
+"""Conflicts after which a run ends."""
 _NAMED: Final = 5
 _COOKIES: Final = PHASES["cookie"]
 
@@ -106,7 +106,7 @@ class Options:
         resume: go on with the journal that is there.
         batch_rows: writes in a transaction.
         wave: of a plan that was cut, the one to write; None: all of it.
-        surprises: conflicts that the run bears before it ends.
+        surprises: conflicts after which the run ends.
         in_flight: transactions of ledgers that are under way at once.
         patience_s: time that the run waits, all in all, for others to let go of locks.
         reason: why this is done, for the journal.
@@ -150,7 +150,7 @@ def apply(
         journal: folder of the journal, made if it is missing.
         options: see there.
         now: the clock; aware.
-        progress: is told (done, of all) after each batch.
+        progress: is called with (done, of all) after each batch.
 
     Raises:
         PlanError: the plan is not one that can be applied; nothing was written.

@@ -5,7 +5,7 @@
 What is not marked is never written to and never removed. A root is refused, too, if it is the one that the plan is for,
 if it stands inside a ledgers root, or if bookies are registered in it. The apply into it has its own journal, in the
 plan's folder; the mark, and the removal of all that is below it, need none: the mark comes first and goes last, so
-whoever repeats either of them goes on with it.
+anybody who repeats either of them goes on with it.
 """
 
 import json

@@ -260,7 +260,7 @@ def undo(
         store: writable.
         root: key of the ledgers root.
         now: the clock; aware.
-        progress: is told (done, of all) after each batch.
+        progress: is called with (done, of all) after each batch.
         reason: why this is done, for the journal.
         approval: who else confirmed it, for the journal; None: nobody.
 

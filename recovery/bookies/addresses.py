@@ -9,7 +9,7 @@
 A name that is another bookie's address is never taken for a bookie of its own: asked under two names, one copy of an
 entry would look like two.
 
-Source: bookkeeper-metadata §2.5.
+Source: docs/formats/wire.md.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ No bookie serves what stands only in an entry log, or only before the mark. Inde
 a sample costs what it reads. What lies behind the marks of the journals is read once, and its places are kept: 32 bytes
 an entry, and no more than a bookie leaves unflushed.
 
-Source: bookie-storage §2, §3, §5, §6.6.
+Source: docs/formats/bookie-storage.md.
 """
 
 import os

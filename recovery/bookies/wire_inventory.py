@@ -17,7 +17,7 @@
 
 `complete` of a row: the list was answered, has the last entry, and did not change while it was looked at.
 
-Source: bookkeeper-metadata §5.4, §5.5; docs/formats/wire.md.
+Source: docs/formats/wire.md.
 """
 
 import asyncio

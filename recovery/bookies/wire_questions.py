@@ -1,6 +1,6 @@
 """One bookie asked about some ledgers: their lists, their last records, and the headers that prove their digests.
 
-Source: bookkeeper-metadata §5.4, §5.5; docs/formats/wire.md.
+Source: docs/formats/wire.md.
 """
 
 from collections.abc import Iterable, Sequence

@@ -6,7 +6,7 @@
     not looked at        says nothing, refuses, or is not understood; the name is no bookie's that can be asked; or the
                          ledger is of a scope: no read can name one (the field that would carry it fences)
 
-Source: bookkeeper-metadata §5.4.
+Source: docs/formats/wire.md.
 """
 
 import asyncio

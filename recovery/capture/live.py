@@ -81,7 +81,7 @@ def capture(
         layout: None: what LAYOUT says.
         out: a catalog; the records hold passwords, so it should be secret.
         clock: the clock.
-        progress: told how many ledgers are read, and how many there may be: an estimate until the end.
+        progress: called with how many ledgers are read, and how many there may be: an estimate until the end.
         known: scope and ledger of ledgers that somebody knows of, perhaps repeatedly: of a live store, those that no
             listing named are asked for one by one.
 

@@ -1,6 +1,6 @@
 """A store that shows all its keys at one point in time, into the tables of a catalog: columns in, columns out.
 
-Ledgers are told from other keys by their form, and history goes along. Inner nodes of the ledgers' tree without a value
+Ledgers are known by the form of their keys, and history goes along. Inner nodes of the ledgers' tree without a value
 are not kept.
 """
 
@@ -64,7 +64,7 @@ def capture_scan(
         named: the layout that somebody named; None: what LAYOUT says.
         out: a catalog.
         started: now.
-        progress: told how many ledgers were found; how many there are is not known.
+        progress: called with how many ledgers were found; how many there are is not known.
 
     Raises:
         InputError: no layout was named and LAYOUT names none; or the two contradict each other.
@@ -124,7 +124,7 @@ def scan(
         root: key of the ledgers root without a slash at its end; empty: the store's own root.
         layout: of the store.
         out: a catalog.
-        progress: told how many ledgers were found; how many there are is not known.
+        progress: called with how many ledgers were found; how many there are is not known.
 
     Raises:
         UnavailableError: the store stopped answering.

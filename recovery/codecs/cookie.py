@@ -13,7 +13,7 @@ Text, UTF-8, lines end with LF; CR LF and CR are read too, as Java does, and so 
 
 Layout 1 has no file; layout 2 is the number alone and names no bookie. Layouts above 5 are read as 5.
 
-Source: apache/bookkeeper 9590a97, bookie/Cookie; bookie-storage §1.3.
+Source: apache/bookkeeper 9590a97, bookie/Cookie; docs/formats/bookie-storage.md.
 """
 
 import re

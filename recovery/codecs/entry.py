@@ -34,7 +34,7 @@ or more, and that of the others is less, wherever ids stand in front: in entry l
 
     explicit LAC record: bytes 0 to 16, int64 LAC, digest over these 25 bytes
 
-Source: apache/bookkeeper 9590a97, proto/checksum/DigestManager and its subclasses; bookie-storage §4; scoped-ids.
+Source: apache/bookkeeper 9590a97, proto/checksum/DigestManager and its subclasses; docs/formats/bookie-storage.md.
 """
 
 import hashlib
@@ -89,7 +89,7 @@ class EntryHeader:
     Attributes:
         ledger: not negative in scope 0.
         entry: not negative.
-        lac: last add confirmed known to whoever wrote this copy; NO_ENTRY if none.
+        lac: last add confirmed known to anybody who wrote this copy; NO_ENTRY if none.
         length: payload bytes of the ledger up to and including this entry.
         scope: 0 in version 1, never in version 2.
     """
@@ -103,7 +103,7 @@ class EntryHeader:
 
 @dataclass(frozen=True, slots=True)
 class LacRecord:
-    """An explicit LAC as a client sent it; the digest type is told by its length."""
+    """An explicit LAC as a client sent it; the digest type is known by its length."""
 
     ledger: int
     lac: int
@@ -251,7 +251,7 @@ def find_digest(record: bytes | memoryview, passwords: Iterable[bytes] = ()) -> 
     confirm it on a second entry. None means HMAC with another password, DUMMY, or damage.
 
     Source:
-        bookie-storage §4.5, points 1 to 3.
+        docs/formats/bookie-storage.md.
     """
     for digest in (Digest.CRC32, Digest.CRC32C):
         if digest_agrees(record, digest):

@@ -25,8 +25,8 @@ A log of the direct I/O logger has a header of 4096 bytes (a filler record of le
 tells the two loggers apart. The default logger's file ends where its last record ends, or inside it after a crash; one
 of no bytes is normal (the next log is made ahead of time).
 
-Source: apache/bookkeeper 9590a97, bookie/DefaultEntryLogger, bookie/storage/directentrylogger; bookie-storage §3;
-scoped-ids. No released BookKeeper writes header version 2.
+Source: apache/bookkeeper 9590a97, bookie/DefaultEntryLogger, bookie/storage/directentrylogger;
+docs/formats/bookie-storage.md. No released BookKeeper writes header version 2.
 """
 
 import re
@@ -244,7 +244,7 @@ def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[K
     Ledgers maps, fillers, padding and reserved space are passed over. Never raises for what the bytes say. Behind
     damage the scan goes on at the next position where a record surely stands, and the gap is one Damage.
 
-    A log's end is told from damage by where the Damage lies: TRUNCATED (the last record is cut) or ZEROS up to the end
+    A log's end is known from damage by where the Damage lies: TRUNCATED (the last record is cut) or ZEROS up to the end
     of the log are what a crash leaves, and the bookie had not yet let go of the journal that holds the same; every
     other Damage lies in the middle, or hides what the scan could not find again.
 

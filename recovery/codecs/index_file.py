@@ -19,7 +19,8 @@ A slot is a claim: it may point past the end of a log, or to another entry. The 
                                                              in hex without leading zeros
     other scopes   ssssssss/ssssssss/llllllll/llllllll.idx   the halves of scope and id, eight hex digits each
 
-Source: apache/bookkeeper 9590a97, bookie/FileInfo, IndexPersistenceMgr, LedgerEntryPage; bookie-storage §2; scoped-ids.
+Source: apache/bookkeeper 9590a97, bookie/FileInfo, IndexPersistenceMgr, LedgerEntryPage;
+docs/formats/bookie-storage.md.
 """
 
 import re

@@ -28,7 +28,7 @@ Big-endian. Offsets and sizes in bytes.
     lastMark: int64 journal id, int64 offset in that journal
 
 Source: apache/bookkeeper 9590a97, bookie/Journal, JournalChannel, LastLogMark, BookieImpl.METAENTRY_ID_*;
-bookie-storage §6; scoped-ids.
+docs/formats/bookie-storage.md.
 """
 
 import re

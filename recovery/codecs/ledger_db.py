@@ -20,7 +20,7 @@ Ledger `L` belongs to folder ``L mod N`` of the N configured ones, whatever its 
 negative); log ids are counted in each folder on its own.
 
 Source: apache/bookkeeper 9590a97, bookie/storage/ldb/LedgerMetadataIndex, EntryLocationIndex, DbLedgerStorage,
-DbLedgerStorageDataFormats.proto; bookie-storage §5; scoped-ids.
+DbLedgerStorageDataFormats.proto; docs/formats/bookie-storage.md.
 """
 
 import struct

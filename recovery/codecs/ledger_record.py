@@ -129,7 +129,7 @@ def problems(metadata: LedgerMetadata) -> tuple[str, ...]:
     Stricter than BookKeeper, which takes some of these; a record that was read may break them. A closed ledger of
     entries without payload has length 0, and that is no problem.
 
-    Source: bookkeeper-metadata §1.7.
+    Source: docs/formats/ledger-metadata.md.
     """
     flaws = []
     quorums = f"{metadata.ensemble_size}/{metadata.write_quorum}/{metadata.ack_quorum}"

@@ -7,7 +7,7 @@
     id "host:port"    exactly one colon, a decimal port below 65536: where a bookie without endpoints listens
     any other id      has no address of its own
 
-Source: apache/bookkeeper 9590a97, discover/ZKRegistrationManager, net/BookieSocketAddress; bookkeeper-metadata §2.5.
+Source: apache/bookkeeper 9590a97, discover/ZKRegistrationManager, net/BookieSocketAddress; docs/formats/wire.md.
 """
 
 import re

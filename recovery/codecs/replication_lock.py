@@ -8,7 +8,7 @@ The value is text of the message LockDataFormat: ``bookieId: "<who>"\n``. A work
 A guard's is persistent and names this program and the plan that it is of, so that nobody's lock is taken for another's.
 
 Source: apache/bookkeeper 9590a97, org.apache.bookkeeper.meta: ZkLedgerUnderreplicationManager; scoped keys:
-bookkeeper-metadata §3.
+docs/formats/store-keys.md.
 """
 
 import re
@@ -22,7 +22,7 @@ GUARD: Final = "bkmeta-guard"
 GUARD_PREFIX: Final = f'bookieId: "{GUARD}'.encode()
 """Begins the value of a guard's lock."""
 MAX_LOCKS: Final = 50_000
-"""So many locks were seen to fit into one listing of ZooKeeper's default size; bookkeeper-storage §8.6."""
+"""So many locks were seen to fit into one listing of ZooKeeper's default size; docs/operations/safety.md."""
 _PLAN_DIGITS: Final = 16
 _HOLDER: Final = re.compile(rb'\s*bookieId:\s*"([^"\\]*)"\s*')
 _NAME: Final = re.compile(r"ur(?:L([0-9]{10}|[1-9][0-9]{10,18})|S([0-9a-f]{32}))")

@@ -5,7 +5,7 @@ The value is text of the message UnderreplicatedLedgerFormat; no bytes are a mar
     replica: "10.0.0.1:3181"        a bookie, any number of times
     ctime: 1700000000000            ms since 1970; absent where BookKeeper is told not to write it
 
-Source: apache/bookkeeper 9590a97, ZkLedgerUnderreplicationManager; bookkeeper-metadata §2.8.
+Source: apache/bookkeeper 9590a97, ZkLedgerUnderreplicationManager; docs/formats/store-keys.md.
 """
 
 import re

@@ -16,7 +16,7 @@ id with ten and nineteen decimal digits.
 LAYOUT is ``<1 or 2> LF <manager> : <manager version>``; the manager is a type name (1) or a factory class (2).
 
 Source: apache/bookkeeper 9590a97, org.apache.bookkeeper.meta: LedgerLayout, *LedgerManager, AbstractZkLedgerManager,
-LongZkLedgerIdGenerator; scoped keys: bookkeeper-metadata §3 (no released BookKeeper has them).
+LongZkLedgerIdGenerator; scoped keys: docs/formats/store-keys.md (no released BookKeeper has them).
 """
 
 import re

@@ -232,4 +232,4 @@ def _list_database_files(folder: Path) -> Iterator[str]:
             with os.scandir(folder / name) as listing:
                 yield from sorted(item.path for item in listing if item.name != "LOCK" and item.name[:3] != "LOG")
         except OSError:
-            continue  # told when it is read
+            continue  # reported when it is read

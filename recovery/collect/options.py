@@ -56,7 +56,7 @@ class CollectSummary:
         bookie, incarnation: whose disks these are.
         storage: interleaved (Sorted writes the same files), db, mixed or none.
         complete: absence on this bookie may be believed.
-        dirty: the bookie runs or was killed; None: that cannot be told.
+        dirty: the bookie runs or was killed; None: not known.
         ledgers: on the bookie, in whatever source.
         entries: in index or journal.
         damaged: rows of damage.

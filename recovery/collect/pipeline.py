@@ -63,7 +63,7 @@ def collect(
         options: what is read, and how.
         out: a new folder, not below one of the bookie's.
         now: the clock, with a time zone.
-        progress: is told how far each stage is.
+        progress: is called with how far each stage is.
 
     Raises:
         InputError: the folders are not there, or not those of one bookie.
@@ -333,7 +333,7 @@ class _Run:
             deep.close()
 
     def _read_slots_again(self) -> Iterator[Piece]:
-        """Yield the slots of all indexes again; what is wrong with them was told the first time."""
+        """Yield the slots of all indexes again; what is wrong with them was reported the first time."""
         read_damage = DamageList()
         scopes = self._damage.scopes
         none = np.empty(0, np.int64)

@@ -373,7 +373,7 @@ def _take_fingerprints(files: Sequence[IndexFile]) -> Ints:
         try:
             status = os.stat(file.path)  # noqa: PTH116  # a Path for each of a million files takes longer than this
         except OSError:
-            continue  # told when it is read
+            continue  # reported when it is read
         rows.append((file.ledger, file.folder, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     return np.array(rows, np.int64).reshape(-1, FINGERPRINT_WIDTH)
 

@@ -81,7 +81,7 @@ def reconstruct(
         RECONSTRUCTION, one row a ledger, in key order.
     """
     keys = {hashlib.sha256(master_key(password)).digest(): password for password in options.passwords}
-    # A data-integrity copy stores the password itself where its key belongs (bookie-storage §4.4).
+    # A data-integrity copy stores the password itself where its key belongs (docs/formats/bookie-storage.md).
     raw = {hashlib.sha256(password).digest(): key for key, password in keys.items()}
     names = () if isinstance(options.unscanned_bookies, int) else options.unscanned_bookies
     known = facts.read(copies, bookies, max_groups=options.max_groups, same_keys=raw, unscanned=names)

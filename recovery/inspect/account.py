@@ -13,7 +13,7 @@ ledgers (with -scoped behind, or what an offline rebuild leaves: .BACKUP-, .PREV
 
 Memory does not grow with a file: what a region consists of is summed up, and `LISTED` regions of a file are kept.
 
-Source: bookie-storage §1.2 and §5; facebook/rocksdb 7.9, file/filename.cc, table/format.h.
+Source: docs/formats/bookie-storage.md; facebook/rocksdb 7.9, file/filename.cc, table/format.h.
 """
 
 import re
@@ -150,7 +150,7 @@ def account_for(paths: list[Path], progress: Callable[[int, int, str], None] = l
 
     Args:
         paths: files of a bookie, or folders that hold such.
-        progress: is told of files done, 0, and the folder.
+        progress: is called with files done, 0, and the folder.
 
     Raises:
         InputError: one is missing.

@@ -2,7 +2,7 @@
 
 `file_kinds` tells what a file is. Here are the readers of index files, entry logs and journals.
 
-Source: bookie-storage §1.2, and the codecs of `recovery.codecs`.
+Source: docs/formats/bookie-storage.md, and the codecs of `recovery.codecs`.
 """
 
 import re

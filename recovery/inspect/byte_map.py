@@ -9,7 +9,7 @@ not explained. Where a bookie was killed, its files may end inside a record: the
     index file   header; slots: places, empty ones
     small files  themselves
 
-Source: bookie-storage §1 to §3 and §6, and the codecs of each format.
+Source: docs/formats/bookie-storage.md, and the codecs of each format.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What kind of file of a bookie or a store a file is, told by its first bytes and its name.
+"""What kind of file of a bookie or a store a file is, known by its first bytes and its name.
 
     kind               by its name                      by its first bytes
     index file         <hex>.idx, <hex>.idx.rloc        BKLE
@@ -20,7 +20,7 @@
 
 First bytes win over a name.
 
-Source: bookie-storage §1.2.
+Source: docs/formats/bookie-storage.md.
 """
 
 import re
@@ -33,7 +33,7 @@ from recovery.codecs import ledger_metadata
 from recovery.errors import InputError
 
 HEAD: Final = 1024
-"""First bytes that a kind is told by."""
+"""First bytes that a kind is known by."""
 CURRENT: Final = "CURRENT"
 """The file that makes a folder a RocksDB."""
 _SMALL: Final = re.compile(r"VERSION|lastMark(\.[0-9]+)?|lastId|BOOKIE_STATUS|DIRTY")

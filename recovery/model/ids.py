@@ -110,7 +110,7 @@ def is_short(text: str) -> bool:
 def is_bookie_id(text: str) -> bool:
     """Whether BookKeeper accepts the text as a bookie id, and a store as the name of its cookie.
 
-    Source: bookkeeper-metadata §0.1; the character class holds the range ``:`` to ``_``. ZooKeeper takes no ``.`` and
+    The character class holds the range ``:`` to ``_``. ZooKeeper takes no ``.`` and
     ``..`` for names, so no bookie has these.
     """
     return _BOOKIE_ID.fullmatch(text) is not None and text.lower() not in ("readonly", ".", "..")

@@ -14,7 +14,7 @@ from recovery.testing.profiles import Profile, Shape, Weights, profile_of
 from recovery.testing.protocol import World
 
 PASSWORD: Final = b"hunter2"
-"""Known to whoever recovers."""
+"""Known to anybody who recovers."""
 SECRET: Final = b"nobody knows"
 
 

@@ -9,7 +9,7 @@
     repair      batches of entries go to the new bookie, more than its position needs; one segment at a time
     collection  what the store does not name is deleted; so is what is closed and does not name the bookie
 
-Sizes are bytes of payload. Nothing here has a clock or chance of its own: whoever calls decides what arrives. Source:
+Sizes are bytes of payload. Nothing here has a clock or chance of its own: the caller decides what arrives. Source:
 apache/bookkeeper 4.17.2; `tests/recovery/testing/test_simulator_real.py` compares it with one.
 """
 

@@ -193,3 +193,14 @@ def test_every_exception_is_still_needed() -> None:
             if path.startswith(prefix)
         ]
         assert any(OPTION.search(text) for text in texts), prefix
+
+
+def test_sources_cite_pages_of_this_repository() -> None:
+    """No section of a text that stands elsewhere; each page that is named is there."""
+    cited = []
+    for path in sorted(ROOT.glob("re*/**/*.py")) + sorted(ROOT.glob("backends/**/*.py")):
+        text = path.read_text()
+        assert "\u00a7" not in text, path
+        cited += [(path, page) for page in re.findall(r"docs/[\w/.-]+\.md", text)]
+    assert cited
+    assert [(str(path), page) for path, page in cited if not (ROOT / page).is_file()] == []

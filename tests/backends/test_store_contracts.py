@@ -89,7 +89,7 @@ class TestZooKeeperFaults(FaultContract):
             impatient = ZooKeeperStore(line.hosts, chroot=chroot, session_s=10, patience_s=4)
 
             def expire() -> None:
-                # Whoever shows a session's id and password takes it over, and may end it.
+                # Anybody who shows a session's id and password takes it over, and may end it.
                 thief = KazooClient(zookeeper_server.hosts, client_id=store._client.client_id)
                 thief.start()
                 thief.stop()

@@ -211,7 +211,7 @@ def test_ledgers_of_all_scopes_are_the_same_in_both_stores(uri: str, tmp_path: P
 
 @pytest.fixture(autouse=True)
 def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may have set some."""
+    """Anybody who runs the tests may have set some."""
     for name in ("BKMETA_ETCD_AUTH", "BKMETA_TLS_CA"):
         monkeypatch.delenv(name, raising=False)
 

@@ -19,7 +19,7 @@ def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> Non
 
 
 def test_the_figures_are_those_of_the_runbook() -> None:
-    """Whoever measures anew mends both."""
+    """Anybody who measures anew mends both."""
     page = (ROOT / "docs/operations/runbook.md").read_text(encoding="utf-8")
     assert f"{RATES[Step.RECOVER].each_s * 1e6:g} µs a copy" in page
     assert f"{RATES[Step.APPLY].each_s * 1e3:g} ms a write" in page
@@ -27,7 +27,7 @@ def test_the_figures_are_those_of_the_runbook() -> None:
 
 
 def test_a_million_writes_are_an_estimate_of_a_quarter_of_an_hour(capsys: pytest.CaptureFixture[str]) -> None:
-    """Programs get it as an event; whoever wanted no progress, or reads a pipe, nothing."""
+    """Programs get it as an event; anybody who wanted no progress, or reads a pipe, nothing."""
     Output(as_json=True, progress="json").expect(Step.APPLY, 1_000_000)
     event = json.loads(capsys.readouterr().err)
     assert event == {"event": "estimate", "stage": "apply", "seconds": round(estimate_s(Step.APPLY, 1_000_000))}

@@ -300,7 +300,7 @@ def test_columns_that_are_not_the_tables_are_damage(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_was_changed_is_refused(tmp_path: Path) -> None:
-    """Coverage, a bound, a count: whoever changes one, or a disk that does, is found out on opening."""
+    """Coverage, a bound, a count: anybody who changes one, or a disk that does, is found out on opening."""
     write(tmp_path / "d", ledgers([1]))
     path = tmp_path / "d" / MANIFEST
     manifest = json.loads(path.read_text())

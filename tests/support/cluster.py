@@ -200,7 +200,7 @@ class History:
         self._ended[n] = how
 
     def wipe(self, n: int) -> None:
-        """Take all disks and the cookie of a bookie that is down, as whoever gives it new ones does."""
+        """Take all disks and the cookie of a bookie that is down, as anybody who gives it new ones does."""
         for folder in {Path(f).parent for f in (*self._bookies[n].journals, *self._bookies[n].ledgers)}:
             shutil.rmtree(self.cluster.home / folder)
         self.cluster("zk_wipe", paths=[f"{self.root}/cookies/{self._bookies[n].id}"])

@@ -4,7 +4,7 @@ A new member stands outside the ensemble, can be written to, and is one that the
 positions of an ensemble are filled one behind the other, as BookKeeper does. Where a policy demands nothing it is
 enough to count; else ensembles that stand on the same racks are asked once.
 
-Source: bookkeeper-metadata §8.2, §8.5.
+Source: docs/operations/impact.md.
 """
 
 from dataclasses import dataclass, field

@@ -151,7 +151,7 @@ def give_verdicts(
         findings: of these ledgers.
         skipped: a mask over them.
         undecided: likewise.
-        reasons: of each, why; of those that are neither it is not told.
+        reasons: of each, why; of those that are neither it is not said.
     """
     grave = findings.filter(pc.not_equal(findings["severity"], "info"))
     words = table.verdicts(ledgers, grave, skipped, undecided)

@@ -127,60 +127,62 @@ def explain(
     sys.exit(output.show(_result(explanation, carry_options(*_AS_RECOVER), uri, plan)))
 
 
-def _result(found: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> Result:
+def _result(explanation: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> Result:
     return Result(
         "explain",
-        found.verdict,
-        CODES[found.standing],
+        explanation.verdict,
+        CODES[explanation.standing],
         counts={
-            "copies": len(found.copies),
-            "entries_held": sum(copy.entries for copy in found.copies),
-            "disagreements": len(found.disagreements),
-            "actions": len(found.actions),
-            "damage": len(found.damage),
+            "copies": len(explanation.copies),
+            "entries_held": sum(copy.entries for copy in explanation.copies),
+            "disagreements": len(explanation.disagreements),
+            "actions": len(explanation.actions),
+            "damage": len(explanation.damage),
         },
-        coverage=found.coverage.to_json(),
-        details=list(_details(found)),
-        following=_next(found, given, uri, plan),
+        coverage=explanation.coverage.to_json(),
+        details=list(_details(explanation)),
+        following=_next(explanation, given, uri, plan),
         facts={
-            "ledger": str(found.ledger),
-            "qualified_name": found.ledger.qualified_name,
-            "standing": str(found.standing),
-            "outcome": found.outcome,
-            "reason": found.reason,
-            "settled_by": found.settles,
-            "reconstruction": {"from": found.origin, "fields": [asdict(one) for one in found.fields]},
-            "alternatives": list(found.alternatives),
-            "sides": list(found.sides),
-            "timeline": list(found.timeline),
-            "references": list(found.references),
-            "copies": [asdict(copy) for copy in found.copies],
-            "grid": list(found.grid),
-            "stored": found.stored,
-            "disagreements": list(found.disagreements),
-            "planned": list(found.actions),
-            "damage": list(found.damage),
+            "ledger": str(explanation.ledger),
+            "qualified_name": explanation.ledger.qualified_name,
+            "standing": str(explanation.standing),
+            "outcome": explanation.outcome,
+            "reason": explanation.reason,
+            "settled_by": explanation.settles,
+            "reconstruction": {"from": explanation.origin, "fields": [asdict(known) for known in explanation.fields]},
+            "alternatives": list(explanation.alternatives),
+            "sides": list(explanation.sides),
+            "timeline": list(explanation.timeline),
+            "references": list(explanation.references),
+            "copies": [asdict(copy) for copy in explanation.copies],
+            "grid": list(explanation.grid),
+            "stored": explanation.stored,
+            "disagreements": list(explanation.disagreements),
+            "planned": list(explanation.actions),
+            "damage": list(explanation.damage),
         },
     )
 
 
-def _details(found: "Explanation") -> Iterator[str]:
-    if found.settles:
-        yield f"what would settle it: {found.settles}"
-    yield from _block("who holds what", [line for copy in found.copies for line in _copy(copy)])
+def _details(explanation: "Explanation") -> Iterator[str]:
+    if explanation.settles:
+        yield f"what would settle it: {explanation.settles}"
+    yield from _block("who holds what", [line for copy in explanation.copies for line in _copy(copy)])
     yield from _block(
-        "entries by bookie (# all, - some, ! none of what it should have, + not asked for, . nothing)", found.grid
+        "entries by bookie (# all, - some, ! none of what it should have, + not asked for, . nothing)", explanation.grid
     )
-    yield from _block(f"the record that follows ({found.origin})", [_field(one) for one in found.fields])
-    yield from _block("other readings that fit", found.alternatives)
-    yield from _block("upper layers", found.references)
-    yield from _block("three sides", found.sides)
-    yield from _block("timeline", found.timeline)
-    yield from _block("the store's record", _pairs(found.stored or {}))
-    yield from _block("disagreements", found.disagreements)
-    yield from _block("the plan writes", found.actions)
-    yield from _block("damage that names it", found.damage)
-    yield from _block("looked at", list(_coverage(found.coverage.to_json())))
+    yield from _block(
+        f"the record that follows ({explanation.origin})", [_field(known) for known in explanation.fields]
+    )
+    yield from _block("other readings that fit", explanation.alternatives)
+    yield from _block("upper layers", explanation.references)
+    yield from _block("three sides", explanation.sides)
+    yield from _block("timeline", explanation.timeline)
+    yield from _block("the store's record", _pairs(explanation.stored or {}))
+    yield from _block("disagreements", explanation.disagreements)
+    yield from _block("the plan writes", explanation.actions)
+    yield from _block("damage that names it", explanation.damage)
+    yield from _block("looked at", list(_coverage(explanation.coverage.to_json())))
 
 
 def _block(title: str, lines: Sequence[str]) -> Iterator[str]:
@@ -194,21 +196,21 @@ def _pairs(values: Mapping[str, str]) -> list[str]:
     return [f"{name:<{_WIDTH}} {value}" for name, value in values.items()]
 
 
-def _field(one: "Field") -> str:
+def _field(known: "Field") -> str:
     # What is long is in the timeline, line by line.
-    value = one.value if len(one.value) <= _VALUE else "see the timeline"
-    return f"{one.name:<{_WIDTH}} {value:<{_VALUE}} {one.grade:<9}" + one.evidence
+    value = known.value if len(known.value) <= _VALUE else "see the timeline"
+    return f"{known.name:<{_WIDTH}} {value:<{_VALUE}} {known.grade:<9}" + known.evidence
 
 
 def _copy(copy: "Copy") -> Iterator[str]:
-    held = f", {copy.entries} in all: {', '.join(copy.ranges)}" if copy.ranges else ", no entries"
-    said = [f"{copy.bookie} ({copy.source}){held}"]
-    said += ["fenced"] if copy.fenced else []
-    said += ["in limbo"] if copy.limbo else []
-    said += ["" if copy.complete else "not looked at completely"]
-    said += [f"key {copy.key}"]
-    said += [] if copy.explicit_lac is None else [f"explicit LAC {copy.explicit_lac}"]
-    yield "; ".join(filter(None, said))
+    entries = f", {copy.entries} in all: {', '.join(copy.ranges)}" if copy.ranges else ", no entries"
+    texts = [f"{copy.bookie} ({copy.source}){entries}"]
+    texts += ["fenced"] if copy.fenced else []
+    texts += ["in limbo"] if copy.limbo else []
+    texts += ["" if copy.complete else "not looked at completely"]
+    texts += [f"key {copy.key}"]
+    texts += [] if copy.explicit_lac is None else [f"explicit LAC {copy.explicit_lac}"]
+    yield "; ".join(filter(None, texts))
     yield from (f"  {header}" for header in copy.headers)
 
 
@@ -227,18 +229,18 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterator[str]:
         yield "nothing says which bookies the cluster has: others may hold this ledger"
 
 
-def _next(found: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> str:
-    if found.actions and plan is not None:
+def _next(explanation: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> str:
+    if explanation.actions and plan is not None:
         return quote_command("bkmeta", "plan", "show", plan)
-    unseen = found.coverage.bookies.not_scanned
-    if unseen and (found.standing == "undecided" or found.outcome == "held"):
+    unseen = explanation.coverage.bookies.not_scanned
+    if unseen and (explanation.standing == "undecided" or explanation.outcome == "held"):
         more = f", and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
         return f"collect {', '.join(unseen[:_NAMED])}{more}, and give what that makes, too: --inventory DIR"
-    if found.standing == "undecided" and not found.coverage.bookies.members_known_from:
+    if explanation.standing == "undecided" and not explanation.coverage.bookies.members_known_from:
         return "name every bookie of the cluster in a file, one id a line: --expect-bookies FILE"
-    if found.standing == "undecided":
+    if explanation.standing == "undecided":
         return "give what was not looked at: inventories with --inventory, the store with --metadata"
-    if found.outcome and plan is None and not found.stored:
+    if explanation.outcome and plan is None and not explanation.stored:
         store = [] if uri is not None else ["--metadata", "URI"]
         return quote_command("bkmeta", "recover", *given, *store, "--out", "plan")
     return ""

@@ -49,7 +49,7 @@ def collect_all(
         out: a new folder.
         spark: runs one task a bookie.
         now: the clock.
-        progress: told how many bookies of how many are done.
+        progress: called with how many bookies of how many are done.
 
     Raises:
         DatasetError: an inventory cannot be written.

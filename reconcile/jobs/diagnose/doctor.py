@@ -128,7 +128,7 @@ def examine(
         master: start a session there and run tasks in it; None: do not.
         python: what executors are to run as their Python; None: what they have.
         connect: opens the store that shall be reachable; None: none was named.
-        progress: told how many of how many checks are done.
+        progress: called with how many of how many checks are done.
     """
     tasks: list[Callable[[], list[Check]]] = [
         lambda: [_python()],
@@ -139,17 +139,17 @@ def examine(
     ]
     if connect is not None:
         tasks.append(lambda: [_store(connect)])
-    found: list[Check] = []
+    checks: list[Check] = []
     for number, task in enumerate(tasks):
-        found += task()
+        checks += task()
         progress(number + 1, len(tasks) + 1)
-    missing = any(c.state is State.MISSING for c in found)
+    missing = any(c.state is State.MISSING for c in checks)
     if master is not None and missing:
-        found.append(Check("Spark session", State.SKIPPED, "not started", "mend what is missing first"))
+        checks.append(Check("Spark session", State.SKIPPED, "not started", "mend what is missing first"))
     elif master is not None:
-        found += _session(master, python)
+        checks += _session(master, python)
     progress(len(tasks) + 1, len(tasks) + 1)
-    return found
+    return checks
 
 
 def _python() -> Check:
@@ -171,11 +171,11 @@ class Requirement:
 
 def parse_requirement(text: str) -> Requirement | None:
     """Read one line of a distribution's requirements; None where it has another form."""
-    found = _REQUIREMENT.match(text)
-    if found is None:
+    match = _REQUIREMENT.match(text)
+    if match is None:
         return None
-    limits = tuple((operator, _numbers(version)) for operator, version in _LIMIT.findall(found[2]))
-    return Requirement(found[1], limits, found[3])
+    limits = tuple((operator, _numbers(version)) for operator, version in _LIMIT.findall(match[2]))
+    return Requirement(match[1], limits, match[3])
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -246,10 +246,12 @@ def _version(distribution: str) -> str | None:
 def _owner(name: str) -> Check:
     # An editable install lists no packages of its own: then nobody else may list the name either.
     owners = set(importlib.metadata.packages_distributions().get(name, [DISTRIBUTION]))
-    others = sorted(owners - {DISTRIBUTION})
-    if others:
-        remedy = f"use an environment of our own: pip uninstall {' '.join(others)}, then install {DISTRIBUTION} again"
-        return Check(f"import {name}", State.MISSING, f"also owned by {', '.join(others)}", remedy)
+    strangers = sorted(owners - {DISTRIBUTION})
+    if strangers:
+        remedy = (
+            f"use an environment of our own: pip uninstall {' '.join(strangers)}, then install {DISTRIBUTION} again"
+        )
+        return Check(f"import {name}", State.MISSING, f"also owned by {', '.join(strangers)}", remedy)
     return Check(f"import {name}", State.OK, f"of {DISTRIBUTION} alone")
 
 
@@ -260,8 +262,8 @@ def _one_place() -> Check:
         places[name] = Path(spec.origin).resolve().parent.parent if spec and spec.origin else None
     if len(set(places.values())) == 1:
         return Check("our packages", State.OK, f"all from {places[OURS[0]]}")
-    found = ", ".join(f"{name} from {place or 'nowhere'}" for name, place in places.items())
-    return Check("our packages", State.MISSING, found, "one shadows ours: run from another folder, unset PYTHONPATH")
+    listed = ", ".join(f"{name} from {place or 'nowhere'}" for name, place in places.items())
+    return Check("our packages", State.MISSING, listed, "one shadows ours: run from another folder, unset PYTHONPATH")
 
 
 def _open_files() -> Check:
@@ -283,8 +285,8 @@ def _temporary(folder: Path) -> Check:
     except OSError as error:
         return Check(name, State.MISSING, f"{folder}: {error.strerror}", "point TMPDIR to a folder that can be written")
     if free < LEAST_TEMPORARY:
-        found = f"{folder} has {free >> 20} MiB free, needed: {LEAST_TEMPORARY >> 20} MiB"
-        return Check(name, State.MISSING, found, "free space, or point TMPDIR to another disk")
+        text = f"{folder} has {free >> 20} MiB free, needed: {LEAST_TEMPORARY >> 20} MiB"
+        return Check(name, State.MISSING, text, "free space, or point TMPDIR to another disk")
     return Check(name, State.OK, f"{folder}, {free >> 30} GiB free")
 
 
@@ -328,9 +330,9 @@ def _session(master: str, python: Path | None) -> list[Check]:
         with session(master, python=python) as spark:
             return examine_session(spark, master)
     except Exception as error:  # noqa: BLE001 - whatever keeps Spark from running a task is what was asked for
-        said = str(error).strip().splitlines() or [type(error).__name__]
+        lines = str(error).strip().splitlines() or [type(error).__name__]
         remedy = "see what it says; executors need what is here, or get it by --executor-python"
-        return [Check("Spark session", State.MISSING, f"{master}: {said[-1]}", remedy)]
+        return [Check("Spark session", State.MISSING, f"{master}: {lines[-1]}", remedy)]
 
 
 def examine_session(spark: "SparkSession", master: str) -> list[Check]:
@@ -339,25 +341,25 @@ def examine_session(spark: "SparkSession", master: str) -> list[Check]:
     if has_executors(master):
         wanted -= {DISTRIBUTION, _PYSPARK}  # these come with the session, and with Spark
     task = _WorkerFacts(tuple(sorted(wanted)))
-    here = task(range(0))
+    own = task(range(0))
     tasks = max(2, spark.sparkContext.defaultParallelism * 2)
     answers = over_buckets(spark, task, [range(n, n + 1) for n in range(tasks)])
     hosts = sorted({answer["host"] for answer in answers})
-    found = [Check("Spark session", State.OK, f"{master} ran {len(answers)} tasks on {len(hosts)} hosts")]
-    return found + _differences(here, answers)
+    checks = [Check("Spark session", State.OK, f"{master} ran {len(answers)} tasks on {len(hosts)} hosts")]
+    return checks + _differences(own, answers)
 
 
-def _differences(here: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> list[Check]:
+def _differences(own: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> list[Check]:
     """Compare what the tasks saw with what the driver sees."""
     wrong = sorted(
         {
-            f"{answer['host']}: {name} {theirs or 'missing'}, here {ours or 'missing'}"
+            f"{answer['host']}: {name} {executor_value or 'missing'}, here {own_value or 'missing'}"
             for answer in answers
-            for name, theirs, ours in [
-                ("Python", answer["python"], here["python"]),
-                *((name, answer["versions"].get(name), version) for name, version in here["versions"].items()),
+            for name, executor_value, own_value in [
+                ("Python", answer["python"], own["python"]),
+                *((name, answer["versions"].get(name), version) for name, version in own["versions"].items()),
             ]
-            if theirs != ours
+            if executor_value != own_value
         }
     )
     if not wrong:

@@ -91,7 +91,7 @@ class SecondLook:
 
         Args:
             files: of suspects, those of each range.
-            done: told how many of these were looked at.
+            done: called with how many of these were looked at.
 
         Raises:
             BackendError: the store stopped answering.
@@ -117,7 +117,7 @@ class SecondLook:
                 self.waited_s += self.recheck_after_s
             now, waiting = waiting, []
             for batch in now:
-                # Whoever waits has shown no finding yet: its version and its keys are all that is kept of it.
+                # Anybody who waits has shown no finding yet: its version and its keys are all that is kept of it.
                 pairs = zip(_keys_of(batch), batch["version"].to_pylist(), strict=True)
                 suspects = {key: Suspect(Look(version, unseen=True), waits=turn) for key, version in pairs}
                 yield self._settle_batch(batch, suspects, waiting)

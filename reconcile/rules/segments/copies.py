@@ -20,7 +20,7 @@ What is dark counts as there: a fault is what holds whatever is dark. Most ledge
 counting: groups that stand in their position's pattern, and are as many entries as belong there. Only the others are
 laid out in runs, so many at a time.
 
-Source: bookkeeper-metadata §7, §8.5, §9.5; docs/operations/scrutiny.md for what each fault means to an operator.
+Source: docs/operations/scrutiny.md for what each fault means to an operator.
 """
 
 from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ decides, the ensemble is undecided. (Java puts it into a default rack, or leaves
 What is legal in a member's place follows what the policies choose from when they replace a bookie.
 
 Source: apache/bookkeeper 9590a97, client/RackawareEnsemblePlacementPolicyImpl, ZoneawareEnsemblePlacementPolicyImpl,
-RegionAwareEnsemblePlacementPolicy, TopologyAwareEnsemblePlacementPolicy; bookkeeper-metadata §9.4.
+RegionAwareEnsemblePlacementPolicy, TopologyAwareEnsemblePlacementPolicy; docs/operations/scrutiny.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

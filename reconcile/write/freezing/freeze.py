@@ -105,7 +105,7 @@ class AclChange:
 
 @dataclass(frozen=True, slots=True)
 class _Disabling:
-    """The node that disables replication; whoever makes it, with whatever rights, it does."""
+    """The node that disables replication; anybody who makes it, with whatever rights, it does."""
 
     before: str | None
     after: str

@@ -6,7 +6,7 @@ a time: memory depends neither on how many entries there are nor on how many one
 Two things are normal, and only counted: several copies with the same payload (compaction, recovery and re-replication
 write an entry again, with another LAC and so another digest), and entries that stand only in a journal behind the mark.
 
-Source: spec bookie-storage §3.7, §4.5, §4.7.
+Source: docs/formats/bookie-storage.md.
 """
 
 import struct
@@ -130,7 +130,7 @@ class DeepCheck:
         self._take(file, data, part, np.full(len(part.ledger), LOG))
 
     def read_journals(self, meter: Meter) -> None:
-        """Read the journals again; what cannot be read was told the first time."""
+        """Read the journals again; what cannot be read was reported the first time."""
         for journal_file in self._journals:
             try:
                 with Mapped(Path(journal_file.file.path), meter) as data:

@@ -113,7 +113,7 @@ class StrayRecords:
             places = zip((records[:, TAG] & FILE).tolist(), (records[:, PLACE] >> SIZE_BITS).tolist(), strict=True)
             left = np.array([place not in renamed for place in places], np.bool_)
             broken |= renamed
-            # Of what stands where the index has another entry, the ids may be what broke, whoever has such an entry.
+            # Of what stands where the index has another entry, the ids may be what broke, whatever ledger it is of.
             records[np.isin(records[:, KEY], slots[:, KEY]), LENGTH] &= ~BELIEVED
             self._report_wrong(records[left & (records[:, LENGTH] & WRONG > 0)], damage)
         for file, place in sorted(replaced.items()):

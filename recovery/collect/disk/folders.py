@@ -11,7 +11,7 @@ Folders may be given with or without their `current/`. What a folder is for is s
 Their order and number are the cookie's (`VERSION`), which every folder holds; a given folder is taken for the named one
 whose path is the same, else for the one that shares the most trailing parts of the path, else for the next one left.
 
-Source: spec bookie-storage §1.
+Source: docs/formats/bookie-storage.md.
 """
 
 import hashlib

@@ -10,7 +10,7 @@ for what a transactional compaction leaves:
 A log is gone through if it has no ledgers map (it was active, or a crash ended it), if its map does not account for all
 that stands before it, or if it names a ledger that the index does not know.
 
-Source: spec bookie-storage §3.
+Source: docs/formats/bookie-storage.md.
 """
 
 import os
@@ -211,7 +211,7 @@ def _read_map(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
         # The records do not depend on the header.
         damage.add(Unread(file.path, error.reason, Hides.NOTHING, error.offset, 0, detail=error.detail))
     except OSError:
-        pass  # told when the whole file is read
+        pass  # reported when the whole file is read
     return None
 
 

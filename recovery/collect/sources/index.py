@@ -7,7 +7,7 @@ An index may name a place where the entry is not: pages are flushed before the l
   looked at, and the last one that is there counts;
 - after an unclean stop all locations are looked at.
 
-Source: spec bookie-storage §2.5, §5.3.
+Source: docs/formats/bookie-storage.md.
 """
 
 from collections.abc import Sequence

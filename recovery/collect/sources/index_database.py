@@ -6,7 +6,7 @@ Ledger L belongs to ledger folder number L mod N. Its rows are in the index fold
 the ledger folder itself), and its locations name logs of that ledger folder. Rows that stand in another folder are
 taken and reported: the bookie does not find them.
 
-Source: spec bookie-storage §5, scoped-ids.
+Source: docs/formats/bookie-storage.md.
 """
 
 from collections.abc import Iterator

@@ -4,7 +4,7 @@ Small files are read into one buffer and decoded in one NumPy pass; large ones b
 Headers are decoded column-wise where they have the shape that every released bookie writes, else by the codec; a
 property test compares both.
 
-Source: spec bookie-storage §2.
+Source: docs/formats/bookie-storage.md.
 """
 
 import errno

@@ -4,7 +4,7 @@
     X.idx.rloc          a copy that a move between folders left unfinished: read only where X.idx is nowhere
     X.idx twice         the bookie reads the one in the folder that comes first
 
-Source: spec bookie-storage §2.
+Source: docs/formats/bookie-storage.md.
 """
 
 import os

@@ -11,7 +11,7 @@ serve: it was applied, so its ledger was deleted, or (before 4.16.2) the mark ra
 Ids grow by one, so a gap is a journal that is missing; but before 4.2, which wrote versions 1 to 3, each is the time at
 which its journal was begun, and nothing tells of one that is missing behind the mark's.
 
-Source: spec bookie-storage §6.
+Source: docs/formats/bookie-storage.md.
 """
 
 import os

@@ -239,7 +239,7 @@ def test_what_take_raises_reaches_whoever_asked() -> None:
 
 
 def test_caps_on_requests_hold_for_one_bookie_and_for_all_together() -> None:
-    """What is granted over any stretch of time is the rate and one burst at most; the total binds whoever asks."""
+    """What is granted over any stretch of time is the rate and one burst at most; the total binds anybody who asks."""
     pace = Pace(1000.0)
     granted = 0
     for tick in range(1, 2001):

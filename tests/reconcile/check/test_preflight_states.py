@@ -1,6 +1,6 @@
 """Every state of a store in which bookies may delete, with and without registered bookies and inventories.
 
-What a state does to bookies that run: docs/operations/safety.md. Whoever reads "next" does just that, so it must never
+What a state does to bookies that run: docs/operations/safety.md. Who reads "next" does just that, so it must never
 be to collect, which takes hours, while bookies can delete.
 """
 

@@ -195,7 +195,7 @@ def test_no_root(zookeeper_server: ZooKeeperServer, tmp_path: Path, capsys: pyte
 
 
 def test_the_first_ten_minutes_come_before_any_connection() -> None:
-    """Whoever never answers cannot keep them back: they are read while the store is still being waited for."""
+    """Anybody who never answers cannot keep them back: they are read while the store is still being waited for."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"zk://127.0.0.1:{silent.getsockname()[1]}/ledgers"
         with subprocess.Popen(

@@ -95,7 +95,7 @@ def java_of(process_id: int) -> int:
 
 
 def is_running(process_id: int) -> bool:
-    """Whether it is there, and is not only remembered for whoever started it."""
+    """Whether it is there, and is not only remembered for anybody who started it."""
     try:
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -150,7 +150,7 @@ def test_a_hold_in_the_store_is_not_settled() -> None:
 
 
 def test_a_topic_is_said_by_its_name() -> None:
-    """What Pulsar wrote beside a record names its topic; whoever asks knows topics, not numbers."""
+    """What Pulsar wrote beside a record names its topic; anybody who asks knows topics, not numbers."""
     custom = (("application", b"pulsar"), ("pulsar/managed-ledger", b"public/default/persistent/orders"))
     found = _explained([_stored(ledger_metadata.encode(_record(custom=custom)))])
     assert found.stored is not None

@@ -70,6 +70,6 @@ def test_a_capture_is_a_function_with_a_typed_result(tmp_path: Path) -> None:
 
 
 def test_a_store_without_rights_is_refused_by_the_job_itself() -> None:
-    """The guard stands in the job, for whoever calls it."""
+    """The guard stands in the job, for anybody who calls it."""
     with pytest.raises(GuardRefusedError, match="no rights"):
         demand_access_control("etcd://h:2379/ledgers")

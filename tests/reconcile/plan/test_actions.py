@@ -101,7 +101,7 @@ def test_a_restored_ledger_becomes_the_record_that_its_row_says() -> None:
 
 
 def test_an_unknown_password_is_written_as_format_1_which_has_none() -> None:
-    """No password is made up: format 1 lets whoever knows it open the ledger."""
+    """No password is made up: format 1 lets anybody who knows it open the ledger."""
     (action,) = actions_of(row(7, key=hashlib.sha256(master_key(b"other")).digest(), format=1, digest=None)).to_pylist()
     record = ledger_metadata.decode(action["value"])
     assert (record.format, record.password, record.digest) == (1, None, None)

@@ -82,7 +82,7 @@ def test_holds_are_shown_with_reason_and_holders(made: Dataset) -> None:
 
 @pytest.mark.parametrize("column", ["value", "key", "op"])
 def test_an_edited_action_is_seen(made: Dataset, column: str) -> None:
-    """Whoever changes what an action writes, where, or how, without making its id anew, is found out."""
+    """Anybody who changes what an action writes, where, or how, without making its id anew, is found out."""
     actions = made.read("actions")
     rows = actions.to_pylist()
     at = next(n for n, row in enumerate(rows) if row["op"] == "create")

@@ -128,7 +128,7 @@ def test_ensembles_of_many_shapes_are_judged_in_their_own_order() -> None:
 
 
 def test_a_member_is_never_its_own_replacement() -> None:
-    """Whoever is in the ensemble is not legal, whatever the policy demands."""
+    """Anybody who is in the ensemble is not legal, whatever the policy demands."""
     for policy in Policy:
         settings = PlacementSettings(policy=policy, enforce_zones=False)
         locations = locate(BOOKIES, {}, settings)

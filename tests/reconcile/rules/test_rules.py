@@ -157,7 +157,7 @@ def found(now: Side, snapshot: Side | None) -> list[Finding]:
 
 
 def test_a_lock_or_a_registration_without_a_session_is_dead() -> None:
-    """Whoever restored it from a backup left it for ever; one with a session is somebody's."""
+    """Anybody who restored it from a backup left it for ever; one with a session is somebody's."""
     lock, alive = {"path": "/u/locks/1", "kind": "lock"}, {"path": "/u/locks/2", "kind": "lock", "owner": 5}
     registration = {"path": "/available/a:1", "kind": "registration"}
     rows = found(side("store", lock, alive, registration, {"path": "/other", "kind": "other"}), None)

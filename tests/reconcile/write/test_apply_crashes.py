@@ -240,7 +240,7 @@ def test_what_is_put_back_is_what_stood_there_when_it_was_replaced(tmp_path: Pat
 
     with pytest.raises((UnavailableError, PartlyAppliedError)):
         run(Away(store, lambda _: None), plan, tmp_path)
-    # Another record of the same version: whoever wrote it removed the first one.
+    # Another record of the same version: anybody who wrote it removed the first one.
     store.write([Write(key, None, 0)])
     store.write([Write(key, b"second")])
     assert run(store, plan, tmp_path, resume=True).exit_code == 0

@@ -175,7 +175,7 @@ def test_a_journal_of_two_names_or_of_no_file_is_refused(tmp_path: Path) -> None
 def test_a_folder_of_somebody_else_that_others_write_in_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as /tmp: whoever writes there could put another journal in place of this one."""
+    """Such as /tmp: anybody who writes there could put another journal in place of this one."""
     tmp_path.chmod(0o1777)
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(JournalError, match="others can write there"):

@@ -338,7 +338,7 @@ def test_a_refused_layout_does_not_stop_who_names_one(tmp_path: Path) -> None:
 
 
 def test_progress_ends_where_it_said(tmp_path: Path) -> None:
-    """Whoever is told hears rising numbers below their estimate, and at the end that all is done."""
+    """Anybody who is told hears rising numbers below their estimate, and at the end that all is done."""
     told: list[tuple[int, int]] = []
     many = MemoryStore()
     for ledger in range(9_000):

@@ -198,7 +198,7 @@ def test_what_bookies_know_is_asked_for(zookeeper_server: ZooKeeperServer, root:
 def test_rights_of_every_ledger_are_kept(
     zookeeper_server: ZooKeeperServer, root: str, raw: KazooClient, tmp_path: Path
 ) -> None:
-    """Rights come as whoever owns them sees them; to others a server shows no digest, and then none is kept."""
+    """Rights come as anybody who owns them sees them; to others a server shows no digest, and then none is kept."""
     mine = f"digest:{make_digest_acl_credential('bob', 'pw')}:cdrwa"
     filled(zookeeper_server.hosts, root, range(50))
     owner = ZooKeeperStore(zookeeper_server.hosts, auth=("bob", "pw"))

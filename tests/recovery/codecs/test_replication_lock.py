@@ -60,7 +60,7 @@ def test_other_names_are_of_no_ledger(name: str) -> None:
 
 
 def test_a_guard_is_told_from_a_worker() -> None:
-    """By its name, and because it stays when its session ends; whoever holds a lock can be named."""
+    """By its name, and because it stays when its session ends; anybody who holds a lock can be named."""
     ours, worker = replication_lock.encode_guard("ab" * 32), b'bookieId: "worker-1"\n'
     assert ours == b'bookieId: "bkmeta-guard abababababababab"\n'
     assert replication_lock.is_guard(ours, 0)

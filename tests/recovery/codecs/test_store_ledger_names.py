@@ -29,7 +29,7 @@ TAKING = {"explain", "plan edit"}
 
 
 def test_these_are_all_commands_that_name_a_ledger() -> None:
-    """Whoever adds one adds it here."""
+    """Anybody who adds one adds it here."""
     found = set()
     for name, command in commands().items():
         named = [(parameter.human_readable_name, getattr(parameter, "metavar", None)) for parameter in command.params]

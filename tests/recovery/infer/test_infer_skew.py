@@ -41,7 +41,7 @@ def test_a_ledger_in_very_many_pieces_is_decided(tmp_path: Path) -> None:
 
 
 def test_a_bookie_with_most_ledgers_is_of_every_task(tmp_path: Path) -> None:
-    """Tasks are cut by buckets, which are a hash of the id: each sees about as many rows, whoever has them."""
+    """Tasks are cut by buckets, which are a hash of the id: each sees about as many rows, no matter who has them."""
     tasks = skewed("singles", tmp_path)["tasks"]
     assert len(tasks) == 8
     assert max(tasks) < 1.2 * min(tasks)

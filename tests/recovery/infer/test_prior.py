@@ -146,7 +146,7 @@ def test_a_bookie_that_was_not_scanned_is_like_a_wiped_one() -> None:
 
 
 def test_changes_with_as_many_copies_throughout_are_evidence() -> None:
-    """Every entry has two copies, whoever holds them; a ledger where one has one or three says nothing."""
+    """Every entry has two copies, no matter who holds them; a ledger where one has one or three says nothing."""
     exact = [(0, range(20)), (1, range(10)), (2, range(10, 20))]
     short = [(0, range(20)), (1, range(10)), (2, range(11, 20))]
     more = [(0, range(20)), (1, range(11)), (2, range(10, 20))]

@@ -155,7 +155,7 @@ def test_a_takeover_is_dated_as_far_as_it_shows() -> None:
 def test_a_lac_at_the_end_proves_the_end() -> None:
     """An explicit LAC at the last entry that all members of a seen shape hold makes the end observed, else not.
 
-    Whoever came after full copies may have lost all that was above; and so may newcomers of whom the members never
+    Anybody who came after full copies may have lost all that was above; and so may newcomers of whom the members never
     heard, where there are as many other bookies as acknowledge an entry.
     """
     rows = striped(30)

@@ -217,7 +217,7 @@ def believing(
     ],
 )
 def test_the_judge_sees_who_believes_anything(name: str, guarantees: set[str]) -> None:
-    """Whoever follows a record that bookies contradict, or passes over a reference that says deleted, is found."""
+    """Anybody who follows a record that bookies contradict, or passes over a reference that says deleted, is found."""
     tally = judge.judge(name, 3, 150, reconstruct=believing)
     assert guarantees <= {violation.guarantee for violation in tally.violations}
 

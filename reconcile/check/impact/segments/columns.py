@@ -3,7 +3,7 @@
 Position p of segment n stands in row p, column n: what is computed position by position is then computed on whole
 columns. Entry e stands on positions (e + i) mod E, i < W, so there are as many write sets as residues e mod E occur.
 
-Source: bookkeeper-metadata §1.6, §7.
+Source: docs/operations/impact.md.
 """
 
 from dataclasses import dataclass

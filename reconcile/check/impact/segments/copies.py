@@ -6,7 +6,7 @@ believed to hold what records promise.
 
 A mark is text, `replica: "<bookie>"` a line, and perhaps when it was made.
 
-Source: bookkeeper-metadata §2.8, §7.
+Source: docs/operations/impact.md.
 """
 
 from collections.abc import Mapping, Sequence

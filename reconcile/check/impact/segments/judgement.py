@@ -6,7 +6,7 @@
     RECOVERY_LOSS           of some W consecutive positions at least A do not answer: BookKeeper's own coverage rule
     READ_MARGIN_LOSS        all readable copies of a residue that occurs are in one failure domain
 
-Source: bookkeeper-metadata §7, §8.4; apache/bookkeeper, RoundRobinDistributionSchedule.RRQuorumCoverageSet.
+Source: docs/operations/impact.md; apache/bookkeeper, RoundRobinDistributionSchedule.RRQuorumCoverageSet.
 """
 
 from dataclasses import dataclass
