@@ -372,7 +372,8 @@ class _Look:
             self._say(Level.OK, "ledgers", f"all {on_bookies.num_rows} ledgers on the bookies looked at have a record")
             return counts
         examples = _some(listing.examples(absent))
-        absence = f"{absent.num_rows} of {on_bookies.num_rows} ledgers on the bookies have no record in the store ({examples})"
+        lacking = f"{absent.num_rows} of {on_bookies.num_rows} ledgers on the bookies"
+        absence = f"{lacking} have no record in the store ({examples})"
         if listed.ledgers == 0:
             absence = f"the store is valid and EMPTY: none of {on_bookies.num_rows} ledgers on the bookies has a record"
         if state.frozen:
