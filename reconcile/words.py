@@ -27,7 +27,12 @@ def count_released_holds(number: int) -> str:
     return "1 hold is replaced by its record" if number == 1 else f"{number} holds are replaced by their records"
 
 
-def list_names(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def list_names(names: Sequence[str], shown: int = _SHOWN) -> str:
+    """Return the first names, and how many more there are.
+
+    Args:
+        names: all of them.
+        shown: how many are named.
+    """
+    more = f", and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

@@ -12,7 +12,7 @@ Source: docs/operations/safety.md.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -25,7 +25,7 @@ from reconcile.check import listing
 from reconcile.check.gc_settings import BookieSettings, Unread
 from reconcile.check.impact.thin_ledgers import find_thin_ledgers
 from reconcile.check.preflight_report import Bookie, Level, Observation, Report, rank_finding, word_duration
-from reconcile.words import count_noun
+from reconcile.words import count_noun, list_names
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import UNDERREPLICATION, Layout, decode_instance_id, layout_of, places
 from recovery.dataset import Dataset
@@ -37,7 +37,6 @@ MUCH: Final = 0.1
 _LISTING_S: Final = 20.0
 _CLOCKS_APART: Final = timedelta(minutes=1)
 _RECENT: Final = timedelta(days=1)
-_SOME: Final = 10
 _AUDITORS: Final = f"{UNDERREPLICATION}/auditorelection"
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
 _ASKED: Final = 20_000
@@ -239,7 +238,7 @@ class _Look:
             self._say(
                 Level.WARNING if state.frozen else Level.CRITICAL,
                 "instance",
-                f"the store is of cluster {stored}, and {_some(bookies)} of {foreign[0]}: it was initialised again, or "
+                f"the store is of cluster {stored}, and {list_names(bookies)} of {foreign[0]}: it was initialised again, or "
                 "is another cluster's; to these bookies every ledger that is not in it is garbage",
             )
         raw = {bookie: node.value for bookie in cookies if (node := self._get(f"{self._where.cookies}/{bookie}"))}
@@ -249,7 +248,7 @@ class _Look:
             self._say(
                 Level.WARNING if state.frozen else Level.CRITICAL,
                 "instance",
-                f"the store is of cluster {stored}, and its cookies of {_some(names)} are of {instance}: somebody "
+                f"the store is of cluster {stored}, and its cookies of {list_names(names)} are of {instance}: somebody "
                 "initialised it again; to these bookies every ledger that is not in it is garbage",
             )
 
@@ -312,12 +311,10 @@ class _Look:
             self._say(
                 Level.UNDECIDED,
                 "ledgers",
-                f"{_some(listed.denied)} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its identity",
+                f"{list_names(listed.denied)} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its identity",
             )
         elif listed.lost:
-            text = (
-                f"{_some(listed.lost)} named by the folder above, and not there when listed: the listing is not whole"
-            )
+            text = f"{list_names(listed.lost)} named by the folder above, and not there when listed: the listing is not whole"
             self._say(Level.UNDECIDED, "ledgers", text)
         elif listed.late:
             self._say(
@@ -330,7 +327,7 @@ class _Look:
         nodes = [*(f"{writable}/{name}" for name in rw), *(f"{read_only}/{name}" for name in ro)]
         sample = find_thin_ledgers(self._store, self._root, layout, found.ids, nodes)
         if sample.thin:
-            what = f"{sample.thin} of {count_noun(sample.looked_at, 'ledger')} looked at ({_some(sample.names)})"
+            what = f"{sample.thin} of {count_noun(sample.looked_at, 'ledger')} looked at ({list_names(sample.names)})"
             text = f"{what} have entries that only one registered bookie has: stop no other one before that is mended"
             self._say(Level.WARNING, "margin", text)
 
@@ -360,7 +357,7 @@ class _Look:
         asked = absent.slice(0, _ASKED)
         unlisted = listing.demand_each(self._store, self._root, layout, asked) if layout is not None else None
         if unlisted is not None and unlisted.any():
-            examples = _some(listing.examples(asked.filter(pa.array(unlisted))))
+            examples = list_names(listing.examples(asked.filter(pa.array(unlisted))))
             text = (
                 f"{int(unlisted.sum())} of {asked.num_rows} ledgers that no listing names have a record all the same "
                 f"({examples}): bookies, which believe listings, delete them"
@@ -371,7 +368,7 @@ class _Look:
         if not absent.num_rows:
             self._say(Level.OK, "ledgers", f"all {on_bookies.num_rows} ledgers on the bookies looked at have a record")
             return counts
-        examples = _some(listing.examples(absent))
+        examples = list_names(listing.examples(absent))
         lacking = f"{absent.num_rows} of {on_bookies.num_rows} ledgers on the bookies"
         absence = f"{lacking} have no record in the store ({examples})"
         if listed.ledgers == 0:
@@ -379,7 +376,9 @@ class _Look:
         if state.frozen:
             self._say(Level.WARNING, "ledgers", f"{absence}; it is frozen, so the bookies cannot list it")
         elif absent.num_rows > MUCH * on_bookies.num_rows:
-            now = f"{_some(running)} can delete them now" if running else "any bookie that runs can delete them now"
+            now = (
+                f"{list_names(running)} can delete them now" if running else "any bookie that runs can delete them now"
+            )
             self._say(Level.CRITICAL, "ledgers", f"{absence}, and {now}")
         else:
             self._say(Level.WARNING, "ledgers", f"{absence}: garbage that waits to be collected, or lost metadata")
@@ -398,7 +397,7 @@ class _Look:
             self._say(Level.CRITICAL, "ledgers", text)
         elif unseen:
             text = (
-                f"the store is valid and EMPTY, and {_some(unseen)} can delete everything that they hold now, unless "
+                f"the store is valid and EMPTY, and {list_names(unseen)} can delete everything that they hold now, unless "
                 "they are a new cluster's and hold nothing"
             )
             self._say(Level.CRITICAL, "ledgers", text)
@@ -409,10 +408,10 @@ class _Look:
     def _cover(self, members: Collection[str]) -> Coverage:
         coverage = Coverage.count(self._scanned, {"registered, or with a cookie": members})
         if coverage.not_scanned and self._inventories:
-            text = f"what only these bookies hold was not looked at: {_some(coverage.not_scanned)}"
+            text = f"what only these bookies hold was not looked at: {list_names(coverage.not_scanned)}"
             self._say(Level.UNDECIDED, "coverage", text)
         if coverage.not_complete:
-            text = f"the disks of {_some(coverage.not_complete)} were not read completely"
+            text = f"the disks of {list_names(coverage.not_complete)} were not read completely"
             self._say(Level.UNDECIDED, "coverage", text)
         oldest = min((row["ended"] for row in self._about.values()), default=self._now)
         if self._now - oldest > _RECENT:
@@ -467,7 +466,7 @@ class _Look:
             inside = [o.bookie or o.source for o in self._settings if isinstance(o, BookieSettings) and o.has_auditor]
             text = f"replication is not disabled, and {election}: at a listing that fails it ends"
             if inside:
-                text += f", and takes the bookie with it where it lives in one ({_some(inside)})"
+                text += f", and takes the bookie with it where it lives in one ({list_names(inside)})"
             self._say(Level.WARNING, "replication", text)
         else:
             self._say(Level.OK, "replication", f"replication is not disabled; {election}")
@@ -493,9 +492,3 @@ class _Look:
 
 def _time(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="seconds")
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f", and {len(listed) - _SOME} more" if len(listed) > _SOME else ""
-    return ", ".join(listed[:_SOME]) + more

@@ -13,7 +13,7 @@ from reconcile.jobs.context import Context, connect, throttle
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_whole
 from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
-from reconcile.words import count_noun
+from reconcile.words import count_noun, list_names
 from reconcile.write import apply as engine
 from reconcile.write import guards
 from reconcile.write.apply_results import Applied
@@ -23,7 +23,6 @@ from recovery.dataset import Dataset
 
 TYPED: Final = 8
 """Digits of the hash that count as having read it."""
-_NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +180,7 @@ def _demand_confirmation(reviewed: Review, confirmation: Confirmation) -> None:
     if len(unseen) != confirmation.unseen:
         if not unseen:
             raise GuardRefusedError(path, "was made with every bookie", Remedy(Advice.ACCEPT_NONE_UNSEEN))
-        more = f", and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
-        names = ", ".join(unseen[:_NAMED]) + more
-        problem = (
-            f"was made without {count_noun(len(unseen), 'bookie')} ({names}): what only they hold would be deleted"
-        )
+        problem = f"was made without {count_noun(len(unseen), 'bookie')} ({list_names(unseen)}): what only they hold would be deleted"
         raise GuardRefusedError(path, problem, Remedy(Advice.RECOVER_OR_ACCEPT_UNSEEN, len(unseen)))
 
 

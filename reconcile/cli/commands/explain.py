@@ -28,6 +28,7 @@ from reconcile.cli.options import (
     scope_option,
 )
 from reconcile.cli.output import Result
+from reconcile.words import list_names
 
 if TYPE_CHECKING:
     from reconcile.explain.field_evidence import Field
@@ -234,8 +235,7 @@ def _next(explanation: "Explanation", given: Sequence[str], uri: str | None, pla
         return quote_command("bkmeta", "plan", "show", plan)
     unseen = explanation.coverage.bookies.not_scanned
     if unseen and (explanation.standing == "undecided" or explanation.outcome == "held"):
-        more = f", and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
-        return f"collect {', '.join(unseen[:_NAMED])}{more}, and give what that makes, too: --inventory DIR"
+        return f"collect {list_names(unseen, _NAMED)}, and give what that makes, too: --inventory DIR"
     if explanation.standing == "undecided" and not explanation.coverage.bookies.members_known_from:
         return "name every bookie of the cluster in a file, one id a line: --expect-bookies FILE"
     if explanation.standing == "undecided":
