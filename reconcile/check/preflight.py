@@ -238,8 +238,8 @@ class _Look:
             self._say(
                 Level.WARNING if state.frozen else Level.CRITICAL,
                 "instance",
-                f"the store is of cluster {stored}, and {list_names(bookies)} of {foreign[0]}: it was initialised again, or "
-                "is another cluster's; to these bookies every ledger that is not in it is garbage",
+                f"the store is of cluster {stored}, and {list_names(bookies)} of {foreign[0]}: it was initialised again, "
+                "or is another cluster's; to these bookies every ledger that is not in it is garbage",
             )
         raw = {bookie: node.value for bookie in cookies if (node := self._get(f"{self._where.cookies}/{bookie}"))}
         for instance, names in clusters.read_cookie_instances(raw).items():
@@ -311,10 +311,12 @@ class _Look:
             self._say(
                 Level.UNDECIDED,
                 "ledgers",
-                f"{list_names(listed.denied)} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its identity",
+                f"{list_names(listed.denied)} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its "
+                "identity",
             )
         elif listed.lost:
-            text = f"{list_names(listed.lost)} named by the folder above, and not there when listed: the listing is not whole"
+            text = f"{list_names(listed.lost)} named by the folder above, and not there when listed: the listing is not "
+                "whole"
             self._say(Level.UNDECIDED, "ledgers", text)
         elif listed.late:
             self._say(
@@ -379,7 +381,7 @@ class _Look:
             now = (
                 f"{list_names(running)} can delete them now" if running else "any bookie that runs can delete them now"
             )
-            self._say(Level.CRITICAL, "ledgers", f"{absence}, and {now}")
+            self._say(Level.CRITICAL, "ledgers", f"{absence}, and {deleting} can delete them now")
         else:
             self._say(Level.WARNING, "ledgers", f"{absence}: garbage that waits to be collected, or lost metadata")
         return counts
@@ -397,8 +399,8 @@ class _Look:
             self._say(Level.CRITICAL, "ledgers", text)
         elif unseen:
             text = (
-                f"the store is valid and EMPTY, and {list_names(unseen)} can delete everything that they hold now, unless "
-                "they are a new cluster's and hold nothing"
+                f"the store is valid and EMPTY, and {list_names(unseen)} can delete everything that they hold now, "
+                "unless they are a new cluster's and hold nothing"
             )
             self._say(Level.CRITICAL, "ledgers", text)
         elif not compared:
