@@ -238,8 +238,8 @@ class _Look:
             self._say(
                 Level.WARNING if state.frozen else Level.CRITICAL,
                 "instance",
-                f"the store is of cluster {stored}, and {list_names(bookies)} of {foreign[0]}: it was initialised again, "
-                "or is another cluster's; to these bookies every ledger that is not in it is garbage",
+                f"the store is of cluster {stored}, and {list_names(bookies)} of {foreign[0]}: it was initialised "
+                "again, or is another cluster's; to these bookies every ledger that is not in it is garbage",
             )
         raw = {bookie: node.value for bookie in cookies if (node := self._get(f"{self._where.cookies}/{bookie}"))}
         for instance, names in clusters.read_cookie_instances(raw).items():
@@ -315,8 +315,8 @@ class _Look:
                 "identity",
             )
         elif listed.lost:
-            text = f"{list_names(listed.lost)} named by the folder above, and not there when listed: the listing is not "
-                "whole"
+            lost = list_names(listed.lost)
+            text = f"{lost} named by the folder above, and not there when listed: the listing is not whole"
             self._say(Level.UNDECIDED, "ledgers", text)
         elif listed.late:
             self._say(
@@ -378,9 +378,7 @@ class _Look:
         if state.frozen:
             self._say(Level.WARNING, "ledgers", f"{absence}; it is frozen, so the bookies cannot list it")
         elif absent.num_rows > MUCH * on_bookies.num_rows:
-            now = (
-                f"{list_names(running)} can delete them now" if running else "any bookie that runs can delete them now"
-            )
+            deleting = list_names(running) if running else "any bookie that runs"
             self._say(Level.CRITICAL, "ledgers", f"{absence}, and {deleting} can delete them now")
         else:
             self._say(Level.WARNING, "ledgers", f"{absence}: garbage that waits to be collected, or lost metadata")

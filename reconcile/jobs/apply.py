@@ -180,7 +180,8 @@ def _demand_confirmation(reviewed: Review, confirmation: Confirmation) -> None:
     if len(unseen) != confirmation.unseen:
         if not unseen:
             raise GuardRefusedError(path, "was made with every bookie", Remedy(Advice.ACCEPT_NONE_UNSEEN))
-        problem = f"was made without {count_noun(len(unseen), 'bookie')} ({list_names(unseen)}): what only they hold would be deleted"
+        bookies = f"{count_noun(len(unseen), 'bookie')} ({list_names(unseen)})"
+        problem = f"was made without {bookies}: what only they hold would be deleted"
         raise GuardRefusedError(path, problem, Remedy(Advice.RECOVER_OR_ACCEPT_UNSEEN, len(unseen)))
 
 
