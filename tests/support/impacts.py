@@ -71,6 +71,7 @@ def write_catalog(
     nodes: Mapping[str, tuple[str, bytes]] | None = None,
     unreadable: Collection[int] = (),
     gaps: Sequence[str] = (),
+    root: str = "present",
 ) -> Dataset:
     """Write a catalog of a cluster whose bookies all have cookies.
 
@@ -81,6 +82,7 @@ def write_catalog(
         nodes: path to kind and value of others.
         unreadable: ledgers whose record cannot be parsed.
         gaps: of the capture.
+        root: present or missing.
     """
     others = {f"{COOKIES}/{name}": ("cookie", b"cookie") for name in bookies} | dict(nodes or {})
     rows = [{"path": path, "kind": kind, "raw": raw, "version": 0} for path, (kind, raw) in others.items()]
@@ -90,7 +92,7 @@ def write_catalog(
         "txn": 77,
         "at": AT,
         "complete": not gaps,
-        "root": "present",
+        "root": root,
         "gaps": list(gaps),
     }
     with DatasetWriter(folder, "catalog", binding={}, secret=True) as writer:

@@ -26,7 +26,8 @@ SEQUENCING: Final = "BookKeeper has no sequencers: each ledger's writer orders i
 _COLOURS: Final = {"SAFE": "green", "UNSAFE": "red", "UNDECIDED": "yellow"}
 _STATE_COLOURS: Final = {"read-write": "", "read-only": "cyan"}
 _SHOWN: Final = 10
-"""Segments that are described on a terminal."""
+"""Segments that are described on a terminal; fewer below a table of domains."""
+_SHOWN_OF_DRILL: Final = 3
 _SOME: Final = 5
 _MINUTE: Final = 120
 
@@ -75,18 +76,19 @@ def word_details(answer: "ImpactAnswer", target: str) -> list[str]:
     if answer.sets and answer.now.impacts:
         lines.append("already now, with nothing taken:")
         lines += [f"  {line}" for line in _word_tallies(answer.now)]
-    for segment in answer.sample[:_SHOWN]:
-        lines += ["", *word_segment(segment)]
-    if len(answer.sample) > _SHOWN:
-        lines += ["", "there are more: --json lists fifty, --out DIR writes all"]
     if answer.drill:
-        lines += ["", f"each alone, {target}:", *_word_drill(answer.drill)]
+        lines += [f"each alone, {target}:", *_word_drill(answer.drill)]
     if answer.largest is not None:
         largest = answer.largest
         names = ", ".join(largest.bookies) or "none"
         sure = "" if largest.is_exact else " at least"
         asked = f" of the {largest.asked} that were asked for"
         lines += ["", f"{len(largest.bookies)}{sure}{asked} may be taken at once: {names}"]
+    shown = _SHOWN_OF_DRILL if answer.drill else _SHOWN
+    for segment in answer.sample[:shown]:
+        lines += ["", *word_segment(segment)]
+    if len(answer.sample) > shown:
+        lines += ["", "there are more: --json lists fifty, --out DIR writes all"]
     return [*lines, "", *_word_ground(answer)]
 
 

@@ -185,6 +185,23 @@ def test_what_cannot_be_looked_at_leaves_it_undecided(tmp_path: Path) -> None:
     assert ask(gap, (D,)).undecided == ("the capture has gaps: /ledgers/00: access denied",)
 
 
+def test_a_store_without_its_root_is_undecided(tmp_path: Path) -> None:
+    """Nothing is listed, so nothing can be called safe."""
+    missing = write_catalog(tmp_path / "missing", (), (), root="missing")
+    answer = ask(missing)
+    assert (str(answer.verdict), answer.undecided) == ("UNDECIDED", ("the ledgers root does not exist",))
+
+
+def test_who_re_replicates_is_said(tmp_path: Path) -> None:
+    """That it is disabled; of a capture nobody knows whether its auditor lives."""
+    nodes = {
+        "/underreplication/disable": ("other", b""),
+        "/underreplication/auditorelection/V_0000000001": ("other", b'bookieId: "bk2:3181"\n'),
+    }
+    replication = ask(write_catalog(tmp_path / "catalog", BOOKIES, [], nodes=nodes)).replication
+    assert (replication.disabled, replication.auditor) == (True, None)
+
+
 def test_only_the_ledgers_that_are_named(catalog: Dataset) -> None:
     """Others are not looked at, and not counted."""
     answer = ask(catalog, (A, B), ledgers=(LedgerId(0, 2), LedgerId(0, 3)))
