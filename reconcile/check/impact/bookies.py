@@ -155,13 +155,19 @@ class Sets:
 
 
 def match_domains(bookies: Bookies, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the bookies of each domain that is named: a location, or the beginning of locations, part by part."""
+    """Return the bookies of each domain that is named.
+
+    Args:
+        bookies: with their locations.
+        names: each the beginning of locations, part by part, or one part of them alone, wherever it stands.
+    """
+    parts = [None if location is None else location.strip("/").split("/") for location in bookies.locations]
     matches = {}
     for name in names:
         wanted = name.strip("/").split("/")
         matches[name] = tuple(
             bookie
-            for bookie, location in zip(bookies.names, bookies.locations, strict=True)
-            if location is not None and location.strip("/").split("/")[: len(wanted)] == wanted
+            for bookie, own in zip(bookies.names, parts, strict=True)
+            if own is not None and (own[: len(wanted)] == wanted or (not name.startswith("/") and name in own))
         )
     return matches

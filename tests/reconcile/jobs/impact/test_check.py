@@ -78,6 +78,7 @@ def test_domains_and_hosts_are_taken_whole(catalog: Dataset) -> None:
     assert ask(catalog, taken=Taken(domains=("/x/r1",)), **racks).sets[0].bookies == (A, B)
     assert ask(catalog, taken=Taken(domains=("/y",)), **racks).sets[0].bookies == (E, F, G, H)
     assert ask(catalog, taken=Taken(domains=("x", "/y/r3")), **racks).sets[0].bookies == (A, B, C, D, E, F)
+    assert ask(catalog, taken=Taken(domains=("r4",)), **racks).sets[0].bookies == (G, H)
     assert ask(catalog, taken=Taken(hosts=("bk[12]",))).sets[0].bookies == (A, B)
     with pytest.raises(InputError, match="/x/r1"):
         ask(catalog, taken=Taken(domains=("/z",)), **racks)
