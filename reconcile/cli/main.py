@@ -43,6 +43,8 @@ COMMANDS: Final = {
     "check-impact": "Say whether bookies or racks may be taken away.",
     "scrutinize": "Say whether bookies and metadata agree, ledger by ledger.",
     "delete": "Delete ledgers in two phases, by a certificate.",
+    "tombstones": "List what is kept of deletes, and let go what may.",
+    "archive": "Mark ledgers that a backup application has.",
     "certificate": "Check a certificate of deletes, without a store.",
     "inspect": "Read one file of a bookie by itself, or say what each byte is.",
     "doctor": "Say whether this installation is complete.",

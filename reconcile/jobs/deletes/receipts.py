@@ -17,9 +17,11 @@ from reconcile.deletes.tombstones import (
 )
 from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
 from reconcile.deletes.verification.wanted import Wanted
+from reconcile.errors import GuardRefusedError
 from reconcile.jobs.context import Context
 from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
+from reconcile.write.guards import list_registered
 from recovery.model.ids import LedgerId
 
 _ROWS = 200
@@ -96,10 +98,14 @@ def decommission_bookie(target: Target, bookie: str, context: Context) -> int:
     """Record that a bookie was taken out of service with its disks; return how many tombstones that concerns.
 
     Raises:
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: the bookie is registered; or what stands at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
     with open_deletes(target, context) as opened:
+        base = opened.cluster.root
+        if any(name == bookie for _, name in list_registered(opened.cluster.store, base)):
+            problem = "is registered: it is in service"
+            raise GuardRefusedError(f"bookie {bookie}", problem, "stop it and take its disks out of service first")
         known = _read_removed(opened)
         at_ms = now_ms(context)
         concerned = {

@@ -165,6 +165,18 @@ def read_tombstones(uri: str, ledgers: Sequence[LedgerId], context: Context) -> 
     return sorted(tombstones, key=lambda tombstone: tombstone.ledger.unsigned_key)
 
 
+def measure_tombstones(uri: str, context: Context) -> tuple[int, int]:
+    """Return how many nodes tombstones take, and their bytes.
+
+    Raises:
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        UnavailableError: the store does not answer.
+    """
+    with connect(uri, context) as opened:
+        own = read_own_root(opened)
+        return (0, 0) if own is None else own.tombstones.measure()
+
+
 def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
     """Take deletes back: tombstones are removed, and removed records put back while every holder has the ledger.
 

@@ -210,6 +210,18 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("delete undo", Exit.USAGE): lambda _: ["delete", "undo", "--metadata", STORE],
     ("delete status", Exit.FAILED): lambda _: ["delete", "status", "--metadata", STORE],
     ("delete status", Exit.USAGE): lambda _: ["delete", "status", "--metadata", "nonsense"],
+    ("tombstones list", Exit.FAILED): lambda _: ["tombstones", "list", "--metadata", STORE],
+    ("tombstones list", Exit.USAGE): lambda _: ["tombstones", "list", "--metadata", "nonsense"],
+    ("tombstones expire", Exit.FAILED): lambda _: ["tombstones", "expire", "--metadata", STORE],
+    ("tombstones expire", Exit.USAGE): lambda _: ["tombstones", "expire", "--metadata", "nonsense"],
+    ("tombstones decommission", Exit.FAILED): lambda _: ["tombstones", "decommission", "b:1", "--metadata", STORE],
+    ("tombstones decommission", Exit.USAGE): lambda _: ["tombstones", "decommission", "b 1", "--metadata", STORE],
+    ("archive mark", Exit.FAILED): lambda _: ["archive", "mark", "1", "--metadata", STORE],
+    ("archive mark", Exit.USAGE): lambda _: ["archive", "mark", "--metadata", STORE],
+    ("archive unmark", Exit.FAILED): lambda _: ["archive", "unmark", "1", "--metadata", STORE],
+    ("archive unmark", Exit.USAGE): lambda _: ["archive", "unmark", "--metadata", STORE],
+    ("archive show", Exit.FAILED): lambda _: ["archive", "show", "--metadata", STORE],
+    ("archive show", Exit.USAGE): lambda _: ["archive", "show", "one", "--metadata", STORE],
     ("certificate check", Exit.DONE): lambda w: ["certificate", "check", certified(w), "1"],
     ("certificate check", Exit.USAGE): lambda w: ["certificate", "check", w.new],
     ("certificate check", Exit.FOUND): lambda w: ["certificate", "check", certified(w), "2"],
@@ -262,6 +274,25 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("audit verify", Exit.PARTLY): f"{WRITE}/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
     ("apply", Exit.DONE): f"{CLI}/test_cli_bad_input_real.py::test_apply_that_is_stopped",
     ("apply", Exit.PARTLY): f"{CLI}/test_cli_bad_input_real.py::test_what_stands_in_the_way_is_left",
+    **{
+        (name, Exit.PARTLY): f"{DELETES}/test_packed.py::test_a_node_that_others_change_all_the_time"
+        for name in ("tombstones expire", "tombstones decommission", "archive mark", "archive unmark")
+    },
+    **{
+        (name, Exit.REFUSED): f"{PIPELINE}::test_a_root_that_is_not_ours_is_refused"
+        for name in ("tombstones list", "tombstones expire", "archive mark", "archive unmark", "archive show")
+    },
+    **{
+        (name, Exit.DONE): f"{PIPELINE}::test_a_tombstone_waits_for_a_bookie_until_it_is_decommissioned"
+        for name in ("tombstones list", "tombstones expire", "tombstones decommission")
+    },
+    ("tombstones decommission", Exit.REFUSED): f"{PIPELINE}::"
+    "test_a_tombstone_waits_for_a_bookie_until_it_is_decommissioned",
+    **{
+        (f"archive {name}", Exit.DONE): f"{PIPELINE}::test_the_archival_rule_wants_a_mark"
+        for name in ("mark", "unmark", "show")
+    },
+    ("archive show", Exit.FOUND): f"{PIPELINE}::test_the_archival_rule_wants_a_mark",
     **{
         (f"delete {name}", Exit.PARTLY): f"{DELETES}/test_packed.py::test_a_node_that_others_change_all_the_time"
         for name in ("request", "verify", "confirm", "undo")

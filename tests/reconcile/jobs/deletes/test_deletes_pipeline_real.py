@@ -10,7 +10,7 @@ import pytest
 
 from backends.protocols import Write
 from backends.registry import open_store
-from recovery.codecs.store import Layout, ledger_key, mark_key
+from recovery.codecs.store import Layout, ledger_key, mark_key, places
 from recovery.model.ids import LedgerId
 from tests.support.command import Done, run
 from tests.support.deletes import Ledger, days_ago, fill_store, write_looks, write_references
@@ -210,8 +210,55 @@ def test_a_root_that_is_not_ours_is_refused(site: Site) -> None:
     with open_store(site.uri, writable=True) as opened:
         opened.store.write([Write(f"{site.root}-bkmeta", b"mine")])
     looks = site.look()
-    for words in (["request", 1], ["verify", 1, *looks], ["confirm", *looks], ["status"]):
-        assert "not made by this program" in site.bkmeta("delete", *words, code=5).result["verdict"]
+    lines = [["delete", *words] for words in (["request", 1], ["verify", 1, *looks], ["confirm", *looks], ["status"])]
+    lines += [["tombstones", "list"], ["tombstones", "expire"]]
+    lines += [["archive", word, 1] for word in ("mark", "unmark", "show")]
+    for words in lines:
+        assert "not made by this program" in site.bkmeta(*words, code=5).result["verdict"]
+
+
+def test_the_archival_rule_wants_a_mark(site: Site) -> None:
+    """Without one the ledger is unsafe; with one it is safe; and it is looked at again when it is purged."""
+    site.bkmeta("delete", "request", 12, "--soak", "0s")
+    rule = ("--archived", "required")
+    assert site.verify("--due", *rule, code=3)["ledgers"][0]["reasons"][0].startswith("NOT_ARCHIVED")
+    assert site.bkmeta("archive", "show", 12, code=3).result["missing"] == ["12"]
+    site.bkmeta("archive", "mark", 12, "--by", "backup", "--to", "s3://b/12", "--checksum", "c0ffee")
+    [mark] = site.bkmeta("archive", "show", 12).result["marks"]
+    assert (mark["by"], mark["to"], mark["checksum"]) == ("backup", "s3://b/12", "c0ffee")
+    site.verify("--due", *rule)
+    site.verify("--due", *rule, "--certificate", "c.json")
+    assert site.bkmeta("archive", "unmark", 12).result["counts"]["unmarked"] == 1
+    purge = ("delete", "purge", "--certificate", "c.json")
+    assert "no archive mark now" in site.bkmeta(*purge, code=5).result["verdict"]
+    site.bkmeta("archive", "mark", 12)
+    site.bkmeta(*purge)
+
+
+def test_a_tombstone_waits_for_a_bookie_until_it_is_decommissioned(site: Site) -> None:
+    """I-18: a bookie away for longer than the retention is named; only when it is out of service the tombstone goes."""
+    site.bkmeta("delete", "request", 13, "--soak", "0s")
+    site.verify("--due")
+    site.verify("--due", "--certificate", "c.json")
+    site.bkmeta("delete", "purge", "--certificate", "c.json")
+    rest = tuple(one for one in LEDGERS if one.id.ledger != 13)
+    looks = site.look(rest, bookies=("bk1:3181", "bk2:3181"))
+    late = site.bkmeta("delete", "confirm", *looks, "--retention", "0s", code=3).result
+    assert (late["overdue"], late["waiting"]) == ({"bk3:3181": 1}, {"13": ["bk3:3181"]})
+    assert site.bkmeta("tombstones", "expire", "--retention", "0s").result["counts"] == {"expired": 0, "kept": 1}
+    registration = f"{site.root}{places(site.layout).registrations[0]}/bk3:3181"
+    with open_store(site.uri, writable=True) as opened:
+        [version] = opened.store.write([Write(registration, b"")])
+        gone = ("tombstones", "decommission", "bk3:3181")
+        assert "in service" in site.bkmeta(*gone, code=5).result["verdict"]
+        opened.store.write([Write(registration, None, version)])
+    assert site.bkmeta(*gone).result["counts"]["tombstones"] == 1
+    listed = site.bkmeta("tombstones", "list", "--state", "CONFIRMED").result
+    assert [row["ledger"] for row in listed["ledgers"]] == ["13"]
+    assert (listed["counts"]["nodes"], listed["counts"]["bytes"] > 100) == (1, True)
+    assert site.bkmeta("tombstones", "expire", "--retention", "1d").result["counts"]["expired"] == 0
+    assert site.bkmeta("tombstones", "expire", "--retention", "0s").result["expired"] == ["13"]
+    assert site.state(13) is None
 
 
 def test_what_is_not_there_is_said(site: Site) -> None:

@@ -1,0 +1,133 @@
+"""`tombstones`: what is kept of deletes: listed, let go, bookies that are taken out of service."""
+
+import sys
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.deletes import (
+    SHOWN,
+    describe_tombstones,
+    metadata_option,
+    name_ledgers,
+    retention_option,
+    take_target,
+    target_options,
+    to_ms,
+)
+from reconcile.cli.options import demand_bookie_ids, make_context, make_output, output_options, quote_command
+from reconcile.cli.output import Result
+from reconcile.words import count_noun
+
+_STATES = ("REQUESTED", "VERIFIED", "SOAKING", "PURGEABLE", "PURGED", "CONFIRMED")
+
+
+@click.group(epilog="Example: bkmeta tombstones list --metadata zk+hierarchical://zk1:2181/ledgers --state PURGED")
+def tombstones() -> None:
+    """List tombstones of deleted ledgers, let those go that may, and say which bookies are out of service."""
+
+
+@tombstones.command(
+    "list",
+    cls=Command,
+    exits={
+        Exit.DONE: "they are listed",
+        Exit.FAILED: "the store did not answer",
+        Exit.USAGE: "a URI that cannot be used",
+        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+    },
+    epilog="Example: bkmeta tombstones list --metadata zk+hierarchical://zk1:2181/ledgers --state PURGED",
+)
+@metadata_option
+@click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only these.")
+@output_options
+def list_tombstones(uri: str, states: tuple[str, ...], **shared: Any) -> None:  # noqa: ANN401 - the shared options
+    """List all tombstones, and what they cost the store. Nothing is written."""
+    from reconcile.jobs.deletes.clusters import now_ms
+    from reconcile.jobs.deletes.requests import measure_tombstones, read_tombstones
+
+    output = make_output(shared)
+    context = make_context(output)
+    rows = describe_tombstones(read_tombstones(uri, (), context), now_ms(context))
+    chosen = [row for row in rows if not states or row["state"] in states]
+    counts = Counter(str(row["state"]) for row in chosen)
+    nodes, size = measure_tombstones(uri, context)
+    result = Result(
+        "tombstones-list",
+        f"{count_noun(len(chosen), 'tombstone')} in {count_noun(nodes, 'node')} of {size:,} bytes",
+        Exit.DONE,
+        counts={**counts, "tombstones": len(chosen), "nodes": nodes, "bytes": size},
+        details=[f"{row['ledger']}: {row['state']} since {row['since']}, by {row['by']}" for row in chosen[:SHOWN]],
+        facts={"ledgers": chosen},
+    )
+    sys.exit(output.show(result))
+
+
+@tombstones.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "those that may go are gone; perhaps there were none",
+        Exit.FAILED: "the store did not answer, or the journal's disk is full",
+        Exit.USAGE: "a URI or a journal that cannot be used",
+        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+        Exit.PARTLY: "stopped midway: run the same command again",
+    },
+    epilog="Example: bkmeta tombstones expire --metadata zk+hierarchical://zk1:2181/ledgers",
+)
+@target_options
+@retention_option
+@output_options
+def expire(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+    """Remove tombstones of ledgers that nobody holds any more, after the retention. WRITES beside the ledgers root."""
+    from reconcile.jobs.deletes.receipts import expire_tombstones
+
+    output = make_output(shared)
+    target = take_target(shared)
+    expired, kept = expire_tombstones(target, to_ms(retention), make_context(output))
+    result = Result(
+        "tombstones-expire",
+        f"{count_noun(len(expired), 'tombstone')} expired; {kept} of purged ledgers are kept",
+        Exit.DONE,
+        counts={"expired": len(expired), "kept": kept},
+        details=[f"expired: {name_ledgers(expired)}"] if expired else [],
+        following=quote_command("bkmeta", "delete", "confirm", "--metadata", target.uri, "--wire") if kept else "",
+        facts={"expired": [str(item) for item in expired], "journal": str(target.folder)},
+    )
+    sys.exit(output.show(result))
+
+
+@tombstones.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "no tombstone waits for the bookie any more",
+        Exit.FAILED: "the store did not answer, or the journal's disk is full",
+        Exit.USAGE: "a bookie id, a URI or a journal that cannot be used",
+        Exit.REFUSED: "the bookie is registered: it is in service; or bkmeta's own root is not ours",
+        Exit.PARTLY: "stopped midway: run the same command again",
+    },
+    epilog="Example: bkmeta tombstones decommission bk3:3181 --metadata zk+hierarchical://zk1:2181/ledgers",
+)
+@click.argument("bookie")
+@target_options
+@output_options
+def decommission(bookie: str, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+    """Say that BOOKIE is out of service with its disks, which never come back. WRITES tombstones."""
+    from reconcile.jobs.deletes.receipts import decommission_bookie
+
+    output = make_output(shared)
+    target = take_target(shared)
+    demand_bookie_ids([bookie], "BOOKIE")
+    concerned = decommission_bookie(target, bookie, make_context(output))
+    result = Result(
+        "tombstones-decommission",
+        f"{count_noun(concerned, 'tombstone')} no longer {'waits' if concerned == 1 else 'wait'} for {bookie}",
+        Exit.DONE,
+        counts={"tombstones": concerned},
+        details=["if its disks come back, their data are of deleted ledgers: wipe them before"],
+        following=quote_command("bkmeta", "tombstones", "expire", "--metadata", target.uri),
+        facts={"bookie": bookie, "journal": str(target.folder)},
+    )
+    sys.exit(output.show(result))

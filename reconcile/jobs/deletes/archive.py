@@ -1,0 +1,88 @@
+"""Marks of a backup application: which ledgers it has, where, and what of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reconcile.deletes.packed import Decision
+from reconcile.deletes.records import ArchiveMark
+from reconcile.jobs.context import Context, connect
+from reconcile.jobs.deletes.clusters import Target, now_ms, open_deletes, read_own_root
+from recovery.model.ids import LedgerId
+
+_ROWS = 500
+"""Marks that are written to a node at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkRequest:
+    """Which ledgers a backup application has.
+
+    Attributes:
+        target: the store.
+        ledgers: which.
+        by: the application; empty: who runs this.
+        place: where the copies are.
+        checksum: of the copy, where one ledger is named; empty: none is known.
+    """
+
+    target: Target
+    ledgers: tuple[LedgerId, ...]
+    by: str = ""
+    place: str = ""
+    checksum: str = ""
+
+
+def mark_archived(request: MarkRequest, context: Context) -> int:
+    """Write a mark for each ledger, over an earlier one; return how many were written.
+
+    Raises:
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        UnavailableError: the store does not answer.
+    """
+    with open_deletes(request.target, context) as target:
+        at_ms, by = now_ms(context), request.by or target.by
+
+        def decide(ledger: LedgerId, _mark: ArchiveMark | None) -> Decision[ArchiveMark]:
+            return Decision(ArchiveMark(ledger, by, request.place, request.checksum, at_ms))
+
+        target.own.archive.change(request.ledgers, decide, target.log, rows=_ROWS)
+        target.log.end({"marked": len(request.ledgers)}, 0)
+    return len(request.ledgers)
+
+
+def unmark_archived(target: Target, ledgers: Sequence[LedgerId], context: Context) -> int:
+    """Remove the marks of ledgers; return how many there were.
+
+    Raises:
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        UnavailableError: the store does not answer.
+    """
+    with open_deletes(target, context) as opened:
+        known = opened.own.archive.read_some(ledgers)
+
+        def decide(_ledger: LedgerId, mark: ArchiveMark | None) -> Decision[ArchiveMark] | None:
+            return None if mark is None else Decision(None)
+
+        opened.own.archive.change(list(known), decide, opened.log, rows=_ROWS)
+        opened.log.end({"unmarked": len(known)}, 0)
+    return len(known)
+
+
+def read_marks(uri: str, ledgers: Sequence[LedgerId], context: Context) -> list[ArchiveMark]:
+    """Return the marks of ledgers, or all if none is named, in the order of their ids; the store is only read.
+
+    Raises:
+        FormatError: a node is not ours to read.
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        UnavailableError: the store does not answer.
+    """
+    with connect(uri, context) as opened:
+        own = read_own_root(opened)
+        if own is None:
+            return []
+        marks = (
+            list(own.archive.read_some(ledgers).values())
+            if ledgers
+            else [mark for node in own.archive.read_all() for mark in node]
+        )
+    return sorted(marks, key=lambda mark: mark.ledger.unsigned_key)
