@@ -209,6 +209,7 @@ def make_result(answer: "ImpactAnswer", uri: str, target: str, out: Path | None,
         asked: the ensemble's servers were named.
     """
     summary = word_verdict(answer, target)
+    not_applicable = list_not_applicable(answer, asked=asked)
     shown = answer.together or (answer.sets[0] if answer.sets else answer.now)
     return Result(
         "check-impact",
@@ -226,7 +227,7 @@ def make_result(answer: "ImpactAnswer", uri: str, target: str, out: Path | None,
             "unreadable": list(answer.unreadable_sample),
             "without_location": list(answer.unplaced),
         },
-        details=word_details(answer, target),
+        details=word_details(answer, target, not_applicable),
         following=_choose_next(answer, uri),
         facts={
             "verdict": str(answer.verdict),
@@ -258,7 +259,7 @@ def make_result(answer: "ImpactAnswer", uri: str, target: str, out: Path | None,
             "new_ledger_shapes": list(answer.shapes),
             "stable": answer.stable,
             "declared_earlier": [asdict(statement) for statement in answer.declared],
-            "not_applicable": list_not_applicable(answer, asked=asked),
+            "not_applicable": not_applicable,
             "out": None if out is None else str(out),
         },
     )

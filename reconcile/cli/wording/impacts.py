@@ -65,8 +65,14 @@ def _list_some(names: Sequence[str]) -> str:
     return "; ".join(names[:_SOME]) + more
 
 
-def word_details(answer: "ImpactAnswer", target: str) -> list[str]:
-    """Return the lines behind the verdict."""
+def word_details(answer: "ImpactAnswer", target: str, not_applicable: Mapping[str, str]) -> list[str]:
+    """Return the lines behind the verdict.
+
+    Args:
+        answer: of the check.
+        target: what is done to the bookies.
+        not_applicable: impacts that mean nothing here, and why.
+    """
     lines: list[str] = []
     several = len(answer.sets) > 1
     for outcome in answer.sets or (() if answer.drill else (answer.now,)):
@@ -89,7 +95,8 @@ def word_details(answer: "ImpactAnswer", target: str) -> list[str]:
         lines += ["", *word_segment(segment)]
     if len(answer.sample) > shown:
         lines += ["", "there are more: --json lists fifty, --out DIR writes all"]
-    return [*lines, "", *_word_ground(answer)]
+    unasked = [f"{impact} is not applicable: {reason}" for impact, reason in not_applicable.items()]
+    return [*lines, "", *_word_ground(answer), *unasked]
 
 
 def _word_set(outcome: "SetAnswer", *, titled: bool) -> Iterator[str]:

@@ -13,6 +13,7 @@ from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -221,7 +222,7 @@ class _Check:
                     raise InputError(f"--domain {name}", "has no bookie", f"the locations are {places or 'not known'}")
             chosen[", ".join(taken.domains)] = tuple(sorted({name for members in matches.values() for name in members}))
         if taken.hosts:
-            hosts = self._list_hosts()
+            hosts = self._hosts
             on_hosts = [name for name in bookies.names if any(fnmatchcase(hosts[name], glob) for glob in taken.hosts)]
             if not on_hosts:
                 remedy = f"hosts are {', '.join(sorted(set(hosts.values()))[:_SOME])}"
@@ -229,8 +230,9 @@ class _Check:
             chosen[", ".join(taken.hosts)] = tuple(on_hosts)
         return [Sets.from_bookies(bookies, label, names, taken.target) for label, names in chosen.items()]
 
-    def _list_hosts(self) -> dict[str, str]:
-        """Return the host of each bookie: as it registered, else as its id says, else the id."""
+    @cached_property
+    def _hosts(self) -> dict[str, str]:
+        """The host of each bookie: as it registered, else as its id says, else the id."""
         hosts = {}
         rows = self._nodes.filter(pc.equal(self._nodes["kind"], "registration"))
         raws = {path.rpartition("/")[2]: raw for path, raw in zip(*_columns(rows, "path", "raw"), strict=True)}
@@ -390,7 +392,7 @@ class _Check:
         servers = self._request.zookeeper
         if not servers or self._target is Target.READ_ONLY:
             return None
-        hosts = self._list_hosts()
+        hosts = self._hosts
         lost = len({hosts[name] for name in members} & set(servers))
         return Quorum(len(servers), len(servers) - lost, len(servers) // 2 + 1) if lost else None
 

@@ -58,6 +58,9 @@ def test_the_example_of_the_seed_is_told_in_its_numbers(
     assert table["/r5"] == "n5:3181 read-write → down"
     assert table["/r1"] == "n1:3181 read-write"
     assert len(table) == 13
+    assert [line.partition(" ")[0] for line in lines if "is not applicable" in line] == [
+        "SEQUENCING_CAPACITY_LOSS", "METADATA_QUORUM"
+    ]  # fmt: skip
 
 
 def test_programs_have_every_key_and_people_the_same_verdict(
