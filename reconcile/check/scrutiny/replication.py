@@ -2,17 +2,22 @@
 
 A mark says since when by its own ctime, else by its node's. One that is older than the grace is a finding, with why:
 
-    reason                 when
-    replication disabled   the node `disable` is there
-    locked                 a worker holds the ledger's lock: it is at work, or hangs
+    reason                 when                                                          the first that holds
     guarded                the ledger's lock is a guard of a restore: nobody replicates it until it is settled
+    replication disabled   the node `disable` is there
+    dead lock              the ledger's lock belongs to no session: no worker ever takes the ledger
+    locked                 a worker holds the ledger's lock: it is at work, or hangs
+    no source              no bookie that a segment names is registered
+    open and empty         open, and nothing is known to be in its last segment: nobody copies it
+    no destination         fewer writable bookies outside of a segment's ensemble than it has members that are gone
     no auditor             nobody holds a vote of the auditor's election
-    waiting                none of these: no worker, no source of copies, or nowhere to put them
+    waiting                none of these: no worker runs, or all are busy
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +54,7 @@ class Replication:
         marks: of `MARKS`, a row a marked ledger.
         locks: ledger to who holds its lock: a worker, or a guard.
         guarded: ledgers whose lock is a guard's.
+        dead: ledgers whose lock belongs to no session, and is no guard's.
         disabled: replication is disabled.
         auditor: somebody holds a vote of the election.
         writable, read_only: bookies that are registered so.
@@ -57,6 +63,7 @@ class Replication:
     marks: pa.Table
     locks: dict[LedgerId, str]
     guarded: frozenset[LedgerId]
+    dead: frozenset[LedgerId]
     disabled: bool
     auditor: bool
     writable: frozenset[str]
@@ -73,18 +80,21 @@ class Replication:
         of_marks = nodes.filter(pc.equal(nodes["kind"], "mark"))
         rest = nodes.filter(pc.not_equal(nodes["kind"], "mark")).select(["path", "kind", "raw", "owner"]).to_pylist()
         locks: dict[LedgerId, str] = {}
-        guarded = set()
+        guarded, dead = set(), set()
         for row in rest:
             ledger = ledger_of_lock(row["path"]) if row["kind"] == "lock" else None
             if ledger is not None:
                 locks[ledger] = decode_holder(row["raw"]) or "nobody"
                 if is_guard(row["raw"], row["owner"] or 0):
                     guarded.add(ledger)
+                elif row["owner"] is None:
+                    dead.add(ledger)
         registered = [row["path"] for row in rest if row["kind"] == "registration"]
         return cls(
             _read_marks(of_marks, part),
             locks,
             frozenset(guarded),
+            frozenset(dead),
             any(row["path"] == REPLICATION_DISABLED for row in rest),
             any(row["path"].startswith(_VOTES) and row["owner"] is not None for row in rest),
             frozenset(path.rsplit("/", 1)[-1] for path in registered if path.rsplit("/", 1)[0] == AVAILABLE),
@@ -119,15 +129,18 @@ def find_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: 
     marks = replication.marks
     late = marks.filter(pc.fill_null(pc.less(marks["since"], limit), fill_value=False))
     rows, places = unite([late, stored]).rows
-    late = late.take(pa.array(np.sort(rows[(rows != ABSENT) & (places != ABSENT)])))
+    both = (rows != ABSENT) & (places != ABSENT)
+    late = late.take(pa.array(rows[both])).append_column("record", pa.array(places[both])).sort_by("since")
     if not late.num_rows:
         return FINDINGS.empty_table()
+    records = stored.select(["state", "segments"]).take(late["record"]).to_pylist()
     ledgers = [LedgerId(*pair) for pair in zip(late["scope"].to_pylist(), late["ledger"].to_pylist(), strict=True)]
+    reasons = [_explain(*pair, replication) for pair in zip(ledgers, records, strict=True)]
     replicas = [list_replicas(raw) for raw in late["raw"].to_pylist()]
     statements = [
         Statement("store", "marked since", late["since"]),
         Statement("store", "bookies that are believed to lack it", pa.array([", ".join(names) for names in replicas])),
-        Statement("store", "why it stands", pa.array([_explain(ledger, replication) for ledger in ledgers])),
+        Statement("store", "why it stands", pa.array(reasons)),
     ]
     return make_ledger_findings(
         Category.UNDER_REPLICATED_OVERDUE,
@@ -139,14 +152,23 @@ def find_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: 
     )
 
 
-def _explain(ledger: LedgerId, replication: Replication) -> str:
+def _explain(ledger: LedgerId, record: Mapping[str, Any], replication: Replication) -> str:
     holder = replication.locks.get(ledger)
     if ledger in replication.guarded:
         return f"guarded by {holder}: nobody replicates it until the restore is settled"
     if replication.disabled:
         return "replication is disabled"
+    if ledger in replication.dead:
+        return f"dead lock of {holder}: no session holds it, so no worker ever takes the ledger"
     if holder is not None:
         return f"locked by {holder}: a worker is at it, or hangs"
+    ensembles = [frozenset(segment["members"]) for segment in record["segments"] or ()]
+    if any(not members & replication.registered for members in ensembles):
+        return "no source: no bookie of a segment is registered"
+    if record["state"] == "OPEN" and len(ensembles) == 1:
+        return "open, and nothing shows that its only segment has entries: nobody copies it before it is closed"
+    if any(len(members - replication.registered) > len(replication.writable - members) for members in ensembles):
+        return "no destination: too few writable bookies outside of an ensemble"
     if not replication.auditor:
         return "nobody is elected auditor"
-    return "no worker has taken it: none runs, or there is no source of copies, or nowhere to put them"
+    return "no worker has taken it: none runs, or all are busy"

@@ -1,0 +1,97 @@
+"""Marks that stand for too long: each with its own reason, the oldest first, and none of a ledger that is gone."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reconcile.check.scrutiny.replication import Replication, find_overdue
+from reconcile.findings.table import Run
+from recovery.codecs.keys import mark_keys
+from recovery.codecs.replication_lock import encode_guard, lock_key
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from tests.support.findings import said
+from tests.support.inventories import fill_row
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+RUN = Run("now", NOW)
+HOUR_S = 3600.0
+ALL = ("bk1", "bk2", "bk3", "bk4")
+
+
+def node(path: str, kind: str, raw: bytes = b"", owner: int | None = None, at: datetime = NOW) -> dict[str, Any]:
+    """A row of CATALOG_NODES."""
+    return fill_row(tables.CATALOG_NODES, {"path": path, "kind": kind, "raw": raw, "owner": owner, "changed_at": at})
+
+
+def mark(ledger: int, hours: float, replica: str = "bk1") -> dict[str, Any]:
+    """A mark that is so old."""
+    [path] = mark_keys(*(pa.array([half]).to_numpy() for half in (0, ledger)))
+    since = int((NOW - timedelta(hours=hours)).timestamp() * 1000)
+    return node(path, "mark", f'replica: "{replica}"\nctime: {since}\n'.encode())
+
+
+def around(nodes: list[dict[str, Any]], registered: tuple[str, ...] = ALL, *, auditor: bool = True) -> Replication:
+    """A store's nodes beside its ledgers."""
+    nodes = [*nodes, *(node(f"/available/{name}", "registration", owner=1) for name in registered)]
+    if auditor:
+        nodes.append(node("/underreplication/auditorelection/V_0000000001", "other", owner=2))
+    return Replication.from_nodes(pa.Table.from_pylist(nodes, schema=tables.CATALOG_NODES))
+
+
+def stored(*ledgers: int, members: tuple[str, ...] = ("bk1", "bk2"), state: str = "CLOSED") -> pa.Table:
+    """CATALOG_LEDGERS of these, all of one kind."""
+    rows = [
+        fill_row(
+            tables.CATALOG_LEDGERS,
+            {"ledger": n, "bucket": LedgerId(0, n).bucket, "raw": b"", "state": state,
+             "segments": [{"first": 0, "members": list(members)}]},
+        )
+        for n in ledgers
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS)
+
+
+def reason(records: pa.Table, replication: Replication) -> str:
+    """Why the only overdue mark stands."""
+    [found] = find_overdue(records, replication, RUN, HOUR_S).to_pylist()
+    return said(found)["store", "why it stands"].partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "registered", "record", "why"),
+    [
+        ([], ("bk3", "bk4"), stored(7), "no source"),
+        ([], ALL, stored(7, state="OPEN"), "open, and nothing shows that its only segment has entries"),
+        ([node(lock_key(LedgerId(0, 7)), "lock", b'bookieId: "host1"\n')], ALL, stored(7), "dead lock of host1"),
+        ([node(lock_key(LedgerId(0, 7)), "lock", b'bookieId: "host1"\n', 5)], ALL, stored(7), "locked by host1"),
+        ([node(lock_key(LedgerId(0, 7)), "lock", encode_guard("ab" * 32))], ALL, stored(7),
+         "guarded by bkmeta-guard abababababababab"),
+        ([], ("bk2",), stored(7), "no destination"),
+        ([node("/underreplication/disable", "other")], ALL, stored(7), "replication is disabled"),
+        ([], ALL, stored(7), "no worker has taken it"),
+    ],
+)  # fmt: skip
+def test_each_reason_has_its_own_words(
+    nodes: list[dict[str, Any]], registered: tuple[str, ...], record: pa.Table, why: str
+) -> None:
+    """No source, open and empty, dead or living locks, guards, no destination, disabled, or nobody at work."""
+    assert reason(record, around([mark(7, 2), *nodes], registered)) == why
+
+
+def test_without_an_auditor_nobody_works() -> None:
+    """A vote without a session is nobody's, either."""
+    dead = node("/underreplication/auditorelection/V_0000000001", "other")
+    assert reason(stored(7), around([mark(7, 2), dead], auditor=False)) == "nobody is elected auditor"
+
+
+def test_the_oldest_come_first_and_young_ones_and_those_of_gone_ledgers_not_at_all() -> None:
+    """One just inside of the grace, one just outside; a mark without its own time counts by its node's."""
+    [path] = mark_keys(*(pa.array([half]).to_numpy() for half in (0, 4)))
+    by_node = node(path, "mark", b"", at=NOW - timedelta(hours=30))
+    marks = [mark(1, 1.001), mark(2, 0.999), mark(3, 20), by_node, mark(5, 50)]
+    rows = find_overdue(stored(1, 2, 3, 4), around(marks), RUN, HOUR_S).to_pylist()
+    assert [row["ledger"] for row in rows] == [4, 3, 1]
+    assert [row["bookies"] for row in rows] == [[], ["bk1"], ["bk1"]]

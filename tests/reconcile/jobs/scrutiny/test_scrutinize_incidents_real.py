@@ -1,0 +1,97 @@
+"""Public incidents, brought about on a real cluster and scrutinized: what has to be said is said, and nothing else."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recovery.dataset import open_dataset
+from tests.support.cluster import Cluster
+from tests.support.command import Done, run
+from tests.support.findings import said
+from tests.support.scrutinized_cluster import ScrutinizedCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrutinizedCluster]:
+    """A healthy cluster; each test mends what it broke."""
+    with Cluster(tmp_path_factory.mktemp("incidents") / "cluster") as cluster:
+        healthy = ScrutinizedCluster(cluster)
+        for _ in range(6):
+            healthy.write((3, 2, 2), 20)
+        yield healthy
+
+
+def scrutinize(
+    capsys: pytest.CaptureFixture[str], there: ScrutinizedCluster, out: Path, *options: object
+) -> tuple[Done, dict[str, list[dict[str, Any]]]]:
+    """Run the command; return how it ended, and category → findings."""
+    done = run(
+        capsys, "scrutinize", "--metadata", there.uri, "--out", out, "--recheck-after", "0s", "--deadline", "20",
+        "--json", *options,
+    )  # fmt: skip
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in open_dataset(out, "scrutiny").read("findings").to_pylist():
+        found.setdefault(row["category"], []).append(row)
+    return done, found
+
+
+def test_an_ensemble_that_was_renamed_is_misplaced_and_not_lost(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its member answers that it knows no such ledger, another bookie has all: it is named, nothing is lost."""
+    ledger = there.write((1, 1, 1), 10)
+    holder = there.members(ledger)[0]
+    there.rename(ledger, holder, there.stranger(ledger))
+    done, found = scrutinize(capsys, there, tmp_path / "run")
+    there.rename(ledger, there.members(ledger)[0], holder)
+    assert done.code == 3
+    [misplaced] = found["ENTRIES_MISPLACED"]
+    assert (misplaced["ledger"], misplaced["severity"]) == (ledger, "critical")
+    assert said(misplaced)["bookies", "have them, and are not named for them"] == holder
+    assert found.keys() == {"ENTRIES_MISPLACED", "ONE_COPY"}
+
+
+def test_records_that_nobody_can_read_stop_nothing(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Empty, cut, of an unknown version: three findings, and every other ledger is looked at."""
+    key = there.key(0)
+    raw = base64.b64decode(there.cluster.nodes(key)[key]["data"])
+    bad = {there.key(900 + n): value for n, value in enumerate((b"", raw[:40], b"BookieMetadataFormatVersion\t9\nx"))}
+    there.put(bad)
+    done, found = scrutinize(capsys, there, tmp_path / "run")
+    for path in bad:
+        there.remove(path)
+    assert done.code == 3
+    assert {row["ledger"] for row in found["METADATA_UNPARSABLE"]} == {900, 901, 902}
+    counts = done.result["counts"]
+    assert counts["clean"] == counts["listed"] - 3 - done.result["found"].get("ONE_COPY", 0)
+
+
+def test_another_name_of_a_bookie_is_one_finding_and_with_the_alias_none(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records name its old address: no flood of missing entries; with --aliases all is clean. Nothing is written."""
+    ledgers = [there.write((3, 3, 2), 5) for _ in range(3)]
+    old = "10.0.0.5:3181"
+    name = there.members(ledgers[0])[0]
+    renamed = [ledger for ledger in ledgers if name in there.members(ledger)]
+    for ledger in renamed:
+        there.rename(ledger, name, old)
+    before = there.cluster.nodes("/ledgers")
+    done, found = scrutinize(capsys, there, tmp_path / "run", "--min-coverage", "100")
+    aliases = tmp_path / "aliases"
+    aliases.write_text(f"{old} {name}\n")
+    mended, quiet = scrutinize(capsys, there, tmp_path / "mended", "--aliases", aliases)
+    assert there.cluster.nodes("/ledgers") == before
+    for ledger in renamed:
+        there.rename(ledger, old, name)
+    assert [row["subject"] for row in found["ALIAS_UNRESOLVED"]] == [old]
+    assert found.keys() <= {"ALIAS_UNRESOLVED", "ONE_COPY", "AUDITOR_UNAWARE"}
+    assert done.result["counts"]["undecided"] == {"not seen": len(renamed)}
+    assert (mended.code, quiet.keys() <= {"ONE_COPY"}) == (0, True)
