@@ -368,7 +368,8 @@ class _Look:
             return counts
         counts["ledgers_absent"] = absent.num_rows
         if not absent.num_rows:
-            self._say(Level.OK, "ledgers", f"all {on_bookies.num_rows} ledgers on the bookies looked at have a record")
+            text = f"every ledger on the bookies looked at has a record: {on_bookies.num_rows}"
+            self._say(Level.OK, "ledgers", text)
             return counts
         examples = list_names(listing.examples(absent))
         lacking = f"{absent.num_rows} of {on_bookies.num_rows} ledgers on the bookies"

@@ -17,6 +17,7 @@ from reconcile.check.listing import (
     list_ledgers_on_bookies,
 )
 from reconcile.errors import Advice, GuardRefusedError, Remedy
+from reconcile.words import count_noun, is_or_are
 from recovery.codecs.store import (
     COOKIES,
     INSTANCE_ID,
@@ -97,8 +98,9 @@ def demand_restored(
         remedy = Remedy(Advice.RESTORE_OR_ACCEPT_ABSENT, absent.num_rows) if listing.ledgers else Remedy(Advice.RESTORE)
         raise GuardRefusedError(
             root,
-            f"lists {listing.ledgers} ledgers; {absent.num_rows} of the {held.num_rows} on the bookies' disks are not "
-            f"among them and would be deleted: {', '.join(examples(absent))}{more}",
+            f"lists {count_noun(listing.ledgers, 'ledger')}; {absent.num_rows} of the {held.num_rows} on the bookies' "
+            f"disks {is_or_are(absent.num_rows)} not among them and would be deleted: "
+            f"{', '.join(examples(absent))}{more}",
             remedy,
         )
     return {"listed": listing.ledgers, "held": held.num_rows, "absent": absent.num_rows}
@@ -128,14 +130,14 @@ def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset],
         names = f" ({', '.join(unseen[:EXAMPLES])}{', …' if len(unseen) > EXAMPLES else ''})" if unseen else ""
         raise GuardRefusedError(
             root,
-            f"has {len(unseen)} bookies that run or have a cookie{names}, and no inventory was given: what they hold "
-            "without a record would be deleted",
+            f"has {count_noun(len(unseen), 'bookie')}, running or with a cookie{names}, and no inventory was given: "
+            "what is held without a record would be deleted",
             Remedy(Advice.INVENTORIES_OR_ACCEPT_UNSEEN, len(unseen)),
         )
     if len(unseen) != (accept or 0):
         more = ", …" if len(unseen) > EXAMPLES else ""
-        problem = f"has {len(unseen)} bookies that no inventory is of ({', '.join(unseen[:EXAMPLES])}{more}): "
-        problem += "what only they hold would be deleted"
+        problem = f"has {count_noun(len(unseen), 'bookie')} that no inventory is of "
+        problem += f"({', '.join(unseen[:EXAMPLES])}{more}): what nobody else holds would be deleted"
         remedy = Remedy(Advice.COLLECT_OR_ACCEPT_UNSEEN, len(unseen))
         if not unseen:
             problem, remedy = "has no bookie that no inventory is of", Remedy(Advice.ACCEPT_NONE_UNSEEN)
@@ -161,8 +163,8 @@ def demand_named(
         more = "; …" if found > len(shown) else ""
         raise GuardRefusedError(
             root,
-            f"has closed records that leave out {found} bookies which hold entries that are not on all the bookies "
-            f"named for them, and these would be deleted: {'; '.join(shown)}{more}"
+            f"has closed records that leave out copies: {found} of a bookie with entries that are not on all the "
+            f"bookies named for them, and these would be deleted: {'; '.join(shown)}{more}"
             if found
             else "has no closed record that leaves out what only one bookie holds",
             Remedy(Advice.RESTORE_OR_ACCEPT_LEFT_OUT, found) if found else Remedy(Advice.ACCEPT_NONE_LEFT_OUT),

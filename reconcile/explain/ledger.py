@@ -21,6 +21,7 @@ from reconcile.plan.alternatives import FROM_BOOKIES, describe_records
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import contradicted, sides
 from reconcile.topics import topic_of
+from reconcile.words import count_noun
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.infer.refusal import Refusal
@@ -410,5 +411,5 @@ def _propose_segments(row: Mapping[str, Any] | None, record: LedgerMetadata | No
 def _describe_instead(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Say what bookies show of a ledger that something else speaks against."""
     for row in rows:
-        end = "left open" if row["last_entry"] is None else f"{row['last_entry'] + 1} entries"
+        end = "left open" if row["last_entry"] is None else count_noun(row["last_entry"] + 1, "entry", "entries")
         yield f"{FROM_BOOKIES}: reads as {row['state']}, {end}; chosen by plan edit --choose"

@@ -7,6 +7,7 @@ from typing import Any
 
 from reconcile.findings.categories import Category
 from reconcile.rules.holds import HOLD_MARK
+from reconcile.words import count_noun
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata
 
@@ -114,7 +115,7 @@ def _describe_outcome(facts: Facts) -> list[str]:
     if facts.deletion is not None and not facts.is_in_store:
         return ["bookies still show it"]
     quorums = f"{row['ensemble_size']}/{row['write_quorum']}/{row['ack_quorum']}"
-    entries = "" if row["last_entry"] is None else f" {row['last_entry'] + 1} entries,"
+    entries = "" if row["last_entry"] is None else f" {count_noun(row['last_entry'] + 1, 'entry', 'entries')},"
     record = f"{row['state']},{entries} {quorums}"
     if facts.is_in_store:
         return [f"bookies show {record}"]

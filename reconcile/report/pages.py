@@ -123,9 +123,16 @@ def make_environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["number"] = lambda value: f"{value:,}"
+    environment.filters["noun"] = _count_plural
     environment.filters["line"] = printable_line
     environment.filters["name"] = _readable
     return environment
+
+
+def _count_plural(number: int, plural: str) -> str:
+    """Return a number with its noun, which is given as it is of several."""
+    one = f"{plural.removesuffix('ies')}y" if plural.endswith("ies") else plural.removesuffix("s")
+    return f"{number:,} {one if number == 1 else plural}"
 
 
 def _readable(text: object) -> str:

@@ -34,6 +34,7 @@ from backends.errors import BackendError, OutcomeUnknownError, VersionConflictEr
 from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import Advice, JournalError, PartlyAppliedError, Remedy
 from reconcile.plan.actions import PHASES, Guard
+from reconcile.words import count_noun
 from reconcile.write import guards
 from reconcile.write.apply_results import LISTED, Applied, Conflict, Tally
 from reconcile.write.audit_journal import JOURNAL, Approval, Journal
@@ -340,8 +341,8 @@ class _Run:
         if self._options.withhold_cookies is not None:
             return self._options.withhold_cookies
         if conflicts:
-            return f"{conflicts} writes were in conflict with what is in the store"
-        return f"{changed} records were not read back as they were written" if changed else ""
+            return f"{count_noun(conflicts, 'write')} in conflict with what is in the store"
+        return f"{count_noun(changed, 'record')} not read back as written" if changed else ""
 
     def _withhold_cookies(self, cookies: Sequence[Action], reason: str) -> None:
         standing: set[int] = set()

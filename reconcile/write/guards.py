@@ -30,6 +30,7 @@ from backends.errors import AccessDeniedError
 from backends.protocols import AccessControl, Acl, ControlledStore, MetadataStore, parents, parse_acl
 from reconcile import clusters
 from reconcile.errors import Advice, GuardRefusedError, Remedy
+from reconcile.words import count_noun, is_or_are
 from reconcile.write.audit_journal import find_next_journal
 from reconcile.write.freezing.freeze_state import ALL, WORLD, join_key, name_principal, read_freeze_state
 from reconcile.write.journal_events import EarlierRuns, UndoBegun
@@ -134,8 +135,8 @@ def demand_unused(store: MetadataStore, root: str) -> None:
         advice = Advice.FREEZE_OR_ACCEPT_UNFROZEN if is_freezable else Advice.STOP_OR_ACCEPT_UNFROZEN
         raise GuardRefusedError(
             base or "/",
-            f"{len(registered)} bookies are running ({_name_some(registered)}), and delete what a partial root does "
-            "not name",
+            f"{count_noun(len(registered), 'bookie')} {is_or_are(len(registered))} running "
+            f"({_name_some(registered)}): what a partial root does not name is deleted",
             Remedy(advice),
         )
 
@@ -178,8 +179,8 @@ def demand_stopped(bookies: Iterable[str]) -> None:
     if running:
         raise GuardRefusedError(
             ", ".join(running[:_LISTED]),
-            f"{len(running)} bookies answer at the addresses in their ids, registered or not, and delete what a "
-            "partial root does not name",
+            f"{count_noun(len(running), 'bookie')} {is_or_are(len(running))} running, registered or not (what "
+            "answers at the address in an id): what a partial root does not name is deleted",
             Remedy(Advice.STOP_OR_ACCEPT_UNFROZEN),
         )
 
@@ -283,7 +284,8 @@ def demand_frozen(store: MetadataStore, root: str, ledgers: int) -> None:
     if not read_freeze_state(store, root).frozen:
         raise GuardRefusedError(
             root,
-            f"is not frozen: bookies would delete the {ledgers} ledgers whose records the undo removes",
+            f"is not frozen: the undo removes records of {count_noun(ledgers, 'ledger')}, and bookies delete "
+            "what has none",
             Remedy(Advice.FREEZE_OR_UNDO_REPLACED),
         )
 

@@ -33,11 +33,13 @@ def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
     if unknown:
         verdict += ", NOT complete: what was not answered may exist"
     details = [
-        f"{bookie.bookie}: {bookie.ledgers} ledgers, {bookie.entries} entries, in {bookie.folder}"
+        f"{bookie.bookie}: {count_noun(bookie.ledgers, 'ledger')}, {count_noun(bookie.entries, 'entry', 'entries')}, "
+        f"in {bookie.folder}"
         for bookie in made[:_SHOWN]
     ]
     details += [
-        f"{bookie.bookie}: nothing is known of {bookie.unanswered} ledgers ({bookie.why})" for bookie in partly[:_SHOWN]
+        f"{bookie.bookie}: nothing is known of {count_noun(bookie.unanswered, 'ledger')} ({bookie.why})"
+        for bookie in partly[:_SHOWN]
     ]
     for bookie in without[:_SHOWN]:
         if bookie.kind is Kind.NO_LISTS:
@@ -53,7 +55,9 @@ def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
     details += [f"{ALIAS_UNRESOLVED} {name}: {why}" for name, why in list(found.unresolved.items())[:_SHOWN]]
     details += [f"not read in the store: {gap}" for gap in gaps[:_SHOWN]]
     if found.scoped:
-        details.append(f"not asked for: {found.scoped} ledgers of other scopes, which no released bookie knows")
+        details.append(
+            f"not asked for: {count_noun(found.scoped, 'ledger')} of other scopes, which no released bookie knows"
+        )
     details.append("the wire does not tell: " + "; ".join(NOT_TOLD))
     return Result(
         "collect",

@@ -77,8 +77,8 @@ def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
     details += _describe_guards(read)
     missing = sorted(found.without_disks.items(), key=lambda item: -item[1])
     if missing:
-        named = ", ".join(f"{bookie} ({count} copies)" for bookie, count in missing[:_SHOWN])
-        said = "cannot be asked:" if wire else f"no disks were given of {len(missing)} bookies:"
+        named = ", ".join(f"{bookie} ({count_noun(count, 'copy', 'copies')})" for bookie, count in missing[:_SHOWN])
+        said = "cannot be asked:" if wire else f"no disks were given of {count_noun(len(missing), 'bookie')}:"
         details.append(f"{said} {named}")
     details += [f"{name}: {why}" for name, why in list(unresolved.items())[:_SHOWN]]
     for bookie, problems in list(found.incomplete.items())[:_SHOWN]:

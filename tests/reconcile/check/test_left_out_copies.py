@@ -121,7 +121,7 @@ def test_a_thaw_is_refused_until_just_so_many_are_accepted(tmp_path: Path) -> No
     store = store_of(L1=record((0, "ab")), L2=record((0, "ab")))
     stray = inventory(tmp_path / "x", "x", {1: range(3), 2: range(3)})
     for accept in (0, 1, 3):
-        with pytest.raises(GuardRefusedError, match="leave out 2 bookies") as refused:
+        with pytest.raises(GuardRefusedError, match="leave out copies: 2 of a bookie") as refused:
             thaw_guards.demand_named(store, ROOT, Layout.HIERARCHICAL, [stray], accept=accept)
         assert refused.value.exit_code == 5
         assert "--accept-left-out 2" in word_error(refused.value)

@@ -279,7 +279,7 @@ def test_guards_of_apply(uri: str, raw: KazooClient, tmp_path: Path) -> None:
     refused("--confirm", digest, words="another cluster's root")
     raw.delete(f"{root}/INSTANCEID")
     raw.create(f"{root}/available/b1:3181", b"", makepath=True)
-    refused("--confirm", digest, words="1 bookies are running (b1:3181)")
+    refused("--confirm", digest, words="1 bookie is running (b1:3181)")
     assert raw.get_children(root) == ["available"]
     assert not (plan / "journal").exists()
 

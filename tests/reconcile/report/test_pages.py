@@ -137,7 +137,7 @@ def test_the_picture_shows_shares_and_bookies(tmp_path: Path) -> None:
     text, page = page_of(write_plan(tmp_path / "plan", ledgers, coverage=coverage(["b1", "b2"], ["b3"])))
     assert re.findall(r'aria-label="([^"]*)"', text)[:4] == [
         "3 ledgers: come back",
-        "1 ledgers: held: kept, and not readable yet",
+        "1 ledger: held: kept, and not readable yet",
         "90 entries: come back",
         "10 entries: held: kept, and not readable yet",
     ]

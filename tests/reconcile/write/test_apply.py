@@ -152,7 +152,7 @@ def test_running_bookies_are_a_guard(tmp_path: Path, where: str) -> None:
     store.write([Write(f"{ROOT}/available/readonly", b"")])
     store.put_ephemeral(f"{ROOT}/{where}/b1:3181", b"", owner=7)
     before = state_of(store)
-    with pytest.raises(GuardRefusedError, match="1 bookies are running") as refused:
+    with pytest.raises(GuardRefusedError, match="1 bookie is running") as refused:
         applied(store, restore_of(3), tmp_path / "j")
     assert refused.value.exit_code == 5
     assert state_of(store) == before

@@ -281,6 +281,24 @@ def test_rights_that_changed_meanwhile_stop_the_run(tmp_path: Path) -> None:
     assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.PARTLY
 
 
+def test_a_node_that_was_made_meanwhile_stops_the_run(tmp_path: Path) -> None:
+    """Somebody made it, open, since the freeze was confirmed: it is left, and named with its rights."""
+    store = _cluster()
+    proposal = freeze.propose_freeze(store, ROOT, OURS)
+    made = f"{ROOT}/underreplication/locks"
+    store.write([Write(made, b"")])
+    store.set_acl(made, "world:anyone:crd", expected=0)
+    with (
+        audit_journal.Journal.open(
+            tmp_path, freeze.make_binding(ROOT), resume=True, now=_now, replay=lambda _record: None
+        ) as journal,
+        pytest.raises(PartlyAppliedError, match="made meanwhile, with world:anyone:crd"),
+    ):
+        freeze.carry_out(proposal, store, journal)
+    assert _rights(store)[made] == "world:anyone:crd"
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.PARTLY
+
+
 def test_a_frozen_root_may_be_applied_to_while_bookies_run(tmp_path: Path) -> None:
     """Registered bookies are a guard against apply until the root is frozen; thawed, they are one again."""
     store = _cluster()
@@ -291,12 +309,12 @@ def test_a_frozen_root_may_be_applied_to_while_bookies_run(tmp_path: Path) -> No
         plan = [plan_of(rows)]
         return apply(lambda: plan, store, ROOT, tmp_path / journal, Options("hash"), now=_now).exit_code
 
-    with pytest.raises(GuardRefusedError, match="bookies are running"):
+    with pytest.raises(GuardRefusedError, match="1 bookie is running"):
         write("before")
     _freeze(store, tmp_path / "freeze")
     assert write("frozen") == 0
     _thaw(store, tmp_path / "freeze")
-    with pytest.raises(GuardRefusedError, match="bookies are running"):
+    with pytest.raises(GuardRefusedError, match="1 bookie is running"):
         write("after")
 
 
