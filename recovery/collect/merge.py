@@ -158,10 +158,10 @@ class Merge:
         wanted: tuple[list[KeyedGroups], list[KeyedGroups]] = ([], [])
         for share in self._yield_shares():
             index = self._join_index(share)
-            journal = sort_groups(from_rows(_read_share(self.journal, share)))
+            journal = sort_groups(from_rows(self.journal.read_share(share)))
             self._report_dangling(share, index, journal)
             added = subtract_groups(journal, index)
-            log = subtract_groups(subtract_groups(sort_groups(from_rows(_read_share(self.log, share))), index), journal)
+            log = subtract_groups(subtract_groups(sort_groups(from_rows(self.log.read_share(share))), index), journal)
             for beside, groups, ends in zip((self.from_journal, self.from_log), (added, log), wanted, strict=True):
                 beside.groups.add(to_rows(groups))
                 ends.append(_find_ends(groups))
@@ -170,17 +170,17 @@ class Merge:
             beside.wanted = pick_groups(joined_groups, np.lexsort((joined_groups.first, joined_groups.key)))
 
     def _join_index(self, share: int | None) -> KeyedGroups:
-        groups = from_rows(_read_share(self.index.groups, share))
+        groups = from_rows(self.index.groups.read_share(share))
         doubled = np.isin(groups.key, self.doubled)
         if doubled.any():
             groups = join_groups([pick_groups(groups, ~doubled), sort_groups(pick_groups(groups, doubled))])
         return pick_groups(groups, np.lexsort((groups.first, groups.key)))
 
     def _report_dangling(self, share: int | None, index: KeyedGroups, journal: KeyedGroups) -> None:
-        dangling = subtract_groups(sort_groups(from_rows(_read_share(self.index.dangling, share))), index)
+        dangling = subtract_groups(sort_groups(from_rows(self.index.dangling.read_share(share))), index)
         if not len(dangling.key):
             return
-        facts = _read_share(self.index.facts, share)
+        facts = self.index.facts.read_share(share)
         folders = dict(zip(facts[:, LEDGER].tolist(), facts[:, SOURCE].tolist(), strict=True))
         lost = subtract_groups(dangling, journal)
         for groups, hides, where in (
@@ -211,14 +211,14 @@ class Merge:
         shares = find_shares(special)
         for share in self._yield_shares():
             index = self._join_index(share)
-            journal = from_rows(_read_share(self.from_journal.groups, share))
-            log = from_rows(_read_share(self.from_log.groups, share))
-            facts = _read_share(self.index.facts, share)
+            journal = from_rows(self.from_journal.groups.read_share(share))
+            log = from_rows(self.from_log.groups.read_share(share))
+            facts = self.index.facts.read_share(share)
             # What cannot be read is there nevertheless: left out, it would be left out of every plan, and deleted.
             named = harmed if share is None else harmed[find_shares(harmed) == share]
             in_index = np.union1d(np.union1d(facts[:, LEDGER], index.key), named)
             special_ledgers = special if share is None else special[shares == share]
-            heads = [_read_share(s, share) for s in (self.index.heads, self.from_journal.heads, self.from_log.heads)]
+            heads = [s.read_share(share) for s in (self.index.heads, self.from_journal.heads, self.from_log.heads)]
             doubtful = find_doubtful_ledgers(np.union1d(in_index, special_ledgers), (journal, log), heads[1:])
             if len(doubtful):
                 self._report_doubtful(share, doubtful, journal, log)
@@ -249,7 +249,7 @@ class Merge:
             (journal, Hides.EVERYTHING, self.from_journal, "journals"),
             (log, Hides.NOTHING, self.from_log, "entry logs"),
         ):
-            places = _read_share(beside.places, share)
+            places = beside.places.read_share(share)
             places = places[np.isin(places[:, 0], doubtful)]
             place_of = {ledger: (beside.files[file], at) for ledger, _, file, at in places[::-1].tolist()}
             for row in np.flatnonzero(np.isin(groups.key, doubtful)).tolist():
@@ -332,10 +332,6 @@ def find_doubtful_ledgers(known: Ints, groups: Sequence[KeyedGroups], heads: Seq
     proven = np.concatenate([rows[rows[:, DIGEST_COLUMN] >= 0, 0] for rows in heads])
     alone: Ints = ledgers[(entries == 1) & ~np.isin(ledgers, known) & ~np.isin(ledgers, proven)]
     return alone
-
-
-def _read_share(spool: Spool, share: int | None) -> Ints:
-    return spool.read_all() if share is None else spool.share(share)
 
 
 def _select_known(known: Known, ledgers: Ints) -> Known:

@@ -242,11 +242,11 @@ def _entry_of(part: journal.Record, content: memoryview) -> str:
 
 
 def _read_zk_snapshot(path: Path, _content: memoryview, notes: FileNotes) -> None:
-    notes.take(store_file.read_zookeeper_snapshot(path))
+    store_file.read_zookeeper_snapshot(path, notes)
 
 
 def _read_zk_log(path: Path, _content: memoryview, notes: FileNotes) -> None:
-    notes.take(store_file.read_zookeeper_log(path))
+    store_file.read_zookeeper_log(path, notes)
 
 
 _READERS: Final[dict[Kind, Callable[[Path, memoryview, FileNotes], None]]] = {

@@ -17,7 +17,6 @@ from recovery.codecs.framing import Key
 from recovery.collect.rows.source_copies import Grouper, make_runs
 from recovery.errors import Damage, FormatError, Reason
 from recovery.inspect.file_kinds import Kind
-from recovery.inspect.store_file import Facts
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId, to_unsigned
 
@@ -77,16 +76,6 @@ class FileNotes:
         self.damaged += 1
         if len(self.damage) < LISTED:
             self.damage.append(damage)
-
-    def take(self, facts: Facts) -> None:
-        """Take what the reader of another store's file found."""
-        self.header |= facts.header
-        self.counts.update(facts.counts)
-        self.first, self.last = facts.first, facts.last
-        self.ranges += facts.ranges
-        self.notes += facts.notes
-        for damage in facts.damage:
-            self.add_damage(damage)
 
     def add_error(self, error: FormatError) -> None:
         self.add_damage(Damage(error.offset, 0, error.reason, error.detail))

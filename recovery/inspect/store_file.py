@@ -4,7 +4,6 @@ Source: the readers of `backends.zkfiles`.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from backends.zkfiles import records, servers, snapshot, txnlog
 from backends.zkfiles.snapshot import Snapshot
 from recovery.errors import Damage, Reason
+from recovery.inspect.file_notes import FileNotes
 
 _LISTED: Final = 20
 """Subtrees that are named."""
@@ -41,31 +41,18 @@ _KINDS: Final = {
 }
 
 
-@dataclass(slots=True)
-class Facts:
-    """What one file holds; the fields are those of `recovery.inspect.bookie_file.Looked`."""
-
-    header: dict[str, str] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    first: str = ""
-    last: str = ""
-    ranges: list[str] = field(default_factory=list)
-    damage: list[Damage] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-def read_zookeeper_snapshot(path: Path) -> Facts:
-    """Read a ZooKeeper snapshot, plain or compressed.
+def read_zookeeper_snapshot(path: Path, notes: FileNotes) -> None:
+    """Note what a ZooKeeper snapshot holds, plain or compressed.
 
     Raises:
         OSError: it cannot be read.
     """
     read = snapshot.read(path.resolve())
-    facts = Facts(notes=list(read.notes))
+    notes.notes += read.notes
     if read.damage is not None:
-        facts.damage.append(Damage(read.damage.offset, 0, Reason.BAD_VALUE, read.damage.problem))
+        notes.add_damage(Damage(read.damage.offset, 0, Reason.BAD_VALUE, read.damage.problem))
     survey = read.look(digest=True)
-    facts.header |= {
+    notes.header |= {
         "version": str(read.version),
         "compression": read.compression,
         "begun at": "not in its name" if read.begun is None else f"zxid {read.begun:#x}",
@@ -75,9 +62,9 @@ def read_zookeeper_snapshot(path: Path) -> Facts:
         "checksums": "wrong, or not reached" if read.damage else "agree",
     }
     if read.begun is not None and read.ends > read.begun:
-        facts.notes.append("transactions were applied while it was written: whole only with the log of those")
+        notes.notes.append("transactions were applied while it was written: whole only with the log of those")
     owners = [read.node_at(int(row)).owner for row in survey.owned]
-    facts.counts.update(
+    notes.counts.update(
         nodes=read.nodes,
         sessions=len(read.sessions),
         rights=len(read.acl),
@@ -86,8 +73,7 @@ def read_zookeeper_snapshot(path: Path) -> Facts:
         with_ttl=sum(records.ttl_of(owner) is not None for owner in owners),
         unknown_rights=len(survey.unknown_acls),
     )
-    facts.ranges += _count_subtrees(read, facts.counts)
-    return facts
+    notes.ranges += _count_subtrees(read, notes.counts)
 
 
 def _describe_digest(read: Snapshot) -> str:
@@ -110,29 +96,28 @@ def _count_subtrees(read: Snapshot, counts: Counter[str]) -> list[str]:
     return lines + ([f"and {len(below) - _LISTED} more"] if len(below) > _LISTED else [])
 
 
-def read_zookeeper_log(path: Path) -> Facts:
-    """Read a ZooKeeper transaction log.
+def read_zookeeper_log(path: Path, notes: FileNotes) -> None:
+    """Note what a ZooKeeper transaction log holds.
 
     Raises:
         OSError: it cannot be read.
     """
     log = txnlog.survey(path.resolve())
-    facts = Facts(header={"version": str(log.version)})
+    notes.header["version"] = str(log.version)
     entries = log.entries
     for kind, count in zip(*(part.tolist() for part in np.unique(entries["kind"], return_counts=True)), strict=True):
-        facts.counts[_KINDS[kind]] += count
-    facts.counts.update(transactions=len(entries))
+        notes.counts[_KINDS[kind]] += count
+    notes.counts.update(transactions=len(entries))
     if len(entries):
-        facts.first, facts.last = _describe_entry(entries[0]), _describe_entry(entries[-1])
-        facts.ranges.append(f"zxids {servers.ranges(np.unique(entries['zxid']))}")
+        notes.first, notes.last = _describe_entry(entries[0]), _describe_entry(entries[-1])
+        notes.ranges.append(f"zxids {servers.ranges(np.unique(entries['zxid']))}")
     if log.damage is not None:
         reason = _REASONS.get(log.why, Reason.BAD_VALUE)
-        facts.damage.append(Damage(log.damage.offset, 0, reason, log.damage.problem))
+        notes.add_damage(Damage(log.damage.offset, 0, reason, log.damage.problem))
     elif log.why in (txnlog.End.TORN_MARK, txnlog.End.TORN_SIZE):
-        facts.notes.append(f"ends with {log.why}, from byte {log.end} on: normal after a crash")
+        notes.notes.append(f"ends with {log.why}, from byte {log.end} on: normal after a crash")
     else:
-        facts.header["ends at byte"] = f"{log.end} with {log.why}"
-    return facts
+        notes.header["ends at byte"] = f"{log.end} with {log.why}"
 
 
 def _describe_entry(entry: np.void) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from recovery.collect.incremental.previous import BUCKETS_PER_SHARE
 from recovery.collect.incremental.records import FILE_COLUMN, ReadsHeaders
-from recovery.collect.incremental.row_sets import are_among, find_files_of, name_columns, read_share, renumber
+from recovery.collect.incremental.row_sets import are_among, find_files_of, name_columns, renumber
 from recovery.collect.incremental.state import State
 from recovery.collect.rows.entry_headers import DIGEST_COLUMN
 from recovery.collect.rows.scoped_ids import bucket_of
@@ -57,9 +57,9 @@ def take_over_headers(
             present.append(located)
         numbers = np.array([file.number for file in files], np.int64)
         for share in state.shares("file_heads"):
-            old_rows = read_share(kept, share)
+            old_rows = kept.read_share(share)
             old_rows = old_rows[~np.isin(old_rows[:, FILE_COLUMN], list(to_read))]
-            rows = np.concatenate((old_rows, read_share(fresh, share)))
+            rows = np.concatenate((old_rows, fresh.read_share(share)))
             rows = rows[np.lexsort((rows[:, FILE_COLUMN], rows[:, 0]))]
             take(rows.copy())
             rows[:, FILE_COLUMN] = numbers[rows[:, FILE_COLUMN]]

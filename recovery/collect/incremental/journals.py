@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.collect.incremental.records import FILE_COLUMN, SeenFile, SpecialFacts, TakesSpecial
-from recovery.collect.incremental.row_sets import read_share
 from recovery.collect.incremental.state import SPECIAL_WIDTH, State
 from recovery.collect.rows.ledger_facts import NONE
 from recovery.collect.rows.source_copies import Ints, Mask
@@ -99,7 +98,7 @@ class JournalReuse:
         self._flush()
         interned = self._state.interned
         for share in self._state.shares():
-            rows = read_share(self._state.specials, share)
+            rows = self._state.specials.read_share(share)
             for ledger, _, kind, number, lac in rows[np.lexsort((rows[:, FILE_COLUMN], rows[:, 0]))].tolist():
                 if kind == FENCE:
                     facts.take_fence(ledger)

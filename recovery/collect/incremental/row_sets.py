@@ -10,7 +10,6 @@ from recovery.collect.incremental.records import FINGERPRINT_WIDTH, SOURCE_COLUM
 from recovery.collect.rows.index_slots import Block, Piece
 from recovery.collect.rows.ledger_facts import LEDGER, NONE
 from recovery.collect.rows.source_copies import GROUP_WIDTH, Ints, Mask, are_members, find_starts, sort_groups
-from recovery.collect.rows.spool import Spool
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups
 
@@ -21,11 +20,6 @@ _LOG_SHIFT: Final = 32
 def name_columns(table: str) -> list[str]:
     """Return the columns of a table behind the ledger's."""
     return [column for column in tables.AGAIN[table].names if column not in tables.KEY_COLUMNS]
-
-
-def read_share(spool: Spool, share: int | None) -> Ints:
-    """Return the rows of a share; None: all."""
-    return spool.read_all() if share is None else spool.share(share)
 
 
 def look_up(names: Sequence[bytes], numbers: Ints) -> pa.Array:

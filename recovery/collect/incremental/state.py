@@ -9,7 +9,7 @@ import numpy as np
 
 from recovery.collect.incremental.previous import Previous
 from recovery.collect.incremental.records import FILE_COLUMN, SeenFile
-from recovery.collect.incremental.row_sets import name_columns, read_share, renumber
+from recovery.collect.incremental.row_sets import name_columns, renumber
 from recovery.collect.rows.ledger_facts import Interned
 from recovery.collect.rows.source_copies import Ints, Mask
 from recovery.collect.rows.spool import SHARES, Spool
@@ -71,7 +71,7 @@ class State:
 
     def read_spool(self, name: str, share: int | None) -> Ints:
         """Return rows of a table that are kept for the next collection."""
-        return read_share(self.spools[name], share)
+        return self.spools[name].read_share(share)
 
     def see_file(self, path: str, kind: str, *, number: int = -1, mark: int = -1, is_newest: bool = False) -> SeenFile:
         """Take the fingerprint of a file before it is read.

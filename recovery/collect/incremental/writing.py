@@ -12,7 +12,7 @@ from recovery.collect.incremental.journals import KEY as KEY_RECORD
 from recovery.collect.incremental.journals import LAC as LAC_RECORD
 from recovery.collect.incremental.previous import hash_manifest, hash_passwords
 from recovery.collect.incremental.records import SOURCE_COLUMN, Binding, Terms
-from recovery.collect.incremental.row_sets import are_unique, look_up, name_columns, read_share, sum_fingerprints
+from recovery.collect.incremental.row_sets import are_unique, look_up, name_columns, sum_fingerprints
 from recovery.collect.incremental.state import State
 from recovery.collect.rows.index_slots import IndexRows
 from recovery.collect.rows.ledger_facts import FENCED, KEY, LAC, LEDGER, LIMBO, SOURCE
@@ -79,14 +79,14 @@ class KeptWriter:
         state = self._state
         rows = sum_fingerprints(state.read_spool("ledgers", share))
         good = (rows[:, _TIMES] < state.limit).all(axis=1) & are_unique(rows[:, 0])
-        good &= ~np.isin(rows[:, 0], excluded) & ~np.isin(rows[:, 0], read_share(index.dangling, share)[:, 0])
+        good &= ~np.isin(rows[:, 0], excluded) & ~np.isin(rows[:, 0], index.dangling.read_share(share)[:, 0])
         ledgers = rows[good, 0]
         writer.append("ledgers", self._make_table("ledgers", rows[good]))
         for name, spool in (("groups", index.groups), ("heads", index.heads), ("slots", state.spools["slots"])):
-            part = read_share(spool, share)
+            part = spool.read_share(share)
             part = part[np.isin(part[:, 0], ledgers)]
             writer.append(name, self._make_table(name, np.unique(part, axis=0) if name == "slots" else part))
-        facts = read_share(index.facts, share)
+        facts = index.facts.read_share(share)
         facts = facts[np.isin(facts[:, LEDGER], ledgers)]
         columns = {
             "source": facts[:, SOURCE],
@@ -99,7 +99,7 @@ class KeptWriter:
         return set(rows[~good, SOURCE_COLUMN].tolist())
 
     def _write_specials(self, writer: DatasetWriter, share: int | None) -> None:
-        rows, interned = read_share(self._state.specials, share), self._state.interned
+        rows, interned = self._state.specials.read_share(share), self._state.interned
         raw = [
             interned.keys[n] if kind == KEY_RECORD else interned.lacs[n] if kind == LAC_RECORD else None
             for kind, n in rows[:, 2:4].tolist()

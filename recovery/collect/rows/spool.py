@@ -88,6 +88,10 @@ class Spool:
         parts.extend(rows[find_shares(rows[:, 0], self._shares) == number] for rows in self._rows)
         return np.concatenate(parts) if parts else self._make_empty()
 
+    def read_share(self, number: int | None) -> Rows:
+        """Return the rows of one part of the ledgers; None: every row."""
+        return self.read_all() if number is None else self.share(number)
+
     def read_all(self) -> Rows:
         """Return every row; only where they are few."""
         parts = [self._read(start, 0, bounds[-1]) for start, bounds in self._runs]
