@@ -8,22 +8,23 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 
 from reconcile.check.impact.names import Level, Target
 from reconcile.check.impact.segments.columns import Shape
+from reconcile.findings.table import Run
 from reconcile.jobs.impact import check
 from reconcile.jobs.impact.cache import Statement
 from reconcile.jobs.impact.question import Taken
 from reconcile.references import References, read
-from reconcile.rules.segments.placement import Ensembles, Placement, PlacementSettings, Policy, judge, locate
+from reconcile.rules.segments.placement import PlacementSettings, Policy
+from reconcile.rules.segments.record_rules import find_misplaced_segments
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
 from tests.support.impact_judge import Ledger
 from tests.support.impact_question import ask, list_impacts
-from tests.support.impacts import write_catalog
+from tests.support.impacts import AT, write_catalog
 from tests.support.inventories import write_inventory
 
 BOOKIES = tuple(f"bk{number}:3181" for number in range(1, 9))
@@ -101,19 +102,16 @@ def test_segments_that_ended_on_one_rack_are_lost_with_it(tmp_path: Path) -> Non
     ask(made, taken=Taken(domains=("/rackA",)), topology=racks, out=tmp_path / "out", most_unavailable=50)
     rows = open_dataset(tmp_path / "out", "impact").read("impacts").to_pylist()
     lost = {(row["ledger"], row["segment"]) for row in rows if row["impact"] == "READ_AVAILABILITY_LOSS"}
-    settings = PlacementSettings(min_racks=2)
-    segments = [(one.number, place, members) for one in ledgers for place, (_, members) in enumerate(one.segments)]
-    ensembles = Ensembles(
-        np.array([sorted(racks).index(member) for *_, members in segments for member in members]),
-        *(np.full(len(segments), number) for number in (3, 3, 2)),
-    )
-    verdicts = judge(ensembles, locate(sorted(racks), racks, settings), settings)
+    run = Run("scrutiny", AT)
+    found, counts = find_misplaced_segments(made.read("ledgers"), racks, PlacementSettings(min_racks=2), run)
     against = {
-        (number, place)
-        for (number, place, _), verdict in zip(segments, verdicts, strict=True)
-        if verdict == Placement.VIOLATED
+        (row["ledger"], fact["field"])
+        for row in found.to_pylist()
+        for fact in row["evidence"]
+        if row["category"] == "PLACEMENT_VIOLATED" and fact["side"] == "store"
     }
-    assert lost == against == {(number, 1) for number in range(40)}
+    assert against == {(ledger, "segment from entry 50") for ledger, _ in lost}
+    assert (lost, counts.violated) == ({(number, 1) for number in range(40)}, 40)
 
 
 def test_a_drill_takes_every_domain_alone(catalog: Dataset) -> None:
