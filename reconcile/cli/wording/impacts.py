@@ -197,7 +197,9 @@ def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
     yield from (f"not told: {reason}" for reason in answer.undecided)
     cache, replication = answer.cache, answer.replication
     age = f"{cache.age_s:.0f} s" if cache.age_s < _MINUTE else f"{cache.age_s / 60:.0f} min"
-    fresh = ", captured for this answer" if cache.is_fresh else ""
+    fresh = (
+        ", captured for this answer" if cache.is_fresh else "; who is registered was read now" if cache.alive else ""
+    )
     yield f"records of {cache.at.isoformat(timespec='seconds')}, {age} old{fresh}"
     if not cache.alive:
         yield "registrations in files and captures are not of today: every bookie with a cookie counts as registered"

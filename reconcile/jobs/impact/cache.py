@@ -3,6 +3,9 @@
     <folder>/<hash of the store's URI>/<time of the capture>/   a catalog; the newest whole one counts
     <folder>/<hash of the store's URI>/unrecoverable.jsonl      what persons declared: at, by, reason, bookie
 
+What changes by the minute is read anew even where records are not: who is registered, cookies, the auditor, and whether
+re-replication is disabled. A bookie that was stopped five minutes ago must count as down.
+
 A capture that is older than asked for, or broken off, is made again beside it; two are kept, for somebody may still
 read the one before.
 """
@@ -17,13 +20,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from backends.registry import parse_store_uri
 from reconcile.jobs.capture import CaptureRequest, capture
-from reconcile.jobs.context import Context
+from reconcile.jobs.context import Context, connect
 from reconcile.stores import CATALOG, catalog_path
+from recovery.codecs.store import REPLICATION_DISABLED, UNDERREPLICATION, places
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import DatasetError, InputError
 
+VOTES: Final = f"{UNDERREPLICATION}/auditorelection"
+"""Folder of who would be the auditor; the lowest of them is."""
 _LIVE: Final = ("zookeeper", "etcd")
 _FORM: Final = "%Y%m%dT%H%M%S.%fZ"
 _KEPT: Final = 2
@@ -94,6 +103,38 @@ def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context
     capture(CaptureRequest(uri, target), context)
     _forget_old(own, target.name, now)
     return _describe(open_dataset(target, CATALOG), alive=is_live(uri), is_fresh=True)
+
+
+def read_present_nodes(uri: str, nodes: pa.Table, context: Context) -> pa.Table:
+    """Return a capture's nodes with those of now in the place of registrations, cookies, votes and the switch.
+
+    Args:
+        uri: a live store.
+        nodes: path, kind and raw of CATALOG_NODES.
+        context: of the job.
+
+    Raises:
+        UnavailableError: the store does not answer.
+        AccessDeniedError: something of it may not be read.
+    """
+    with connect(uri, context) as opened:
+        where = places(opened.layout_hint)
+        writable, read_only = where.registrations
+        folders = {writable: "registration", read_only: "registration", where.cookies: "cookie", VOTES: "other"}
+        kinds = {REPLICATION_DISABLED: "other"}
+        for folder, kind in folders.items():
+            names = opened.store.children(opened.root + folder) or []
+            kinds |= {f"{folder}/{name}": kind for name in names if f"{folder}/{name}" != read_only}
+        values = opened.store.get_many([opened.root + path for path in kinds])
+        present = [
+            {"path": path, "kind": kind, "raw": node.value}
+            for (path, kind), (_, node) in zip(kinds.items(), values, strict=True)
+            if node is not None
+        ]
+    changing = pc.is_in(nodes["kind"], value_set=pa.array(["registration", "cookie"]))
+    changing = pc.or_(changing, pc.starts_with(nodes["path"], f"{VOTES}/"))
+    changing = pc.or_(changing, pc.equal(nodes["path"], REPLICATION_DISABLED))
+    return pa.concat_tables([nodes.filter(pc.invert(changing)), pa.Table.from_pylist(present, schema=nodes.schema)])
 
 
 def _folder_of(uri: str, folder: Path) -> Path:

@@ -35,10 +35,12 @@ from reconcile.check.impact.segments.judgement import States
 from reconcile.check.placement_files import decode_rack_info
 from reconcile.jobs.context import Context, connect, start_spark, throttle
 from reconcile.jobs.impact.cache import (
+    VOTES,
     Captured,
     Statement,
     is_live,
     provide_catalog,
+    read_present_nodes,
     read_statements,
     record_statements,
 )
@@ -57,7 +59,7 @@ from reconcile.rules.segments.placement import find_location
 from reconcile.stores import catalog_path
 from reconcile.words import count_noun
 from recovery.codecs.registration import address_in, decode_registration
-from recovery.codecs.store import REPLICATION_DISABLED, UNDERREPLICATION, Layout
+from recovery.codecs.store import REPLICATION_DISABLED, Layout
 from recovery.dataset import prepare, write_manifest
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
@@ -66,7 +68,6 @@ from recovery.spark import bucket_ranges, over_buckets
 SPREAD_LEDGERS: Final = 10_000_000
 """Ledgers from which on Spark is worth its start."""
 ROWS_PER_RANGE: Final = 250_000
-_VOTES: Final = f"{UNDERREPLICATION}/auditorelection/V_"
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
 _OWN: Final = re.compile(r"cursor |schema of |offload")
 """How the owner of a ledger begins that an upper layer keeps for its own bookkeeping."""
@@ -117,6 +118,8 @@ class _Check:
         self._context = context
         self._undecided: list[str] = []
         nodes = captured.catalog.read("nodes", columns=["path", "kind", "raw"])
+        if captured.alive and not captured.is_fresh:
+            nodes = read_present_nodes(request.uri, nodes, context)
         self._nodes = nodes
         self._marks = read_marked_copies(nodes)
         self._bookies = self._read_bookies(nodes)
@@ -431,7 +434,7 @@ class _Check:
 
     def _read_replication(self) -> Replication:
         paths = self._nodes["path"]
-        votes = self._nodes.filter(pc.starts_with(paths, _VOTES)).sort_by("path")
+        votes = self._nodes.filter(pc.starts_with(paths, f"{VOTES}/")).sort_by("path")
         auditor = None
         if votes.num_rows and self._captured.alive:
             match = _VOTE.search(votes["raw"][0].as_py().decode(errors="replace"))

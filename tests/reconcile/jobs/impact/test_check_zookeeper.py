@@ -80,6 +80,21 @@ def test_rack_information_of_pulsar_says_where_bookies_stand(uri: str, tmp_path:
     assert [one.bookies for one in drill] == [(A, B), (C, D), (E,)]
 
 
+def test_a_bookie_that_stopped_since_the_capture_counts_as_down(uri: str, tmp_path: Path) -> None:
+    """Records are ten minutes old at most; who is registered, and whether re-replication runs, is of now."""
+    assert str(ask(uri, tmp_path, A).verdict) == "SAFE"
+    with open_store(uri, writable=True) as opened:
+        for key in (f"/available/{B}", "/underreplication/disable"):
+            held = opened.store.get(opened.root + key)
+            assert held is not None
+            opened.store.write([Write(opened.root + key, None, held.version)])
+    answer = ask(uri, tmp_path, A)
+    assert not answer.cache.is_fresh
+    assert (str(answer.verdict), answer.states["down"]) == ("UNSAFE", 2)
+    assert answer.sets[0].caused == ("READ_AVAILABILITY_LOSS", "REBUILDING_STALL")
+    assert not answer.replication.disabled
+
+
 def test_a_capture_is_used_again_and_several_in_a_row_are_not(uri: str, tmp_path: Path) -> None:
     """Ten minutes long; to be stable each question has a capture of its own, and the first that is unsafe ends it."""
     first = ask(uri, tmp_path, A)
