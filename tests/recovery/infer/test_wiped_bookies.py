@@ -12,7 +12,7 @@ import pytest
 
 from recovery.infer import facts
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
-from recovery.infer.reconstruct import Options
+from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import Tail
 from recovery.infer.wiped_bookies import SAMPLED, Sample, count_losers, find_kept
@@ -125,6 +125,31 @@ def test_a_ledger_is_left_open_only_where_no_bookie_was_wiped() -> None:
     options = Options(tail=Tail.OPEN)
     assert recover(striped(30), states=IN_USE, options=options)["state"] == "CLOSED"
     assert recover(striped(30), states=IN_USE, options=options, prior=SEEN)["state"] == "OPEN"
+
+
+@pytest.mark.parametrize("changed", [7, 8])
+def test_a_ledger_whose_last_ensemble_is_partly_guessed_is_closed(changed: int) -> None:
+    """One entry behind a change of the ensemble shows two of its three members; the ledger beside it is left open."""
+    names = (*NAMES[:3], "d:3181", "e:3181", "f:3181")
+    rows = [
+        copy_row(ledger, names[position], own, headers=[header(own[-1])])
+        for ledger in (7, 8)
+        for position in range(3)
+        if (own := [e for e in range(20) if simulator.holds(position, e, 3, 2)])
+    ]
+    rows += [copy_row(changed, name, [20], headers=[header(20)]) for name in ("d:3181", "f:3181")]
+    bookies = [bookie | IN_USE for bookie in simulator.bookies(names).to_pylist()]
+    found = reconstruct(
+        pa.Table.from_pylist(rows, schema=tables.COPIES),
+        pa.Table.from_pylist(bookies, schema=tables.BOOKIES),
+        tables.DAMAGE.empty_table(),
+        replace(KNOWN, kept={0: dict.fromkeys(names, 6)}),
+        Options(tail=Tail.OPEN),
+    ).to_pylist()
+    assert {row["ledger"]: (row["state"], row["missing"], sum(row["segments"][-1]["assumed"])) for row in found} == {
+        changed: ("CLOSED", 0, 1),
+        15 - changed: ("OPEN", 0, 0),
+    }
 
 
 @pytest.mark.parametrize(
