@@ -16,6 +16,7 @@ from reconcile.check.impact.names import State, Target
 from reconcile.check.impact.segments.columns import Ints, Mask, Segments
 from reconcile.check.impact.segments.judgement import States, judge
 
+_MOST: Final = 1 << 62
 _STEPS: Final = 20_000
 """Choices that are tried: some seconds."""
 
@@ -73,8 +74,9 @@ class Limits:
         self._overall = min([self._overall, *room[waiting].tolist()])
 
     def _gather(self, members: npt.NDArray[np.int32], counted: npt.NDArray[np.bool_], limit: Ints) -> None:
-        rows = np.vstack([np.sort(np.where(counted, members, -1), axis=0), limit])
-        for *group, most in np.unique(rows, axis=1).T.tolist():
+        """Take groups: of those members of each column that are counted only so many may go."""
+        rows = np.vstack([np.sort(np.where(counted, members, -1), axis=0), limit]).astype(np.int64)
+        for *group, most in _list_different(rows, len(self._states)):
             key = tuple(member for member in group if member >= 0)
             self._groups[key] = min(most, self._groups.get(key, most))
 
@@ -129,3 +131,22 @@ class _Search:
             # Those that stay possible beside it; the ones that share most with it come first.
             self._extend([*taken, bookie], [other for other in candidates if self._allows(other)])
             self._left[self._of[bookie]] += 1
+
+
+def _list_different(rows: Ints, bookies: int) -> list[list[int]]:
+    """Return the different columns of numbers from -1 to the number of bookies."""
+    base = bookies + 2
+    different: list[list[int]]
+    if base ** len(rows) >= _MOST:
+        different = np.unique(rows, axis=1).T.tolist()
+        return different
+    code = np.zeros(rows.shape[1], np.int64)
+    for row in rows:
+        code = code * base + row + 1
+    code = np.unique(code)
+    columns = []
+    for _ in range(len(rows)):
+        columns.append(code % base - 1)
+        code //= base
+    different = np.stack(columns[::-1], axis=1).tolist()
+    return different

@@ -331,6 +331,15 @@ def test_the_largest_set_is_the_largest(seed: int, tmp_path: Path) -> None:
         assert str(ask(made, taken=Taken((largest.bookies,), target=target), **limit).verdict) == "SAFE"
 
 
+def test_the_largest_set_of_wide_ledgers(tmp_path: Path) -> None:
+    """Sixteen copies on sixteen of twenty bookies: four may go, for a member that goes needs one of the other four."""
+    names = [f"bk{number:02}:3181" for number in range(20)]
+    made = write_catalog(tmp_path / "catalog", names, [closed(1, *names[:16], write=16)])
+    largest = ask(made, most=20, most_unavailable=100).largest
+    assert largest is not None
+    assert (len(largest.bookies), largest.is_exact) == (4, True)
+
+
 def test_a_copy_of_a_store_is_not_asked_for_several_captures(catalog: Dataset) -> None:
     """It would be the same each time."""
     with pytest.raises(InputError, match="--stable-for"):
