@@ -81,7 +81,7 @@ class EtcdFile:
 
     Args:
         path: the file.
-        at: the revision to be shown; None: the last one.
+        revision: the revision to be shown; None: the last one.
 
     Raises:
         NoSuchStoreError: there is no such file.

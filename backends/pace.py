@@ -14,7 +14,7 @@ class Pace:
 
     Args:
         ops_s: operations a second; None: as many as come.
-        now: the clock, in seconds.
+        clock: the clock, in seconds.
         wait: waits for so many seconds; None: until then or `stop`.
     """
 

@@ -45,7 +45,7 @@ from recovery.codecs.store import places
 from recovery.dataset import sort_by_key
 from recovery.errors import FormatError, InputError
 from recovery.infer.references import SCHEMA
-from recovery.model.ids import buckets
+from recovery.model.ids import buckets, to_unsigned
 
 TOPICS: Final = "/managed-ledgers"
 SCHEMAS: Final = "/schemas"
@@ -58,7 +58,6 @@ _REMEDY = (
 )
 _LISTINGS: Final = 16
 """Folders of a live store that are listed at the same time."""
-_MASK: Final = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,7 +279,7 @@ def _deletion(change: Mapping[str, Any]) -> str:
     when = "at an unknown time"
     if change["at_ms"] is not None:
         when = datetime.fromtimestamp(change["at_ms"] / 1000, UTC).isoformat(timespec="seconds")
-    session = "" if change["session"] is None else f" by session {change['session'] & _MASK:#x}"
+    session = "" if change["session"] is None else f" by session {to_unsigned(change['session']):#x}"
     event = "its owner was deleted" if change["op"] == "deleted" else "its owner let go of it"
     return f"{event} in transaction {change['txn']} ({change['txn']:#x}), {when}{session}"
 

@@ -5,7 +5,6 @@ part files of its own. Only one small JSON object a task comes back to the drive
 """
 
 import importlib.util
-import itertools
 import json
 import os
 import re
@@ -24,15 +23,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from recovery.errors import DatasetError, DiskError, InputError, SparkError
-from recovery.model.ids import BUCKETS
 from recovery.pandas_guard import let_pandas_in
 from recovery.process_scope import defer_signals, keep_process_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ROWS_PER_TASK: Final = 250_000
-"""Rows of copies that one task should see: some 100 MB of Arrow with ordinary groups."""
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _PACKAGES: Final = ("recovery", "reconcile", "backends")
@@ -49,13 +44,6 @@ _MISSING_MODULE: Final = re.compile(
 _EQUIP: Final = "give them what is here, or send an environment along; `bkmeta doctor` compares both and says how"
 _MOST_LINES: Final = 3
 _MOST_CHARACTERS: Final = 300
-
-
-def bucket_ranges(rows: int, *, at_least: int = 1, rows_per_task: int = ROWS_PER_TASK) -> list[range]:
-    """Cut all buckets into contiguous ranges of about equal size, enough of them for so many rows."""
-    count = min(BUCKETS, max(at_least, -(-rows // rows_per_task), 1))
-    edges = [BUCKETS * i // count for i in range(count + 1)]
-    return [range(low, high) for low, high in itertools.pairwise(edges)]
 
 
 def java_problem() -> str | None:

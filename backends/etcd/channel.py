@@ -120,7 +120,7 @@ class Channel:
             raise self._unavailable("the connection was closed") from error
 
     def answer(self, asked: Asked, key: str) -> Any:  # noqa: ANN401 - a message
-        """Wait for an answer.
+        """Return the answer to a request, once it is there.
 
         Args:
             asked: from `send`.

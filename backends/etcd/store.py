@@ -77,7 +77,7 @@ class EtcdStore:
         top: the highest key that is made as a parent; empty: all are. BookKeeper makes none above its root.
         auth: user and password.
         tls: None: not encrypted.
-        at: the revision that all reads show, and nothing is written; None: scans show that of the first look.
+        revision: the revision that all reads show, and nothing is written; None: scans show that of the first look.
         session_s: the longest wait for one answer.
         patience_s: how long a read is tried again. A write only while no connection stands to send it by.
 

@@ -68,7 +68,7 @@ class ZooKeeperFiles:
 
     Args:
         path: a folder with the folders of servers in it, one folder of files, or one file.
-        at: the point in time; None: the latest.
+        point: the point in time; None: the latest.
 
     Raises:
         NoSuchStoreError: there are no such files.

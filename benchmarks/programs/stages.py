@@ -183,7 +183,7 @@ def infer(folder: str) -> dict[str, Any]:
     """Reconstruct every ledger, in as many pieces as `recover` would cut."""
     from recovery.infer.prior import Prior, count_shapes
     from recovery.infer.reconstruct import Options, reconstruct
-    from recovery.spark import bucket_ranges
+    from recovery.model.ids import bucket_ranges
 
     pa.set_cpu_count(1)
     inventories = [open_dataset(path, "inventory") for path in _inventories(folder)]

@@ -23,8 +23,7 @@ from reconcile.plan.actions import Guard
 from recovery.codecs.replication_lock import is_guard, lock_key
 from recovery.codecs.store import LOCKS
 from recovery.dataset import Dataset
-from recovery.model.ids import LedgerId
-from recovery.spark import bucket_ranges
+from recovery.model.ids import LedgerId, bucket_ranges
 
 SETTLED_S: Final = 300
 """Age of a lock past which no former holder removes it any more."""

@@ -25,9 +25,8 @@ from recovery.codecs.store import (
 )
 from recovery.dataset import Dataset
 from recovery.model.groups import KeyedGroups, from_arrow, next_entry, within
-from recovery.model.ids import LedgerId
+from recovery.model.ids import LedgerId, bucket_ranges
 from recovery.model.metadata import State
-from recovery.spark import bucket_ranges
 
 _ENTRIES_AT_ONCE: Final = 1 << 20
 

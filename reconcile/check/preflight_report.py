@@ -65,7 +65,7 @@ class Bookie:
 
     @property
     def wait(self) -> str:
-        """The same for people."""
+        """How often bookies look for ledgers to delete, in words."""
         if self.settings is None:
             return f"every {word_duration(DEFAULT_WAIT_MS)} by default, its settings were not read"
         return f"every {word_duration(self.wait_ms)}" + ("" if self.settings.given else " by default")

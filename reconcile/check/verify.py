@@ -40,9 +40,8 @@ from recovery.codecs import entry, ledger_metadata
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
 from recovery.model.groups import group_entries
-from recovery.model.ids import LedgerId
+from recovery.model.ids import LedgerId, bucket_ranges
 from recovery.model.metadata import LedgerMetadata, State
-from recovery.spark import bucket_ranges
 
 Counts = npt.NDArray[np.int32]
 

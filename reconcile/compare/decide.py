@@ -1,9 +1,9 @@
 """What becomes of the ledgers of a bucket range, or of a single one: the same for a plan and for what explains it.
 
-    step       does
-    counted    pass 1: the shapes that ledgers show, those that catalogs hold, deletions
-    prepared   the prior of all ranges, and whether deletions are believed to have been wanted
-    decided    pass 2: reconstruction, checked against the store, snapshots, history and references
+    function        does
+    count_range     pass 1: the shapes that ledgers show, those that catalogs hold, deletions
+    prepare_case    the prior of all ranges, and whether deletions are believed to have been wanted
+    decide_range    pass 2: reconstruction, checked against the store, snapshots, history and references
 
 Everything is a pure function of its bucket range; what it reads, its datasets give.
 """
@@ -28,8 +28,8 @@ from recovery.infer.facts import COLUMNS
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
+from recovery.model.ids import bucket_ranges
 from recovery.model.metadata import State
-from recovery.spark import bucket_ranges
 
 PRIOR_ROWS: Final = 4_000_000
 """Rows that the prior is counted on; larger clusters are sampled by buckets, which are a hash of the id."""

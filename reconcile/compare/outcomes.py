@@ -11,7 +11,7 @@ from recovery.model import tables
 
 
 def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
-    """Let ledgers wait for a person that the store's layout cannot name; RECONSTRUCTION in and out."""
+    """Return the rows, waiting for a person where the layout has no key for the ledger's id."""
     bad = store.placeless(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy())
     if not bad.any():
         return rows
@@ -22,7 +22,7 @@ def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
 
 
 def end_rows(rows: pa.Table, places: npt.NDArray[np.int64], outcome: str, reason: Refusal) -> pa.Table:
-    """Let rows end otherwise; what waits for a person goes on waiting."""
+    """Return the rows with another outcome and reason at some places; those that wait for a person keep theirs."""
     if not len(places):
         return rows
     chosen = np.zeros(rows.num_rows, np.bool_)

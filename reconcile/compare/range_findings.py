@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.compare.evidence import Catalog, Evidence
-from reconcile.compare.three_way import _MASK, Range
+from reconcile.compare.three_way import Range
 from reconcile.findings import table
 from reconcile.findings.categories import SEVERITIES, Category
 from reconcile.findings.table import Run, Statement
@@ -20,6 +20,7 @@ from recovery.codecs.keys import read_marks
 from recovery.codecs.store import Layout
 from recovery.model import tables
 from recovery.model.ids import buckets as buckets_of
+from recovery.model.ids import to_unsigned
 
 _LISTED: Final = 12
 
@@ -90,9 +91,9 @@ def _find_deletions(evidence: Evidence, part: Range, copies: pa.Table, run: Run)
     quiet = pa.scalar("info" if evidence.everywhere and evidence.looked_at else SEVERITIES[Category.DELETED_OUTSIDE])
     source = ", ".join(part.source for part in evidence.catalogs if part.dataset.rows("history"))
     session = pa.array(
-        [None if s is None else f"{s & _MASK:#x}" for s in keys["deleted_session"].to_pylist()], pa.string()
+        [None if s is None else f"{to_unsigned(s):#x}" for s in keys["deleted_session"].to_pylist()], pa.string()
     )
-    txn = pa.array([f"{t} ({t & _MASK:#x})" for t in keys["deleted_txn"].to_pylist()], pa.string())
+    txn = pa.array([f"{t} ({to_unsigned(t):#x})" for t in keys["deleted_txn"].to_pylist()], pa.string())
     statements = [
         Statement("history", "deleted in transaction", txn, source),
         Statement("history", "deleted by session", session, source),

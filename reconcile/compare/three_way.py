@@ -1,17 +1,13 @@
 """The comparison of `recover`: what bookies show, what the store holds, what it held earlier; a bucket range at a time.
 
-    step       does
-    Evidence   the catalogs of both sides, and what is known of all ranges before the first is compared
-    compared   one join of reconstruction, store, snapshots and history
-    settled    ledgers that somebody deleted are not restored; colliding ones are held
-    found      findings of ledgers, and one word for each ledger: the categories add up to what was looked at
-    left       for what is not written by itself, the records that a person can choose
+    function        does
+    join_sides      one join of reconstruction, store, snapshots and history
+    settle_range    ledgers that somebody deleted are not restored; colliding ones are held
 
-Everything but `Evidence.prepared` is a pure function of its bucket range.
+Both are pure functions of a bucket range. `decide.decide_range` calls them; `range_findings` reads what they return.
 """
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +20,6 @@ from reconcile.rules import contradicted, sides
 from reconcile.rules.sides import Joined, Relation, take_rows
 from recovery.dataset import sort_by_key
 from recovery.infer.refusal import Refusal
-
-_MASK: Final = (1 << 64) - 1
 
 Mask = npt.NDArray[np.bool_]
 

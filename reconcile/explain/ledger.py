@@ -27,10 +27,9 @@ from recovery.dataset import Dataset
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.coverage import Coverage
-from recovery.model.ids import LedgerId
+from recovery.model.ids import LedgerId, to_unsigned
 from recovery.model.metadata import LedgerMetadata, State
 
-_MASK: Final = (1 << 64) - 1
 _UNKNOWN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _GUARDS: Final = {
     Guard.LOCK: "under a replication lock of the ledger, made first: no copy is deleted until it is settled",
@@ -279,7 +278,7 @@ def _describe_timeline(row: Mapping[str, Any] | None, stored: Sequence[StoredLed
                 if record[name] is not None:
                     timed.append((record[name], f"{_when(record[name])}: {event} ({source.source})"))
         for change in source.history.sort_by("txn").to_pylist():
-            session = "" if change["session"] is None else f", session {change['session'] & _MASK:#x}"
+            session = "" if change["session"] is None else f", session {to_unsigned(change['session']):#x}"
             event = f"{change['op']} in transaction {change['txn']}{session}{_reads(change['after'])}"
             timed.append((change["at"] or _UNKNOWN_TIME, f"{_when(change['at'])}: {event} ({source.source})"))
     # What several stores remember of one moment stays in the order of its transactions.
@@ -351,7 +350,7 @@ def _describe_deletion(row: Mapping[str, Any]) -> str | None:
     if row["deleted_txn"] is None:
         return None
     when = row["deleted_at"].isoformat(timespec="seconds") if row["deleted_at"] else "an unknown time"
-    session = "an unknown session" if row["deleted_session"] is None else f"{row['deleted_session'] & _MASK:#x}"
+    session = "an unknown session" if row["deleted_session"] is None else f"{to_unsigned(row['deleted_session']):#x}"
     return f"deleted in transaction {row['deleted_txn']} at {when} by session {session}"
 
 

@@ -65,7 +65,7 @@ class Finding:
     Attributes:
         category: what is wrong.
         subject: the path of a node, or the field of a ledger that it is about; part of the id.
-        said: the evidence.
+        statements: the evidence.
         key: of the ledger; None: it is of no ledger.
         severity: None: the category's.
         entries: the entries that it is about, as groups.

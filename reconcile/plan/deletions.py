@@ -20,7 +20,7 @@ from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import ranges_of
 from reconcile.rules.sides import ABSENT, Relation, unite
 from recovery.dataset import Dataset
-from recovery.model.ids import LedgerId
+from recovery.model.ids import LedgerId, to_unsigned
 from recovery.model.tables import KEY_COLUMNS
 
 NO_SESSION: Final = "none"
@@ -66,7 +66,7 @@ class SessionDeletions:
     @property
     def name(self) -> str:
         """The session as logs write it."""
-        return NO_SESSION if self.session is None else f"{self.session & _MASK:#x}"
+        return NO_SESSION if self.session is None else f"{to_unsigned(self.session):#x}"
 
     def __str__(self) -> str:
         session = "no session known" if self.session is None else f"session {self.name}"
@@ -220,7 +220,7 @@ def select_deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorab
                 ledgers.add(ledger)
                 missed.discard(wanted[ledger])
     for session in missed:
-        name = NO_SESSION if session is None else f"{session & _MASK:#x}"
+        name = NO_SESSION if session is None else f"{to_unsigned(session):#x}"
         problem = f"has no ledger on bookies that session {name} deleted" + (", and whose record is known" * restorable)
         raise PlanError(plan.path, problem, "see the sessions: bkmeta plan show")
     return frozenset(ledgers)

@@ -12,8 +12,8 @@ from reconcile.plan.plan_reader import SYSTEM
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
+from recovery.model.ids import bucket_ranges
 from recovery.model.metadata import LedgerMetadata
-from recovery.spark import bucket_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Difference:
 
     Attributes:
         key: below the ledgers root.
-        one, other: the op of each plan, with the kind; None: it has no action there.
+        first, second: the op of each plan, with the kind; None: it has no action there.
         fields: what differs, with both sides; a password is named, never shown.
     """
 

@@ -14,8 +14,7 @@ from reconcile.plan.actions import Guard
 from reconcile.topics import topic_of
 from recovery.dataset import Dataset
 from recovery.model import tables
-from recovery.model.ids import LedgerId
-from recovery.spark import bucket_ranges
+from recovery.model.ids import LedgerId, bucket_ranges
 
 UNDECIDED: Final = "undecided"
 """Verdict of a ledger that could not be judged; see `recovery.model.tables.SIDES`."""

@@ -29,8 +29,7 @@ from recovery.codecs import store
 from recovery.codecs.keys import ledger_keys
 from recovery.dataset import Dataset, open_dataset
 from recovery.model import tables
-from recovery.model.ids import BUCKETS, LedgerId, buckets
-from recovery.spark import bucket_ranges
+from recovery.model.ids import BUCKETS, LedgerId, bucket_ranges, buckets
 
 SYSTEM: Final = range(SYSTEM_BUCKET, SYSTEM_BUCKET + 1)
 """The bucket range of the actions of no ledger."""

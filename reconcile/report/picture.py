@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from recovery.dataset import Dataset
 from recovery.model.coverage import Coverage
-from recovery.spark import bucket_ranges
+from recovery.model.ids import bucket_ranges
 
 BOOKIES_DRAWN: Final = 240
 """Tiles of the strip; more cannot be told apart. The gravest are drawn first."""

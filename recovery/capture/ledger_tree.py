@@ -52,7 +52,7 @@ class RootNames:
     Attributes:
         folders: tops of the ledgers' trees.
         ledgers: where the flat layout has its ledgers.
-        others: all else.
+        rest: all else.
     """
 
     folders: tuple[str, ...]

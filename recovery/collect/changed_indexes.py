@@ -42,8 +42,8 @@ class Indexes:
     """Reads indexes.
 
     Args:
-        found: takes what they say.
-        again: what an earlier collection read, and what the next one need not; None: neither is asked for.
+        index: takes what they say.
+        reuse: what an earlier collection read, and what the next one need not; None: neither is asked for.
         meter: counts and paces the reads.
         damage: takes what cannot be read.
         secrets: numbers of keys and LACs; its scopes name the ledgers.

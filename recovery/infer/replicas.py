@@ -32,8 +32,7 @@ class Fitting:
         shape: of each ledger tried, the number of the hypothesis that leaves the fewest copies over, or -1.
         extra: copies that its ensemble does not need.
         sure: its stripes are seen, and each copy fits one position only: it was made for that.
-        segments: of the explained ledgers.
-        other_ledger, other_shape: what else explains one.
+        members: the ensemble of each explained ledger.
     """
 
     def __init__(self, ledgers: int) -> None:

@@ -9,6 +9,7 @@ compared and printed as unsigned. Scope 0 is today's cluster.
     qualified name   00000000000000070000000000003039    32 hex digits, scope first; dashes as in a UUID are accepted
 """
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import Final, NewType
@@ -22,6 +23,9 @@ EntryId = NewType("EntryId", int)
 
 BUCKETS: Final = 4096
 """Buckets that every ledger-keyed dataset is sorted by."""
+
+ROWS_PER_TASK: Final = 250_000
+"""Rows of copies that one task should see: some 100 MB of Arrow with ordinary groups."""
 
 _MASK: Final = (1 << 64) - 1
 _BOTH_HALVES: Final = pa.binary(16)
@@ -134,6 +138,13 @@ def mix(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDAr
 def buckets(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
     """Return the bucket of each id: the lowest bits of its hash."""
     return (mix(scope, ledger) & np.uint64(BUCKETS - 1)).astype(np.int16)
+
+
+def bucket_ranges(rows: int, *, at_least: int = 1, rows_per_task: int = ROWS_PER_TASK) -> list[range]:
+    """Cut all buckets into contiguous ranges of about equal size, enough of them for so many rows."""
+    count = min(BUCKETS, max(at_least, -(-rows // rows_per_task), 1))
+    edges = [BUCKETS * i // count for i in range(count + 1)]
+    return [range(low, high) for low, high in itertools.pairwise(edges)]
 
 
 def distinct(

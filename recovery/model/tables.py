@@ -317,7 +317,7 @@ ACTIONS: Final = pa.schema(
         _field("scope", _I64, null=True),
         _field("ledger", _I64, null=True),
         _field("id", _BYTES),  # SHA-256 of the canonical fields
-        _field("seq", _I64),  # order of a restore (law 6); unique in a plan
+        _field("seq", _I64),  # order of a restore (docs/operations/safety.md); unique in a plan
         _field("wave", _I32),
         _field("op", _TEXT),  # create, hold, replace, remove, raise; leave: nothing, unless an alternative is chosen
         _field("kind", _TEXT),  # ledger, node (empty), layout, instance_id, cookie, generator

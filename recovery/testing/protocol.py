@@ -36,7 +36,6 @@ class Record:
     Attributes:
         life: number of the ledger's life; another one may have had its id.
         acked: the last entry that a writer was told is safe, with all before it.
-        acks: entries that a writer was told of, above a LAC that did not move (DEFERRED_SYNC).
         sizes: payload bytes by entry, of all that were ever sent.
     """
 

@@ -70,7 +70,7 @@ class Bookie:
         database: it has Db storage: every ledger that it knows is in its index.
         shelves: what it has, by ledger.
         clean: it was stopped cleanly.
-        old: shelves of earlier incarnations, gone from its disks.
+        dropped: ledgers that were deleted, with what logs and journals still have of them.
     """
 
     def __init__(self, name: str, *, database: bool = False) -> None:
@@ -81,7 +81,6 @@ class Bookie:
         self.clean = False
         self.shelves: dict[int, Shelf] = {}
         self.dropped: dict[int, Shelf] = {}
-        """Ledgers that were deleted, with what logs and journals still have of them."""
 
     def shelf(self, ledger: int, key: bytes) -> Shelf:
         """Return the shelf of a ledger, made if it is not there."""

@@ -30,7 +30,7 @@ from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.model import tables
 from recovery.model.groups import group_entries
-from recovery.spark import bucket_ranges
+from recovery.model.ids import bucket_ranges
 from recovery.testing import simulator
 
 CLUSTER: Final = simulator.Cluster(

@@ -1,4 +1,4 @@
-"""The closed sets of an impact check: states of bookies, what is done to them, what it does to segments, verdicts.
+"""The values of an impact check: states of bookies, what is done to them, what it does to segments, verdicts.
 
 state of a bookie   readable   writable   source of copies   destination
 read-write          yes        yes        yes                yes

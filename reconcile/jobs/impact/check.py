@@ -63,7 +63,8 @@ from recovery.codecs.store import REPLICATION_DISABLED, Layout
 from recovery.dataset import prepare, write_manifest
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
-from recovery.spark import bucket_ranges, over_buckets
+from recovery.model.ids import bucket_ranges
+from recovery.spark import over_buckets
 
 SPREAD_LEDGERS: Final = 10_000_000
 """Ledgers from which on Spark is worth its start."""

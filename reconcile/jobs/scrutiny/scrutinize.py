@@ -45,7 +45,8 @@ from recovery.dataset import COLLECTED, SPILL, Dataset, open_dataset, prepare, w
 from recovery.errors import InputError
 from recovery.manifest import Part
 from recovery.model import tables
-from recovery.spark import bucket_ranges, demand_spark, over_buckets
+from recovery.model.ids import bucket_ranges
+from recovery.spark import demand_spark, over_buckets
 
 STORE: Final = "store"
 _SHOWN: Final = 20

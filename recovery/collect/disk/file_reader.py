@@ -143,11 +143,11 @@ class Mapped:
     Args:
         path: of a regular file.
         meter: counts and paces the reads.
-        most: bytes that are looked at; None: all.
+        limit: bytes that are looked at; None: all.
 
     Attributes:
         view: the bytes.
-        size: of the file when it was opened, or `most`.
+        size: of the file when it was opened, or `limit`.
         unreadable: stretches that the disk refused, as (offset, length); `view` holds zeros there.
     """
 
@@ -178,7 +178,7 @@ class Mapped:
         self.view, self._map = memoryview(b""), None
 
     def load(self) -> None:
-        """Make the whole file safe to touch: read it once, and where the disk refuses put zeros in a private copy."""
+        """Read the whole file once, after which the view may be read; zeros stand where the disk refuses."""
         position = 0
         if self._meter.rate is not None and self._map is not None:
             self._not_cached = _find_not_cached(self._map)
@@ -191,7 +191,7 @@ class Mapped:
             self._patch()
 
     def spot(self, start: int, end: int) -> None:
-        """Make one stretch safe to touch.
+        """Read one stretch from the disk, after which the view may be read there.
 
         Raises:
             OSError: the disk refuses some of it.

@@ -87,7 +87,7 @@ class DamageList:
     """Keeps damage for somebody else to take.
 
     Attributes:
-        found: in the order in which it came.
+        pieces: in the order in which it came.
     """
 
     pieces: list[Unread] = field(default_factory=list)

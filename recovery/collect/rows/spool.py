@@ -31,7 +31,7 @@ class Spool:
     Args:
         width: columns.
         folder: on the disk that has room.
-        held: bytes kept in memory.
+        memory: bytes kept in memory.
         shares: parts that the ledgers fall into; a power of two, at most BUCKETS.
     """
 

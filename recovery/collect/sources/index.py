@@ -36,8 +36,8 @@ class IndexTaker:
 
     Args:
         logs: the files that locations name.
-        found: takes what is found.
-        every: read at every location, not only where there is doubt.
+        index: takes what is found.
+        confirms_all: read at every location, not only where there is doubt.
         batch: slots that are confirmed at a time.
     """
 

@@ -28,8 +28,8 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare, sort
 from recovery.errors import DatasetError, InputError
 from recovery.infer.search import Tail
 from recovery.model import tables
-from recovery.model.ids import BUCKETS, LedgerId, buckets
-from recovery.spark import bucket_ranges, over_buckets, session
+from recovery.model.ids import BUCKETS, LedgerId, bucket_ranges, buckets
+from recovery.spark import over_buckets, session
 from recovery.testing import simulator
 
 if TYPE_CHECKING:

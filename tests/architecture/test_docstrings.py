@@ -1,0 +1,137 @@
+"""Docstrings name what is there: each argument and attribute that they explain is one of their function or class."""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tests.support.paths import ROOT
+
+PACKAGES: Final = ("recovery", "reconcile", "backends")
+_SECTION: Final = re.compile(r"^(Args|Attributes):\n((?: {4}.*\n|\n)*)", re.MULTILINE)
+_ROW: Final = re.compile(r"^ {4}(\S[^:\n]*?)(?: \([^)]*\))?:", re.MULTILINE)
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _explained_names(docstring: str) -> Iterator[tuple[str, str]]:
+    """Yield (section, name) of each row; a row explains several names with commas between them."""
+    for section, rows in _SECTION.findall(docstring + "\n"):
+        for names in _ROW.findall(rows):
+            for name in names.split(", "):
+                yield section, name.lstrip("*")
+
+
+def _parameters(function: ast.AST | None) -> set[str]:
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return set()
+    given = function.args
+    every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    return {argument.arg for argument in every if argument is not None}
+
+
+def _fields(owner: ast.ClassDef) -> set[str]:
+    """Return what a class declares, what its methods set on `self`, and its properties."""
+    names: set[str] = set()
+    for node in owner.body:
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names |= {target.id for target in targets if isinstance(target, ast.Name)}
+            case ast.FunctionDef(name=name, decorator_list=decorators):
+                if any(ast.unparse(decorator) in {"property", "cached_property"} for decorator in decorators):
+                    names.add(name)
+                names |= {
+                    target.attr
+                    for target in ast.walk(node)
+                    if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store)
+                    if isinstance(target.value, ast.Name) and target.value.id == "self"
+                }
+            case _:
+                pass
+    return names
+
+
+def _names_of_class(owner: ast.ClassDef, section: str, classes: dict[str, ast.ClassDef]) -> set[str]:
+    """Return the names that a section may explain: its own, and those of the classes that it is made from."""
+    names = _fields(owner)
+    if section == "Args":
+        starts = (node for node in owner.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+        names = _parameters(next(starts, None)) or names
+    for base in owner.bases:
+        parent = classes.get(ast.unparse(base).split("[")[0].split(".")[-1])
+        if parent is not None and parent is not owner:
+            names |= _names_of_class(parent, section, classes)
+    return names
+
+
+def _find_strangers(trees: dict[str, ast.Module]) -> list[str]:
+    """Return the names that docstrings explain and that are not there, each with its place."""
+    nodes = [(path, node) for path, tree in trees.items() for node in ast.walk(tree)]
+    classes = {node.name: node for _, node in nodes if isinstance(node, ast.ClassDef)}
+    strangers = []
+    for path, node in nodes:
+        if not isinstance(node, Definition):
+            continue
+        for section, name in _explained_names(ast.get_docstring(node) or ""):
+            known = _names_of_class(node, section, classes) if isinstance(node, ast.ClassDef) else _parameters(node)
+            if name not in known:
+                strangers.append(f"{path}: {node.name} has no {name}")
+    return strangers
+
+
+def test_docstrings_explain_names_that_are_there() -> None:
+    """A parameter or field that was renamed is renamed in its docstring, too."""
+    trees = {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "_pb" not in path.parts
+    }
+    assert _find_strangers(trees) == []
+
+
+def test_a_name_that_is_not_there_is_found() -> None:
+    """Of functions, classes and dataclasses; what a class inherits is its own."""
+    text = '''
+class Base:
+    """Base.
+
+    Attributes:
+        size, weight: known, and not.
+    """
+
+    size: int
+
+
+class Heir(Base):
+    """Heir.
+
+    Args:
+        limit: known.
+        most: not.
+
+    Attributes:
+        size: inherited.
+        left: set.
+        say: a method, no value.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+
+    def say(self, word: str) -> None:
+        """Say.
+
+        Args:
+            word: known.
+            text (str): not.
+        """
+'''
+    assert _find_strangers({"m.py": ast.parse(text)}) == [
+        "m.py: Base has no weight",
+        "m.py: Heir has no most",
+        "m.py: Heir has no say",
+        "m.py: say has no text",
+    ]
