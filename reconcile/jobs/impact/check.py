@@ -136,6 +136,10 @@ class _Check:
             named=named,
             weights=request.weights,
         )
+        strangers = sorted(set(request.weights) - set(bookies.names))
+        if strangers:
+            problem = f"{strangers[0]} has a weight, and is no bookie of the store"
+            raise InputError("--weights", problem, f"the bookies are {', '.join(bookies.names[:_SOME])}, …")
         topology = request.topology if request.topology is not None else self._read_rack_info()
         locations = {name: place for name in bookies.names if (place := find_location(topology, name)) is not None}
         return replace(bookies, locations=tuple(locations.get(name) for name in bookies.names))

@@ -153,6 +153,7 @@ BAD: list[tuple[list[str], str]] = [
     (["--default-quorum", "2/3/1"], "E ≥ W ≥ A"),
     (["--weights", "{bad}"], "line 2"),
     (["--weights", "{absent}"], "cannot be read"),
+    (["--weights", "{strange}"], "n99:3181 has a weight, and is no bookie"),
     (["--topology", "{bad}"], "line 1"),
     (["--stable-for", "2"], "is a copy of a store"),
 ]
@@ -164,7 +165,8 @@ def test_bad_input_is_one_error_that_says_what_and_where(
 ) -> None:
     """Exit 2 before anything is asked, in words and as an object."""
     (tmp_path / "bad").write_text("n1:3181 1\nn2:3181 much\n")
-    names: dict[str, Any] = {"bad": tmp_path / "bad", "absent": tmp_path / "absent"}
+    names: dict[str, Any] = {"bad": tmp_path / "bad", "absent": tmp_path / "absent", "strange": tmp_path / "strange"}
+    (tmp_path / "strange").write_text("n99:3181 1\n")
     done = ask(capsys, example, *(word.format(**names) for word in words), "--json")
     assert (done.code, done.result["schema"]) == (2, "bkmeta.error/1")
     assert reason in done.result["verdict"]
