@@ -29,7 +29,7 @@ def digest_of(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-_LISTS: Final = ("scanned", "complete", "not_complete", "members_known_from", "not_scanned", "not_named")
+_LISTS: Final = ("scanned", "complete", "not_complete", "members_known_from", "not_scanned", "not_named", "lost")
 """Of a plan's coverage, where it has them."""
 
 

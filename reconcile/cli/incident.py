@@ -9,6 +9,7 @@
     snapshots    --snapshot          what the store held earlier: a URI or a folder, or several
     references   --references        what upper layers know: a file or a URI, or several
     disks        --disk              a table: a bookie's id = its folder, or several
+    lost         --lost              disks that are gone for good: a bookie, or BOOKIE=DIR, or several
 
 A path is relative to the file. What is typed on the command line takes the place of what the file says.
 """
@@ -32,6 +33,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "snapshots": "--snapshot",
     "references": "--references",
     "disks": "--disk",
+    "lost": "--lost",
 }
 """Key → the option that it stands for."""
 _META: Final = "bkmeta.incident"
@@ -159,4 +161,5 @@ _VALUES: Final = {
     "snapshots": _Entry.places,
     "references": _Entry.places,
     "disks": _Entry.disks,
+    "lost": _Entry.texts,
 }

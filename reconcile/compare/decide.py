@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.compare import outcomes, snapshot_only, three_way
-from reconcile.compare.evidence import Evidence, KnownTables
+from reconcile.compare.evidence import Evidence, KnownTables, read_unguarded
 from reconcile.compare.outcomes import claim_without_members
 from reconcile.compare.three_way import Range
 from reconcile.rules.segments import copy_findings
@@ -125,14 +125,14 @@ def prepare_case(case: Case, answers: Iterable[Mapping[str, Any]]) -> tuple[Case
             quorums[ensemble, write, ack] += count
         deletions.append(answer["deletions"])
     names = case.options.unscanned_bookies
-    unscanned = () if isinstance(names, int) else names
+    unscanned = (*(() if isinstance(names, int) else names), *case.options.lost_bookies)
     prior = Prior.build(shapes, dict(quorums), case.default_quorum, unscanned=unscanned)
     return replace(case, evidence=case.evidence.with_deletions(deletions)), prior
 
 
 def _quorums(catalog: Dataset, buckets: range) -> Iterable[tuple[tuple[int, int, int], int]]:
     """Count (E, W, A) of a catalog; a hold is in recovery, and its quorums are of its own making."""
-    rows = catalog.read("ledgers", buckets=buckets, columns=[*_QUORUMS, "state"]).drop_null()
+    rows = read_unguarded(catalog, buckets, [*_QUORUMS, "state"]).drop_null()
     rows = rows.filter(pc.not_equal(rows["state"], str(State.IN_RECOVERY)))
     for row in rows.group_by(list(_QUORUMS)).aggregate([([], "count_all")]).to_pylist():
         yield (row["ensemble_size"], row["write_quorum"], row["ack_quorum"]), row["count_all"]
@@ -148,12 +148,13 @@ def decide_range(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables,
         sides: what else is known of these, or of more.
         issued: the id below which a snapshot knew every ledger that was not deleted.
     """
-    rows = reconstruct(copies, case.bookies, case.damage(), prior, case.options, sides.records(), sides.references)
+    known = (sides.records(), sides.references, sides.alive)
+    rows = reconstruct(copies, case.bookies, case.damage(), prior, case.options, *known)
     if case.layout is not None:
         rows = outcomes.wait_without_place(rows, case.layout)
     claimed = rows if case.members_known else claim_without_members(rows)
     part = three_way.settle_range(case.evidence, three_way.join_sides(claimed, sides), sides, copies, issued)
-    complete = case.bookies.filter(case.bookies["complete"])["bookie"].to_pylist()
+    complete = [*case.bookies.filter(case.bookies["complete"])["bookie"].to_pylist(), *case.options.lost_bookies]
     alone = snapshot_only.propose_rows(case.evidence, part, sides, complete)
     if case.layout is not None:
         alone = outcomes.wait_without_place(alone, case.layout)

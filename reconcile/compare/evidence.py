@@ -9,14 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reconcile.rules import holds, sides
+from reconcile.rules import guarded, holds, sides
 from recovery.codecs.store import Layout, generator_key
 from recovery.dataset import Dataset, only, sort_by_key
 from recovery.model import tables
+from recovery.model.ids import LedgerId
 from recovery.model.ids import buckets as buckets_of
 
 FEW_DELETIONS: Final = 10
 """Deleted ledgers that bookies still have, of a cluster of any size, that are taken for what somebody wanted."""
+_OWN_FILES: Final = "zkfiles"
+"""Kind of a source whose files have every transaction."""
 SHARE_OF_DELETIONS: Final = 0.01
 """More of the ledgers on bookies than this are a catastrophe until a person says that they are not."""
 
@@ -27,6 +30,7 @@ class Catalog:
 
     Attributes:
         is_chosen: a person named the point in time that it shows.
+        is_last: it is all that the store had last: read of its own files, to their end.
     """
 
     dataset: Dataset
@@ -36,6 +40,7 @@ class Catalog:
     ledgers: int
     layout: Layout | None = None
     is_chosen: bool = False
+    is_last: bool = False
 
     @classmethod
     def read(cls, dataset: Dataset) -> "Catalog":
@@ -45,7 +50,8 @@ class Catalog:
         taken_at = row["at"].timestamp() if row.get("at") else 0.0
         layout = Layout(row["layout"]) if row.get("layout") else None
         source, is_chosen = str(row.get("uri") or dataset.path), dataset.manifest["binding"].get("at") is not None
-        return cls(dataset, source, row.get("txn"), taken_at, dataset.rows("ledgers"), layout, is_chosen)
+        is_last = row.get("kind") == _OWN_FILES and bool(row["complete"]) and not row["gaps"] and not is_chosen
+        return cls(dataset, source, row.get("txn"), taken_at, dataset.rows("ledgers"), layout, is_chosen, is_last)
 
 
 def sort_newest_first(catalogs: Sequence[Dataset]) -> tuple[Catalog, ...]:
@@ -62,6 +68,7 @@ class Evidence:
         snapshots: the newest first.
         everywhere: every bookie was looked at, completely.
         looked_at: at least one bookie was.
+        is_some_lost: somebody states that disks are gone for good: what a record names may have been there.
         mass_deletion: more was deleted than somebody may have wanted.
         mass_let_go: the same, of what an upper layer's history shows.
         collisions: files of key columns of ledgers whose lower halves stand in several scopes.
@@ -74,6 +81,7 @@ class Evidence:
     mass_deletion: bool = False
     mass_let_go: bool = False
     collisions: tuple[str, ...] = ()
+    is_some_lost: bool = False
 
     @property
     def catalogs(self) -> tuple[Catalog, ...]:
@@ -84,6 +92,10 @@ class Evidence:
     def datasets(self) -> tuple[Dataset, ...]:
         """The same, as datasets."""
         return tuple(catalog.dataset for catalog in self.catalogs)
+
+    def list_guarded(self) -> frozenset[LedgerId]:
+        """Return the ledgers that the store has guards' locks of."""
+        return frozenset() if self.live is None else _list_guarded(self.live.dataset)
 
     def read_stored(self, buckets: range) -> pa.Table:
         """Return the store's records."""
@@ -115,8 +127,9 @@ class Evidence:
         if self.collisions:
             wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
             collided = pa.concat_tables([pq.read_table(path, filters=wanted) for path in self.collisions])
-        snapshots = tuple((catalog.dataset.read("ledgers", buckets=buckets), catalog.txn) for catalog in self.snapshots)
-        return KnownTables(self.read_stored(buckets), snapshots, self.read_history(buckets), collided, references)
+        snapshots = tuple((read_unguarded(catalog.dataset, buckets), catalog.txn) for catalog in self.snapshots)
+        alive = snapshots[0][0].select(list(tables.KEY_COLUMNS)) if self.snapshots and self.snapshots[0].is_last else None
+        return KnownTables(self.read_stored(buckets), snapshots, self.read_history(buckets), collided, references, alive)
 
     def count_deletions(self, copies: pa.Table, buckets: range, references: pa.Table | None) -> dict[str, int]:
         """Count, of the ledgers on bookies that the store lacks, those that history shows as deleted.
@@ -166,6 +179,7 @@ class KnownTables:
         history: CATALOG_HISTORY of all catalogs.
         collided: key columns of ledgers that collide with another scope's.
         references: of `infer.references.SCHEMA`; None: not given.
+        alive: key columns of the ledgers that the store had last; None: nothing shows them.
     """
 
     stored: pa.Table
@@ -173,6 +187,7 @@ class KnownTables:
     history: pa.Table
     collided: pa.Table
     references: pa.Table | None = None
+    alive: pa.Table | None = None
 
     def records(self) -> pa.Table:
         """Return the newest snapshot's record of each ledger, but for holds and what cannot be read."""
@@ -181,6 +196,19 @@ class KnownTables:
             for rows, txn in self.snapshots
         ]
         return sides.newest(whole)[0]
+
+
+def _list_guarded(catalog: Dataset) -> frozenset[LedgerId]:
+    return guarded.list_guarded(catalog.read("nodes", columns=["path", "kind", "raw", "owner"]))
+
+
+def read_unguarded(catalog: Dataset, buckets: range, columns: list[str] | None = None) -> pa.Table:
+    """Return a catalog's records but for those under a guard: what they say was found from what bookies showed."""
+    names = _list_guarded(catalog)
+    wanted = columns if columns is None or not names else list(dict.fromkeys([*columns, "scope", "ledger"]))
+    rows = catalog.read("ledgers", buckets=buckets, columns=wanted)
+    rows = only(rows, pa.array(~guarded.mark_guarded(rows, names))) if names else rows
+    return rows if columns is None else rows.select(columns)
 
 
 def has_scopes(datasets: Sequence[Dataset]) -> bool:

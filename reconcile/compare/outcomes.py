@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.codecs import store
+from recovery.infer.readings import Reading
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 
@@ -37,14 +38,19 @@ def end_rows(rows: pa.Table, places: npt.NDArray[np.int64], outcome: str, reason
 def claim_without_members(rows: pa.Table) -> pa.Table:
     """Claim less where nothing says which bookies the cluster has.
 
-    Copies that are missing may stand on one that nobody named: such ledgers are held, unless a snapshot's record or an
+    Copies that are missing may stand on one that nobody named: such ledgers are guarded, unless a snapshot's record or an
     upper layer vouches for their end. No end is observed, for entries above it may stand there, too.
     """
     grades = rows["grades"].combine_chunks()
     vouched = pc.is_in(grades.field("last_entry"), value_set=pa.array(["snapshot", "reference"]))
     gap = pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))
     hidden = np.flatnonzero(pc.and_not(gap, vouched).to_numpy())
-    rows = end_rows(rows, hidden, "held", Refusal.SOURCE_INCOMPLETE)
+    rows = end_rows(rows, hidden, "guarded", Refusal.SOURCE_INCOMPLETE)
+    at = rows.schema.get_field_index("reading")
+    proved = pc.equal(rows["reading"], str(Reading.PROVED))
+    is_guess = pc.fill_null(pc.and_(pc.equal(rows["outcome"], "guarded"), proved), fill_value=False)
+    readings = pc.if_else(is_guess, str(Reading.LIKELIEST), rows["reading"])
+    rows = rows.set_column(at, rows.schema.field(at), readings)
     columns = [
         pc.if_else(pc.equal(column, "observed"), "inferred", column) if name in ("last_entry", "length") else column
         for name, column in zip(tables.GRADED, grades.flatten(), strict=True)

@@ -2,7 +2,8 @@
 
     the snapshot's record    every bookie was looked at   some bookie was not
     closed without entries   itself                       itself
-    closed with entries      nothing: they are lost       itself
+    closed with entries      nothing: they are lost;      itself
+                             itself, if some are stated to be
     not closed               nothing                      held by members that were not looked at
 
 A closed ledger's end never changes, so such a record is what it was, byte for byte. Against it speak a deletion in a
@@ -48,7 +49,7 @@ def propose_rows(evidence: Evidence, part: Range, known: KnownTables, looked_at:
     if known.references is not None:
         records = _drop_disputed(records, known.references)
     closed = pc.equal(records["state"], "CLOSED")
-    if evidence.everywhere and evidence.looked_at:
+    if evidence.everywhere and evidence.looked_at and not evidence.is_some_lost:
         empty = pc.fill_null(pc.equal(records["last_entry"], NO_ENTRY), fill_value=False)
         return restore_as_recorded(records.filter(pc.and_(closed, empty)))
     parts = [restore_as_recorded(records.filter(closed)), hold_by_members(records.filter(pc.invert(closed)), looked_at)]

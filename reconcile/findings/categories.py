@@ -9,6 +9,14 @@ class Category(StrEnum):
 
     HELD = "HELD"
     """Not restored: a record that keeps the data and serves nobody is proposed instead."""
+    GUARDED = "GUARDED"
+    """Readable by a record that may not be the last word; every copy is kept until it is settled."""
+    ENTRY_LOST = "ENTRY_LOST"
+    """A ledger comes back without entries: no bookie that was looked at has them."""
+    LEFT_OVER = "LEFT_OVER"
+    """A ledger comes back as what is left of it: disks that may have had more are stated to be gone for good."""
+    READERS_MUST_REOPEN = "READERS_MUST_REOPEN"
+    """A settled record has fewer members: readers that opened it without recovery fail until they reopen it."""
     METADATA_UNPARSABLE = "METADATA_UNPARSABLE"
     """The store has a record that no BookKeeper can read."""
     ENTRIES_BEYOND_LAST_ENTRY = "ENTRIES_BEYOND_LAST_ENTRY"
@@ -91,6 +99,10 @@ class Category(StrEnum):
 
 SEVERITIES: Final[dict[Category, str]] = {
     Category.HELD: "warning",
+    Category.GUARDED: "warning",
+    Category.ENTRY_LOST: "critical",
+    Category.LEFT_OVER: "warning",
+    Category.READERS_MUST_REOPEN: "warning",
     Category.METADATA_UNPARSABLE: "critical",
     Category.ENTRIES_BEYOND_LAST_ENTRY: "critical",
     Category.ENTRIES_MISSING: "critical",
@@ -134,6 +146,11 @@ SEVERITIES: Final[dict[Category, str]] = {
 
 SUGGESTED: Final = {
     Category.HELD: "see what would settle it: bkmeta explain LEDGER --plan PLAN",
+    Category.GUARDED: "bring back what was not looked at, collect it and recover again; if it is gone for "
+    "good: recover again with --lost BOOKIE",
+    Category.ENTRY_LOST: "look for the disks that had them; else tell the ledger's owner which entries are lost",
+    Category.LEFT_OVER: "tell the ledger's owner that its last entries may be lost",
+    Category.READERS_MUST_REOPEN: "restart readers that have had the ledger open since before, or have them reopen it",
     Category.METADATA_UNPARSABLE: "compare the record with what bookies show (bkmeta explain); its bytes are in the "
     "plan's store/ catalog; the plan's alternative replaces it",
     Category.ENTRIES_BEYOND_LAST_ENTRY: "never trim them; find out why they were written: bkmeta explain LEDGER",

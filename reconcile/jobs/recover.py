@@ -23,6 +23,7 @@ from reconcile.stores import catalog_path, demand_store_uri
 from recovery.codecs.store import Layout
 from recovery.dataset import COLLECTED, SNAPSHOTS, Dataset, open_dataset, prepare
 from recovery.errors import InputError
+from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
 from recovery.spark import demand_spark
 
@@ -43,6 +44,7 @@ class RecoverRequest:
         default_quorum: (E, W, A) where nothing else decides.
         references: files and URIs of what upper layers know.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
+        lost: disks that are gone for good, as the operator states.
         raise_past: ids up to this one are used, as the operator says.
         master: Spark's, as `spark-submit --master` takes it.
         python: what executors run as their Python; None: what they have.
@@ -60,6 +62,7 @@ class RecoverRequest:
     default_quorum: tuple[int, int, int] | None
     references: tuple[str, ...]
     tail: Tail
+    lost: tuple[LostDisk, ...]
     raise_past: int | None
     master: str
     python: Path | None
@@ -143,6 +146,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
             default_quorum=request.default_quorum,
             tail=request.tail,
             references=references,
+            lost=request.lost,
             raise_past=request.raise_past,
             settings=request.settings,
         )

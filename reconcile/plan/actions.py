@@ -4,7 +4,7 @@ The order of a restore, as phases of `seq`:
 
     phase  what
     1      id generators raised
-    2      ledgers: records of restored ledgers, and holds
+    2      ledgers: records of restored and guarded ledgers, and holds
     3      the nodes that clients and bookies expect, LAYOUT
     4      instance id
     5      cookies
@@ -190,44 +190,82 @@ def _encode_holds(rows: pa.Table, secrets: bytes) -> pa.Array:
     )
 
 
-def select_released(rows: pa.Table, stored: pa.Table, matched: diff.Matched) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
-    """Return the ledgers whose hold can be replaced by their record, and which records of the store those holds are.
+def select_released(
+    rows: pa.Table, stored: pa.Table, matched: diff.Matched, guarded: npt.NDArray[np.bool_]
+) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+    """Return the ledgers whose hold or guarded record can be replaced, and which records of the store those are.
+
+    A hold is replaced by a record of any reading. A guarded record is replaced by a proved one, whose lock then goes
+    unless it leaves out a bookie with copies that are missing where they belong; and by one that reads further, under
+    the lock that there is.
 
     Args:
         rows: RECONSTRUCTION.
         stored: CATALOG_LEDGERS.
         matched: both sides.
+        guarded: which records of the store are under a guard.
 
     Returns:
-        Their rows of RECONSTRUCTION, with the hold's version as `expects` and its bytes as `before`.
+        Their rows of RECONSTRUCTION, with the record's version as `expects`, its bytes as `before`, its ensemble size
+        as `ensemble_before`, and `guard`.
     """
-    restored = pc.equal(rows["outcome"], "restored").to_numpy()
-    mask = is_hold(stored)[matched.stored_rows] & restored[matched.held_rows]
-    restored_rows, holds = (
+    restored, readable = (
+        pc.is_in(rows["outcome"], pa.array(outcomes)).to_numpy()[matched.held_rows]
+        for outcomes in (["restored"], ["restored", "guarded"])
+    )
+    further = pc.fill_null(
+        pc.greater(
+            rows["last_entry"].take(pa.array(matched.held_rows)),
+            stored["last_entry"].take(pa.array(matched.stored_rows)),
+        ),
+        fill_value=False,
+    ).to_numpy()
+    is_guarded = guarded[matched.stored_rows]
+    mask = (is_hold(stored)[matched.stored_rows] & readable) | (is_guarded & (restored | (readable & further)))
+    made, before = (
         rows.take(pa.array(matched.held_rows[mask])),
         stored.take(pa.array(matched.stored_rows[mask])),
     )
     of_store = np.zeros(stored.num_rows, np.bool_)
     of_store[matched.stored_rows[mask]] = True
-    return restored_rows.append_column("expects", holds["version"]).append_column("before", holds["raw"]), of_store
+    goes = pa.array(is_guarded[mask] & restored[mask] & ~_leaves_out_copies(made))
+    keeps = pa.array((is_guarded[mask] & restored[mask]) | ~restored[mask])
+    guard = pc.if_else(goes, str(Guard.RELEASE), pc.if_else(keeps, str(Guard.LOCK), pa.scalar(None, pa.string())))
+    made = made.append_column("expects", before["version"]).append_column("before", before["raw"])
+    made = made.append_column("ensemble_before", before["ensemble_size"])
+    return made.append_column("guard", guard), of_store
+
+
+def _leaves_out_copies(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """Say which records leave out a bookie that holds entries, and lack copies; RECONSTRUCTION in."""
+    names_all = np.array(
+        [
+            set(holders) <= {member for segment in segments or () for member in segment["members"]}
+            for holders, segments in zip(rows["holders"].to_pylist(), rows["segments"].to_pylist(), strict=True)
+        ],
+        np.bool_,
+    )
+    leaves_out: npt.NDArray[np.bool_] = ~names_all & (rows["missing"].to_numpy() > 0)
+    return leaves_out
 
 
 def make_ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwords, secrets: bytes) -> pa.Table:
     """Propose a record for every ledger that the store lacks, or has only a hold of.
 
     Args:
-        rows: RECONSTRUCTION, sorted by key; outcome restored or held. Where it has the columns of
-            `select_released`, rows with `expects` replace a hold.
+        rows: RECONSTRUCTION, sorted by key; outcome restored, guarded or held. Where it has the columns of
+            `select_released`, rows with `expects` replace a record.
         layout: of the target.
-        passwords: a restored row of format 3 has the key of one of them.
+        passwords: a restored or guarded row of format 3 has the key of one of them.
         secrets: `HOLD_PASSWORD_SIZE` random bytes for each held row.
 
     Returns:
         ACTIONS, one row a ledger, in the order of `rows`.
     """
     count = rows.num_rows
-    restored = pc.equal(rows["outcome"], "restored").combine_chunks()
-    is_held = pc.invert(restored)
+    is_held = pc.equal(rows["outcome"], "held").combine_chunks()
+    restored = pc.invert(is_held)
+    guard = pc.if_else(pc.equal(rows["outcome"], "guarded"), str(Guard.LOCK), pa.scalar(None, pa.string()))
     columns = rows.column_names
     replaces = rows["expects"].combine_chunks() if "expects" in columns else pa.nulls(count, pa.int64())
     replaced = rows["before"].combine_chunks() if "before" in columns else pa.nulls(count, pa.binary())
@@ -247,6 +285,7 @@ def make_ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwor
             "before": replaced,
             "key": ledger_keys(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy()),
             "value": records.take(pa.array(back)),
+            "guard": pc.coalesce(rows["guard"], guard) if "guard" in columns else guard,
         },
         count,
     )

@@ -53,11 +53,10 @@ def offer_alternatives(part: Range, layout: Layout, passwords: Passwords, action
         records = sides.last_records(part.compared, part.snapshot, part.history, places)
         bad = pc.or_(pc.is_valid(records["error"]), pa.array(holds.is_hold(records)))
         raw = pc.if_else(bad, pa.scalar(None, pa.binary()), records["raw"]).combine_chunks()
-        shown = _encode_shown(part, layout, passwords, places)
-        readings = [
-            (RESTORE, raw, describe_records(records)),
-            (FROM_BOOKIES, shown, describe_records(decode_columns(shown))),
-        ]
+        readings = [(RESTORE, raw, describe_records(records))]
+        for label, outcomes in ((FROM_BOOKIES, ["restored", "deleted"]), (GUARDED, ["guarded"])):
+            shown = _encode_shown(part, layout, passwords, places, outcomes)
+            readings.append((label, shown, describe_records(decode_columns(shown))))
         choices = list_alternatives(len(places), readings)
         places_in_order, written = sides.unite(
             [take_rows(part.compared.sides, places).select(keys), tables_of_actions[0].select(keys)]
@@ -93,14 +92,14 @@ def _find_deleted_by_owner(part: Range) -> npt.NDArray[np.int64]:
     return np.flatnonzero(by_owner & (part.compared.stored == sides.ABSENT))
 
 
-def _encode_shown(part: Range, layout: Layout, passwords: Passwords, places: npt.NDArray[np.int64]) -> pa.Array:
-    """Return, of rows of the join, the record that bookies show; null where they do not settle one."""
+def _encode_shown(
+    part: Range, layout: Layout, passwords: Passwords, places: npt.NDArray[np.int64], outcomes: Sequence[str]
+) -> pa.Array:
+    """Return, of rows of the join with these outcomes, the record that bookies show; null where they give none."""
     shown = part.compared.shown[places]
     rows = part.shown.take(pa.array(shown[shown != sides.ABSENT]))
     # What an upper layer deleted keeps the record that it would have had.
-    restored = pc.and_(
-        pc.is_in(rows["outcome"], pa.array(["restored", "deleted"])), pc.is_valid(rows["state"])
-    ).to_numpy()
+    restored = pc.and_(pc.is_in(rows["outcome"], pa.array(outcomes)), pc.is_valid(rows["state"])).to_numpy()
     made = rows.filter(pa.array(restored))
     column = made.schema.get_field_index("outcome")
     outcome = pa.array(["restored"] * made.num_rows, pa.string())
@@ -113,6 +112,8 @@ def _encode_shown(part: Range, layout: Layout, passwords: Passwords, places: npt
 
 FROM_BOOKIES: Final = "from bookies"
 """Label of the alternative that is the record that bookies show, where something else speaks against it."""
+GUARDED: Final = "guarded"
+"""Label of the alternative by which all that bookies show is readable, under a lock that keeps every copy."""
 
 
 def list_alternatives(rows: int, readings: Sequence[tuple[str, pa.Array, pa.Array]]) -> pa.Array:

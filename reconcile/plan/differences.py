@@ -47,7 +47,7 @@ def compare_plans(first: Dataset, second: Dataset) -> Iterator[Difference]:
     Raises:
         DatasetError: a file is gone or damaged.
     """
-    names = ["key", "id", "op", "kind", "value", "expects", "acl"]
+    names = ["key", "id", "op", "kind", "value", "expects", "acl", "guard"]
     rows = max(first.rows("actions"), second.rows("actions"))
     for buckets in [SYSTEM, *bucket_ranges(rows)]:
         sides = [d.read("actions", buckets=buckets, columns=names) for d in (first, second)]
@@ -72,7 +72,7 @@ def _difference(key: str, first: Mapping[str, Any] | None, second: Mapping[str, 
         return Difference(key, ops[0], ops[1], ())
     fields = [
         (name, _describe_value(first[name]), _describe_value(second[name]))
-        for name in ("op", "kind", "expects", "acl")
+        for name in ("op", "kind", "expects", "acl", "guard")
         if first[name] != second[name]
     ]
     are_holds = first["op"] == second["op"] == "hold"

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from reconcile import clusters
 from reconcile.errors import Advice, PlanError, Remedy
 from reconcile.plan import alternatives
-from reconcile.plan.actions import LEAVE, Phase
+from reconcile.plan.actions import LEAVE, Guard, Phase
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest, write_plan_manifest
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
 from reconcile.plan.plan_reader import STORE, SYSTEM, demand_whole, open_captured_store, ranges_of
@@ -231,17 +231,21 @@ class _Editor:
         if row["op"] == LEAVE:
             return self._edit_leave(ledger, row, readings)
         was = {"create": "restored", "hold": "held", "replace": "released"}[row["op"]]
+        was = "guarded" if was == "restored" and row["guard"] is not None else was
         if ledger in self._edits.choose:
             label = self._edits.choose[ledger]
             value, choice = _choose(ledger, label, _alternatives(row, readings))
+            guard = str(Guard.LOCK) if label == alternatives.GUARDED else row["guard"]
             if row["op"] == "hold":
-                self.changed.update(held=-1, restored=1)
-                self._outcome[ledger] = "restored"
+                made = "restored" if guard is None else "guarded"
+                self.changed.update({"held": -1, made: 1})
+                self._outcome[ledger] = made
             return {
                 **row,
                 "op": "create" if row["op"] == "hold" else row["op"],
                 "value": value,
                 "choice": choice,
+                "guard": guard,
             }
         self.changed[was] -= 1
         if was == "released" and ledger in self._edits.drop:
@@ -264,11 +268,14 @@ class _Editor:
         if ledger in self._edits.choose:
             label, replaces = self._edits.choose[ledger], row["expects"] is not None
             value, choice = _choose(ledger, label, _alternatives(row, readings))
-            self.changed["released" if replaces else "restored"] += 1
+            guard = str(Guard.LOCK) if label == alternatives.GUARDED else None
+            made = "restored" if guard is None else "guarded"
+            self.changed["released" if replaces else made] += 1
             self.changed.update(deleted=-deleted, held_in_store=-hold, left_alone=-1)
             if deleted or hold:
-                self._outcome[ledger] = "restored"
-            return {**row, "op": "replace" if replaces else "create", "value": value, "choice": choice}
+                self._outcome[ledger] = made
+            op = "replace" if replaces else "create"
+            return {**row, "op": op, "value": value, "choice": choice, "guard": guard}
         if ledger in self._edits.accept_loss and deleted:
             self.changed.update(deleted=-1, accepted_loss=1, left_alone=-1)
             self._outcome[ledger] = "accepted_loss"

@@ -25,6 +25,7 @@ class PlanCounts:
     Attributes:
         ledgers: on bookies.
         restored: lost ones whose record is created.
+        guarded: lost ones that can be read, and all of whose copies are kept until they are settled.
         held: lost ones whose data a record keeps, and nobody can read yet.
         waiting: lost ones for which nothing is written until a person decides.
         deleted: on bookies, deleted on purpose; not brought back.
@@ -32,7 +33,9 @@ class PlanCounts:
         in_store: records of the store.
         in_store_not_on_bookies: of these, on no bookie that was looked at.
         held_in_store: holds of an earlier plan in the store.
-        released: of these, replaced by their records.
+        guarded_in_store: records of an earlier plan under a guard, which this one leaves so.
+        released: of holds and guarded records in the store, replaced by others.
+        settled: of these, guarded records whose guard ends.
         disagreements: findings that say that the store and the bookies differ.
         critical: critical findings that were shown, not only not seen.
         looked_at: ledgers of any side.
@@ -48,10 +51,15 @@ class PlanCounts:
         ids_far_above: ids that raise nothing, because they stand far above all others.
         counters_not_raised_past: last ids that generators gave, and that none is raised past.
         accepted_loss: ledgers that a person accepted to lose.
+        entries_restored: of lost ledgers that come back, those that some bookie serves.
+        entries_guarded: the same of guarded ones.
+        entries_held: of held ones, up to the last on a bookie.
+        entries_lost: of ledgers that come back, those that no bookie serves.
     """
 
     ledgers: int = 0
     restored: int = 0
+    guarded: int = 0
     held: int = 0
     waiting: int = 0
     deleted: int = 0
@@ -59,7 +67,9 @@ class PlanCounts:
     in_store: int = 0
     in_store_not_on_bookies: int = 0
     held_in_store: int = 0
+    guarded_in_store: int = 0
     released: int = 0
+    settled: int = 0
     disagreements: int = 0
     critical: int = 0
     looked_at: int = 0
@@ -75,6 +85,10 @@ class PlanCounts:
     ids_far_above: int = 0
     counters_not_raised_past: int = 0
     accepted_loss: int = 0
+    entries_restored: int = 0
+    entries_guarded: int = 0
+    entries_held: int = 0
+    entries_lost: int = 0
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "PlanCounts":
@@ -93,7 +107,7 @@ class PlanCounts:
     @property
     def add_up(self) -> bool:
         """Whether every ledger was counted once, on bookies and of all sides."""
-        lost = self.restored + self.held + self.waiting + self.deleted
+        lost = self.restored + self.guarded + self.held + self.waiting + self.deleted
         judged = self.clean + self.skipped + self.undecided + self.with_findings
         return lost + self.in_store_already == self.ledgers and judged == self.looked_at
 
@@ -277,6 +291,7 @@ class PlanManifest:
         coverage: which bookies were looked at.
         counts: ledgers, findings and actions.
         reasons: of holds, each with its ledgers.
+        doubts: what may hide more of guarded ledgers, each with its ledgers.
         sides: relations of bookies, store and snapshots, each with its ledgers.
         found: categories of findings, each with how many there are.
         references: how references and ledgers agree; None: none were given.
@@ -294,6 +309,7 @@ class PlanManifest:
     coverage: Coverage = field(default_factory=Coverage)
     counts: PlanCounts = field(default_factory=PlanCounts)
     reasons: Mapping[str, int] = field(default_factory=dict)
+    doubts: Mapping[str, int] = field(default_factory=dict)
     sides: Mapping[str, int] = field(default_factory=dict)
     found: Mapping[str, int] = field(default_factory=dict)
     references: ReferenceCounts | None = None
@@ -316,6 +332,7 @@ class PlanManifest:
             counts=PlanCounts.from_json(values.get("counts", {})),
             references=ReferenceCounts.from_json(references) if references else None,
             reasons=dict(values.get("reasons", {})),
+            doubts=dict(values.get("doubts", {})),
             sides=dict(values.get("sides", {})),
             found=dict(values.get("found", {})),
             settings=dict(values.get("settings", {})),
@@ -332,7 +349,7 @@ class PlanManifest:
         """Return what it says besides binding, coverage and hash, as the file has it."""
         return {
             "counts": self.counts.to_json(),
-            **{name: dict(getattr(self, name)) for name in ("reasons", "sides", "found", "settings")},
+            **{name: dict(getattr(self, name)) for name in ("reasons", "doubts", "sides", "found", "settings")},
             "references": {} if self.references is None else self.references.to_json(),
             "mass_deletion": self.mass_deletion,
             "mass_let_go": self.mass_let_go,

@@ -306,7 +306,7 @@ def _problems(manifest: PlanManifest, hash_now: str, actions: _Actions, settled:
     counts = manifest.counts
     for name, have, stated in (
         ("actions", sum(sum(ops.values()) for ops in phases.values()), counts.actions),
-        ("restored", ledgers.get("create", 0), counts.restored),
+        ("restored or guarded", ledgers.get("create", 0), counts.restored + counts.guarded),
         ("released", ledgers.get("replace", 0), counts.released),
         ("held", ledgers.get("hold", 0), counts.held),
     ):

@@ -35,6 +35,7 @@ class Outcome:
 
 OUTCOMES: Final = (
     Outcome("restored", "come back", "back"),
+    Outcome("guarded", "guarded: readable, every copy kept, to be settled", "reasons"),
     Outcome("held", "held: kept, and not readable yet", "reasons"),
     Outcome("waiting", "wait for a person", "reasons"),
     Outcome("deleted", "deleted on purpose, not brought back", "reasons"),

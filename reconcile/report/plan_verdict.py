@@ -1,6 +1,6 @@
 """What came of a plan in one sentence, for its report and for who made it."""
 
-from reconcile.plan.manifest import PlanManifest
+from reconcile.plan.manifest import PlanCounts, PlanManifest
 from reconcile.words import count_noun, count_released_holds, list_names
 
 
@@ -14,6 +14,10 @@ def describe_plan(manifest: PlanManifest) -> str:
         verdict = f"{looked_at} compared, {counts.with_findings} with findings; no bookie was looked at"
         if counts.restored:
             verdict += f"; {counts.restored} {back} on a snapshot's word alone"
+    if counts.guarded:
+        verdict += f"; {counts.guarded} can be read, and every copy of what may hide more is kept (guarded)"
+    if counts.entries_lost:
+        verdict += f"; {count_noun(counts.entries_lost, 'entry', 'entries')} of those that come back are on no bookie"
     if counts.deleted:
         stay = "stays" if counts.deleted == 1 else "stay"
         verdict += f"; {counts.deleted} that somebody deleted {stay} deleted unless you choose otherwise"
@@ -22,6 +26,10 @@ def describe_plan(manifest: PlanManifest) -> str:
         verdict += " data is kept, and nobody can read it yet"
     if counts.released:
         verdict += f"; of an earlier plan {count_released_holds(counts.released)}"
+    if counts.settled:
+        verdict += f", {counts.settled} of them guarded before"
+    if counts.guarded_in_store:
+        verdict += f"; {counts.guarded_in_store} stay guarded as an earlier plan left them"
     if counts.held_in_store:
         verdict += f"; records of an earlier plan hold {counts.held_in_store}"
     if coverage.not_scanned:
@@ -31,3 +39,16 @@ def describe_plan(manifest: PlanManifest) -> str:
     elif coverage.scanned and not coverage.members_known_from:
         verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
     return verdict if counts.add_up else f"INVALID, the sums do not add up: {verdict}"
+
+
+def describe_shares(counts: PlanCounts) -> str:
+    """Return how many of the entries on disks come back, are guarded, held or lost."""
+    shares = {
+        "come back": counts.entries_restored,
+        "guarded, readable": counts.entries_guarded,
+        "held": counts.entries_held,
+        "lost": counts.entries_lost,
+    }
+    total = sum(shares.values())
+    listed = (f"{100 * count / total:.1f} % {what} ({count:,})" for what, count in shares.items() if count)
+    return f"entries of lost ledgers: {', '.join(listed)}" if total else "entries of lost ledgers: none"

@@ -2,8 +2,8 @@
 
 All of these are few: a cluster has some hundred bookies. Under-replication marks may be many, and are columns.
 
-A lock or a registration lives with the session that made it. One without a session is there for ever: somebody restored
-it from a backup. One of a snapshot is never written again.
+A lock or a registration lives with the session that made it. One without a session is there for ever: somebody
+restored it from a backup, or it is a guard's. One of a snapshot is never written again.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Statement
 from reconcile.rules.used_ids import RaiseTargets, is_behind
 from recovery.codecs import store
+from recovery.codecs.replication_lock import is_guard
 from recovery.codecs.store import Layout
 from recovery.errors import FormatError
 
@@ -107,7 +108,7 @@ def findings(
 def _sessions(live: Side, snapshot: Side | None) -> Iterator[Finding]:
     for kind, category in (("lock", Category.DEAD_LOCK), ("registration", Category.DEAD_REGISTRATION)):
         for row in live.nodes.values():
-            if row["kind"] == kind and row["owner"] is None:
+            if row["kind"] == kind and row["owner"] is None and not (kind == "lock" and is_guard(row["raw"], 0)):
                 statements = [Statement(live.name, "owner", "no session", live.source)]
                 yield Finding(category=category, subject=row["path"], statements=statements)
     if snapshot is None:

@@ -57,7 +57,8 @@ class Facts:
 
     Attributes:
         bucket, scope, ledger: the key.
-        bookies: names, sorted; a bookie is a number of this list; unscanned: those that no inventory is of.
+        bookies: names, sorted; a bookie is a number of this list; unscanned: those that no inventory is of; lost:
+            those of which nothing will come back that is not seen.
         copies: entries by (ledger, bookie), of strong rows.
         row_bookie: of each row of `copies`; row_copied: a header of it has a LAC that is not below its entry;
             row_lac: the largest of its headers, NO_LAC without one; row_first: the header of its first entry was read.
@@ -69,6 +70,8 @@ class Facts:
         indexed: an index or a wire answer has it.
         leftover: entries in logs or old journals of a bookie without a strong row of it; leftover_first: the lowest of
             each such bookie, the highest of these, -1 without one; leftover_copied: some header there is a copy's.
+            Of bookies that were seen completely: without its index a bookie has everything in logs alone.
+        unindexed: the same of a bookie that was not seen completely.
         unlisted: entries in logs or old journals of a bookie that has a strong row of it.
         weak_end: the highest entry in logs or old journals; -1 without one.
         limbo, incomplete: of any row.
@@ -80,7 +83,7 @@ class Facts:
             last segment the ledger was closed at that LAC, for nothing else is copied there; -1 without one.
         last_length: at the last entry, -1 where no header of it was read.
         lengths_differ: two headers of one entry disagree; crossed: an entry begins, in bytes of the ledger, before an
-            earlier one ends.
+            earlier one ends; overlapped: two entries share bytes of the ledger, in whatever order they were sent.
         lac_record: row of `lac_records` that is of the ledger, or -1.
         digest: number of `DIGESTS`, or -1; verified: every header's bytes agreed; digests_differ.
         headers: of strong rows, sorted by ledger and entry.
@@ -91,6 +94,7 @@ class Facts:
     ledger: Ints
     bookies: pa.Array
     unscanned: Ints
+    lost: Mask
     copies: CopyColumns
     row_bookie: Ints
     row_copied: Mask
@@ -104,6 +108,7 @@ class Facts:
     fragmented: Mask
     indexed: Mask
     leftover: Mask
+    unindexed: Mask
     leftover_first: Ints
     leftover_copied: Mask
     unlisted: Mask
@@ -123,6 +128,7 @@ class Facts:
     last_length: Ints
     lengths_differ: Mask
     crossed: Mask
+    overlapped: Mask
     digest: Ints
     verified: Mask
     digests_differ: Mask
@@ -192,6 +198,7 @@ def read(
     max_groups: int = MAX_GROUPS,
     same_keys: Mapping[bytes, bytes] | None = None,
     unscanned: Sequence[str] = (),
+    lost: Sequence[str] = (),
 ) -> Facts:
     """Gather the facts of every ledger of a table of copies.
 
@@ -201,11 +208,15 @@ def read(
         max_groups: more groups or runs of one ledger make it fragmented.
         same_keys: keys (SHA-256, as in COPIES) that stand for another one.
         unscanned: bookies that no inventory is of.
+        lost: bookies of which nothing will come back that is not seen; with or without an inventory.
     """
     copies = copies.select(COLUMNS)
-    (of_bookie, listed), names = _bookie_codes([copies["bookie"], bookies["bookie"]], unscanned)
+    (of_bookie, listed), names = _bookie_codes([copies["bookie"], bookies["bookie"]], (*unscanned, *lost))
+    is_lost = _mask(pc.is_in(names, value_set=pa.array(lost, pa.string())))
     clean_stop = np.zeros(len(names), np.bool_)
     clean_stop[listed] = ~_mask(pc.fill_null(bookies["dirty"], fill_value=True))
+    is_partly_seen = np.zeros(len(names), np.bool_)
+    is_partly_seen[listed] = ~_mask(bookies["complete"])
     bucket, scope, ledger = (_ints(copies[name]) for name in ("bucket", "scope", "ledger"))
     order = np.lexsort((of_bookie, ledger, scope, bucket))
     if not np.array_equal(order, np.arange(len(order))):
@@ -228,7 +239,8 @@ def read(
 
     record, first, last, size, period = from_arrow(copies["groups"])
     weak = ~strong[record]
-    left = np.flatnonzero(weak & ~unit_strong[unit[record]])
+    left_mask, is_partly = weak & ~unit_strong[unit[record]], is_partly_seen[unit_bookie[unit[record]]]
+    left, unindexed = np.flatnonzero(left_mask & ~is_partly), _mark(number[record[left_mask & is_partly]], count)
     left_first = np.full(len(unit_of), MAX_ENTRY)
     np.minimum.at(left_first, unit[record[left]], first[left])
     leftover_first = _fold(np.maximum, left_first[unit[record[left]]], number[record[left]], count, -1)
@@ -287,6 +299,7 @@ def read(
         ledger=ledger[head],
         bookies=names,
         unscanned=np.flatnonzero(~np.isin(np.arange(len(names)), np.append(of_bookie, listed))),
+        lost=is_lost,
         copies=columns,
         row_bookie=unit_bookie[row_unit],
         row_copied=row_copied,
@@ -301,11 +314,12 @@ def read(
         indexed=_mark(number[in_index], count),
         leftover=_mark(number[record[left]], count),
         leftover_first=leftover_first,
-        leftover_copied=_mark(number[gone[~unit_strong[unit[gone]]]], count),
+        leftover_copied=_mark(number[gone[~unit_strong[unit[gone]] & ~is_partly_seen[of_bookie[gone]]]], count),
+        unindexed=unindexed,
         unlisted=unlisted,
         weak_end=weak_end,
         limbo=_mark(number[_mask(copies["limbo"])], count),
-        incomplete=_mark(number[~_mask(copies["complete"])], count),
+        incomplete=_mark(number[~_mask(copies["complete"]) & ~is_lost[of_bookie]], count),
         reincarnated=_mark(number[moved], count),
         keys=_count_distinct(key, number, count),
         key=_fold(np.maximum, key, number, count, -1),
@@ -359,6 +373,10 @@ def _fold_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, count
     payload = np.where(named < 0, -1, size - _ENTRY_HEADER - np.append(_WIDTHS, 0)[named])[order]
     all_headers = Headers(ledgers, entry_ids, total, payload)
     crosses[1:] &= distinct[1:] & (total[1:] - np.maximum(payload[1:], 0) < total[:-1])
+    by_length = np.lexsort((total, ledgers))
+    by_length = by_length[distinct[by_length] & (payload[by_length] > 0)]
+    ends, begins, owners = total[by_length], (total - payload)[by_length], ledgers[by_length]
+    overlaps = (owners[1:] == owners[:-1]) & (begins[1:] < ends[:-1])
     # Only where nothing verified: the types differ in the bytes that they take.
     wanted = kinds == 0
     order = order[wanted[ledgers]]
@@ -376,6 +394,7 @@ def _fold_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, count
         "last_length": _fold(np.maximum, length[at_end], owner[at_end], count, -1),
         "lengths_differ": _mark(ledgers[differ], count),
         "crossed": _mark(ledgers[crosses], count),
+        "overlapped": _mark(owners[1:][overlaps], count),
         "digest": np.where(kinds == 0, by_width, digest),
         "verified": (kinds == 1) & is_known,
         "digests_differ": kinds > 1,

@@ -284,8 +284,8 @@ def count_shapes(copies: pa.Table, bookies: pa.Table) -> ShapeCounts:
     """
     known = facts.read(copies, bookies)
     columns = known.copies
-    sound = ~(known.broken | known.fragmented | known.limbo | known.copied | known.leftover | known.unlisted)
-    sound &= ~known.reincarnated & (known.keys == 1)
+    sound = ~(known.broken | known.fragmented | known.limbo | known.copied | known.leftover | known.unindexed)
+    sound &= ~known.unlisted & ~known.reincarnated & (known.keys == 1)
     holders = np.bincount(columns.row_ledger, minlength=known.count)
     ensemble, write = read_shapes(columns)
     striped = sound & (ensemble > 0) & (ensemble <= holders)

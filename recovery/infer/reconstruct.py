@@ -1,8 +1,8 @@
 """Ledger metadata from what bookies show: copies of many ledgers in, one proposal or one reason a ledger out.
 
 What the copies show of E and W is tried first; where they are silent, the prior's shapes. A proposal is the inclusive
-one: closed at the last entry that any bookie holds. Everything that the common path does not prove is held, with its
-reason. See `docs/design/0002-common-path.md`.
+one: closed at the last entry that any bookie holds. What is not proved has a reason; it is guarded where all that is
+seen can be read all the same, else held. See `docs/design/0002-common-path.md` and `0013-readable-first.md`.
 """
 
 import hashlib
@@ -20,13 +20,14 @@ from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import DIGESTS, MAX_ENTRY, MAX_GROUPS, Facts
 from recovery.infer.prior import Prior, PriorShape, Source, find_striped
 from recovery.infer.proven_ends import prove_ends, undecide_dropped
+from recovery.infer.readings import find_holes, find_readings, refuse_content
 from recovery.infer.references import apply_references
-from recovery.infer.refusal import CODES, NEEDS_MORE, Refusal
+from recovery.infer.refusal import CODES, ENDED_BY_LOSS, GUARDABLE, NEEDS_MORE, Refusal
 from recovery.infer.replicas import fit_ensembles
 from recovery.infer.search import Doubt, Tail, search_histories
 from recovery.infer.shape_fit import CLEAN, RE_REPLICATED, SOLVED, UNDECIDED, Explained, Segments, explain
 from recovery.infer.snapshot_contradictions import SnapshotDoubts
-from recovery.infer.snapshot_records import apply_snapshot
+from recovery.infer.snapshot_records import apply_snapshot, match_records
 from recovery.infer.unobserved_members import name_members
 from recovery.infer.unseen_bookies import UnseenBookies
 from recovery.infer.wiped_bookies import count_losers
@@ -42,12 +43,14 @@ class Options:
     Attributes:
         passwords: candidates; never shown.
         unscanned_bookies: members of the cluster that no inventory is of: their names, or how many.
+        lost_bookies: bookies of which nothing will come back that is not seen: none of the former.
         max_groups: more groups of one ledger leave it undecided.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
     """
 
     passwords: tuple[bytes, ...] = field(default=(b"",), repr=False)
     unscanned_bookies: int | tuple[str, ...] = 0
+    lost_bookies: tuple[str, ...] = ()
     max_groups: int = MAX_GROUPS
     tail: Tail = Tail.INCLUSIVE
 
@@ -65,6 +68,7 @@ def reconstruct(
     options: Options,
     snapshot: pa.Table | None = None,
     references: pa.Table | None = None,
+    alive: pa.Table | None = None,
 ) -> pa.Table:
     """Propose metadata for every ledger that the copies are of.
 
@@ -76,6 +80,7 @@ def reconstruct(
         options: what the operator knows.
         snapshot: CATALOG_LEDGERS of an earlier store, each ledger at most once; no holds.
         references: what an upper layer knows of its ledgers, of `references.SCHEMA`.
+        alive: key columns of ledgers that the store had last, as its own files show: nobody deleted these.
 
     Returns:
         RECONSTRUCTION, one row a ledger, in key order.
@@ -84,11 +89,17 @@ def reconstruct(
     # A data-integrity copy stores the password itself where its key belongs (docs/formats/bookie-storage.md).
     raw = {hashlib.sha256(password).digest(): key for key, password in keys.items()}
     names = () if isinstance(options.unscanned_bookies, int) else options.unscanned_bookies
-    known = facts.read(copies, bookies, max_groups=options.max_groups, same_keys=raw, unscanned=names)
+    known = facts.read(
+        copies, bookies, max_groups=options.max_groups, same_keys=raw, unscanned=names, lost=options.lost_bookies
+    )
+    if alive is not None and known.count:
+        not_deleted = np.isin(np.arange(known.count), match_records(known, alive)[0])
+        known = replace(known, leftover=known.leftover & ~not_deleted)
     unseen = UnseenBookies.gather(known, bookies, damage, options.unscanned)
     refusal = _refuse_by_facts(known, unseen)
     tolerances = [prior.count_tolerated(shape.ensemble, shape.write) for shape in prior.shapes]
-    explained = explain(known, prior.shapes, refusal == 0, tolerances, unseen.elsewhere)
+    may_read = np.isin(refusal, [0, *(CODES[reason] for reason in GUARDABLE)])
+    explained = explain(known, prior.shapes, may_read, tolerances, unseen.elsewhere)
     # Nothing will settle these: they are not searched one by one.
     if unseen.elsewhere > max(tolerances, default=0):
         _refuse(refusal, ~find_striped(known.copies), Refusal.SOURCE_INCOMPLETE)
@@ -98,33 +109,45 @@ def reconstruct(
     explained = undecide_dropped(known, explained, is_all_seen)
     _refuse(refusal, (explained.path == UNDECIDED) & known.leftover, Refusal.DELETED_SOMEWHERE)
     explained = _search_rest(known, explained, prior, doubt, refusal)
-    _refuse_leftovers(known, explained, refusal)
-    segments, assumed = name_members(known, explained.segments)
-    ack, source = _choose_ack_quorums(explained, prior)
+    is_deleted = _refuse_leftovers(known, explained, refusal)
+    _refuse(refusal, known.unindexed & ~(explained.seen | explained.sure), Refusal.SOURCE_INCOMPLETE)
     enough = _count_enough_to_hide(explained, prior)
     _refuse(refusal, (unseen.holders > 0) & (unseen.holders >= enough), Refusal.DAMAGE)
-    explained = _add_prior_shapes(known, explained, refusal)
+    explained = _add_prior_shapes(known, explained)
     may_change = np.isin(refusal, [CODES[reason] for reason in NEEDS_MORE]) & (unseen.bookies > 0)
     refusal[may_change] = CODES[Refusal.SOURCE_INCOMPLETE]
+    refuse_content(known, refusal, is_deleted)
+    readings = find_readings(known, explained, refusal, unseen.unsound)
+    explained, guarded = readings.explained, readings.guarded
+    is_rest = guarded & np.isin(refusal, [CODES[reason] for reason in ENDED_BY_LOSS])
+    is_rest &= bool(options.lost_bookies) & (unseen.bookies == 0) & ~unseen.named
+    segments, assumed = name_members(known, explained.segments)
+    ack, source = _choose_ack_quorums(explained, prior)
     opened = _find_opened(known, keys)
+    in_doubt = np.flatnonzero(guarded | ((refusal == 0) & (explained.missing > 0)))
     table = rows.build_table(
         known,
         explained,
         rows.Proposals(
             refusal=refusal,
+            guarded=guarded,
+            is_rest=is_rest,
+            universal=readings.universal,
+            holes=find_holes(known, in_doubt, explained.end),
             state=_choose_states(known, explained, segments, assumed, source, unseen, doubt),
             segments=segments,
             assumed=assumed,
-            ack=ack,
+            ack=np.where(readings.universal, 1, ack),
             ack_source=source,
             # Where the shape is not seen, newcomers may have lost all, and a LAC is a lower bound only.
-            certain_end=(unseen.count_outsiders(known) < enough) & explained.seen,
+            certain_end=(unseen.count_outsiders(known) < enough) & explained.seen & ~guarded,
             opened=opened,
-            verified=known.verified | _verify_by_lac(known, keys, opened & (refusal == 0)),
+            verified=known.verified | _verify_by_lac(known, keys, opened & ((refusal == 0) | guarded)),
         ),
     )
     if snapshot is not None:
-        snapshot_doubts = SnapshotDoubts(unseen.bookies, prior.kept, prove_ends(known, explained, is_all_seen))
+        hidden = np.maximum(unseen.bookies, len(options.lost_bookies))
+        snapshot_doubts = SnapshotDoubts(hidden, prior.kept, prove_ends(known, explained, is_all_seen))
         table = apply_snapshot(table, known, snapshot, snapshot_doubts)
     return table if references is None else apply_references(table, known, references)
 
@@ -143,7 +166,7 @@ def _refuse_by_facts(known: Facts, unseen: UnseenBookies) -> Ints:
         ((known.scope == 0) & (known.ledger < 0), Refusal.ID_OUT_OF_RANGE),
         (known.fragmented, Refusal.FRAGMENTED),
         (known.broken, Refusal.CONTRADICTION),
-        (empty & known.leftover, Refusal.LOGS_OR_JOURNALS_ONLY),
+        (empty & (known.leftover | known.unindexed), Refusal.LOGS_OR_JOURNALS_ONLY),
         (known.reincarnated, Refusal.TWO_INCARNATIONS),
         (known.keys > 1, Refusal.TWO_KEYS),
         (known.limbo, Refusal.LIMBO),
@@ -265,14 +288,14 @@ def _search_rest(known: Facts, explained: Explained, prior: Prior, doubts: _Doub
     )
 
 
-def _add_prior_shapes(known: Facts, explained: Explained, refusal: Ints) -> Explained:
+def _add_prior_shapes(known: Facts, explained: Explained) -> Explained:
     """List the shapes of the prior beside one that the copies do not show: a bookie may have lost all without a trace.
 
     But for shapes that a clean ledger cannot be what is left of: full copies of more entries than any E are of W = E,
     unless they are in runs that stripes have too, and no entry has more copies than W.
     """
     shape_of = explained.shape
-    unsure = (refusal == 0) & (shape_of >= 0) & ~explained.seen & ~explained.sure
+    unsure = (shape_of >= 0) & ~explained.seen & ~explained.sure
     ensemble, write = (
         np.array([*(getattr(shape, name) for shape in explained.shapes), 0])[shape_of] for name in ("ensemble", "write")
     )
@@ -295,8 +318,8 @@ def _add_prior_shapes(known: Facts, explained: Explained, refusal: Ints) -> Expl
     return replace(explained, other_ledger=np.concatenate(ledgers), other_shape=np.concatenate(shapes))
 
 
-def _refuse_leftovers(known: Facts, explained: Explained, refusal: Ints) -> None:
-    """Refuse what bookies hold in logs alone, unless all that is needed is there without it.
+def _refuse_leftovers(known: Facts, explained: Explained, refusal: Ints) -> Mask:
+    """Refuse what bookies hold in logs alone, unless all that is needed is there without it; return what is suspected.
 
     A bookie that was replaced keeps its entries in logs; so does one that deleted the ledger. That one was a member to
     the end, and is missed unless another took its place here: a copy, which fits that position only if it was made for
@@ -307,8 +330,10 @@ def _refuse_leftovers(known: Facts, explained: Explained, refusal: Ints) -> None
     heard = np.full(known.count, MAX_ENTRY)
     np.minimum.at(heard, ledger[own], known.row_lac[own])
     replaced = whole & explained.sure & ~known.leftover_copied & (heard >= known.leftover_first)
-    _refuse(refusal, known.leftover & ~replaced, Refusal.DELETED_SOMEWHERE)
+    suspected: Mask = known.leftover & ~replaced
+    _refuse(refusal, suspected, Refusal.DELETED_SOMEWHERE)
     _refuse(refusal, known.unlisted & ~(whole & (known.weak_end <= explained.end)), Refusal.LOG_ONLY_COPIES)
+    return suspected
 
 
 def _choose_ack_quorums(explained: Explained, prior: Prior) -> tuple[Ints, Ints]:

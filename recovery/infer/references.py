@@ -4,7 +4,7 @@ the reference                         what becomes of the ledger
 deleted                               not restored, its data is nobody's: a delete wins over data
 the same last entry                   graded `reference`
 a last entry that bookies allow       closed there: what is above was never acknowledged
-one above all that bookies hold       held: acknowledged entries are lost
+one above all that bookies hold       guarded: acknowledged entries are lost, or hidden
 one below an acknowledged entry       what bookies show, and the reference as an alternative
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recovery.infer.facts import Facts
+from recovery.infer.readings import Reading
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import read_length
 from recovery.model import tables
@@ -32,6 +33,7 @@ SCHEMA: Final = pa.schema(
 )
 """References as they are compared: sorted by key, each ledger once."""
 
+_SURE: Final = ("observed", "verified")
 _READS_AS: Final = "as an upper layer has it: an entry that was acknowledged, as a LAC shows, would be cut off"
 _LENGTH: Final = "the same entries; the length as an upper layer has it"
 _ABOVE: Final = "all that bookies hold: entries that the upper layer does not know, and no LAC shows to be acknowledged"
@@ -76,13 +78,14 @@ def _check_row(known: Facts, number: int, row: Row, reference: Mapping[str, Any]
         return row
     last, end, lac = reference["last_entry"], row["last_entry"], int(known.lac[number])
     if last > int(known.copies.end[number]):
-        nothing = {field.name: None for field in tables.METADATA_FIELDS}
-        unknown = dict.fromkeys(tables.GRADED, "unknown")
-        return row | nothing | {
-            "class": "undecided", "outcome": "held", "reason": str(Refusal.LAC_BEYOND_END), "reading": None,
-            "segments": None, "custom": None, "grades": unknown, "acked_high": None, "missing": 0, "extra": 0,
-            "alternatives": [], "raw": None,
-        }  # fmt: skip
+        unproved = {name: "inferred" if grade in _SURE else grade for name, grade in row["grades"].items()}
+        return row | {
+            "outcome": "guarded",
+            "reason": str(Refusal.LAC_BEYOND_END),
+            "reading": str(Reading.LIKELIEST),
+            "acked_high": None,
+            "grades": row["grades"] | {name: unproved[name] for name in ("last_entry", "length")},
+        }
     if last < lac or last > end or last < 0:
         return _add_alternative(row, "last_entry", last, _READS_AS)
     length = row["length"] if last == end else read_length(known, number, last)

@@ -69,5 +69,38 @@ REFUSALS: Final = tuple(Refusal)
 CODES: Final = {refusal: number + 1 for number, refusal in enumerate(REFUSALS)}
 """Small numbers for columns, 0: not refused."""
 
+GUARDABLE: Final = frozenset(
+    {
+        Refusal.RAGGED_TAIL,
+        Refusal.SOURCE_INCOMPLETE,
+        Refusal.NOT_FROM_ZERO,
+        Refusal.NO_LAST_HEADER,
+        Refusal.LAC_BEYOND_END,
+        Refusal.DAMAGE,
+        Refusal.LIMBO,
+        Refusal.NO_KEY,
+        Refusal.TWO_HISTORIES,
+        Refusal.LOG_ONLY_COPIES,
+        Refusal.NO_ENTRIES,
+        Refusal.FRAGMENTED,
+    }
+)
+"""Reasons that leave no doubt of what the entries are, only of what else there may be: such a ledger can be read."""
+
+ENDED_BY_LOSS: Final = frozenset(
+    {
+        Refusal.RAGGED_TAIL,
+        Refusal.SOURCE_INCOMPLETE,
+        Refusal.NOT_FROM_ZERO,
+        Refusal.NO_LAST_HEADER,
+        Refusal.LAC_BEYOND_END,
+        Refusal.DAMAGE,
+        Refusal.LOG_ONLY_COPIES,
+        Refusal.NO_ENTRIES,
+        Refusal.FRAGMENTED,
+    }
+)
+"""Reasons that nothing can take away once all that is missing is stated to be gone: what is left is the ledger."""
+
 NEEDS_MORE: Final = frozenset({Refusal.RAGGED_TAIL, Refusal.NOT_FROM_ZERO})
 """Reasons that another bookie's entries could take away."""

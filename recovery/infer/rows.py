@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import DIGESTS, NO_LAC, Facts
 from recovery.infer.prior import Source
-from recovery.infer.readings import Reading
+from recovery.infer.readings import MOST_RUNS, Reading
 from recovery.infer.refusal import REFUSALS
 from recovery.infer.shape_fit import PATHS, UNDECIDED, Explained, Segments
 from recovery.model import tables
+from recovery.model.groups import KeyedRuns, group_runs, to_arrow
 from recovery.model.metadata import State
 
 STATES: Final = (State.CLOSED, State.OPEN)
@@ -30,9 +31,13 @@ class Proposals:
     """What was decided of each ledger beside its shape.
 
     Attributes:
-        refusal: code of the reason why it is held, or 0.
+        refusal: code of the reason why it is not restored, or 0.
+        guarded: has a record all the same, by which all that is seen is readable.
+        is_rest: of those, what all is that will ever be seen: the rest is gone for good.
+        universal: that record names all who hold any entry, and claims no shape.
+        holes: entries up to the end that nobody serves, of ledgers that lack copies.
         state: its place in `STATES`.
-        segments: of ledgers that are restored, maybe of others.
+        segments: of ledgers that are restored or guarded, maybe of others.
         assumed: which members nothing shows.
         ack: A.
         ack_source: where it is known from, as the place in `Source`.
@@ -42,6 +47,10 @@ class Proposals:
     """
 
     refusal: Ints
+    guarded: Mask
+    is_rest: Mask
+    universal: Mask
+    holes: KeyedRuns
     state: Ints
     segments: Segments
     assumed: Mask
@@ -54,11 +63,14 @@ class Proposals:
 
 def build_table(known: Facts, explained: Explained, proposals: Proposals) -> pa.Table:
     """Return one row of RECONSTRUCTION a ledger, in the order of `known`."""
-    restored = proposals.refusal == 0
+    is_proved = proposals.refusal == 0
+    restored = is_proved | proposals.guarded
     is_held, is_null, zero = ~restored, np.ones(known.count, np.bool_), np.zeros(known.count, np.int64)
     size = np.array([*(shape.ensemble for shape in explained.shapes), 0])[explained.shape]
     write = np.array([*(shape.write for shape in explained.shapes), 0])[explained.shape]
-    closed = restored & (proposals.state == CLOSED)
+    closed = restored & ((proposals.state == CLOSED) | proposals.guarded)
+    state = np.where(proposals.guarded, CLOSED, proposals.state)
+    reading = np.where(proposals.universal, 2, proposals.guarded)
     digest_known = known.digest >= 0
     with_password = proposals.opened & digest_known
     columns = {
@@ -66,11 +78,13 @@ def build_table(known: Facts, explained: Explained, proposals: Proposals) -> pa.
         "scope": pa.array(known.scope),
         "ledger": pa.array(known.ledger),
         "class": _take_text(PATHS, np.where(restored, explained.path, UNDECIDED)),
-        "outcome": _take_text(["held", "restored"], restored.astype(np.int64)),
-        "reason": _take_text(["", *REFUSALS], proposals.refusal, restored),
-        "reading": _take_text([Reading.PROVED], zero, is_held),
+        "outcome": _take_text(
+            ["held", "guarded", "restored"], np.where(is_proved | proposals.is_rest, 2, proposals.guarded)
+        ),
+        "reason": _take_text(["", *REFUSALS], proposals.refusal, is_proved),
+        "reading": _take_text(list(Reading), reading, is_held),
         "format": pa.array(np.where(with_password, _FORMAT, _FORMAT_WITHOUT_PASSWORD), pa.int8(), mask=is_held),
-        "state": _take_text(STATES, proposals.state, is_held),
+        "state": _take_text(STATES, state, is_held),
         "ensemble_size": pa.array(size, pa.int32(), mask=is_held),
         "write_quorum": pa.array(write, pa.int32(), mask=is_held),
         "ack_quorum": pa.array(proposals.ack, pa.int32(), mask=is_held),
@@ -86,6 +100,7 @@ def build_table(known: Facts, explained: Explained, proposals: Proposals) -> pa.
         "acked_high": pa.array(explained.end, mask=is_held | ~proposals.certain_end),
         "missing": pa.array(np.where(restored, explained.missing, 0)),
         "extra": pa.array(np.where(restored, explained.extra, 0)),
+        "holes": _list_holes(known, proposals, restored),
         "holders": _list_holders(known),
         "alternatives": _list_alternatives(known, explained, restored),
         "raw": pa.nulls(known.count, pa.binary()),
@@ -107,6 +122,9 @@ def _grade_fields(known: Facts, explained: Explained, proposals: Proposals, rest
     # The last add confirmed is a lower bound, what all bookies hold an upper one: where they meet, the end is seen.
     end = np.where((known.explicit == explained.end) & proposals.certain_end, _OBSERVED, _INFERRED)
     shape = np.where(explained.seen, _OBSERVED, shape)
+    shape = np.where(proposals.guarded, np.minimum(shape, _INFERRED), shape)
+    shape = np.where(proposals.universal, _ASSUMED, shape)
+    quorum = np.where(proposals.universal, _ASSUMED, quorum)
     by_field = {
         "ensemble_size": shape,
         "write_quorum": shape,
@@ -156,6 +174,13 @@ def _list_segments(known: Facts, proposals: Proposals, restored: Mask) -> pa.Arr
     )
     offsets = _count_offsets(np.bincount(segments.ledger, minlength=known.count))
     return pa.ListArray.from_arrays(offsets, struct, type=kind, mask=pa.array(~restored))
+
+
+def _list_holes(known: Facts, proposals: Proposals, restored: Mask) -> pa.Array:
+    kept = restored[proposals.holes.key]
+    holes = group_runs(KeyedRuns(*(column[kept] for column in proposals.holes)))
+    looked_for = restored & (known.copies.count_runs() <= MOST_RUNS)
+    return to_arrow(holes, known.count).take(pa.array(np.arange(known.count), mask=~looked_for))
 
 
 def _list_holders(known: Facts) -> pa.Array:

@@ -156,10 +156,12 @@ class _Case:
         ):
             # A copy of the last segment shows where the ledger was closed: what is behind it was dropped.
             cut = min(lac, end)
-        if cut is None:
-            return SearchResult(Refusal.RAGGED_TAIL, None, end, -1)
-        if cut < 0:
-            return SearchResult(Refusal.NOT_FROM_ZERO, None, end, -1)
+        torn = Refusal.RAGGED_TAIL if cut is None else Refusal.NOT_FROM_ZERO if cut < 0 else None
+        if torn is None and cut is not None and cut < end and read_length(known, self._ledger, cut) < 0:
+            torn, cut = Refusal.RAGGED_TAIL, None
+        if cut is None or cut < 0:
+            # Where it ends is open; what reads all that is seen is not.
+            cut = end
         if cut < end:
             self.end, self.laid = end, laid = cut, laid.cut_at(cut)
             [solutions] = _solve_cases([self])
@@ -168,17 +170,19 @@ class _Case:
         length = read_length(known, self._ledger, end)
         chosen = solutions[0]
         similar = [s for s in solutions[1:] if s.cost <= chosen.cost + _SIMILAR][:_LISTED]
-        refusal = None
-        if _has_second_history(laid, known, self._rows, chosen) or _is_forced(laid, chosen, prior):
-            refusal = Refusal.TWO_HISTORIES
-        elif length < 0:
-            refusal = Refusal.NO_LAST_HEADER
-        elif _is_unsettled(known, self._ledger, laid, chosen, self.shapes, doubt) or (
-            chosen.missing and doubt.hiding >= prior.fewest_acked(chosen.ensemble, chosen.write)
-        ):
-            refusal = Refusal.SOURCE_INCOMPLETE
+        refusal = torn or self._find_doubt(chosen, laid, length, prior)
         shapes = tuple((s.ensemble, s.write) for s in similar)
         return SearchResult(refusal, chosen, end, length, shapes, min(lac, end))
+
+    def _find_doubt(self, chosen: Solution, laid: Copies, length: int, prior: Prior) -> Refusal | None:
+        """Return what speaks against the cheapest history; None where nothing does."""
+        if _has_second_history(laid, self._known, self._rows, chosen) or _is_forced(laid, chosen, prior):
+            return Refusal.TWO_HISTORIES
+        if length < 0:
+            return Refusal.NO_LAST_HEADER
+        unsettled = _is_unsettled(self._known, self._ledger, laid, chosen, self.shapes, self._doubt)
+        hidden = self._doubt.hiding >= prior.fewest_acked(chosen.ensemble, chosen.write)
+        return Refusal.SOURCE_INCOMPLETE if unsettled or (chosen.missing and hidden) else None
 
 
 def _solve_cases(cases: Sequence[_Case]) -> list[list[Solution]]:
@@ -304,8 +308,10 @@ def _choose_end(laid: Copies, solution: Solution, end: int, lac: int, prior: Pri
         hole = int(holes[0])
         if low + hole == 0:
             return -1
+        # Where each member was seen, and none can have lost it, BookKeeper's own recovery stops before it, too.
+        is_denied = not (doubt.hiding or doubt.has_unseen or doubt.wiped or unseen[hole])
         # What stands behind it was acknowledged after it, if it was; and it may have been on newcomers that lost it.
-        if (copies[hole:] >= least).any() or copies[hole] + doubt.wiped >= least:
+        if not is_denied and ((copies[hole:] >= least).any() or copies[hole] + doubt.wiped >= least):
             return None
         end = low + hole - 1
     if doubt.policy is Tail.ACKNOWLEDGED:

@@ -73,7 +73,7 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
     """
     if not known.count:
         return rows
-    numbers, places = _match(known, catalog)
+    numbers, places = match_records(known, catalog)
     if not len(numbers):
         return rows
     usable = pc.and_(pc.is_null(catalog["error"]), pc.is_valid(catalog["ensemble_size"])).to_numpy()
@@ -159,7 +159,7 @@ def _fill_rows(records: pa.Table, outcome: str, given_columns: Mapping[str, pa.A
     return pa.table(columns, schema=tables.RECONSTRUCTION)
 
 
-def _match(known: Facts, catalog: pa.Table) -> tuple[Ints, Ints]:
+def match_records(known: Facts, catalog: pa.Table) -> tuple[Ints, Ints]:
     """Return the numbers of ledgers that both have, and their rows in the catalog."""
     scope, ledger = (catalog[name].to_numpy() for name in ("scope", "ledger"))
     pairs = np.stack([np.append(known.scope, scope), np.append(known.ledger, ledger)], axis=1)
@@ -261,7 +261,7 @@ def _decide(known: Facts, ledger: int, row: Row, record: Mapping[str, Any], doub
         return _refuse(row, against)
     if stored.state is State.CLOSED:
         return _restore_closed(known, ledger, row, stored, record, doubts)
-    if row["outcome"] != "restored" or row["last_entry"] is None:
+    if row["outcome"] not in ("restored", "guarded") or row["last_entry"] is None:
         return row
     if (row["ensemble_size"], row["write_quorum"]) != (stored.ensemble_size, stored.write_quorum):
         solution = _solve(known, ledger, stored, row["last_entry"])

@@ -16,8 +16,8 @@ _PAIRS: Final = 1 << 24
 def name_members(known: Facts, segments: Segments) -> tuple[Segments, Mask]:
     """Name a bookie for each position that nothing shows one for.
 
-    First those that know the ledger and hold nothing of it, then those that nobody looked at, then others in an order
-    of the ledger's own; never one that is in the ensemble already.
+    First those that know the ledger and hold nothing of it, then those that nobody looked at or that lost what they
+    had, then others in an order of the ledger's own; never one that is in the ensemble already.
 
     Returns:
         The segments, and which members were named here.
@@ -53,9 +53,10 @@ def _complete(known: Facts, ledger: Ints, members: Ints) -> Ints:
     idle = np.where(is_idle, np.append(known.idle_bookie, -1)[np.where(is_idle, first[:, None] + nth, -1)], -1)
     # Of E others in a row, at least as many are not members yet as there are blanks left.
     start = buckets(known.scope[ledger], known.ledger[ledger]).astype(np.int64)
-    rest = (start[:, None] + np.arange(min(bookies, size + len(known.unscanned[:size])))) % max(bookies, 1)
+    absent = np.union1d(known.unscanned, np.flatnonzero(known.lost))[:size]
+    rest = (start[:, None] + np.arange(min(bookies, size + len(absent)))) % max(bookies, 1)
     rest = np.where(_mark_among(rest, idle), -1, rest)
-    unseen = np.repeat(known.unscanned[:size][None, :], len(ledger), axis=0)
+    unseen = np.repeat(absent[None, :], len(ledger), axis=0)
     unseen = np.where(_mark_among(unseen, idle), -1, unseen)
     rest = np.where(_mark_among(rest, unseen), -1, rest)
     spare = np.concatenate([idle, unseen, rest, np.full((len(ledger), 1), -1)], axis=1)

@@ -36,7 +36,7 @@ class UnseenBookies:
 
     @classmethod
     def gather(cls, known: Facts, bookies: pa.Table, damage: pa.Table, unscanned: int) -> "UnseenBookies":
-        """Find out, of all ledgers.
+        """Find out, of all ledgers. What is lost for good hides nothing.
 
         Args:
             known: the ledgers.
@@ -44,13 +44,15 @@ class UnseenBookies:
             damage: DAMAGE.
             unscanned: members of the cluster that no inventory is of.
         """
-        hiding = damage.filter(damage["hides_entries"])
+        lost = known.bookies.filter(pa.array(known.lost))
+        hiding = damage.filter(pc.and_not(damage["hides_entries"], pc.is_in(damage["bookie"], value_set=lost)))
         damaged = _mark_among(known.bookies, hiding.filter(pc.is_null(hiding["ledger"]))["bookie"])
-        partly = _mark_among(known.bookies, bookies.filter(pc.invert(bookies["complete"]))["bookie"])
+        partly = _mark_among(known.bookies, bookies.filter(pc.invert(bookies["complete"]))["bookie"]) & ~known.lost
         anywhere = int((damaged | partly).sum()) + unscanned
         ledger = known.copies.row_ledger
         unsound = damaged | partly
         unsound[known.unscanned] = True
+        unsound &= ~known.lost
         return cls(
             _find_named(known, hiding.filter(pc.is_valid(hiding["ledger"]))),
             np.bincount(ledger[damaged[known.row_bookie]], minlength=known.count),

@@ -5,6 +5,7 @@
     looked at, with gaps                 scanned, not_complete
     named as a member, not looked at     not_scanned
     looked at, named by nobody           not_named, where something names the members
+    stated to be gone for good           lost, and in none of not_complete, not_scanned
 
 What was not looked at may have data: nothing that is absent from the other bookies is proven to be absent.
 """
@@ -26,6 +27,7 @@ class Coverage:
         not_scanned: members that were not looked at.
         not_named: bookies that were looked at and that nothing names as members.
         cluster_not_named: sources that do not say of which cluster they are.
+        lost: bookies of which nothing will come back that was not seen, as somebody states.
     """
 
     scanned: tuple[str, ...] = ()
@@ -35,6 +37,7 @@ class Coverage:
     not_scanned: tuple[str, ...] = ()
     not_named: tuple[str, ...] = ()
     cluster_not_named: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
     @classmethod
     def count(cls, scanned: Mapping[str, bool], members: Mapping[str, Collection[str]]) -> "Coverage":
@@ -67,7 +70,17 @@ class Coverage:
         """Return it with the sources that do not say of which cluster they are."""
         return replace(self, cluster_not_named=tuple(sources))
 
+    def without_lost(self, lost: Sequence[str]) -> "Coverage":
+        """Return it with bookies of which nothing is expected any more that was not seen."""
+        gone = set(lost)
+        return replace(
+            self,
+            not_complete=tuple(name for name in self.not_complete if name not in gone),
+            not_scanned=tuple(name for name in self.not_scanned if name not in gone),
+            lost=tuple(lost),
+        )
+
     @property
     def is_whole(self) -> bool:
-        """Whether the members are known, and every one of them was looked at completely."""
+        """Whether the members are known, and every one of them was looked at completely, or is lost."""
         return bool(self.members_known_from) and not self.not_scanned and not self.not_complete

@@ -233,7 +233,8 @@ RECONSTRUCTION: Final = pa.schema(
         *KEY,
         _field("class", _TEXT),  # clean, re-replicated, solved, undecided, excluded
         _field("outcome", _TEXT),  # restored, guarded, held, accepted_loss, deleted, waiting
-        _field("reason", _TEXT, null=True),  # why not restored, of a guarded one what may hide more: one of Refusal's
+        # One of Refusal's: why it is not restored; what may hide more of a guarded one; what is lost of a restored one.
+        _field("reason", _TEXT, null=True),
         # Of what a record is written: proved; likeliest: it serves all that is seen; universal: all who have any.
         _field("reading", _TEXT, null=True),
         *METADATA_FIELDS,
@@ -262,6 +263,8 @@ RECONSTRUCTION: Final = pa.schema(
         _field("acked_high", _I64, null=True),  # no entry above was acknowledged
         _field("missing", _I64),  # copies that the metadata promises and no bookie shows
         _field("extra", _I64),  # copies that the metadata does not explain
+        # Entries up to the end that no bookie is seen to serve; null: not looked for, or in too many pieces.
+        _field("holes", GROUPS, null=True),
         _field("holders", _TEXTS),  # bookies that hold anything of it in index or journal; else in logs
         _field("alternatives", _list_of(field=_TEXT, value=_TEXT, reads_as=_TEXT, weight=pa.float64())),
         _field("raw", _BYTES, null=True),  # the exact record, where an earlier one is its base

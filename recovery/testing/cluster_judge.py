@@ -27,6 +27,7 @@ from recovery.testing.row_truth import (
     is_right,
     is_within,
     list_alternatives,
+    list_holes,
     must_keep,
 )
 from recovery.testing.row_words import describe_claim, describe_runs, describe_segments, short_name
@@ -72,6 +73,7 @@ class ClusterJudge:
             and all(inventory.bookies["complete"].to_pylist())
             and all(bookie.incarnation == 1 for bookie in world.bookies.values())
         )
+        self._seen_whole = {row["bookie"] for row in inventory.bookies.to_pylist() if row["complete"]}
         self._ledgers_of: dict[str, list[int]] = {}
         for ledger, holders in sorted(inventory.served.items()):
             for bookie in holders:
@@ -93,7 +95,12 @@ class ClusterJudge:
                 continue
             self.tally.paths[row["class"]] += 1
             self.tally.outcomes[row["outcome"]] += 1
-            if row["outcome"] == "restored":
+            self._count_reach(row)
+            if row["outcome"] == "guarded":
+                self.tally.reasons[str(row["reason"])] += 1
+                for guarantee, text in self._judge_guarded(row):
+                    self._violation(guarantee, row["ledger"], row, text)
+            elif row["outcome"] == "restored":
                 for guarantee, text in self._judge_restored(row):
                     self._violation(guarantee, row["ledger"], row, text)
             else:
@@ -195,6 +202,74 @@ class ClusterJudge:
             return
         self.tally.misled += 1
 
+    # ---------------------------------------------------------------------------------------------- guarded
+
+    def _count_reach(self, row: Row) -> None:
+        """Count the entries that the true record can read on scanned bookies, and those of them that the row reads."""
+        true = self.world.records.get(row["ledger"])
+        if true is None or len(self._lives(row["ledger"])) > 1:
+            return
+        served = self.inventory.served.get(row["ledger"], {})
+        last = must_keep(true)
+        wanted = {
+            entry
+            for name, entries in served.items()
+            for entry in entries
+            if entry <= last and name in true.write_set(entry)
+        }
+        self.tally.wanted += len(wanted)
+        if row["outcome"] in ("restored", "guarded"):
+            end, sets = row["last_entry"], WriteSets(row)
+            self.tally.reached += sum(
+                (end is None or entry <= end) and any(entry in served.get(name, ()) for name in sets.of(entry))
+                for entry in wanted
+            )
+
+    def _judge_guarded(self, row: Row) -> Iterator[tuple[str, str]]:
+        """Check a record under a guard, which keeps all copies: what is seen is readable, and of one ledger."""
+        ledger = row["ledger"]
+        served, true = self.inventory.served.get(ledger, {}), self._truth(ledger)
+        if malformed := find_malformed(row):
+            yield "rows", malformed
+            return
+        if row["state"] != State.CLOSED or row["reading"] not in ("likeliest", "universal") or not row["reason"]:
+            yield "guard", f"{row['state']}, reading {row['reading']}, reason {row['reason']}"
+        if served and sorted(row["holders"]) != sorted(served):
+            yield "hold", f"holders {[*map(short_name, row['holders'])]}"
+        yield from self._readable(row, served)
+        if self._is_untouched:
+            yield "clean", f"not restored: {row['reason']}"
+        if self._is_said_deleted(ledger) and ledger not in self.world.records:
+            yield "law7", "deleted, as a reference or the store's history says"
+        if ledger not in self.world.records and self._seen_whole & set(self.inventory.leftovers.get(ledger, ())):
+            yield "law7", "deleted, and leftovers show it"
+        if len(self._lives(ledger)) > 1 and (shown := self._two_contents(ledger)):
+            yield "law7", f"two ledgers under one id are read as one: {shown}"
+        end, must = row["last_entry"], must_keep(true)
+        above = sorted({entry for copies in served.values() for entry in copies if end < entry <= must})
+        if above and ledger in self.world.records:
+            yield "G2", f"ends at {end}, acknowledged up to {must}, bookies serve {describe_runs(above)}"
+        if row["acked_high"] is not None:
+            yield "G2", f"acked_high {row['acked_high']}, and something may be hidden"
+        present = {entry for copies in served.values() for entry in copies}
+        holes = [entry for entry in range(end + 1) if entry not in present]
+        if list_holes(row) != holes:
+            yield "guard", f"lists holes {describe_runs(list_holes(row))}, nobody serves {describe_runs(holes)}"
+        yield from self._grades(row, true)
+
+    def _two_contents(self, ledger: int) -> str:
+        """Say what in the inventory shows two contents under one id, in whatever order a writer sent them."""
+        rows = self._headers(ledger)
+        if len({row["key"] for row in rows if row["key_kind"] == "set"}) > 1:
+            return "two keys"
+        heads = {(head["entry"], head["length"], head["digest"]) for row in rows for head in row["headers"]}
+        if len({digest for _, _, digest in heads if digest}) > 1:
+            return "two digest types"
+        lengths: dict[int, set[int]] = {}
+        for entry, length, _ in heads:
+            lengths.setdefault(entry, set()).add(length)
+        return next((f"lengths {sorted(of)} at {entry}" for entry, of in lengths.items() if len(of) > 1), "")
+
     # ---------------------------------------------------------------------------------------------- restored
 
     def _judge_restored(self, row: Row) -> Iterator[tuple[str, str]]:
@@ -213,7 +288,7 @@ class ClusterJudge:
         if misled:
             self.tally.misled += 1
             return
-        if len(self._lives(ledger)) < 2:
+        if len(self._lives(ledger)) < 2 and row["reading"] != "universal":
             yield from self._shape(row, true)
         if row["state"] == State.CLOSED:
             yield from self._cut(row, served, true)
@@ -325,7 +400,7 @@ class ClusterJudge:
             yield "G2", f"closed at {end}, acknowledged up to {must}, bookies serve {describe_runs(above)}"
         elif row["grades"]["last_entry"] in SURE:
             yield "G2", f"the end is called {row['grades']['last_entry']}, acknowledged up to {must}"
-        elif row["lac_low"] is not None and row["lac_low"] > end:
+        elif row["lac_low"] is not None and row["lac_low"] > end and not row["reason"]:
             yield "G2", f"closed at {end}, a LAC of {lac} is known"
         elif not self._exists(ledger, end, true):
             self.tally.gone += 1
@@ -378,7 +453,8 @@ class ClusterJudge:
             else:
                 self.tally.blended += 1
         if ledger not in self.world.records:
-            if self.inventory.leftovers.get(ledger):
+            # A bookie whose index was not read has all in logs alone, deleted or not.
+            if self._seen_whole & set(self.inventory.leftovers.get(ledger, ())):
                 yield "law7", "deleted, and leftovers show it"
             else:
                 self.tally.resurrected += 1

@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
@@ -81,6 +82,23 @@ def reconstruct_alone(
     shapes = count_shapes(inventory.copies, inventory.bookies)
     prior = Prior.build(shapes, quorums, unscanned=inventory.unscanned)
     options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
+    known = (evidence.catalog(), evidence.reference_table())
+    return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options, *known)
+
+
+def reconstruct_rest(
+    inventory: Inventory,
+    *,
+    tail: Tail = Tail.INCLUSIVE,
+    quorums: Quorums | None = None,
+    evidence: Evidence = NOTHING,
+) -> pa.Table:
+    """Reconstruct where somebody states that all that was not seen is gone for good."""
+    shapes = count_shapes(inventory.copies, inventory.bookies)
+    partly = pc.filter(inventory.bookies["bookie"], pc.invert(inventory.bookies["complete"])).to_pylist()
+    lost = tuple(sorted({*inventory.unscanned, *partly, *inventory.damage["bookie"].to_pylist()}))
+    prior = Prior.build(shapes, quorums, unscanned=inventory.unscanned)
+    options = Options(passwords=PASSWORDS, lost_bookies=lost, tail=tail)
     known = (evidence.catalog(), evidence.reference_table())
     return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options, *known)
 
@@ -158,6 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--show", type=int, default=2, help="violations of each guarantee that are shown, of each class"
     )
     parser.add_argument("--tail", type=Tail, choices=list(Tail), default=Tail.INCLUSIVE, help="the policy")
+    parser.add_argument("--lost", action="store_true", help="all that was not seen is stated to be gone for good")
     parser.add_argument("--told", action="store_true", help="a snapshot says how many ledgers have which quorums")
     given = parser.parse_args(arguments)
     known = {*CLASSES, *NASTY, *(f"{name}/{scan}" for name in CLASSES for scan in SCANS)}
@@ -169,7 +188,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tallies: dict[str, Tally] = {}
     sys.stdout.write(line(HEAD) + line(["---"] * len(HEAD)))
     for name in given.classes or CLASSES:
-        tallies[name] = run(name, given.count, given.seed, tail=given.tail, is_snapshot_known=given.told)
+        made = reconstruct_rest if given.lost else reconstruct_alone
+        tallies[name] = run(
+            name, given.count, given.seed, tail=given.tail, is_snapshot_known=given.told, reconstruct=made
+        )
         sys.stdout.write(line(row_of(name, tallies[name])))
         sys.stdout.flush()
     sys.stdout.write(f"\n{write_reasons(tallies)}\n{write_calibration(tallies)}\n\n{write_inferred(tallies)}")

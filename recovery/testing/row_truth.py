@@ -133,6 +133,16 @@ def has_true(listed: Mapping[str, Sequence[str]], name: str, true: Record) -> bo
     return any(is_within(value, number) for value in listed[name]) or any(is_within(v, true.last or 0) for v in ends)
 
 
+def list_holes(row: Row) -> list[int]:
+    """Return the entries that a row says nobody serves, in order."""
+    return sorted(
+        entry
+        for group in row["holes"] or ()
+        for start in range(group["first"], group["last"] + 1, group["period"] or 1)
+        for entry in range(start, start + group["size"])
+    )
+
+
 def is_within(value: str, wanted: int) -> bool:
     """Whether an alternative's value, a number or a range ``low..high``, has a number."""
     low, dots, high = value.partition("..")

@@ -48,7 +48,8 @@ class Tally:
         paths: classes of rows; outcomes: of rows.
         reasons: of what was not restored.
         opened: restored ledgers that are left open.
-        entries: served entries, not above the end, of restored ledgers; readable: of these, through what was restored.
+        entries: served entries, not above the end, of restored and guarded ledgers; readable: of these, through them.
+        wanted: entries that true records can read on scanned bookies; reached: of these, through what was made.
         unseen: restored ledgers whose acknowledged end nobody scanned has, and that say so.
         gone: restored ledgers whose acknowledged end is on no bookie any more, and no LAC shows it.
         resurrected: restored ledgers that were deleted, with nothing on any scanned bookie that shows it.
@@ -71,6 +72,8 @@ class Tally:
     opened: int = 0
     entries: int = 0
     readable: int = 0
+    wanted: int = 0
+    reached: int = 0
     unseen: int = 0
     gone: int = 0
     resurrected: int = 0
@@ -91,6 +94,8 @@ class Tally:
         self.opened += other.opened
         self.entries += other.entries
         self.readable += other.readable
+        self.wanted += other.wanted
+        self.reached += other.reached
         self.unseen += other.unseen
         self.gone += other.gone
         self.resurrected += other.resurrected
@@ -110,8 +115,8 @@ PATHS: Final = ("clean", "re-replicated", "solved", "undecided")
 _WHY: Final = 4
 """Reasons that are named of each class."""
 HEAD: Final = (
-    "class", "ledgers", *PATHS, "restored", "readable", "unseen", "gone", "resurrected", "blended", "odd",
-    "misled", "unheard", "violations",
+    "class", "ledgers", *PATHS, "restored", "guarded", "reached", "readable", "unseen", "gone", "resurrected",
+    "blended", "odd", "misled", "unheard", "violations",
 )  # fmt: skip
 
 
@@ -134,6 +139,8 @@ def row_of(name: str, tally: Tally) -> list[str]:
         str(tally.ledgers),
         *(_share(tally.paths[path], count, 1) for path in PATHS),
         _share(tally.outcomes["restored"], count, 1),
+        _share(tally.outcomes["guarded"], count, 1),
+        _share(tally.reached, max(1, tally.wanted), 1),
         _share(tally.readable, max(1, tally.entries), 3),
         *map(str, counts),
     ]

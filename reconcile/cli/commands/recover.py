@@ -49,6 +49,8 @@ TAILS: Final = ("inclusive", "acknowledged", "open")
 
 
 _FEW: Final = 3
+_SAID: Final = ("HELD", "GUARDED")
+"""Findings that are counted by their reasons."""
 
 
 @click.command(
@@ -57,8 +59,8 @@ _FEW: Final = 3
         Exit.DONE: "all lost ledgers come back",
         Exit.FAILED: "the store did not answer, Spark failed, a disk is full, or the sums do not add up (INVALID)",
         Exit.USAGE: "inventories, URIs or files that cannot be used; no Java, no Spark",
-        Exit.FOUND: "some are held or wait for a person, now or since an earlier plan; somebody deleted some that "
-        "bookies still have; or a critical finding",
+        Exit.FOUND: "some are guarded, held or wait for a person, now or since an earlier plan; somebody deleted some "
+        "that bookies still have; or a critical finding",
         Exit.UNDECIDABLE: "bookies that were expected were not looked at, or no bookie was",
     },
     # Disks that were collected already are not collected again.
@@ -101,6 +103,14 @@ _FEW: Final = 3
     "have read; at the last that can have been acknowledged, where A is known; or left open where that is safe.",
 )
 @click.option(
+    "--lost",
+    "lost",
+    multiple=True,
+    metavar="BOOKIE[=DIR]",
+    help="These disks are gone for good: what only they had is given up, and nothing is guarded or held for want of "
+    "them. Recorded in the plan.",
+)
+@click.option(
     "--raise-past",
     type=click.IntRange(0),
     metavar="ID",
@@ -121,6 +131,7 @@ def recover(
     default_quorum: tuple[int, int, int] | None,
     references: tuple[str, ...],
     tail: str,
+    lost: tuple[str, ...],
     raise_past: int | None,
     master: str,
     python: Path | None,
@@ -144,6 +155,7 @@ def recover(
         from reconcile.jobs import recover as job
         from reconcile.plan.actions import Passwords
         from recovery.codecs.store import Layout
+        from recovery.infer.lost_disks import LostDisk
         from recovery.infer.search import Tail
 
     request = job.RecoverRequest(
@@ -158,6 +170,7 @@ def recover(
         default_quorum=default_quorum,
         references=references,
         tail=Tail(tail),
+        lost=tuple(map(LostDisk.parse, lost)),
         raise_past=raise_past,
         master=master,
         python=python,
@@ -176,7 +189,9 @@ def make_result(recovered: "Recovered") -> Result:
     counts = manifest.counts
     deletions = group_by_session(recovered.plan)
     following = quote_command("bkmeta", "plan", "show", out) if counts.add_up else "do not apply it, report it"
-    facts = {name: manifest.to_json()[name] for name in ("reasons", "prior", "sides", "found", "mass_deletion")}
+    facts = {
+        name: manifest.to_json()[name] for name in ("reasons", "doubts", "prior", "sides", "found", "mass_deletion")
+    }
     return Result(
         "recover",
         describe_plan(manifest),
@@ -205,7 +220,8 @@ def _choose_exit(manifest: "PlanManifest") -> Exit:
     counts, coverage = manifest.counts, manifest.coverage
     if not counts.add_up:
         return Exit.FAILED
-    if counts.held or counts.waiting or counts.held_in_store or counts.critical or counts.deleted:
+    unsettled = counts.guarded or counts.held or counts.waiting or counts.held_in_store or counts.guarded_in_store
+    if unsettled or counts.critical or counts.deleted:
         return Exit.FOUND
     return Exit.UNDECIDABLE if coverage.not_scanned or not coverage.scanned else Exit.DONE
 
@@ -228,7 +244,9 @@ def _describe_plan(recovered: "Recovered") -> Iterator[str]:
 
 def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
     if coverage.not_scanned:
-        yield "collect those bookies and recover again, or go on knowing that their ledgers stay lost or held"
+        yield "collect those bookies and recover again, or go on knowing that their ledgers stay guarded"
+    if coverage.lost:
+        yield f"stated to be gone for good, so they hide nothing: {list_names(coverage.lost)}"
     if coverage.not_named:
         yield f"collected, but not expected: {list_names(coverage.not_named)}. Is the list of bookies right?"
     if coverage.scanned and not coverage.members_known_from:
@@ -243,15 +261,18 @@ def _describe_findings(
     plan: "Dataset", manifest: "PlanManifest", deletions: "Sequence[SessionDeletions]"
 ) -> Iterator[str]:
     from reconcile.cli.wording.deletions import deletion_lines
+    from reconcile.report.plan_verdict import describe_shares
     from reconcile.rules.sides import SHORT, Relation
 
     counts, out = manifest.counts, plan.path
-    for reason, count in sorted(manifest.reasons.items(), key=lambda item: -item[1]):
-        yield f"held: {count}, {describe_reason(reason)} ({reason})"
+    yield describe_shares(counts)
+    for word, reasons in (("guarded", manifest.doubts), ("held", manifest.reasons)):
+        for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
+            yield f"{word}: {count}, {describe_reason(reason)} ({reason})"
     if counts.disagreements:
         places = f"{count_noun(counts.disagreements, 'place')}, {counts.critical} of them critical"
         yield f"the store and the bookies disagree in {places}: {out}/findings"
-    listed = ", ".join(f"{name} {count}" for name, count in sorted(manifest.found.items()) if name != "HELD")
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(manifest.found.items()) if name not in _SAID)
     if listed:
         yield f"findings: {listed}: {out}/findings, bkmeta explain LEDGER"
     if manifest.mass_deletion:

@@ -13,6 +13,7 @@ from reconcile.compare import range_findings
 from reconcile.compare.decide import Case
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, make_rows
+from reconcile.jobs.make_plan.entry_shares import SHARES
 from reconcile.jobs.make_plan.range_task import RangeCounts, RangeResult, RangeTasks, count_values
 from reconcile.jobs.make_plan.reference_counts import sum_references
 from reconcile.jobs.make_plan.request import PlanRequest
@@ -38,6 +39,10 @@ from recovery.model.coverage import Coverage
 
 _NO_DISAGREEMENT: Final = (
     Category.HELD,
+    Category.GUARDED,
+    Category.ENTRY_LOST,
+    Category.LEFT_OVER,
+    Category.READERS_MUST_REOPEN,
     Category.STALE_UR_MARK,
     Category.DELETED_OUTSIDE,
     Category.REFERENCE_DIFFERS,
@@ -46,7 +51,7 @@ _NO_DISAGREEMENT: Final = (
     Category.RECORD_CONTRADICTED,
 )
 """Findings of ledgers that do not say that the store and the bookies differ."""
-_SETTLED: Final = ("restored", "held", "accepted_loss", "deleted")
+_SETTLED: Final = ("restored", "guarded", "held", "accepted_loss", "deleted")
 
 
 def finish_plan(
@@ -82,6 +87,7 @@ def finish_plan(
         coverage=coverage,
         counts=_count(sums, beside, actions, parts["actions"], raises, counters, [result.used for result in results]),
         reasons=sums.reasons,
+        doubts=sums.doubts,
         sides=sums.relations,
         found=_add(sums.findings, count_values(beside["category"])),
         references=(
@@ -130,6 +136,8 @@ def _bind(
         "passwords": len(request.passwords.values),
         "expected_bookies": None if request.expected is None else sorted(request.expected),
     }
+    if request.lost:
+        options["lost"] = sorted(map(str, request.lost))
     if request.raise_past is not None:
         options["raise_past"] = request.raise_past
     return PlanBinding(
@@ -170,6 +178,7 @@ def _count(
     return PlanCounts(
         ledgers=sums.ledgers,
         restored=sums.outcomes.get("restored", 0),
+        guarded=sums.outcomes.get("guarded", 0),
         held=sums.outcomes.get("held", 0),
         waiting=sums.outcomes.get("waiting", 0),
         deleted=sums.outcomes.get("deleted", 0),
@@ -177,7 +186,9 @@ def _count(
         in_store=sums.stored,
         in_store_not_on_bookies=sums.unheld,
         held_in_store=sums.still_held,
+        guarded_in_store=sums.still_guarded,
         released=sums.released,
+        settled=sums.settled,
         disagreements=sum(findings.values()) - no_disagreements - beside.num_rows,
         critical=sum(critical.values()),
         looked_at=sums.looked_at,
@@ -192,6 +203,7 @@ def _count(
         ids_not_raised_past=sum(part.above_raise - part.above_short for part in used),
         ids_far_above=len(raises.far_above),
         counters_not_raised_past=counters.above_raise - counters.above_short,
+        **{f"entries_{name}": sums.entries.get(name, 0) for name in SHARES},
     )
 
 

@@ -29,6 +29,7 @@ from reconcile.jobs.make_plan.range_task import REFERENCES, RangeResult, RangeTa
 from reconcile.jobs.make_plan.request import PlanRequest, list_sources
 from reconcile.plan.manifest import PlanManifest
 from recovery.dataset import SPILL, write_part
+from recovery.infer.lost_disks import find_lost_bookies
 from recovery.infer.reconstruct import Options
 from recovery.model import tables
 from recovery.model.coverage import Coverage
@@ -68,6 +69,7 @@ def make_plan(
     instances = instances or sorted({source.instance_id for source in sources if source.instance_id is not None})
     # A source alone has nothing to be compared with.
     coverage = _cover(request, bookies).with_nameless(clusters.nameless(sources) if len(sources) > 1 else [])
+    coverage = coverage.without_lost(_find_lost(request, bookies, coverage))
     case = _make_case(request, bookies, coverage)
     tasks = RangeTasks(request, str(out.absolute()), case, Run(started.isoformat(timespec="seconds"), started))
     ranges = decide.cut_ranges(case)
@@ -89,18 +91,36 @@ def make_plan(
         shutil.rmtree(out / SPILL, ignore_errors=True)
 
 
+def _find_lost(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> tuple[str, ...]:
+    """Return the bookies of which nothing will come back.
+
+    Raises:
+        InputError: a statement is of no bookie or folder that is missing.
+    """
+    if not request.lost:
+        return ()
+    damage = pa.concat_tables([tables.DAMAGE.empty_table(), *(i.read("damage") for i in request.inventories)])
+    return find_lost_bookies(request.lost, bookies, damage, coverage.not_scanned)
+
+
 def _make_case(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> Case:
     evidence = Evidence(
         live=Catalog.read(request.live) if request.live else None,
         snapshots=sort_newest_first(request.snapshots),
         everywhere=coverage.is_whole,
         looked_at=bool(request.inventories),
+        is_some_lost=bool(coverage.lost),
     )
     return Case(
         request.inventories,
         bookies,
         evidence,
-        Options(passwords=request.passwords.values, unscanned_bookies=coverage.not_scanned, tail=request.tail),
+        Options(
+            passwords=request.passwords.values,
+            unscanned_bookies=coverage.not_scanned,
+            lost_bookies=coverage.lost,
+            tail=request.tail,
+        ),
         request.layout,
         request.default_quorum,
         members_known=bool(coverage.members_known_from),

@@ -16,13 +16,14 @@ from reconcile.compare.decide import Case
 from reconcile.compare.evidence import find_collisions
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run
+from reconcile.jobs.make_plan.entry_shares import count_entries
 from reconcile.jobs.make_plan.reference_counts import count_references
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan import alternatives
-from reconcile.plan.actions import HOLD_PASSWORD_SIZE, make_ledger_actions, select_released
+from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Guard, make_ledger_actions, select_released
 from reconcile.plan.manifest import ReferenceCounts
 from reconcile.plan.plan_hash import Hashes
-from reconcile.rules import diff, holds, used_ids
+from reconcile.rules import diff, guarded, holds, used_ids
 from reconcile.rules.used_ids import UsedNumbers
 from recovery.dataset import SPILL, only, sort_by_key, write_part
 from recovery.infer.prior import Prior
@@ -31,7 +32,7 @@ from recovery.manifest import Part
 
 REFERENCES: Final = "references"
 """Name of the part, beside those of the plan, that every task reads references from."""
-_OF_ABSENCE: Final = (str(Category.ENTRIES_MISSING), str(Category.NOT_ON_BOOKIES))
+_OF_ABSENCE: Final = (str(Category.ENTRIES_MISSING), str(Category.ENTRY_LOST), str(Category.NOT_ON_BOOKIES))
 """Findings that something is absent: shown only where every bookie was looked at."""
 
 
@@ -45,11 +46,14 @@ class RangeCounts:
         stored: records of the store.
         unheld: of these, on no bookie that was looked at.
         still_held: holds of an earlier plan in the store.
-        released: of these, replaced by their records.
+        still_guarded: guarded records of an earlier plan in the store that stay guarded.
+        released: of holds and guarded records, replaced.
+        settled: of these, guarded records whose lock goes.
         looked_at: ledgers of any side.
         left: actions that write nothing until a person chooses.
         outcomes: of lost ledgers, each with how many there are.
-        reasons: of holds.
+        entries: of lost ledgers, by outcome; lost: those that no bookie serves, of ledgers that come back.
+        reasons: of holds; doubts: of guarded ledgers.
         findings: by category.
         proven: critical ones that were shown, by category.
         relations: of bookies, store and snapshots.
@@ -61,11 +65,15 @@ class RangeCounts:
     stored: int = 0
     unheld: int = 0
     still_held: int = 0
+    still_guarded: int = 0
     released: int = 0
+    settled: int = 0
     looked_at: int = 0
     left: int = 0
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    entries: Mapping[str, int] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
+    doubts: Mapping[str, int] = field(default_factory=dict)
     findings: Mapping[str, int] = field(default_factory=dict)
     proven: Mapping[str, int] = field(default_factory=dict)
     relations: Mapping[str, int] = field(default_factory=dict)
@@ -155,10 +163,13 @@ class RangeTasks:
         missing = rows.take(pa.array(matched.missing))
         held = missing.filter(pc.equal(missing["outcome"], "held"))
         secrets = os.urandom(HOLD_PASSWORD_SIZE * held.num_rows)
-        wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "held"])))
-        released, of_store = select_released(rows, stored, matched)
+        wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "guarded", "held"])))
+        locked = evidence.list_guarded()
+        under_guard = guarded.mark_guarded(stored, locked)
+        released, of_store = select_released(rows, stored, matched, under_guard)
         wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
         actions = make_ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
+        readable = wanted.filter(pc.equal(wanted["outcome"], "guarded"))
         kept = holds.find_holds(only(stored, pa.array(~of_store)))
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
@@ -169,11 +180,15 @@ class RangeTasks:
             [
                 diff.findings(disagreements, self.run),
                 holds.findings(unsolved, self.run),
+                guarded.find_guarded(readable, self.run),
+                guarded.find_lost(wanted.filter(pc.equal(wanted["outcome"], "restored")), self.run),
+                guarded.find_reopening(released, self.run),
                 range_findings.find_all(
                     evidence, sides, copies, self.case.see_bookies(), buckets, self.run, references
                 ),
             ]
         )
+        findings = guarded.drop_compared(findings, locked)
         compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, references)
         actions, left = alternatives.offer_alternatives(sides, self.request.layout, self.request.passwords, actions)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
@@ -190,11 +205,15 @@ class RangeTasks:
             stored=stored.num_rows,
             unheld=len(matched.unheld),
             still_held=kept.num_rows,
+            still_guarded=int((under_guard & ~of_store).sum()),
             released=released.num_rows,
+            settled=int(pc.sum(pc.equal(released["guard"], str(Guard.RELEASE))).as_py() or 0),
             looked_at=looked_at,
             left=left,
             outcomes=count_values(missing["outcome"]),
+            entries=count_entries(missing, copies),
             reasons=count_values(held["reason"]),
+            doubts=count_values(readable["reason"]),
             findings=count_values(findings["category"]),
             proven=count_values(findings.filter(self._is_proven(findings))["category"]),
             relations=count_values(compared["relation"]),

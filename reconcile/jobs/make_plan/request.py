@@ -12,6 +12,7 @@ from reconcile.references import References
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import InputError
+from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
 from recovery.model.ids import is_bookie_id
 
@@ -31,6 +32,7 @@ class PlanRequest:
         default_quorum: (E, W, A) where nothing else decides.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
         references: what upper layers know of their ledgers.
+        lost: disks that are gone for good, as the operator states.
         raise_past: ids up to this one are used, as the operator says, however far above all others they stand.
         settings: of the run, each with where it came from, for the manifest.
     """
@@ -45,6 +47,7 @@ class PlanRequest:
     default_quorum: tuple[int, int, int] | None
     tail: Tail = Tail.INCLUSIVE
     references: References | None = None
+    lost: tuple[LostDisk, ...] = ()
     raise_past: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 

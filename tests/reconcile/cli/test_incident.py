@@ -130,7 +130,7 @@ def test_every_key_is_read_as_its_option_takes_it(tmp_path: Path) -> None:
     (tmp_path / "i.toml").write_text(
         'store = "zk://zk1/ledgers"\nbookies = "bookies.txt"\ninventories = ["a", "/b"]\npasswords = "pw"\n'
         'quorums = "3/2/2"\nsnapshots = ["zkfiles:///zk", "before"]\nreferences = "known.jsonl"\n'
-        '[disks]\n"bk1:3181" = ["/mnt/a", "b"]\n'
+        'lost = ["bk2:3181", "bk3:3181=/d/l1"]\n[disks]\n"bk1:3181" = ["/mnt/a", "b"]\n'
     )
     assert read_incident(tmp_path / "i.toml") == {
         "store": "zk://zk1/ledgers",
@@ -141,6 +141,7 @@ def test_every_key_is_read_as_its_option_takes_it(tmp_path: Path) -> None:
         "snapshots": ["zkfiles:///zk", f"{tmp_path}/before"],
         "references": [f"{tmp_path}/known.jsonl"],
         "disks": ["bk1:3181=/mnt/a", f"bk1:3181={tmp_path}/b"],
+        "lost": ["bk2:3181", "bk3:3181=/d/l1"],
     }
     assert set(read_incident(tmp_path / "i.toml")) == set(FIELDS)
     assert json.dumps(read_incident(tmp_path / "i.toml"))

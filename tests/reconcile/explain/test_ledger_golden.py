@@ -129,11 +129,12 @@ def test_an_id_that_nobody_has(
     assert (unsure.code, unsure.result["coverage"]["may_exist_elsewhere"]) == (4, True)
 
 
-def test_what_is_not_restored_is_refused_in_words(inventories: Inventories, capsys: pytest.CaptureFixture[str]) -> None:
-    """The reason of a hold is a sentence, and so is what would settle it."""
+def test_what_is_not_proved_says_why_in_words(inventories: Inventories, capsys: pytest.CaptureFixture[str]) -> None:
+    """What may hide more of a guarded ledger is a sentence, and so is what would settle it."""
     done = run(capsys, "explain", 11, *inventories("c05"))
     assert done.code == 3
-    assert done.out.startswith("ledger 11: held (ragged_tail): near the end entries are on no bookie")
+    assert done.out.startswith("ledger 11: comes back from bookies guarded, by the likeliest reading, readable")
+    assert "what may hide more: near the end entries are on no bookie" in done.out
     assert "what would settle it: " in done.out
 
 

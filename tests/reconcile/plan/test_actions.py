@@ -18,6 +18,7 @@ from reconcile.plan.actions import (
     make_ledger_actions,
     make_system_actions,
     phase_of,
+    select_released,
 )
 from reconcile.plan.plan_hash import Hashes, action_ids, bucket_hashes, plan_hash
 from reconcile.rules import diff, holds
@@ -287,3 +288,69 @@ def test_findings_have_ids_that_outlive_a_run_and_hold_no_secrets() -> None:
     assert {f["category"] for f in first} == {"ENTRIES_MISSING", "HELD"}
     evidence = next(f for f in first if f["ledger"] == 1)["evidence"]
     assert {(e["side"], e["value"]) for e in evidence} == {("store", "10"), ("bookies", "9")}
+
+
+def guarded(ledger: int, **changes: object) -> dict[str, object]:
+    """One ledger that can be read, and of which more may be hidden."""
+    return row(ledger, **({"outcome": "guarded", "reason": "source_incomplete", "reading": "likeliest"} | changes))
+
+
+def in_store(ledger: int, record: bytes, version: int = 4) -> dict[str, object]:
+    """One record of a store, as CATALOG_LEDGERS has it."""
+    (parsed,) = ledger_metadata.decode_columns(pa.array([record], pa.binary())).to_pylist()
+    known = {name: value for name, value in parsed.items() if name in tables.CATALOG_LEDGERS.names}
+    place = {"bucket": LedgerId(0, ledger).bucket, "scope": 0, "ledger": ledger, "raw": record, "version": version}
+    return {**dict.fromkeys(tables.CATALOG_LEDGERS.names), **known, **place}
+
+
+def test_a_guarded_ledger_is_a_closed_record_under_a_lock() -> None:
+    """Created as a restored one is; the lock is in the action, so in its id, and in the plan's hash."""
+    (action,) = actions_of(guarded(7)).to_pylist()
+    (plain,) = actions_of(row(7)).to_pylist()
+    assert (action["op"], action["guard"], plain["guard"]) == ("create", "lock", None)
+    assert action["value"] == plain["value"]
+    assert action["id"] != plain["id"]
+
+
+def released_from(stored: list[dict[str, object]], *rows: dict[str, object]) -> list[dict[str, object]]:
+    """Return the actions that replace records of a store, all of which are under a guard but holds."""
+    catalog = sort_by_key(pa.Table.from_pylist(stored, schema=tables.CATALOG_LEDGERS))
+    made = reconstruction(*rows)
+    under_guard = ~holds.is_hold(catalog)
+    released, _ = select_released(made, catalog, diff.match(made, catalog), under_guard)
+    found: list[dict[str, object]] = make_ledger_actions(released, Layout.HIERARCHICAL, PASSWORDS, b"").to_pylist()
+    return found
+
+
+def test_a_guarded_record_is_settled_by_a_proved_one() -> None:
+    """By compare-and-set; the lock goes with it. One that reads no further leaves it as it is."""
+    (before,) = actions_of(guarded(7, last_entry=8)).to_pylist()
+    stored = [in_store(7, before["value"])]
+    (settled,) = released_from(stored, row(7))
+    assert (settled["op"], settled["expects"], settled["guard"]) == ("replace", 4, "release")
+    assert settled["before"] == before["value"]
+    assert released_from(stored, guarded(7, last_entry=8)) == []
+    (further,) = released_from(stored, guarded(7, last_entry=9))
+    assert (further["op"], further["expects"], further["guard"]) == ("replace", 4, "lock")
+
+
+def test_a_lock_stays_where_the_final_record_leaves_out_copies_that_it_lacks() -> None:
+    """A bookie that is not named would delete them when the lock goes; with all copies in place it may."""
+    (before,) = actions_of(guarded(7)).to_pylist()
+    stored = [in_store(7, before["value"])]
+    others = ["b0:1", "b1:1", "b2:1", "b3:1"]
+    (kept,) = released_from(stored, row(7, holders=others, missing=3))
+    assert kept["guard"] == "lock"
+    (whole,) = released_from(stored, row(7, holders=others, missing=0))
+    assert whole["guard"] == "release"
+    (named,) = released_from(stored, row(7, missing=3))
+    assert named["guard"] == "release"
+
+
+def test_a_hold_becomes_readable_by_a_reading() -> None:
+    """A hold of an earlier plan is replaced by a guarded record under a lock, or by the proved one."""
+    (hold,) = actions_of(held(7, ["b0:1"])).to_pylist()
+    stored = [in_store(7, hold["value"])]
+    assert [action["guard"] for action in released_from(stored, guarded(7))] == ["lock"]
+    assert [action["guard"] for action in released_from(stored, row(7))] == [None]
+    assert released_from(stored, held(7, ["b0:1"])) == []

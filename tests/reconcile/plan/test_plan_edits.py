@@ -14,6 +14,7 @@ from reconcile.plan import plan_reader
 from reconcile.plan.actions import Passwords, make_ledger_actions, select_released
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.rules import diff
+from reconcile.rules.guarded import mark_guarded
 from reconcile.write.apply import Options, apply
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key
@@ -212,7 +213,9 @@ def test_a_hold_is_released_and_its_loss_can_be_accepted(made: Dataset, tmp_path
     captured(made, store, **{f"L{n}": value for n, value in holds.items()})
     stored = open_dataset(Path(made.path) / "store", "catalog").read("ledgers")
     restored = pa.Table.from_pylist([Ledger(7, SEGMENTS).row()], schema=tables.RECONSTRUCTION)
-    released, of_store = select_released(restored, stored, diff.match(restored, stored))
+    released, of_store = select_released(
+        restored, stored, diff.match(restored, stored), mark_guarded(stored, frozenset())
+    )
     assert stored.filter(pa.array(of_store))["ledger"].to_pylist() == [7]
     actions = make_ledger_actions(released, Layout.HIERARCHICAL, Passwords.from_candidates([]), b"")
     [row] = actions.to_pylist()

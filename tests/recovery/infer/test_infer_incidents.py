@@ -94,7 +94,7 @@ def test_a_restore_makes_no_bookie_look_alive(tmp_path: Path) -> None:
 
 
 def test_a_negative_of_a_wiped_bookie_shortens_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Entry 9 on one bookie, the second wiped, the third not looked at: held, with all ten; never closed at 8.
+    """Entry 9 on one bookie, the second wiped, the third not looked at: guarded, with all ten; never closed at 8.
 
     What would settle it is named, and does: with the third bookie's inventory the ledger ends at 9, whether that has
     entry 9 or not. Bookies that had lost their disks answered that they had no such entry, and a ledger was closed
@@ -114,7 +114,7 @@ def test_a_negative_of_a_wiped_bookie_shortens_nothing(tmp_path: Path, capsys: p
     asked = ["explain", "7", "--expect-bookies", tmp_path / "bookies", "--default-quorum", "3/3/2", "--json"]
     asked += ["--inventory", found["one"], "--inventory", found["wiped"]]
     open_one = run(capsys, *asked)
-    assert (open_one.code, open_one.result["outcome"]) == (3, "held")
+    assert (open_one.code, open_one.result["outcome"]) == (3, "guarded")
     assert open_one.result["reason"] == REASONS[Refusal.SOURCE_INCOMPLETE][0]
     assert open_one.result["settled_by"] == REASONS[Refusal.SOURCE_INCOMPLETE][1]
     assert open_one.result["coverage"]["not_scanned"] == [names[2]]

@@ -34,10 +34,10 @@ def test_an_unsure_ack_quorum_is_the_least_that_anybody_stands_for(
 
 
 def test_entries_on_fewer_bookies_than_w_may_be_acknowledged() -> None:
-    """A shape that nobody stands for: what one unseen bookie may have is held if some shape has A = 1, else not."""
+    """A shape that nobody stands for: what one unseen bookie may have is guarded if some shape has A = 1, else not."""
     rows = striped(30)[:2]
     options = Options(passwords=(simulator.PASSWORD,), unscanned_bookies=1)
-    for ack, outcome in ((1, "held"), (2, "restored")):
+    for ack, outcome in ((1, "guarded"), (2, "restored")):
         prior = Prior.build(ShapeCounts(), {(2, 2, ack): 9})
         found = recover(rows, options=options, prior=prior)
         assert found["outcome"] == outcome, ack
@@ -61,13 +61,13 @@ def test_a_member_without_an_entry_of_its_share_may_have_lost_others(lacking: se
         assert found["last_entry"] == last
 
 
-@pytest.mark.parametrize(("lac", "outcome"), [(-1, "restored"), (0, "held")])
+@pytest.mark.parametrize(("lac", "outcome"), [(-1, "restored"), (0, "guarded")])
 def test_who_heard_of_the_segment_was_a_member_of_it(lac: int, outcome: str) -> None:
     """A bookie in no segment was replaced before anything was answered: its LAC lies before the segment."""
     both = [header(0), header(1)]
     found = recover([*full(3, 2, headers=both), row("d:3181", [1], headers=[header(1, lac=lac)])])
     assert found["outcome"] == outcome
-    assert (found["reason"] == Refusal.TWO_HISTORIES) is (outcome == "held")
+    assert (found["reason"] == Refusal.TWO_HISTORIES) is (outcome == "guarded")
 
 
 def test_rows_beside_an_ensemble_are_copies_or_what_copies_replaced() -> None:

@@ -54,9 +54,9 @@ def test_a_last_entry_that_bookies_allow_closes_the_ledger(tmp_path: Path) -> No
 
 
 def test_a_last_entry_that_bookies_contradict_is_no_end(tmp_path: Path) -> None:
-    """Above all that is held, the ledger is held; below what was acknowledged, it is an alternative; so is a length."""
+    """Above all that is held: guarded; below what was acknowledged, it is an alternative; so is a length."""
     found = recovered(given(tmp_path, {"ledger": 7, "last_entry": 20}))
-    assert (found["outcome"], found["reason"]) == ("held", Refusal.LAC_BEYOND_END)
+    assert (found["outcome"], found["reason"]) == ("guarded", Refusal.LAC_BEYOND_END)
     found = recovered(given(tmp_path, {"ledger": 7, "last_entry": 14}))
     assert found["last_entry"] == 19
     assert ("last_entry", "14") in [(a["field"], a["value"]) for a in found["alternatives"]]

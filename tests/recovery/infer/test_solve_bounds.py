@@ -102,7 +102,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_work_does_not_grow_with_the_ledger(kind: Any, entries: int, work: Counter[str]) -> None:
     """Whatever a ledger looks like, each shape is weighed, assigned and looked through so often at most."""
     row = row_of(kind(Random(entries), entries))
-    assert row["outcome"] in ("restored", "held")
+    assert row["outcome"] in ("restored", "guarded")
     assert row["outcome"] == "restored" or row["reason"]
     # A shorter end is searched once more.
     shapes = 2 * (len(SHAPES) + OTHERS)
@@ -136,14 +136,14 @@ def test_costs_are_not_weighed_where_they_would_be_too_many(work: Counter[str]) 
         (search, "MAX_RUNS", 10, noise),
     ],
 )
-def test_what_would_take_too_much_is_held(
+def test_what_would_take_too_much_is_read_by_who_holds_what(
     module: Any, bound: str, value: int, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each bound the ledger is held as fragmented, with all who hold it: nothing is guessed to save time."""
+    """At each bound the ledger is guarded as fragmented, by all who hold it: nothing is guessed to save time."""
     monkeypatch.setattr(module, bound, value)
     monkeypatch.setattr(search._CopyPattern, "list_shapes", lambda *_: [segment_cases.TriedShape(5, 3, 0.0)])
     held = kind(Random(2), 400)
     row = row_of(held)
-    assert (row["outcome"], row["reason"], row["class"]) == ("held", "fragmented", "undecided")
+    assert (row["outcome"], row["reason"], row["class"]) == ("guarded", "fragmented", "undecided")
     assert sorted(row["holders"]) == sorted(held)
-    assert (row["segments"], row["last_entry"]) == (None, None)
+    assert (row["reading"], len(row["segments"]), row["ensemble_size"]) == ("universal", 1, len(held))

@@ -100,7 +100,7 @@ def test_what_newcomers_lost_does_not_end_a_ledger() -> None:
     """Entry 12 was acknowledged, and 11 on two newcomers that were wiped: knowing A = 2 does not cut it off."""
     rows = served_behind_a_hole()
     found = recover(rows, states=IN_USE)
-    assert (found["outcome"], found["reason"]) == ("held", Refusal.RAGGED_TAIL)
+    assert (found["outcome"], found["reason"]) == ("guarded", Refusal.RAGGED_TAIL)
     assert recover(rows, states=IN_USE, prior=Prior.build(ShapeCounts()))["reason"] == Refusal.RAGGED_TAIL
     # One that may have lost it is not enough for A = 2; nor is any where all are seen to have kept what they got.
     for prior in (SEEN, replace(KNOWN, kept={0: {**KEPT[0], "d:3181": 7}})):

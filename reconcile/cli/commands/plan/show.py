@@ -55,6 +55,8 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     total = sum(sum(ops.values()) for ops in found.phases.values()) - left
     back = "1 ledger comes back" if counts.restored == 1 else f"{counts.restored} ledgers come back"
     verdict = f"{count_noun(total, 'write')}: {back}, {counts.held} {is_or_are(counts.held)} held"
+    if counts.guarded:
+        verdict += f", {counts.guarded} can be read and {is_or_are(counts.guarded)} guarded"
     if counts.released:
         verdict += f", {count_released_holds(counts.released)}"
     if manifest.coverage.not_scanned:
@@ -87,6 +89,10 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
             f"the first {len(found.first)} of {count_noun(total, 'write')}, phase by phase, by ledger:",
             *(f"  {line}" for line in found.first),
         ]
+    if counts.guarded:
+        details += ["", f"guarded by this plan, {counts.guarded}: readable, every copy is kept until they are settled:"]
+        doubts = sorted(manifest.doubts.items(), key=lambda item: -item[1])
+        details += [f"  {count}, {describe_reason(reason)} ({reason})" for reason, count in doubts]
     if counts.held:
         details += ["", f"held by this plan, {counts.held}:"]
         reasons = sorted(manifest.reasons.items(), key=lambda item: -item[1])
@@ -129,6 +135,7 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
                 for hold in found.holds
             ],
             "reasons": dict(manifest.reasons),
+            "doubts": dict(manifest.doubts),
             "deletions": [one.to_json() for one in deletions],
         },
     )

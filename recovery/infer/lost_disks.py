@@ -1,0 +1,89 @@
+"""Disks that are gone for good, as somebody states: what is not seen of them hides nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from recovery.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LostDisk:
+    """A bookie, or one folder of it, of which nothing will come back.
+
+    Attributes:
+        bookie: its id.
+        folder: as its cookie or its inventory names it; empty: all of the bookie that was not collected.
+    """
+
+    bookie: str
+    folder: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "LostDisk":
+        """Read ``BOOKIE`` or ``BOOKIE=DIR``."""
+        bookie, _, folder = text.partition("=")
+        return cls(bookie, folder.rstrip("/"))
+
+    def __str__(self) -> str:
+        return f"{self.bookie}={self.folder}" if self.folder else self.bookie
+
+
+def find_lost_bookies(
+    stated: Sequence[LostDisk], bookies: pa.Table, damage: pa.Table, members: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the bookies of which nothing can come back any more that was not seen.
+
+    A bookie of which one folder is stated to be lost is among them if nothing else of it is missing.
+
+    Args:
+        stated: what somebody states.
+        bookies: BOOKIES of all inventories.
+        damage: DAMAGE of all inventories.
+        members: bookies of the cluster that no inventory is of.
+
+    Raises:
+        InputError: a statement is of a bookie that nobody knows, or of a folder that is not missing.
+    """
+    rows = {row["bookie"]: row for row in bookies.to_pylist()}
+    harms: dict[str, list[str]] = {}
+    for row in damage.select(["bookie", "file", "hides_entries"]).to_pylist():
+        if row["hides_entries"]:
+            harms.setdefault(row["bookie"], []).append(row["file"])
+    lost = []
+    for bookie in sorted({disk.bookie for disk in stated}):
+        folders = {disk.folder for disk in stated if disk.bookie == bookie}
+        row = rows.get(bookie)
+        if row is None:
+            if bookie not in members:
+                known = ", ".join(sorted({*rows, *members})) or "none"
+                raise InputError(bookie, f"is no bookie of this cluster (known: {known})", "name it as its cookie does")
+            lost.append(bookie)
+        elif "" in folders or _is_rest_seen(row, harms.get(bookie, []), folders):
+            lost.append(bookie)
+    return tuple(lost)
+
+
+def _is_rest_seen(row: Mapping[str, Any], files: Sequence[str], folders: set[str]) -> bool:
+    """Whether a bookie has nothing missing but folders that are lost."""
+    missing = {one["path"] for one in row["dirs"] if not one["complete"]}
+    for folder in sorted(folders):
+        if not any(_is_same(path, folder) for path in missing):
+            listed = ", ".join(sorted(missing)) or "none"
+            problem = f"is not a folder of {row['bookie']} that is missing or damaged (these are: {listed})"
+            raise InputError(folder, problem, "name it as the inventory does")
+    is_left = [path for path in missing if not any(_is_same(path, folder) for folder in folders)]
+    outside = [file for file in files if not any(_is_inside(file, folder) for folder in folders)]
+    return not is_left and not outside
+
+
+def _is_same(path: str, folder: str) -> bool:
+    """Whether two names are of one folder, with or without its `current`."""
+    return PurePosixPath(path.removesuffix("/current")) == PurePosixPath(folder.removesuffix("/current"))
+
+
+def _is_inside(file: str, folder: str) -> bool:
+    return PurePosixPath(file).is_relative_to(PurePosixPath(folder.removesuffix("/current")))

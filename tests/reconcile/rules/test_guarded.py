@@ -1,0 +1,113 @@
+"""Guarded ledgers in a store and in a plan: which they are, and what is said of them."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Run
+from reconcile.rules import guarded
+from recovery.codecs.replication_lock import encode_guard, lock_key
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+
+RUN = Run("now", datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def row(ledger: int, **changes: object) -> dict[str, Any]:
+    """Return a ledger of two bookies, ten entries, each on both; `changes` win."""
+    nothing: dict[str, Any] = dict.fromkeys(tables.RECONSTRUCTION.names)
+    return nothing | {
+        "bucket": LedgerId(0, ledger).bucket, "scope": 0, "ledger": ledger, "class": "clean", "outcome": "guarded",
+        "reason": "source_incomplete", "reading": "universal", "state": "CLOSED", "ensemble_size": 2,
+        "write_quorum": 2, "ack_quorum": 1, "last_entry": 9, "grades": dict.fromkeys(tables.GRADED, "assumed"),
+        "lac_low": 8, "missing": 0, "extra": 0, "holes": [], "holders": ["a:1", "b:1"], "alternatives": [],
+    } | changes  # fmt: skip
+
+
+def table(*rows: dict[str, Any]) -> pa.Table:
+    """Return rows as RECONSTRUCTION."""
+    return pa.Table.from_pylist(list(rows), schema=tables.RECONSTRUCTION)
+
+
+def holes(first: int, size: int) -> list[dict[str, int]]:
+    """Return one run as GROUPS."""
+    return [{"first": first, "last": first, "size": size, "period": 0}]
+
+
+def evidence(finding: dict[str, Any]) -> dict[str, str]:
+    """Return what a finding says, by field."""
+    return {item["field"]: item["value"] for item in finding["evidence"]}
+
+
+def test_a_guard_is_a_lock_that_stays_and_is_ours() -> None:
+    """A worker's lock, one with a session, and a mark guard nothing."""
+    key, value = lock_key(LedgerId(0, 7)), encode_guard("ab" * 32)
+    worker = b'bookieId: "10.0.0.1:3181"\n'
+    nodes = [
+        {"path": key, "kind": "lock", "raw": value, "owner": None},
+        {"path": lock_key(LedgerId(0, 8)), "kind": "lock", "raw": worker, "owner": None},
+        {"path": lock_key(LedgerId(0, 9)), "kind": "lock", "raw": value, "owner": 5},
+        {"path": lock_key(LedgerId(0, 10)), "kind": "mark", "raw": value, "owner": None},
+        {"path": "/underreplication/locks/x", "kind": "lock", "raw": value, "owner": None},
+    ]
+    found = guarded.list_guarded(pa.Table.from_pylist(nodes))
+    assert found == {LedgerId(0, 7)}
+    keys = pa.table({"scope": [0, 1, 0], "ledger": [7, 7, 8]})
+    assert guarded.mark_guarded(keys, found).tolist() == [True, False, False]
+    assert guarded.mark_guarded(keys, frozenset()).tolist() == [False] * 3
+
+
+def test_a_guarded_ledger_says_what_it_is_read_by_and_what_that_costs() -> None:
+    """The reason, requests an entry, entries that nobody has, copies that are not named, and which entries."""
+    rows = table(row(7), row(8, write_quorum=3, missing=12, extra=4, holes=holes(3, 2)), row(9, holes=None))
+    found = guarded.find_guarded(rows, RUN).to_pylist()
+    assert {one["category"] for one in found} == {Category.GUARDED}
+    assert evidence(found[0]) == {
+        "reading": "universal",
+        "reason": "source_incomplete",
+        "requests an entry, about": "1",
+        "entries that nobody serves": "0",
+        "copies that the record does not name": "0",
+    }
+    # Eighteen copies of eight entries on three members: 4 / (2.25 + 1).
+    assert evidence(found[1])["requests an entry, about"] == "1.2"
+    assert evidence(found[1])["entries that nobody serves"] == "2"
+    assert [one["entries"] for one in found] == [[], holes(3, 2), []]
+    assert found[0]["bookies"] == ["a:1", "b:1"]
+
+
+def test_entries_that_are_lost_are_listed_and_what_may_be_lost_is_said() -> None:
+    """A hole, or a LAC above the end of a ledger whose loss was stated; else only that more may be gone."""
+    rows = table(
+        row(7, outcome="restored", reason=None, reading="proved"),
+        row(8, outcome="restored", reason=None, holes=holes(3, 2)),
+        row(9, outcome="restored", reason="lac_beyond_end", lac_low=12),
+        row(10, outcome="restored", reason="ragged_tail"),
+    )
+    found = guarded.find_lost(rows, RUN).to_pylist()
+    assert [(one["ledger"], one["category"]) for one in found] == [
+        (8, Category.ENTRY_LOST),
+        (9, Category.ENTRY_LOST),
+        (10, Category.LEFT_OVER),
+    ]
+    assert [one["entries"] for one in found] == [holes(3, 2), [], []]
+    assert evidence(found[1])["acknowledged entries above the end"] == "3"
+    assert {one["severity"] for one in found[:2]} == {"critical"}
+
+
+def test_a_smaller_ensemble_is_told_to_who_reads() -> None:
+    """An open reader fails where the record that it follows loses members, and in no other case."""
+    rows = table(row(7, ensemble_size=2), row(8, ensemble_size=3), row(9, ensemble_size=4))
+    released = rows.append_column("ensemble_before", pa.array([3, 3, 3], pa.int32()))
+    found = guarded.find_reopening(released, RUN).to_pylist()
+    assert [(one["ledger"], one["category"]) for one in found] == [(7, Category.READERS_MUST_REOPEN)]
+
+
+def test_a_guarded_record_is_not_compared_as_if_it_were_the_true_one() -> None:
+    """What it says of the end and the quorums is to be settled; findings of others and other findings stay."""
+    kinds = [Category.QUORUM_DIFFERS, Category.QUORUM_DIFFERS, Category.ID_REUSE]
+    findings = pa.table({"category": [str(kind) for kind in kinds], "scope": [0, 0, 0], "ledger": [7, 8, 7]})
+    left = guarded.drop_compared(findings, frozenset({LedgerId(0, 7)}))
+    assert left["ledger"].to_pylist() == [8, 7]

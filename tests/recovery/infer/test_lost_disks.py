@@ -1,0 +1,105 @@
+"""Disks that somebody states to be gone: whose absence hides nothing any more, and what is restored then."""
+
+import pyarrow as pa
+import pytest
+
+from recovery.errors import InputError
+from recovery.infer.lost_disks import LostDisk, find_lost_bookies
+from recovery.infer.prior import Prior, ShapeCounts
+from recovery.infer.reconstruct import Options
+from recovery.infer.refusal import Refusal
+from recovery.model import tables
+from recovery.testing import simulator
+from tests.recovery.infer.test_reconstruct import NAMES, SECRET, damage, header, recover, row, striped
+
+LOST = Options(passwords=SECRET.passwords, lost_bookies=("c:3181",))
+STRIPED = Prior.build(ShapeCounts(), {(3, 2, 1): 9})
+
+
+def bookies(**missing: list[str]) -> pa.Table:
+    """Return the first two bookies, with folders l1 and l2; `missing`: those that are not complete."""
+    rows = simulator.bookies(NAMES[:2]).to_pylist()
+    for one in rows:
+        gone = missing.get(one["bookie"][0], [])
+        kinds = [("/d/l1/current", "ledger"), ("/d/l2/current", "ledger"), ("/d/j", "journal")]
+        one["dirs"] = [
+            {"path": path, "role": role, "complete": path not in gone, "bytes": 0, "unread": 0} for path, role in kinds
+        ]
+        one["complete"] = not gone
+    return pa.Table.from_pylist(rows, schema=tables.BOOKIES)
+
+
+def test_a_statement_is_a_bookie_or_a_folder_of_it() -> None:
+    """As they are typed, and as they are recorded."""
+    assert LostDisk.parse("bk1:3181") == LostDisk("bk1:3181")
+    assert LostDisk.parse("bk1:3181=/d/l1/") == LostDisk("bk1:3181", "/d/l1")
+    assert [str(LostDisk.parse(text)) for text in ("bk1:3181", "bk1:3181=/d/l1")] == ["bk1:3181", "bk1:3181=/d/l1"]
+
+
+def test_a_bookie_is_lost_as_far_as_nothing_else_of_it_is_missing() -> None:
+    """One of two missing folders is not all; damage elsewhere hides as before; `current` may be left out."""
+    none = tables.DAMAGE.empty_table()
+
+    def lost(*stated: str, found: pa.Table, harm: pa.Table = none) -> tuple[str, ...]:
+        return find_lost_bookies([LostDisk.parse(text) for text in stated], found, harm, ["z:3181"])
+
+    one, both = bookies(a=["/d/l1/current"]), bookies(a=["/d/l1/current", "/d/l2/current"])
+    assert lost("a:3181=/d/l1", found=one) == ("a:3181",)
+    assert lost("a:3181=/d/l1", found=both) == ()
+    assert lost("a:3181=/d/l1", "a:3181=/d/l2", found=both) == ("a:3181",)
+    assert lost("a:3181", found=both) == ("a:3181",)
+    assert lost("z:3181", found=one) == ("z:3181",)
+    assert lost("a:3181=/d/l1", found=one, harm=damage(file="/d/l1/current/0.log")) == ("a:3181",)
+    assert lost("a:3181=/d/l1", found=one, harm=damage(file="/d/l2/current/0.log")) == ()
+
+
+@pytest.mark.parametrize("stated", ["y:3181", "a:3181=/d/l2", "b:3181=/d/l1"])
+def test_what_is_not_missing_cannot_be_lost(stated: str) -> None:
+    """A bookie that nobody knows, and a folder that was read: a slip that would give data up."""
+    with pytest.raises(InputError):
+        find_lost_bookies(
+            [LostDisk.parse(stated)], bookies(a=["/d/l1/current"]), tables.DAMAGE.empty_table(), ["z:3181"]
+        )
+
+
+def test_positions_that_stripes_show_are_named_with_the_lost_bookie() -> None:
+    """A 3/2 ledger whose third bookie is gone comes back, without a guard, with its copies missing and it as member."""
+    rows = striped(30)[:2]
+    assert recover(rows, prior=STRIPED, options=Options(unscanned_bookies=("c:3181",)))["outcome"] == "guarded"
+    found = recover(rows, prior=STRIPED, options=LOST, names=NAMES[:2])
+    assert (found["outcome"], found["last_entry"], found["missing"]) == ("restored", 29, 20)
+    assert found["segments"][0]["members"] == ["a:3181", "b:3181", "c:3181"]
+    assert found["segments"][0]["assumed"] == [False, False, True]
+
+
+def test_an_entry_that_only_the_lost_bookie_had_is_listed() -> None:
+    """Of 3/1 stripes every third entry is gone; the others are readable around them."""
+    prior = Prior.build(ShapeCounts(), {(3, 1, 1): 9})
+    found = recover(striped(30, write=1)[:2], prior=prior, options=LOST, names=NAMES[:2])
+    assert (found["outcome"], found["last_entry"]) == ("restored", 28)
+    assert found["holes"] == [{"first": 2, "last": 26, "size": 1, "period": 3}]
+
+
+def test_a_ledger_that_a_lac_shows_to_be_longer_ends_at_what_is_left() -> None:
+    """With the loss stated it comes back, and says for what reason it may be short; else it is guarded."""
+    rows = [r | {"explicit_lac": 40} for r in striped(30)[:2]]
+    found = recover(rows, prior=STRIPED, options=LOST, names=NAMES[:2])
+    assert (found["outcome"], found["last_entry"], found["lac_low"]) == ("restored", 29, 40)
+    assert (found["reason"], found["acked_high"]) == (Refusal.LAC_BEYOND_END, None)
+
+
+def test_what_else_is_missing_still_hides() -> None:
+    """One bookie lost, another not looked at: guarded as before. Two keys: held, whatever is lost."""
+    options = Options(passwords=SECRET.passwords, lost_bookies=("c:3181",), unscanned_bookies=("d:3181",))
+    assert recover(striped(30)[:2], prior=STRIPED, options=options, names=NAMES[:2])["outcome"] == "guarded"
+    two = [row("a:3181", range(9)), row("b:3181", range(9), key=b"x" * 32, headers=[header(8)])]
+    assert recover(two, options=LOST, names=NAMES[:2])["reason"] == Refusal.TWO_KEYS
+
+
+def test_damage_of_a_lost_disk_hides_nothing() -> None:
+    """A torn log of a bookie that is stated to be lost is no reason to wait for it."""
+    rows = striped(30)[1:]
+    harm = damage(ledger=7, scope=0)
+    assert recover(rows, prior=STRIPED, harm=harm, names=NAMES[:3])["outcome"] == "guarded"
+    options = Options(passwords=SECRET.passwords, lost_bookies=("a:3181",))
+    assert recover(rows, prior=STRIPED, harm=harm, options=options, names=NAMES[:3])["outcome"] == "restored"

@@ -1,0 +1,137 @@
+"""Readings: ledgers of which something may be hidden are readable all the same, entry by entry."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.refusal import REFUSALS, Refusal
+from recovery.model import tables
+from recovery.testing import simulator
+from tests.recovery.infer.test_reconstruct import (
+    HELD,
+    KNOWN,
+    NAMES,
+    SECRET,
+    Row,
+    _changed,
+    full,
+    header,
+    recover,
+    row,
+    striped,
+)
+
+
+def entries_of(copy: Row) -> set[int]:
+    """Return the entries of a row's groups."""
+    return {
+        entry
+        for g in copy["groups"]
+        for start in range(g["first"], g["last"] + 1, g["period"] or 1)
+        for entry in range(start, start + g["size"])
+    }
+
+
+GUARDED: Final[Mapping[str, tuple[Refusal, list[Row]]]] = {
+    "nothing before an entry that nobody was told of": (
+        Refusal.NOT_FROM_ZERO,
+        [row(bookie, [1], headers=[header(1, lac=-1)]) for bookie in NAMES[:3]],
+    ),
+    "entries that no history leaves there": (
+        Refusal.TWO_HISTORIES,
+        [*striped(30), row("d:3181", [7, 8, 12, 13, 14])],
+    ),
+    "no header of the last entry": (Refusal.NO_LAST_HEADER, full(headers=[header(18)])),
+    "a length that falls": (Refusal.TWO_HISTORIES, full(headers=[header(18, length=777), header(19)])),
+    "a header's LAC above all": (Refusal.LAC_BEYOND_END, _changed(full(), explicit_lac=20)),
+    "limbo": (Refusal.LIMBO, _changed(full(), limbo=True)),
+    "no key": (Refusal.NO_KEY, full(key_kind="absent", key=None)),
+    "entries in logs alone": (Refusal.LOG_ONLY_COPIES, [*full(), row(NAMES[0], [20], source="log")]),
+    "nothing held": (Refusal.NO_ENTRIES, [row("a:3181", [])]),
+}
+"""What may not be all of a ledger, and is of one ledger."""
+
+
+def test_every_reason_is_reached() -> None:
+    """Each refusal is shown by some test of this module, so none is dead."""
+    elsewhere = {Refusal.SOURCE_INCOMPLETE, Refusal.DAMAGE, Refusal.FRAGMENTED, Refusal.RAGGED_TAIL}
+    # By what an earlier store had, or an upper layer knows.
+    others = {Refusal.DELETED_OUTSIDE, Refusal.MASS_DELETION, Refusal.SCOPE_COLLISION}
+    others |= {Refusal.DELETED_BY_REFERENCE, Refusal.DELETED_BEFORE}
+    assert {reason for reason, _ in (*HELD.values(), *GUARDED.values())} | elsewhere == set(REFUSALS) - others
+
+
+@pytest.mark.parametrize("case", GUARDED)
+def test_what_may_not_be_all_is_readable(case: str) -> None:
+    """A closed record names a holder of each entry that is seen, up to the highest; nothing is claimed beyond."""
+    reason, rows = GUARDED[case]
+    found = recover(rows)
+    assert (found["outcome"], found["reason"], found["state"]) == ("guarded", reason, "CLOSED")
+    served = {r["bookie"]: entries_of(r) for r in rows if r["source"] != "log"}
+    seen = set().union(*served.values())
+    assert found["last_entry"] == max(seen, default=-1)
+    size, write = found["ensemble_size"], found["write_quorum"]
+    for entry in seen:
+        members = [s["members"] for s in found["segments"] if s["first"] <= entry][-1]
+        assert any(entry in served.get(members[(entry + i) % size], ()) for i in range(write)), entry
+    assert {found["grades"][name] for name in ("last_entry", "segments")} <= {"inferred", "assumed"}
+    assert found["acked_high"] is None
+    holes = [e for g in found["holes"] for e in range(g["first"], g["first"] + g["size"])]
+    assert holes == [e for e in range(found["last_entry"] + 1) if e not in seen]
+
+
+def test_a_shape_that_nobody_knows_is_read_by_who_holds_what() -> None:
+    """Pieces on three bookies that no history leaves so: one segment, all of them, each entry asked of each."""
+    held = {"a:3181": [0, 1, 5, 9, 20], "b:3181": [2, 3, 5, 11], "c:3181": [1, 4, 20]}
+    rows = [row(bookie, own, limbo=True) for bookie, own in held.items()]
+    found = recover(rows)
+    assert (found["outcome"], found["reading"], found["class"]) == ("guarded", "universal", "undecided")
+    assert (found["ensemble_size"], found["write_quorum"], found["ack_quorum"]) == (3, 3, 1)
+    assert [(s["first"], s["members"]) for s in found["segments"]] == [(0, ["a:3181", "c:3181", "b:3181"])]
+    assert (found["last_entry"], found["missing"]) == (20, 3 * 21 - 12)
+    assert found["grades"]["ensemble_size"] == found["grades"]["ack_quorum"] == "assumed"
+
+
+def test_who_may_have_a_missing_entry_is_named_behind_the_holders() -> None:
+    """Readers of what nobody shows wait for the bookie that was not looked at; without such an entry nobody waits."""
+    options = Options(passwords=SECRET.passwords, unscanned_bookies=("x:3181", "z:3181"))
+    torn = recover([row("a:3181", [0, 1, 3], limbo=True), row("b:3181", [0, 3])], options=options)
+    assert torn["segments"][0]["members"] == ["a:3181", "b:3181", "x:3181", "z:3181"]
+    assert torn["holes"] == [{"first": 2, "last": 2, "size": 1, "period": 0}]
+    whole = recover([row("a:3181", [0, 1, 2, 3], limbo=True), row("b:3181", [0, 3])], options=options)
+    assert whole["segments"][0]["members"] == ["a:3181", "b:3181"]
+
+
+def test_two_entries_that_share_bytes_are_not_read_as_one_ledger() -> None:
+    """Lengths cross where a writer sends ids out of order; but each entry has bytes of its own."""
+    crossing = [header(3, length=50), header(4, length=40)]
+    assert recover(full(headers=[*crossing, header(19)]))["outcome"] == "guarded"
+    sharing = [header(3, length=45), header(4, length=40)]
+    assert recover(full(headers=[*sharing, header(19)]))["outcome"] == "held"
+
+
+def test_a_ledger_that_the_store_had_last_was_not_deleted() -> None:
+    """What one bookie has in its logs alone is no deletion where the store's own files have the record to their end."""
+    rows = [*full(), row("d:3181", [3], source="log")]
+    copies = pa.Table.from_pylist(rows, schema=tables.COPIES)
+    listed = pa.Table.from_pylist(simulator.bookies(NAMES).to_pylist(), schema=tables.BOOKIES)
+    given = (copies, listed, tables.DAMAGE.empty_table(), KNOWN, SECRET)
+    assert reconstruct(*given)["reason"].to_pylist() == [Refusal.DELETED_SOMEWHERE]
+    for ledger, outcome in ((7, "restored"), (8, "held")):
+        alive = pa.table({"bucket": [0], "scope": [0], "ledger": [ledger]})
+        assert reconstruct(*given, alive=alive)["outcome"].to_pylist() == [outcome]
+
+
+def test_a_bookie_without_its_index_shows_no_deletion() -> None:
+    """All that it has stands in its logs: guarded by who serves it; of one that was seen whole it is a deletion."""
+    left = row("d:3181", range(20), source="log")
+    partly = [*({"bookie": name, "complete": name != "d:3181"} for name in NAMES)]
+    listed = [one | half for one, half in zip(simulator.bookies(NAMES).to_pylist(), partly, strict=True)]
+    copies = pa.Table.from_pylist([*full(), left], schema=tables.COPIES)
+    given = (tables.DAMAGE.empty_table(), KNOWN, SECRET)
+    (found,) = reconstruct(copies, pa.Table.from_pylist(listed, schema=tables.BOOKIES), *given).to_pylist()
+    assert (found["outcome"], found["reason"], found["last_entry"]) == ("guarded", Refusal.SOURCE_INCOMPLETE, 19)
+    assert recover([*full(), left])["reason"] == Refusal.DELETED_SOMEWHERE
