@@ -128,8 +128,12 @@ class Evidence:
             wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
             collided = pa.concat_tables([pq.read_table(path, filters=wanted) for path in self.collisions])
         snapshots = tuple((read_unguarded(catalog.dataset, buckets), catalog.txn) for catalog in self.snapshots)
-        alive = snapshots[0][0].select(list(tables.KEY_COLUMNS)) if self.snapshots and self.snapshots[0].is_last else None
-        return KnownTables(self.read_stored(buckets), snapshots, self.read_history(buckets), collided, references, alive)
+        alive = (
+            snapshots[0][0].select(list(tables.KEY_COLUMNS)) if self.snapshots and self.snapshots[0].is_last else None
+        )
+        return KnownTables(
+            self.read_stored(buckets), snapshots, self.read_history(buckets), collided, references, alive
+        )
 
     def count_deletions(self, copies: pa.Table, buckets: range, references: pa.Table | None) -> dict[str, int]:
         """Count, of the ledgers on bookies that the store lacks, those that history shows as deleted.

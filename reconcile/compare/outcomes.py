@@ -38,8 +38,8 @@ def end_rows(rows: pa.Table, places: npt.NDArray[np.int64], outcome: str, reason
 def claim_without_members(rows: pa.Table) -> pa.Table:
     """Claim less where nothing says which bookies the cluster has.
 
-    Copies that are missing may stand on one that nobody named: such ledgers are guarded, unless a snapshot's record or an
-    upper layer vouches for their end. No end is observed, for entries above it may stand there, too.
+    Copies that are missing may stand on one that nobody named: such ledgers are guarded, unless a snapshot's record or
+    an upper layer vouches for their end. No end is observed, for entries above it may stand there, too.
     """
     grades = rows["grades"].combine_chunks()
     vouched = pc.is_in(grades.field("last_entry"), value_set=pa.array(["snapshot", "reference"]))
