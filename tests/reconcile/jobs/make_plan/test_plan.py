@@ -23,6 +23,7 @@ from reconcile.plan.differences import compare_plans
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.report import pages
 from recovery.codecs import ledger_metadata
+from recovery.codecs.replication_lock import encode_guard, lock_key
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare, sort_by_key
 from recovery.errors import DatasetError, InputError
@@ -180,9 +181,10 @@ def test_how_the_work_is_cut_changes_nothing_but_holds_random_passwords(
 def test_what_the_store_has_is_not_proposed_again(
     inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
 ) -> None:
-    """With records and holds of every fourth ledger in the store, exactly the others are proposed; holds are listed.
+    """With records of every fourth ledger in the store, some under locks, exactly the others are proposed.
 
-    They were made without one bookie. With its inventory, holds that can be told now are replaced, by their version.
+    They were made without one bookie. With its inventory, what is proved now takes the place of guarded records, by
+    their version, and their locks go.
     """
     less = inventories[1:]
     actions = make(request_of(less), tmp_path / "less", spark).read("actions")
@@ -196,8 +198,14 @@ def test_what_the_store_has_is_not_proposed_again(
     parsed = ledger_metadata.decode_columns(present["value"].combine_chunks())
     columns |= {name: parsed[name] for name in parsed.column_names}
     missing = {f.name: pa.nulls(present.num_rows, f.type) for f in tables.CATALOG_LEDGERS if f.name not in columns}
+    kept = {*present.filter(pc.equal(present["guard"], "lock"))["ledger"].to_pylist()}
+    assert len(kept) > 10
+    locks = [
+        {"path": lock_key(LedgerId(0, n)), "kind": "lock", "raw": encode_guard("00" * 32), "version": 0} for n in kept
+    ]
     with DatasetWriter(tmp_path / "live", "catalog", binding={}) as out:
         out.append("ledgers", sort_by_key(pa.table({**columns, **missing})))
+        out.append("nodes", pa.Table.from_pylist(locks, schema=tables.CATALOG_NODES))
         out.close(coverage={})
     live = open_dataset(tmp_path / "live", "catalog")
     again = make(request_of(less, live), tmp_path / "p", spark)
@@ -207,18 +215,14 @@ def test_what_the_store_has_is_not_proposed_again(
     assert set(new["ledger"].drop_null().to_pylist()) == wanted
     assert again.manifest["counts"]["in_store_already"] == LEDGERS - len(wanted)
     assert again.manifest["counts"]["disagreements"] == 0
-    kept = {*present.filter(pc.equal(present["op"], "hold"))["ledger"].to_pylist()}
-    assert len(kept) > 10
     # Shapes that the store's records have may tell what copies alone did not.
     told = {*proposed.filter(pc.equal(proposed["op"], "replace"))["ledger"].to_pylist()}
     assert told < kept
-    assert again.manifest["counts"]["held_in_store"] == len(kept - told)
-    findings = again.read("findings")
-    assert kept - told <= {*findings.filter(pc.equal(findings["category"], "HELD"))["ledger"].to_pylist()}
+    assert again.manifest["counts"]["guarded_in_store"] == len(kept - told)
 
     whole = make(request_of(inventories, live), tmp_path / "whole", spark)
-    assert whole.manifest["counts"]["released"] > len(kept) // 2
-    assert whole.manifest["counts"]["released"] + whole.manifest["counts"]["held_in_store"] == len(kept)
+    assert whole.manifest["counts"]["settled"] > len(kept) // 2
+    assert whole.manifest["counts"]["released"] + whole.manifest["counts"]["guarded_in_store"] == len(kept)
     replaced = whole.read("actions").filter(pc.equal(whole.read("actions")["op"], "replace"))
     assert {*replaced["ledger"].to_pylist()} <= kept
     assert {*replaced["expects"].to_pylist()} == {0}
@@ -276,7 +280,9 @@ def test_a_record_that_nobody_can_read_is_critical_and_absence_only_where_all_we
         out.append("ledgers", pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS))
         out.close(coverage={})
     live = open_dataset(tmp_path / "live", "catalog")
-    assert make(request_of(inventories, live), tmp_path / "p", spark).manifest["counts"]["critical"] == 2
+    whole = make(request_of(inventories, live), tmp_path / "p", spark).manifest
+    # Entries that a LAC shows, and no bookie has, are critical, too.
+    assert whole["counts"]["critical"] == 2 + whole["found"]["ENTRY_LOST"]
     assert make(request_of(inventories[1:], live), tmp_path / "q", spark).manifest["counts"]["critical"] == 1
 
 
