@@ -11,8 +11,6 @@ class Category(StrEnum):
     """Not restored: a record that keeps the data and serves nobody is proposed instead."""
     GUARDED = "GUARDED"
     """Readable by a record that may not be the last word; every copy is kept until it is settled."""
-    ENTRY_LOST = "ENTRY_LOST"
-    """A ledger comes back without entries: no bookie that was looked at has them."""
     LEFT_OVER = "LEFT_OVER"
     """A ledger comes back as what is left of it: disks that may have had more are stated to be gone for good."""
     READERS_MUST_REOPEN = "READERS_MUST_REOPEN"
@@ -100,7 +98,6 @@ class Category(StrEnum):
 SEVERITIES: Final[dict[Category, str]] = {
     Category.HELD: "warning",
     Category.GUARDED: "warning",
-    Category.ENTRY_LOST: "critical",
     Category.LEFT_OVER: "warning",
     Category.READERS_MUST_REOPEN: "warning",
     Category.METADATA_UNPARSABLE: "critical",
@@ -148,7 +145,6 @@ SUGGESTED: Final = {
     Category.HELD: "see what would settle it: bkmeta explain LEDGER --plan PLAN",
     Category.GUARDED: "bring back what was not looked at, collect it and recover again; if it is gone for "
     "good: recover again with --lost BOOKIE",
-    Category.ENTRY_LOST: "look for the disks that had them; else tell the ledger's owner which entries are lost",
     Category.LEFT_OVER: "tell the ledger's owner that its last entries may be lost",
     Category.READERS_MUST_REOPEN: "restart readers that have had the ledger open since before, or have them reopen it",
     Category.METADATA_UNPARSABLE: "compare the record with what bookies show (bkmeta explain); its bytes are in the "

@@ -14,7 +14,16 @@ from recovery.model import tables
 from recovery.model.groups import count, from_arrow
 from recovery.model.ids import LedgerId
 
-_COMPARED: Final = (Category.ENTRIES_BEYOND_LAST_ENTRY, Category.ENTRIES_MISSING, Category.QUORUM_DIFFERS)
+_COMPARED: Final = (
+    Category.ENTRIES_BEYOND_LAST_ENTRY,
+    Category.ENTRIES_MISSING,
+    Category.QUORUM_DIFFERS,
+    Category.ENTRY_LOST,
+    Category.BELOW_ACK_QUORUM,
+    Category.BELOW_WRITE_QUORUM,
+    Category.ENTRIES_MISPLACED,
+    Category.OVER_REPLICATED,
+)
 """Findings of a record that is taken for the true one."""
 
 

@@ -40,7 +40,6 @@ from recovery.model.coverage import Coverage
 _NO_DISAGREEMENT: Final = (
     Category.HELD,
     Category.GUARDED,
-    Category.ENTRY_LOST,
     Category.LEFT_OVER,
     Category.READERS_MUST_REOPEN,
     Category.STALE_UR_MARK,
@@ -189,7 +188,7 @@ def _count(
         guarded_in_store=sums.still_guarded,
         released=sums.released,
         settled=sums.settled,
-        disagreements=sum(findings.values()) - no_disagreements - beside.num_rows,
+        disagreements=sum(findings.values()) - no_disagreements - sums.short - beside.num_rows,
         critical=sum(critical.values()),
         looked_at=sums.looked_at,
         clean=sums.verdicts.get("clean", 0),

@@ -49,6 +49,7 @@ class RangeCounts:
         still_guarded: guarded records of an earlier plan in the store that stay guarded.
         released: of holds and guarded records, replaced.
         settled: of these, guarded records whose lock goes.
+        short: lost ledgers that come back without entries that are lost.
         looked_at: ledgers of any side.
         left: actions that write nothing until a person chooses.
         outcomes: of lost ledgers, each with how many there are.
@@ -68,6 +69,7 @@ class RangeCounts:
     still_guarded: int = 0
     released: int = 0
     settled: int = 0
+    short: int = 0
     looked_at: int = 0
     left: int = 0
     outcomes: Mapping[str, int] = field(default_factory=dict)
@@ -173,22 +175,23 @@ class RangeTasks:
         kept = holds.find_holds(only(stored, pa.array(~of_store)))
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
+        lost = guarded.find_lost(wanted.filter(pc.equal(wanted["outcome"], "restored")), self.run)
         disagreements = diff.disagreements(rows, stored, matched)
         if not evidence.looked_at:
             disagreements = disagreements.filter(pc.not_equal(disagreements["category"], Category.NOT_ON_BOOKIES))
+        stated = [
+            diff.findings(disagreements, self.run),
+            range_findings.find_all(evidence, sides, copies, self.case.see_bookies(), buckets, self.run, references),
+        ]
         findings = pa.concat_tables(
             [
-                diff.findings(disagreements, self.run),
+                *(guarded.drop_compared(part, locked) for part in stated),
                 holds.findings(unsolved, self.run),
                 guarded.find_guarded(readable, self.run),
-                guarded.find_lost(wanted.filter(pc.equal(wanted["outcome"], "restored")), self.run),
+                lost,
                 guarded.find_reopening(released, self.run),
-                range_findings.find_all(
-                    evidence, sides, copies, self.case.see_bookies(), buckets, self.run, references
-                ),
             ]
         )
-        findings = guarded.drop_compared(findings, locked)
         compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, references)
         actions, left = alternatives.offer_alternatives(sides, self.request.layout, self.request.passwords, actions)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
@@ -208,6 +211,7 @@ class RangeTasks:
             still_guarded=int((under_guard & ~of_store).sum()),
             released=released.num_rows,
             settled=int(pc.sum(pc.equal(released["guard"], str(Guard.RELEASE))).as_py() or 0),
+            short=int(pc.sum(pc.equal(lost["category"], str(Category.ENTRY_LOST))).as_py() or 0),
             looked_at=looked_at,
             left=left,
             outcomes=count_values(missing["outcome"]),
