@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -82,8 +81,12 @@ def _is_rest_seen(row: Mapping[str, Any], files: Sequence[str], folders: set[str
 
 def _is_same(path: str, folder: str) -> bool:
     """Whether two names are of one folder, with or without its `current`."""
-    return PurePosixPath(path.removesuffix("/current")) == PurePosixPath(folder.removesuffix("/current"))
+    return _strip(path) == _strip(folder)
 
 
 def _is_inside(file: str, folder: str) -> bool:
-    return PurePosixPath(file).is_relative_to(PurePosixPath(folder.removesuffix("/current")))
+    return file.startswith(f"{_strip(folder)}/")
+
+
+def _strip(folder: str) -> str:
+    return folder.rstrip("/").removesuffix("/current")
