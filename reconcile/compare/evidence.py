@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reconcile.rules import guarded, holds, sides
+from reconcile.rules import holds, sides
 from recovery.codecs.store import Layout, generator_key
 from recovery.dataset import Dataset, only, sort_by_key
 from recovery.model import tables
@@ -203,7 +203,7 @@ class KnownTables:
 
 
 def _list_guarded(catalog: Dataset) -> frozenset[LedgerId]:
-    return guarded.list_guarded(catalog.read("nodes", columns=["path", "kind", "raw", "owner"]))
+    return holds.list_guarded(catalog.read("nodes", columns=["path", "kind", "raw", "owner"]))
 
 
 def read_unguarded(catalog: Dataset, buckets: range, columns: list[str] | None = None) -> pa.Table:
@@ -211,7 +211,7 @@ def read_unguarded(catalog: Dataset, buckets: range, columns: list[str] | None =
     names = _list_guarded(catalog)
     wanted = columns if columns is None or not names else list(dict.fromkeys([*columns, "scope", "ledger"]))
     rows = catalog.read("ledgers", buckets=buckets, columns=wanted)
-    rows = only(rows, pa.array(~guarded.mark_guarded(rows, names))) if names else rows
+    rows = only(rows, pa.array(~holds.mark_guarded(rows, names))) if names else rows
     return rows if columns is None else rows.select(columns)
 
 

@@ -1,6 +1,10 @@
-"""Holds: records that keep a ledger's data and serve nobody. Their custom metadata says why."""
+"""Ledgers that are not settled: holds, and records under a guard.
 
-from typing import Final
+A hold keeps a ledger's data and serves nobody; its custom metadata says why. A guarded record is readable, a lock keeps
+every copy, and its custom metadata says nothing: it is known by the lock.
+"""
+
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,10 +13,25 @@ import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, Statement, make_ledger_findings
+from recovery.codecs.replication_lock import is_guard, ledger_of_lock
+from recovery.model import tables
+from recovery.model.groups import count, from_arrow
+from recovery.model.ids import LedgerId
 from recovery.model.tables import KEY_COLUMNS
 
 HOLD_MARK: Final = "bkmeta.hold"
 """Key of the custom metadata that says why a record is a hold."""
+_COMPARED: Final = (
+    Category.ENTRIES_BEYOND_LAST_ENTRY,
+    Category.ENTRIES_MISSING,
+    Category.QUORUM_DIFFERS,
+    Category.ENTRY_LOST,
+    Category.BELOW_ACK_QUORUM,
+    Category.BELOW_WRITE_QUORUM,
+    Category.ENTRIES_MISPLACED,
+    Category.OVER_REPLICATED,
+)
+"""Findings of a record that is taken for the true one."""
 
 
 def find_holds(catalog: pa.Table) -> pa.Table:
@@ -45,3 +64,146 @@ def findings(rows: pa.Table, run: Run) -> pa.Table:
     """Return a finding for each ledger that is held: rows of RECONSTRUCTION, or as `find_holds` returns them, in."""
     statements = [Statement("bookies", "reason", rows["reason"])]
     return make_ledger_findings(Category.HELD, rows, statements, run, subject="reason", bookies=rows["holders"])
+
+
+def list_guarded(nodes: pa.Table) -> frozenset[LedgerId]:
+    """Return the ledgers that a store has guards' locks of; CATALOG_NODES in: path, kind, raw, owner."""
+    locks = nodes.filter(pc.equal(nodes["kind"], "lock")).select(["path", "raw", "owner"]).to_pylist()
+    guards = (ledger_of_lock(row["path"]) for row in locks if is_guard(row["raw"], row["owner"] or 0))
+    return frozenset(ledger for ledger in guards if ledger is not None)
+
+
+def mark_guarded(stored: pa.Table, guarded: frozenset[LedgerId]) -> npt.NDArray[np.bool_]:
+    """Say which rows are of guarded ledgers; columns scope and ledger in."""
+    if not guarded:
+        return np.zeros(stored.num_rows, np.bool_)
+    numbers = pa.array([ledger.ledger for ledger in guarded], pa.int64())
+    near = np.flatnonzero(pc.is_in(stored["ledger"], value_set=numbers).to_numpy())
+    mask = np.zeros(stored.num_rows, np.bool_)
+    ids = zip(*(stored[name].take(pa.array(near)).to_pylist() for name in ("scope", "ledger")), strict=True)
+    mask[near] = [LedgerId(*key) in guarded for key in ids]
+    return mask
+
+
+def count_holes(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """Return how many entries up to its end no bookie serves, of each ledger; RECONSTRUCTION in."""
+    groups = from_arrow(_fill_lists(rows["holes"]))
+    holes = np.zeros(rows.num_rows, np.int64)
+    np.add.at(holes, groups.key, count(*groups[1:]))
+    return holes
+
+
+def find_guarded(rows: pa.Table, run: Run) -> pa.Table:
+    """Return a finding for each guarded ledger: what it is read by, what that costs, and what may hide more.
+
+    Args:
+        rows: RECONSTRUCTION, outcome guarded.
+        run: this one.
+    """
+    entries = pc.fill_null(rows["last_entry"], -1).to_numpy() + 1
+    holes = count_holes(rows)
+    statements = [
+        Statement("bookies", "reading", rows["reading"]),
+        Statement("bookies", "reason", rows["reason"]),
+        Statement("bookies", "requests an entry, about", pa.array(_estimate_requests(rows, entries - holes))),
+        Statement("bookies", "entries that nobody serves", pa.array(holes)),
+        Statement("bookies", "copies that the record does not name", rows["extra"]),
+    ]
+    return make_ledger_findings(
+        Category.GUARDED,
+        rows,
+        statements,
+        run,
+        subject="reading",
+        bookies=rows["holders"],
+        entries=_fill_lists(rows["holes"]),
+        unknowns=["what bookies have that were not seen"],
+    )
+
+
+def _estimate_requests(rows: pa.Table, served: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return how many bookies a reader asks for an entry, on average: of n members that k of have it, (n + 1)/(k + 1).
+
+    A reader asks the members of a write set one after the other, in the order of the ring, until one has the entry.
+    """
+    write = pc.fill_null(rows["write_quorum"], 1).to_numpy()
+    entries = pc.fill_null(rows["last_entry"], -1).to_numpy() + 1
+    held = write * entries - rows["missing"].to_numpy()
+    copies = np.clip(held / np.maximum(served, 1), 1, write)
+    return np.asarray(np.round((write + 1) / (copies + 1), 1))
+
+
+def find_lost(rows: pa.Table, run: Run) -> pa.Table:
+    """Return findings of ledgers that come back without all of their entries.
+
+    Args:
+        rows: RECONSTRUCTION, outcome restored.
+        run: this one.
+
+    Returns:
+        ENTRY_LOST where entries up to the end are on no bookie, or acknowledged ones above it; LEFT_OVER where more may
+        be gone, and nothing shows what.
+    """
+    holes = count_holes(rows)
+    last, lac = (pc.fill_null(rows[name], -1).to_numpy() for name in ("last_entry", "lac_low"))
+    above = np.where(pc.is_valid(rows["reason"]).to_numpy(), np.maximum(lac - last, 0), 0)
+    lost = pa.array((holes > 0) | (above > 0))
+    gone = rows.filter(lost)
+    missing = [
+        Statement("bookies", "entries that nobody serves", pa.array(holes).filter(lost)),
+        Statement("bookies", "acknowledged entries above the end", pa.array(above).filter(lost)),
+    ]
+    rest = rows.filter(pc.and_not(pc.is_valid(rows["reason"]), lost))
+    return pa.concat_tables(
+        [
+            make_ledger_findings(
+                Category.ENTRY_LOST,
+                gone,
+                missing,
+                run,
+                subject="entries",
+                bookies=gone["holders"],
+                entries=_fill_lists(gone["holes"]),
+            ),
+            make_ledger_findings(
+                Category.LEFT_OVER,
+                rest,
+                [
+                    Statement("bookies", "reason", rest["reason"]),
+                    Statement("bookies", "last_entry", rest["last_entry"]),
+                ],
+                run,
+                subject="last_entry",
+                bookies=rest["holders"],
+                unknowns=["which entries the lost bookies had"],
+            ),
+        ]
+    )
+
+
+def find_reopening(released: pa.Table, run: Run) -> pa.Table:
+    """Return findings of settled ledgers whose record gets another ensemble size: open readers do not survive that.
+
+    Args:
+        released: RECONSTRUCTION of them, with `ensemble_before`.
+        run: this one.
+    """
+    changed = released.filter(pc.less(released["ensemble_size"], released["ensemble_before"]))
+    statements = [
+        Statement("store", "ensemble_size", changed["ensemble_before"]),
+        Statement("bookies", "ensemble_size", changed["ensemble_size"]),
+    ]
+    return make_ledger_findings(Category.READERS_MUST_REOPEN, changed, statements, run, subject="ensemble_size")
+
+
+def drop_compared(findings: pa.Table, guarded: frozenset[LedgerId]) -> pa.Table:
+    """Leave out what is said of a guarded record as if it were the true one: it is to be settled."""
+    if not guarded:
+        return findings
+    compared = pc.is_in(findings["category"], value_set=pa.array([str(category) for category in _COMPARED]))
+    return findings.filter(pc.invert(pc.and_(compared, pa.array(mark_guarded(findings, guarded)))))
+
+
+def _fill_lists(lists: Any) -> pa.Array:  # noqa: ANN401 - an Arrow column
+    column = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
+    return pc.fill_null(column, pa.scalar([], tables.GROUPS)) if column.null_count else column

@@ -16,6 +16,7 @@ from recovery.testing.contradictions import Claim, contradictions
 from recovery.testing.evidence import Evidence
 from recovery.testing.inventories import Inventory
 from recovery.testing.protocol import Record, World
+from recovery.testing.reach import count_reach, find_two_contents
 from recovery.testing.row_truth import (
     SHAPE,
     SURE,
@@ -207,23 +208,10 @@ class ClusterJudge:
     def _count_reach(self, row: Row) -> None:
         """Count the entries that the true record can read on scanned bookies, and those of them that the row reads."""
         true = self.world.records.get(row["ledger"])
-        if true is None or len(self._lives(row["ledger"])) > 1:
-            return
-        served = self.inventory.served.get(row["ledger"], {})
-        last = must_keep(true)
-        wanted = {
-            entry
-            for name, entries in served.items()
-            for entry in entries
-            if entry <= last and name in true.write_set(entry)
-        }
-        self.tally.wanted += len(wanted)
-        if row["outcome"] in ("restored", "guarded"):
-            end, sets = row["last_entry"], WriteSets(row)
-            self.tally.reached += sum(
-                (end is None or entry <= end) and any(entry in served.get(name, ()) for name in sets.of(entry))
-                for entry in wanted
-            )
+        if true is not None and len(self._lives(row["ledger"])) < 2:
+            wanted, reached = count_reach(row, true, self.inventory.served.get(row["ledger"], {}))
+            self.tally.wanted += wanted
+            self.tally.reached += reached
 
     def _judge_guarded(self, row: Row) -> Iterator[tuple[str, str]]:
         """Check a record under a guard, which keeps all copies: what is seen is readable, and of one ledger."""
@@ -243,7 +231,7 @@ class ClusterJudge:
             yield "law7", "deleted, as a reference or the store's history says"
         if ledger not in self.world.records and self._seen_whole & set(self.inventory.leftovers.get(ledger, ())):
             yield "law7", "deleted, and leftovers show it"
-        if len(self._lives(ledger)) > 1 and (shown := self._two_contents(ledger)):
+        if len(self._lives(ledger)) > 1 and (shown := find_two_contents(self._headers(ledger))):
             yield "law7", f"two ledgers under one id are read as one: {shown}"
         end, must = row["last_entry"], must_keep(true)
         above = sorted({entry for copies in served.values() for entry in copies if end < entry <= must})
@@ -256,19 +244,6 @@ class ClusterJudge:
         if list_holes(row) != holes:
             yield "guard", f"lists holes {describe_runs(list_holes(row))}, nobody serves {describe_runs(holes)}"
         yield from self._grades(row, true)
-
-    def _two_contents(self, ledger: int) -> str:
-        """Say what in the inventory shows two contents under one id, in whatever order a writer sent them."""
-        rows = self._headers(ledger)
-        if len({row["key"] for row in rows if row["key_kind"] == "set"}) > 1:
-            return "two keys"
-        heads = {(head["entry"], head["length"], head["digest"]) for row in rows for head in row["headers"]}
-        if len({digest for _, _, digest in heads if digest}) > 1:
-            return "two digest types"
-        lengths: dict[int, set[int]] = {}
-        for entry, length, _ in heads:
-            lengths.setdefault(entry, set()).add(length)
-        return next((f"lengths {sorted(of)} at {entry}" for entry, of in lengths.items() if len(of) > 1), "")
 
     # ---------------------------------------------------------------------------------------------- restored
 

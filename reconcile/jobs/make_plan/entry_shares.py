@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.rules.guarded import count_holes
+from reconcile.rules.holds import count_holes
 
 SHARES: Final = ("restored", "guarded", "held", "lost")
 """What becomes of an entry that a bookie has or had."""

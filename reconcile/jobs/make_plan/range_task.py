@@ -23,7 +23,7 @@ from reconcile.plan import alternatives
 from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Guard, make_ledger_actions, select_released
 from reconcile.plan.manifest import ReferenceCounts
 from reconcile.plan.plan_hash import Hashes
-from reconcile.rules import diff, guarded, holds, used_ids
+from reconcile.rules import diff, holds, used_ids
 from reconcile.rules.used_ids import UsedNumbers
 from recovery.dataset import SPILL, only, sort_by_key, write_part
 from recovery.infer.prior import Prior
@@ -167,7 +167,7 @@ class RangeTasks:
         secrets = os.urandom(HOLD_PASSWORD_SIZE * held.num_rows)
         wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "guarded", "held"])))
         locked = evidence.list_guarded()
-        under_guard = guarded.mark_guarded(stored, locked)
+        under_guard = holds.mark_guarded(stored, locked)
         released, of_store = select_released(rows, stored, matched, under_guard)
         wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
         actions = make_ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
@@ -175,7 +175,7 @@ class RangeTasks:
         kept = holds.find_holds(only(stored, pa.array(~of_store)))
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
-        lost = guarded.find_lost(wanted.filter(pc.equal(wanted["outcome"], "restored")), self.run)
+        lost = holds.find_lost(wanted.filter(pc.equal(wanted["outcome"], "restored")), self.run)
         disagreements = diff.disagreements(rows, stored, matched)
         if not evidence.looked_at:
             disagreements = disagreements.filter(pc.not_equal(disagreements["category"], Category.NOT_ON_BOOKIES))
@@ -185,11 +185,11 @@ class RangeTasks:
         ]
         findings = pa.concat_tables(
             [
-                *(guarded.drop_compared(part, locked) for part in stated),
+                *(holds.drop_compared(part, locked) for part in stated),
                 holds.findings(unsolved, self.run),
-                guarded.find_guarded(readable, self.run),
+                holds.find_guarded(readable, self.run),
                 lost,
-                guarded.find_reopening(released, self.run),
+                holds.find_reopening(released, self.run),
             ]
         )
         compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, references)

@@ -14,7 +14,7 @@ from reconcile.plan import plan_reader
 from reconcile.plan.actions import Passwords, make_ledger_actions, select_released
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.rules import diff
-from reconcile.rules.guarded import mark_guarded
+from reconcile.rules.holds import mark_guarded
 from reconcile.write.apply import Options, apply
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key

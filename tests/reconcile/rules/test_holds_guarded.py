@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run
-from reconcile.rules import guarded
+from reconcile.rules import holds
 from recovery.codecs.replication_lock import encode_guard, lock_key
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -52,17 +52,17 @@ def test_a_guard_is_a_lock_that_stays_and_is_ours() -> None:
         {"path": lock_key(LedgerId(0, 10)), "kind": "mark", "raw": value, "owner": None},
         {"path": "/underreplication/locks/x", "kind": "lock", "raw": value, "owner": None},
     ]
-    found = guarded.list_guarded(pa.Table.from_pylist(nodes))
+    found = holds.list_guarded(pa.Table.from_pylist(nodes))
     assert found == {LedgerId(0, 7)}
     keys = pa.table({"scope": [0, 1, 0], "ledger": [7, 7, 8]})
-    assert guarded.mark_guarded(keys, found).tolist() == [True, False, False]
-    assert guarded.mark_guarded(keys, frozenset()).tolist() == [False] * 3
+    assert holds.mark_guarded(keys, found).tolist() == [True, False, False]
+    assert holds.mark_guarded(keys, frozenset()).tolist() == [False] * 3
 
 
 def test_a_guarded_ledger_says_what_it_is_read_by_and_what_that_costs() -> None:
     """The reason, requests an entry, entries that nobody has, copies that are not named, and which entries."""
     rows = table(row(7), row(8, write_quorum=3, missing=12, extra=4, holes=holes(3, 2)), row(9, holes=None))
-    found = guarded.find_guarded(rows, RUN).to_pylist()
+    found = holds.find_guarded(rows, RUN).to_pylist()
     assert {one["category"] for one in found} == {Category.GUARDED}
     assert evidence(found[0]) == {
         "reading": "universal",
@@ -86,7 +86,7 @@ def test_entries_that_are_lost_are_listed_and_what_may_be_lost_is_said() -> None
         row(9, outcome="restored", reason="lac_beyond_end", lac_low=12),
         row(10, outcome="restored", reason="ragged_tail"),
     )
-    found = guarded.find_lost(rows, RUN).to_pylist()
+    found = holds.find_lost(rows, RUN).to_pylist()
     assert [(one["ledger"], one["category"]) for one in found] == [
         (8, Category.ENTRY_LOST),
         (9, Category.ENTRY_LOST),
@@ -101,7 +101,7 @@ def test_a_smaller_ensemble_is_told_to_who_reads() -> None:
     """An open reader fails where the record that it follows loses members, and in no other case."""
     rows = table(row(7, ensemble_size=2), row(8, ensemble_size=3), row(9, ensemble_size=4))
     released = rows.append_column("ensemble_before", pa.array([3, 3, 3], pa.int32()))
-    found = guarded.find_reopening(released, RUN).to_pylist()
+    found = holds.find_reopening(released, RUN).to_pylist()
     assert [(one["ledger"], one["category"]) for one in found] == [(7, Category.READERS_MUST_REOPEN)]
 
 
@@ -109,5 +109,5 @@ def test_a_guarded_record_is_not_compared_as_if_it_were_the_true_one() -> None:
     """What it says of the end and the quorums is to be settled; findings of others and other findings stay."""
     kinds = [Category.QUORUM_DIFFERS, Category.QUORUM_DIFFERS, Category.ID_REUSE]
     findings = pa.table({"category": [str(kind) for kind in kinds], "scope": [0, 0, 0], "ledger": [7, 8, 7]})
-    left = guarded.drop_compared(findings, frozenset({LedgerId(0, 7)}))
+    left = holds.drop_compared(findings, frozenset({LedgerId(0, 7)}))
     assert left["ledger"].to_pylist() == [8, 7]
