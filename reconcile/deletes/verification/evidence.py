@@ -1,5 +1,6 @@
 """What a verification goes by: listings of references, inventories of bookies, and what these hold of some ledgers."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,11 +17,13 @@ from reconcile.deletes.verification.wanted import Ints, Wanted
 from reconcile.references import References
 from recovery.dataset import Dataset
 from recovery.model.groups import KeyedGroups, from_arrow
+from recovery.model.ids import to_signed
 
 Mask = npt.NDArray[np.bool_]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WIRE: Final = "wire"
+_LOG: Final = "log"
 _COLUMNS: Final = ("groups", "entries", "last", "complete", "explicit_lac", "headers")
 
 
@@ -44,7 +47,7 @@ class Look:
     """One bookie as one inventory shows it.
 
     Attributes:
-        bookie, incarnation: whose it is.
+        bookie, incarnation: whose it is; over the wire its registration counts to the latter.
         is_wire: asked over the wire: it is complete for each ledger that was answered.
         complete: of disks: what is not in it is not there.
         started_ms, ended_ms: when it was made.
@@ -70,7 +73,7 @@ class Holdings:
 
     Attributes:
         looks: of each bookie the last.
-        holds: it has the ledger.
+        holds: it has the ledger: in its index, or in a journal that it may replay.
         answered: what it has, or that it has nothing, is wholly known.
         last: its last entry; -1: none.
         lac: the largest LAC that its entries, or an explicit LAC, show; -1: none.
@@ -109,7 +112,7 @@ def _read_look(row: Mapping[str, Any], source: str) -> Look:
     times = [file["born"] or file["mtime"] for file in row["version_files"]]
     return Look(
         row["bookie"],
-        row["incarnation"],
+        _number_session(row) if row["mode"] == _WIRE else row["incarnation"],
         row["mode"] == _WIRE,
         row["complete"],
         to_ms(row["started"]),
@@ -118,6 +121,16 @@ def _read_look(row: Mapping[str, Any], source: str) -> Look:
         to_ms(max(times)) if times else None,
         source,
     )
+
+
+def _number_session(row: Mapping[str, Any]) -> int:
+    """Return the number of a life that was only seen over the wire.
+
+    An inventory's own number leaves out when the bookie registered: a wiped one that came back has the same. Here it
+    counts, so that after a restart only disks can show that it is the same life.
+    """
+    evidence = "\n".join(sorted(f"{item['kind']}={item['value']}" for item in row["incarnation_evidence"]))
+    return to_signed(int.from_bytes(hashlib.sha256(evidence.encode()).digest()[:8]))
 
 
 def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
@@ -132,8 +145,10 @@ def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
     last, lac = np.full(shape, -1), np.full(shape, -1)
     groups = [KeyedGroups(*(np.zeros(0, np.int64) for _ in range(5)))]
     for number, (look, inventory) in enumerate(pairs):
-        for copies, numbers in wanted.read(inventory, "copies", ("bookie", *_COLUMNS)):
-            own = copies["bookie"].to_numpy(zero_copy_only=False) == look.bookie
+        for copies, numbers in wanted.read(inventory, "copies", ("bookie", "source", *_COLUMNS)):
+            # What only entry logs have is served to nobody: the bookie deleted the ledger, or never indexed it.
+            served = pc.and_(pc.equal(copies["bookie"], look.bookie), pc.not_equal(copies["source"], _LOG))
+            own = served.to_numpy(zero_copy_only=False)
             rows, found = copies.filter(pa.array(own)).combine_chunks(), numbers[own]
             holds[found, number] = True
             # A ledger has several rows: one of them that is not complete is enough.
