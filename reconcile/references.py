@@ -25,7 +25,7 @@ A ledger that stands several times is deleted if any line says so; of its last e
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -148,40 +148,35 @@ def _once(rows: pa.Table) -> pa.Table:
 # Pulsar's records
 
 
-@dataclass(slots=True)
-class _Columns:
-    """References as they are found, column by column."""
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """What one record says of a ledger of scope 0.
 
-    ledger: list[int] = field(default_factory=list)
-    last_entry: list[int | None] = field(default_factory=list)
-    length: list[int | None] = field(default_factory=list)
-    deleted: list[bool | None] = field(default_factory=list)
-    owner: list[str] = field(default_factory=list)
-    deletion: list[str | None] = field(default_factory=list)
+    Attributes:
+        ledger: its id.
+        owner: whose it is.
+        last_entry: of a ledger that its owner closed; None: not said.
+        length: up to it; None: not said.
+        deletion: who deleted it, in words; None: nothing says that it was deleted.
+    """
 
-    def add(
-        self,
-        ledger: int,
-        owner: str,
-        last_entry: int | None = None,
-        length: int | None = None,
-        deletion: str | None = None,
-    ) -> None:
-        """Add one."""
-        self.ledger.append(ledger)
-        self.last_entry.append(last_entry)
-        self.length.append(length)
-        self.deleted.append(True if deletion is not None else None)
-        self.owner.append(owner)
-        self.deletion.append(deletion)
+    ledger: int
+    owner: str
+    last_entry: int | None = None
+    length: int | None = None
+    deletion: str | None = None
 
-    def table(self, source: str) -> pa.Table:
-        """Return them as columns of `SCHEMA`, without the bucket, in the order in which they were found."""
-        count = len(self.ledger)
-        columns = {name: pa.array(getattr(self, name), SCHEMA.field(name).type) for name in type(self).__slots__}
-        return pa.table(
-            {**columns, "scope": pa.array(np.zeros(count, np.int64)), "source": pa.array([source] * count, pa.string())}
-        )
+
+def _make_table(references: Sequence[_Reference], source: str) -> pa.Table:
+    """Return references as columns of `SCHEMA`, without the bucket, in their order."""
+    count = len(references)
+    columns = {
+        name: pa.array([getattr(reference, name) for reference in references], SCHEMA.field(name).type)
+        for name in _Reference.__slots__
+    }
+    deleted = pa.array([None if reference.deletion is None else True for reference in references], pa.bool_())
+    scope, sources = pa.array(np.zeros(count, np.int64)), pa.array([source] * count, pa.string())
+    return pa.table({**columns, "deleted": deleted, "scope": scope, "source": sources})
 
 
 def of_store(opened: OpenStore) -> References:
@@ -200,28 +195,28 @@ def of_store(opened: OpenStore) -> References:
     if opened.store.get(topics) is None:
         problem = f"has no {topics}: none of Pulsar's topics"
         raise InputError(opened.uri, problem, f"name where they are, e.g. zk://host:2181/chroot{TOPICS}")
-    columns, unreadable = _Columns(), list[tuple[str, str]]()
+    references, unreadable = list[_Reference](), list[tuple[str, str]]()
     for key, raw in _nodes(opened.store, topics):
         owner = key.removeprefix(topics).removeprefix("/")
         try:
-            for listed in _yield_ledgers(raw, owner):
-                columns.add(**listed)
+            references += _yield_references(raw, owner)
         except FormatError as error:
             unreadable.append((f"{opened.uri} {key}", str(error)))
     for key, raw in _nodes(opened.store, schemas):
         try:
-            for ledger in managed_ledger.decode_schema(raw) if raw else ():
-                columns.add(ledger, f"schema of {key.removeprefix(schemas).removeprefix('/')}")
+            topic = key.removeprefix(schemas).removeprefix("/")
+            ledgers_of_schema = managed_ledger.decode_schema(raw) if raw else ()
+            references += [_Reference(ledger, f"schema of {topic}") for ledger in ledgers_of_schema]
         except FormatError as error:
             unreadable.append((f"{opened.uri} {key}", str(error)))
     gaps: tuple[str, ...] = ()
     if isinstance(opened.store, ScannableStore):
-        for gone in _find_gone_ledgers(opened.store, topics, frozenset(columns.ledger)).values():
-            columns.add(**gone)
+        named = frozenset(reference.ledger for reference in references)
+        references += _find_gone_ledgers(opened.store, topics, named).values()
         gaps = opened.store.point().gaps
     ledgers = opened.root if topics != opened.root else f"{above}{_LEDGERS}"
     source = Source(f"references {opened.uri}", _cluster(opened.store, ledgers, opened.layout_hint))
-    return References(_once(columns.table(opened.uri)), tuple(unreadable), gaps, (source,))
+    return References(_once(_make_table(references, opened.uri)), tuple(unreadable), gaps, (source,))
 
 
 def _cluster(store: MetadataStore, root: str, layout: str | None) -> str | None:
@@ -232,28 +227,22 @@ def _cluster(store: MetadataStore, root: str, layout: str | None) -> str | None:
     return decode_named(node.value if node is not None else None)
 
 
-def _yield_ledgers(raw: bytes, owner: str) -> Iterator[dict[str, Any]]:
-    """Yield the ledgers that one record names, as arguments of `_Columns.add`."""
+def _yield_references(raw: bytes, owner: str) -> Iterator[_Reference]:
+    """Yield the ledgers that one record names."""
     record = managed_ledger.decode(raw)
     if isinstance(record, managed_ledger.Cursor):
         topic, _, name = owner.rpartition("/")
         for ledger, use in record.ledgers:
-            yield {"ledger": ledger, "owner": f"{use} {name} of {topic}" if use == "cursor" else f"{use} {topic}"}
+            yield _Reference(ledger, f"{use} {name} of {topic}" if use == "cursor" else f"{use} {topic}")
         return
     for info in record.ledgers:
         deletion = "offloaded, and deleted from the bookies, as its topic says" if info.deleted else None
-        yield {
-            "ledger": info.ledger,
-            "owner": owner,
-            "last_entry": info.last_entry,
-            "length": info.length,
-            "deletion": deletion,
-        }
+        yield _Reference(info.ledger, owner, info.last_entry, info.length, deletion)
 
 
-def _find_gone_ledgers(store: ScannableStore, topics: str, named: frozenset[int]) -> Mapping[int, dict[str, Any]]:
-    """Return the ledgers that some record named once and none names now, as arguments of `_Columns.add`."""
-    gone: dict[int, dict[str, Any]] = {}
+def _find_gone_ledgers(store: ScannableStore, topics: str, named: frozenset[int]) -> Mapping[int, _Reference]:
+    """Return the ledgers that some record named once and none names now."""
+    gone: dict[int, _Reference] = {}
     for batch in store.history(topics):
         for change in batch.to_pylist():
             owner = change["key"].removeprefix(topics).removeprefix("/")
@@ -263,14 +252,14 @@ def _find_gone_ledgers(store: ScannableStore, topics: str, named: frozenset[int]
             for ledger in ledgers_after:
                 gone.pop(ledger, None)
             for ledger in ledgers_before.keys() - ledgers_after.keys() - named:
-                gone[ledger] = ledgers_before[ledger] | {"deletion": _deletion(change)}
+                gone[ledger] = replace(ledgers_before[ledger], deletion=_deletion(change))
     return gone
 
 
-def _read_past(raw: bytes | None, owner: str) -> dict[int, dict[str, Any]] | None:
+def _read_past(raw: bytes | None, owner: str) -> dict[int, _Reference] | None:
     """Return what a record of the past names; None where it cannot be read: what it hides was not let go of."""
     try:
-        return {row["ledger"]: row for row in _yield_ledgers(raw or b"", owner)}
+        return {reference.ledger: reference for reference in _yield_references(raw or b"", owner)}
     except FormatError:
         return None
 
