@@ -6,7 +6,7 @@
 Tables that have the key columns are sorted by (bucket, scope, ledger), and their parts ascend, so a bucket range of any
 dataset is a contiguous stretch. `manifest.json`:
 
-    kind             inventory, catalog, plan
+    kind             inventory, catalog, plan, scrutiny, impact; again: what the next collection of a bookie needs
     schema_version   [major, minor]; readers take any minor of the same major: missing columns are null, unknown ones
                      are left out
     tool_version     of the writer

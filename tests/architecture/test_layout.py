@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,30 @@ def test_the_page_names_every_room_and_no_other() -> None:
     rooms = {path.parent.as_posix() for path in _modules() if path.name == "__init__.py"}
     assert sorted(rooms - {name.rstrip("/") for name in named}) == []
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_the_page_names_every_module_that_stands_in_no_room() -> None:
+    """Modules right below a package have a row each, so that nobody has to guess what they are for."""
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    loose = [path.as_posix() for path in _modules() if len(path.parts) == 2 and path.name != "__init__.py"]
+    assert [path for path in loose if f"\n| `{path}` |" not in page] == []
+
+
+def test_the_page_has_the_layers_that_are_held() -> None:
+    """Its lines of layers are those of the import contracts, in their order."""
+    page = " ".join((ROOT / "docs" / "ARCHITECTURE.md").read_text().split())
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = {"".join(one.get("containers", [])): " → ".join(one["layers"]) for one in contracts if "layers" in one}
+    assert layers.keys() == {"", *PACKAGES}
+    assert [name for name, line in layers.items() if f"{name}: {line}".removeprefix(": ") not in page] == []
+
+
+def test_the_page_names_files_that_are_there() -> None:
+    """A file or folder that a row names by its whole path is there."""
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"`((?:recovery|reconcile|backends|tests|docs)/[\w/.-]+)`", page)
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_a_long_module_says_why() -> None:
