@@ -9,7 +9,7 @@ import numpy as np
 from reconcile.check.impact.bookies import Bookies, Sets
 from reconcile.check.impact.destinations import Destinations
 from reconcile.check.impact.hits import NOW
-from reconcile.check.impact.names import OF_SEGMENTS, Level, State
+from reconcile.check.impact.names import OF_SEGMENTS, UNKNOWN, Level, State
 from reconcile.check.impact.segments.columns import NO_END, Segments
 from reconcile.check.impact.segments.judgement import Judgement, States, judge
 
@@ -47,8 +47,8 @@ class SegmentImpact:
         impacts: names.
         already: nothing of this is because of the target.
         copies: readable ones of the entries with the fewest.
-        may_lose, would_lose: bookies of those copies, and on how many domains they are.
-        would_lose_domains: in how many failure domains those are that would be lost.
+        may_lose, would_lose: bookies of those copies.
+        would_lose_domains: in how many known failure domains those are that would be lost.
         answers: of the worst run of W positions, what a recovery needs.
         readable, writable: bookies of the ensemble, from and to; `needs` for writing is E, for reading 1.
         wanted, outside: positions that want another bookie, and how many outside the ensemble can be written to.
@@ -143,7 +143,7 @@ def describe_segment(
         Change(had, has, 1),
         max(had - 1, 0),
         had - has,
-        len(lost),
+        len(lost - {UNKNOWN}),
         Change(int(was.answers[0]), int(becomes.answers[0]), shape.write - shape.ack + 1),
         readable,
         writable,

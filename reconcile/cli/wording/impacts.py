@@ -29,7 +29,8 @@ _SHOWN: Final = 10
 """Segments that are described on a terminal; fewer below a table of domains."""
 _SHOWN_OF_DRILL: Final = 3
 _SOME: Final = 5
-_MINUTE: Final = 120
+_UNITS: Final = (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+"""Of an age; each from two on."""
 
 
 def word_verdict(answer: "ImpactAnswer", target: str) -> str:
@@ -133,8 +134,11 @@ def _word_tallies(outcome: "SetAnswer", *, only_caused: bool = False) -> list[st
 
 def word_segment(segment: "SegmentImpact") -> Iterator[str]:
     """Yield what becomes of one segment, and a table of its bookies by failure domain."""
-    end = "on" if segment.last is None else f"to {segment.last}"
-    entries = f"entries {segment.first} {end}" if segment.last is None or segment.last >= segment.first else "no entry"
+    entries = f"entries {segment.first} to {segment.last}"
+    if segment.last is None:
+        entries = f"entries from {segment.first} on"
+    elif segment.last < segment.first:
+        entries = "no entry"
     owner = f" ({segment.owner})" if segment.owner else ""
     when = " already" if segment.already else f" by {segment.target}" if segment.target else ""
     impacts = ", ".join(segment.impacts)
@@ -146,8 +150,8 @@ def word_segment(segment: "SegmentImpact") -> Iterator[str]:
     copies = segment.copies
     lost = ""
     if segment.would_lose:
-        places = count_noun(segment.would_lose_domains, "rack")
-        lost = f"; may lose {count_noun(segment.may_lose, 'bookie')}, would lose {segment.would_lose} on {places}"
+        places = f" on {count_noun(segment.would_lose_domains, 'rack')}" if segment.would_lose_domains else ""
+        lost = f"; may lose {count_noun(segment.may_lose, 'bookie')}, would lose {segment.would_lose}{places}"
     yield f"  copies of the worst entry: {copies.before} → {copies.after} (needs {copies.needs}){lost}"
     if Impact.RECOVERY_LOSS in segment.impacts:
         answers = segment.answers
@@ -196,7 +200,11 @@ def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
     """Yield what the answer rests on, and what could not be told."""
     yield from (f"not told: {reason}" for reason in answer.undecided)
     cache, replication = answer.cache, answer.replication
-    age = f"{cache.age_s:.0f} s" if cache.age_s < _MINUTE else f"{cache.age_s / 60:.0f} min"
+    if answer.stable > 1:
+        yield f"safe in {answer.stable} captures in a row"
+    age = next(
+        f"{cache.age_s / seconds:.0f} {unit}" for unit, seconds in _UNITS if cache.age_s >= 2 * seconds or unit == "s"
+    )
     fresh = (
         ", captured for this answer" if cache.is_fresh else "; who is registered was read now" if cache.alive else ""
     )
