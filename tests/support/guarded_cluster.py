@@ -16,9 +16,9 @@ from backends.zookeeper.store import ZooKeeperStore
 from reconcile.write.apply import Options, apply
 from reconcile.write.apply_results import Applied
 from recovery.codecs import ledger_metadata
-from recovery.codecs.store import LOCKS
+from recovery.codecs.store import LOCKS, REPLICATION_DISABLED, Layout
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
-from tests.support import jars
+from tests.support import jars, pulsar
 from tests.support.acid import COLLECTING
 from tests.support.cluster import JVM, Bookie, Cluster, encoded
 from tests.support.kept_bytes import Kept, Place, kept, less
@@ -34,21 +34,25 @@ SPARE: Final = 4
 """A bookie that is new after the loss."""
 SIZE: Final = 100
 """Bytes of every entry."""
-AUTORECOVERY: Final = """metadataServiceUri=zk+null://{zookeeper}{root}
-bookieId=autorecovery-0
-allowLoopback=true
-advertisedAddress=127.0.0.1
-lostBookieRecoveryDelay=0
-auditorPeriodicBookieCheckInterval=2
-auditorPeriodicCheckInterval=3
-auditorPeriodicReplicasCheckInterval=3
-auditorPeriodicPlacementPolicyCheckInterval=3
-openLedgerRereplicationGracePeriod=2000
-rwRereplicateBackoffMs=500
-readEntryTimeoutSec=3
-zkTimeout=10000
-httpServerEnabled=false
-"""
+_LOOKS: Final = {
+    "lostBookieRecoveryDelay": "0",
+    "auditorPeriodicBookieCheckInterval": "2",
+    "auditorPeriodicCheckInterval": "3",
+    "auditorPeriodicReplicasCheckInterval": "3",
+    "auditorPeriodicPlacementPolicyCheckInterval": "3",
+    "openLedgerRereplicationGracePeriod": "2000",
+    "rwRereplicateBackoffMs": "500",
+    "readEntryTimeoutSec": "3",
+}
+"""Auto-recovery that looks every few seconds."""
+EMBEDDED: Final = {"autoRecoveryDaemonEnabled": "true", **_LOOKS}
+_APART: Final = {
+    "allowLoopback": "true",
+    "advertisedAddress": "127.0.0.1",
+    "zkTimeout": "10000",
+    "httpServerEnabled": "false",
+    **_LOOKS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +99,38 @@ class Written:
 
 
 class GuardedCluster:
-    """Bookies of these storages in turn, and a ZooKeeper; nothing is written yet, and nothing lost."""
+    """Bookies of these storages in turn, and a ZooKeeper; nothing is written yet, and nothing lost.
 
-    def __init__(self, work: Path, storages: Sequence[str]) -> None:
+    Args:
+        work: a folder.
+        storages: of the bookies, in turn.
+        manager: a layout, or ``pulsar``: Pulsar's driver.
+        embedded: each bookie has auto-recovery in it, disabled to begin with.
+    """
+
+    def __init__(
+        self, work: Path, storages: Sequence[str], manager: str = "hierarchical", *, embedded: bool = False
+    ) -> None:
         self.work = work
-        self.cluster = Cluster(work / "home")
+        of_pulsar = manager == "pulsar"
+        self.layout = layout = Layout.HIERARCHICAL if of_pulsar else Layout(manager)
+        extra = {"class_path": pulsar.class_path(), "options": pulsar.options(work)} if of_pulsar else {}
+        self.cluster = Cluster(work / "home", **extra)  # type: ignore[arg-type]  # either nothing or both
         self.cluster.start_zookeeper("zookeeper", ROOT)
-        self.cluster("format", layout="hierarchical")
+        self.cluster("format", layout=str(layout))
+        driver = {"metadataServiceUri": f"metadata-store:zk:{self.cluster.zookeeper}"} if of_pulsar else {}
+        props = COLLECTING | driver | (EMBEDDED if embedded else {})
+        if embedded:
+            self.cluster("zk_put", nodes=[{"path": ROOT + REPLICATION_DISABLED, "data": ""}])
         self.bookies = [
-            Bookie(n, f"10.0.0.{n + 1}:3181", storage, [f"b{n}/journal"], [f"b{n}/ledgers"], props=COLLECTING)
+            Bookie(n, f"10.0.0.{n + 1}:3181", storage, [f"b{n}/journal"], [f"b{n}/ledgers"], props=props)
             for n, storage in zip(range(SPARE + 1), cycle(storages), strict=False)
         ]
         for bookie in self.bookies[:SPARE]:
             self.cluster.start(bookie)
         self.written: dict[int, Written] = {}
         self.store = ZooKeeperStore(self.cluster.zookeeper)
-        self.uri = f"zk+hierarchical://{self.cluster.zookeeper}{ROOT}"
+        self.uri = f"zk+{layout}://{self.cluster.zookeeper}{ROOT}"
 
     def close(self) -> None:
         """End everything."""
@@ -138,7 +158,7 @@ class GuardedCluster:
         """Stop all bookies, and lose the records of all ledgers."""
         for bookie in self.bookies[:SPARE]:
             self.cluster("bookie_stop", n=bookie.n)
-        self.cluster("zk_wipe", paths=[f"{ROOT}/00"])
+        self.cluster("zk_wipe", paths=[written.row["path"] for written in self.written.values()])
 
     @property
     def seen(self) -> set[str]:
@@ -147,7 +167,7 @@ class GuardedCluster:
 
     def apply(self, name: str, ledgers: Sequence[Ledger], *, replaces: bool = False) -> Applied:
         """Write records as a plan; those that stand are replaced if it is asked for."""
-        plan = write_plan(self.work / name, ledgers, passwords=(PASSWORD,))
+        plan = write_plan(self.work / name, ledgers, layout=self.layout, passwords=(PASSWORD,))
         table = plan.read("actions")
         rows = table.filter(pc.equal(table["kind"], "ledger")).to_pylist()
         for row in rows:
@@ -216,15 +236,21 @@ class GuardedCluster:
         self.cluster.collect_garbage(len(running))
 
     @contextmanager
-    def autorecovery(self) -> Iterator["subprocess.Popen[bytes]"]:
-        """Run BookKeeper's auditor and replication worker, which look every few seconds."""
-        conf = self.work / "autorecovery.conf"
-        conf.write_text(AUTORECOVERY.format(zookeeper=self.cluster.zookeeper, root=ROOT))
+    def autorecovery(self, nodes: int = 1) -> Iterator[list["subprocess.Popen[bytes]"]]:
+        """Run so many of BookKeeper's replication workers, one of them the auditor, which look every few seconds."""
+        processes = []
         command = ["java", *JVM, "-cp", jars.class_path(), "org.apache.bookkeeper.replication.AutoRecoveryMain"]
-        with (self.work / "autorecovery.log").open("ab") as log:
-            process = subprocess.Popen([*command, "--conf", str(conf)], stdout=log, stderr=subprocess.STDOUT)
         try:
-            yield process
+            for node in range(nodes):
+                conf = self.work / f"autorecovery-{node}.conf"
+                uri = f"zk+null://{self.cluster.zookeeper}{ROOT}"
+                settings = {"metadataServiceUri": uri, "bookieId": f"autorecovery-{node}", **_APART}
+                conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+                with conf.with_suffix(".log").open("ab") as log:
+                    arguments = [*command, "--conf", str(conf)]
+                    processes.append(subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT))
+            yield processes
         finally:
-            process.kill()
-            process.wait()
+            for process in processes:
+                process.kill()
+                process.wait()
