@@ -1,0 +1,230 @@
+"""Loss, guards, apply, return, settling, apply, by random schedules on a real ZooKeeper: no acknowledged entry is lost.
+
+Histories of whole clusters are drawn from the simulated protocol. Some bookies are lost with all metadata; what the
+others show becomes a plan, which is applied by runs that die anywhere. Bookies collect by the records that stand, and
+by nothing else. Then the lost ones are back, and what all show settles what was guarded or held.
+"""
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from backends.errors import UnavailableError
+from backends.testing.faults import CrashError
+from backends.zookeeper.store import ZooKeeperStore
+from reconcile.errors import PartlyAppliedError
+from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, make_ledger_actions, select_released
+from reconcile.rules import diff
+from reconcile.write.apply import Options, apply
+from recovery.codecs import ledger_metadata
+from recovery.codecs.store import Layout, ledger_key
+from recovery.dataset import sort_by_key
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import LedgerMetadata, State
+from recovery.testing import histories, inventories, judge
+from recovery.testing.inventories import View
+from recovery.testing.row_truth import PASSWORDS
+from tests.support.plans import clock
+from tests.support.restores import Recorder
+from tests.support.zookeeper_server import ZooKeeperServer
+
+SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_SETTLINGS", "10"))
+FIRST: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
+CLASSES: Final = ("clean", "short", "reopened", "rereplicated", "mixed")
+LEDGERS: Final = 12
+_ROOTS: Final = itertools.count()
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def store(zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperStore]:
+    """A connection for all schedules."""
+    opened = ZooKeeperStore(zookeeper_server.hosts)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+class Schedule:
+    """One history, from the loss to the end."""
+
+    def __init__(self, store: ZooKeeperStore, folder: Path, seed: int) -> None:
+        self.random = Random(seed)
+        self.root = f"/schedule-{next(_ROOTS)}/ledgers"
+        self.folder = folder
+        self.recorder = Recorder(store)
+        self.store = store
+        self.world, _ = histories.make(self.random.choice(CLASSES), seed, LEDGERS)
+        names = sorted(self.world.bookies)
+        self.lost = tuple(self.random.sample(names, self.random.choice((1, 1, 2))))
+        self.had = self.copies()
+        self.counts: Counter[str] = Counter()
+
+    def copies(self) -> dict[int, dict[int, set[str]]]:
+        """Return who serves what now, by ledger and entry."""
+        found: dict[int, dict[int, set[str]]] = {}
+        for name, bookie in self.world.bookies.items():
+            for ledger, shelf in bookie.shelves.items():
+                served = shelf.index if bookie.clean else shelf.list_served()
+                for entry in served:
+                    found.setdefault(ledger, {}).setdefault(entry, set()).add(name)
+        return found
+
+    def key(self, ledger: int) -> str:
+        """Return the key of a record."""
+        return self.root + ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger))
+
+    def record(self, ledger: int) -> LedgerMetadata | None:
+        """Return what stands in the store."""
+        held = self.store.get(self.key(ledger))
+        return None if held is None else ledger_metadata.decode(held.value)
+
+    def is_locked(self, ledger: int) -> bool:
+        """Whether anybody's lock stands for a ledger."""
+        return self.store.get(f"{self.root}/underreplication/locks/urL{ledger:010d}") is not None
+
+    def collect(self, without: tuple[str, ...] = ()) -> None:
+        """Let bookies delete as they do: what is not listed; what is closed without them, unless it is locked."""
+        for name, bookie in self.world.bookies.items():
+            for ledger in list(bookie.shelves) if name not in without else ():
+                record = self.record(ledger)
+                closed = record is not None and record.state is State.CLOSED
+                named = record is not None and any(name in segment.members for segment in record.segments)
+                if record is None or (closed and not named and not self.is_locked(ledger)):
+                    bookie.delete(ledger)
+                    self.counts["deleted"] += 1
+
+    def reconstruct(self, unscanned: tuple[str, ...]) -> pa.Table:
+        """Return RECONSTRUCTION of what the bookies show that were scanned."""
+        seen = inventories.inventory(self.world, View(unscanned=unscanned))
+        return sort_by_key(judge.reconstruct_alone(seen))
+
+    def stored(self) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.bool_]]]:
+        """Return the store's records as a capture has them, and which of them are under a lock."""
+        rows = []
+        for ledger in sorted(self.had):
+            held = self.store.get(self.key(ledger))
+            if held is not None:
+                rows.append({"bucket": LedgerId(0, ledger).bucket, "scope": 0, "ledger": ledger, "raw": held.value})
+                rows[-1]["version"] = held.version
+        parsed = ledger_metadata.decode_columns(pa.array([row["raw"] for row in rows], pa.binary()))
+        columns = {
+            field.name: parsed[field.name]
+            if field.name in parsed.schema.names
+            else pa.array([row.get(field.name) for row in rows], field.type)
+            for field in tables.CATALOG_LEDGERS
+        }
+        table = sort_by_key(pa.table(columns, schema=tables.CATALOG_LEDGERS))
+        return table, np.array([self.is_locked(ledger) for ledger in table["ledger"].to_pylist()], np.bool_)
+
+    def plan(self, rows: pa.Table) -> pa.Table:
+        """Return the actions for what the store lacks, holds, or has guarded."""
+        stored, guarded = self.stored()
+        matched = diff.match(rows, stored)
+        missing = rows.take(pa.array(matched.missing))
+        wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "guarded", "held"])))
+        released, _ = select_released(rows, stored, matched, guarded)
+        united = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
+        self.counts.update(united["outcome"].to_pylist())
+        secrets = bytes(HOLD_PASSWORD_SIZE * united.num_rows)
+        known = Passwords.from_candidates(PASSWORDS)
+        return make_ledger_actions(united, Layout.HIERARCHICAL, known, secrets)
+
+    def apply(self, actions: pa.Table, name: str) -> None:
+        """Apply by runs that die anywhere, the last of which does not."""
+        options = Options(f"{name} of this schedule", resume=True, batch_rows=4, in_flight=2, patience_s=0)
+
+        def run() -> bool:
+            with suppress(CrashError, UnavailableError, PartlyAppliedError):
+                result = apply(lambda: [actions], self.recorder, self.root, self.folder / name, options, now=clock())
+                assert result.exit_code == 0, result.conflicts
+                return True
+            return False
+
+        for _ in range(self.random.randrange(4)):
+            calls, at = iter(range(10**9)), self.random.randrange(40)
+            kind = self.random.choice(("die before", "die after", "cut before", "cut after"))
+            self.recorder.draw = lambda calls=calls, at=at, kind=kind: kind if next(calls) == at else None  # type: ignore[misc]  # mypy cannot infer a default's type
+            run()
+        self.recorder.draw = lambda: None
+        assert run()
+
+    def run(self) -> None:
+        """Play it, and look after each step for what must never be."""
+        self.apply(self.plan(self.reconstruct(self.lost)), "first")
+        seen = {name for name in self.world.bookies if name not in self.lost}
+        self.demand_readable(seen)
+        guarded = {ledger for ledger in self.had if self.is_locked(ledger)}
+        self.collect(without=self.lost)
+        # The bookies that are back still look for garbage before anybody has looked at them.
+        known = {ledger for ledger in self.had if self.record(ledger) is not None}
+        self.collect()
+        kept = guarded | {ledger for ledger in known if (r := self.record(ledger)) and r.state is not State.CLOSED}
+        now = self.copies()
+        for ledger in kept:
+            assert now.get(ledger) == self.had[ledger], ledger
+        self.apply(self.plan(self.reconstruct(())), "second")
+        self.collect()
+        self.demand_nothing_lost(known)
+
+    def demand_readable(self, seen: set[str]) -> None:
+        """Through each closed record every entry up to its end that somebody seen serves is in his write set."""
+        for ledger, entries in self.had.items():
+            record = self.record(ledger)
+            if record is None or record.state is not State.CLOSED or record.last_entry is None:
+                continue
+            for entry, holders in entries.items():
+                if entry <= record.last_entry and holders & seen:
+                    assert holders & seen & write_set(record, entry), (ledger, entry)
+
+    def demand_nothing_lost(self, known: set[int]) -> None:
+        """Of each ledger with a record, what was acknowledged, and somebody had, is kept: readable or held."""
+        now = self.copies()
+        for ledger in known & self.world.records.keys():
+            truth, record = self.world.records[ledger], self.record(ledger)
+            assert record is not None
+            for entry in range(truth.acked + 1):
+                if self.had[ledger].get(entry):
+                    holders = now.get(ledger, {}).get(entry, set())
+                    assert holders, (ledger, entry, "is gone")
+                    if record.state is State.CLOSED:
+                        assert record.last_entry is not None
+                        assert entry <= record.last_entry, (ledger, entry, "is cut off")
+                        assert holders & write_set(record, entry), (ledger, entry, "has no holder")
+                        self.counts["readable"] += 1
+
+
+def write_set(record: LedgerMetadata, entry: int) -> set[str]:
+    """Return the bookies that a record names for an entry."""
+    members = [segment.members for segment in record.segments if segment.first <= entry][-1]
+    return {members[(entry + k) % len(members)] for k in range(record.write_quorum)}
+
+
+@pytest.mark.timeout(3600)
+def test_random_schedules_lose_nothing(store: ZooKeeperStore, tmp_path: Path) -> None:
+    """Guards are drawn, and settled; bookies that were lost delete nothing of what is guarded or held."""
+    counts: Counter[str] = Counter()
+    for seed in range(FIRST, FIRST + SCHEDULES):
+        schedule = Schedule(store, tmp_path / f"{seed}", seed)
+        try:
+            schedule.run()
+        except BaseException as error:
+            error.add_note(f"schedule {seed}")
+            raise
+        counts += schedule.counts
+    assert counts["guarded"] > SCHEDULES
+    assert counts["readable"] > 10 * SCHEDULES
+    assert counts["deleted"] > 0
