@@ -32,7 +32,7 @@ from backends.zkfiles.records import (
     Transaction,
     owner_of,
 )
-from backends.zkfiles.snapshot import Ints, Node, Snapshot
+from backends.zkfiles.snapshot import Node, Snapshot
 
 EXISTS: Final = "exists"
 NO_NODE: Final = "no node"
@@ -108,10 +108,6 @@ class Tree:
             if present and parent_of(below) == path and below not in self._children.get(path, ()):
                 yield below
             position = self._base.below(position) if below.startswith(prefix) else position + 1
-
-    def list_standing(self) -> Ints:
-        """Return the rows of the base that still stand as they are."""
-        return np.flatnonzero(~self.hidden)
 
     def apply(self, transaction: Transaction) -> None:
         """Apply one transaction."""

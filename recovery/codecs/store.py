@@ -140,7 +140,6 @@ _SCOPED_KEY: Final = _key_pattern(SCOPED_FORM)
 _KIND_KEYS: Final = tuple((kind, re.compile(pattern, re.DOTALL)) for kind, pattern in KIND_PATTERNS)
 _BUCKET_KEY: Final = re.compile(r"/buckets/([0-9]{3})")
 _BUCKETS: Final = 128
-_HIGH_ORDER: Final = re.compile(r"HOB-([0-9]{10})")
 _MAX: Final = (1 << 63) - 1
 
 
@@ -377,17 +376,6 @@ def list_largest_numbers(layout: Layout, ledger: npt.NDArray[np.int64], limit: i
         key = bucket_key(bucket) if layout is Layout.ETCD else generator_key(layout)
         largest[key] = np.unique(number[given & (ledger >> bits == bucket)])[::-1][:count].tolist()
     return largest
-
-
-def high_order_key(high: int) -> str:
-    """Return the key whose counter of children gives the ids from ``high * 2**32`` on."""
-    return f"{LONG_GENERATOR}/HOB-{high:010d}"
-
-
-def high_order_of(name: str) -> int | None:
-    """Return the upper half of the ids that a child of `LONG_GENERATOR` gives; None if it is no such child."""
-    match = _HIGH_ORDER.fullmatch(name)
-    return int(match[1]) if match else None
 
 
 # Other nodes

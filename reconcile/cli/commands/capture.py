@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -18,10 +18,6 @@ from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
 from reconcile.cli.wording.whole_datasets import tell_if_whole
 from reconcile.words import count_noun
-
-if TYPE_CHECKING:
-    pass
-
 
 _SHOWN: Final = 10
 

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -10,10 +10,6 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
 from reconcile.cli.options import FOLDER, by_bookie, make_context, make_output, output_options
 from reconcile.cli.wire import take_wire, wire_options
-
-if TYPE_CHECKING:
-    pass
-
 from reconcile.cli.wording.verified import make_verify_result
 
 SAMPLE: Final = "1000"

@@ -5,6 +5,7 @@ import hashlib
 import json
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -33,7 +34,7 @@ def _expected(name: str, file: str) -> dict[str, Any]:
 
 
 def _nodes(tree: Tree) -> dict[bytes, Node]:
-    still = {tree.base.path_at(row): tree.base.node_at(row) for row in tree.list_standing().tolist()}
+    still = {tree.base.path_at(row): tree.base.node_at(row) for row in np.flatnonzero(~tree.hidden).tolist()}
     return tree.changed | still
 
 

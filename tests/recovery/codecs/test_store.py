@@ -218,12 +218,9 @@ def test_instance_ids_are_text() -> None:
 
 
 def test_generators_have_their_keys() -> None:
-    """Short ids come from the children of one node, the root itself in the flat layout; long ones from HOB nodes."""
+    """Short ids come from the children of one node, the root itself in the flat layout."""
     assert store.generator_key(Layout.FLAT) == "/"
     assert {store.generator_key(layout) for layout in Layout if layout is not Layout.FLAT} == {"/idgen"}
-    assert store.high_order_key(3) == "/idgen-long/HOB-0000000003"
-    assert store.high_order_of("HOB-0000000007") == 7
-    assert [store.high_order_of(name) for name in ("HOB-7", "HOB-00000000007", "ID-0000000007")] == [None] * 3
 
 
 @pytest.mark.parametrize(
