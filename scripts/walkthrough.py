@@ -29,7 +29,7 @@ IDENTITY: Final = "bkmeta:demo"
 PROGRAM: Final = Path(sys.executable).with_name("bkmeta")
 _NO_TRACE: Final = (
     "Ledgers without an entry, E where there are fewer entries than bookies, A, and custom metadata leave no trace on "
-    "bookies: where they differ they were assumed, and the report grades them so. Give `recover` an earlier catalog "
+    "bookies: where they differ they were assumed, and the report grades them so. Give `recover` a snapshot "
     "(--snapshot) or --default-quorum and they are not."
 )
 _BOLD: Final = sys.stdout.isatty() and "NO_COLOR" not in os.environ

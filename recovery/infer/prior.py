@@ -188,7 +188,7 @@ class Prior:
         """Return how many unseen bookies a shape that is not seen stands: with more it may be a wider one.
 
         All entries on n bookies, and m more that nobody looked at, are W = n to n + m. What this cluster shows does not
-        settle that, for the same bookies are missing everywhere; an earlier store or the operator does.
+        settle that, for the same bookies are missing everywhere; a snapshot or the operator does.
         """
         stated = {*self.acks, *([self.default[:2]] if self.default else [])}
         if (ensemble, write) not in stated:

@@ -78,7 +78,7 @@ def reconstruct(
         damage: DAMAGE of all inventories.
         prior: what may be assumed where copies are silent.
         options: what the operator knows.
-        snapshot: CATALOG_LEDGERS of an earlier store, each ledger at most once; no holds.
+        snapshot: CATALOG_LEDGERS of a snapshot, each ledger at most once; no holds.
         references: what an upper layer knows of its ledgers, of `references.SCHEMA`.
         alive: key columns of ledgers that the store had last, as its own files show: nobody deleted these.
 

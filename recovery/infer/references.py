@@ -73,7 +73,7 @@ def _is_informative(reference: Mapping[str, Any] | None) -> bool:
 def _check_row(known: Facts, number: int, row: Row, reference: Mapping[str, Any]) -> Row:
     if reference["deleted"]:
         return row | {"outcome": "deleted", "reason": str(Refusal.DELETED_BY_REFERENCE)}
-    # An earlier record is as sure as a reference, and a hold has no end.
+    # A snapshot's record is as sure as a reference, and a hold has no end.
     if row["outcome"] != "restored" or row["last_entry"] is None or row["raw"] is not None:
         return row
     last, end, lac = reference["last_entry"], row["last_entry"], int(known.lac[number])

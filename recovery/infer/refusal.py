@@ -56,7 +56,7 @@ class Refusal(StrEnum):
     DELETED_OUTSIDE = "deleted_outside"
     """The store's own history shows that somebody deleted it: not restored unless a person chooses that."""
     DELETED_BEFORE = "deleted_before"
-    """Its id was given out before an earlier catalog was taken, which has no record of it: deleted before that."""
+    """Its id was given out before a snapshot was taken, which has no record of it: deleted before that."""
     DELETED_BY_REFERENCE = "deleted_by_reference"
     """An upper layer says that it deleted it; only a choice that names the ledger restores it."""
     MASS_DELETION = "mass_deletion"

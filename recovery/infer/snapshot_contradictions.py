@@ -1,4 +1,4 @@
-"""What an earlier record says of a ledger and the bytes on bookies do not, field by field.
+"""What a snapshot's record says of a ledger and the bytes on bookies do not, field by field.
 
     field                        contradicted where                                            then
     key                          bookies know another master key                               held
@@ -55,7 +55,7 @@ class SnapshotDoubts(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """One field of an earlier record, in words of both sides.
+    """One field of a snapshot's record, in words of both sides.
 
     Attributes:
         refusal: why the ledger is held for it; None: the record is right, or what bookies show is.
@@ -80,7 +80,7 @@ def find_contradictions(
         known: what bookies show.
         ledger: its number there.
         row: of RECONSTRUCTION, as bookies alone have it.
-        stored: the earlier record.
+        stored: the snapshot's record.
         key: SHA-256 of the master key of its password; None: it has none.
         doubts: what may be hidden, and which ends are proved.
     """

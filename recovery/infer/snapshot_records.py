@@ -1,6 +1,6 @@
-"""What an earlier catalog had of each ledger, against what bookies show now.
+"""What a snapshot had of each ledger, against what bookies show now.
 
-    the earlier record              what becomes of the ledger
+    the snapshot's record           what becomes of the ledger
     closed, and all is readable     the record, byte for byte: a closed ledger's end never changes
     closed, its bookies moved       the record with the segments that bookies show: re-replicated since
     not closed                      closed where bookies end; quorums, password, custom metadata of the record
@@ -51,7 +51,7 @@ KEPT: Final = frozenset(
         Refusal.LOGS_OR_JOURNALS_ONLY,
     }
 )
-"""Reasons that an earlier record does not take away."""
+"""Reasons that a snapshot's record does not take away."""
 
 _GRADED: Final = tuple(name for name in tables.GRADED if name != "password")
 _READS_AS: Final = "as the earlier record had it: entries that moved since could not be read"
@@ -60,7 +60,7 @@ Row = dict[str, Any]
 
 
 def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: SnapshotDoubts) -> pa.Table:
-    """Let earlier records supply what bookies do not show, and bookies' bytes check what the records say.
+    """Let records of snapshots supply what bookies do not show, and bookies' bytes check what the records say.
 
     Args:
         rows: RECONSTRUCTION of the ledgers of `known`, in their order.
@@ -69,7 +69,7 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
         doubts: what may be hidden or lost, and which ends are proved.
 
     Returns:
-        RECONSTRUCTION; `raw` where an earlier record is the base, `contradictions` where one is contradicted.
+        RECONSTRUCTION; `raw` where a snapshot's record is the base, `contradictions` where one is contradicted.
     """
     if not known.count:
         return rows
@@ -227,7 +227,7 @@ def _mark_same(shown: pa.Table, records: pa.Table) -> Mask:
 
 
 def _restore_records(shown: pa.Table, records: pa.Table) -> pa.Table:
-    """Take the earlier records, byte for byte, for ledgers that bookies show as they were."""
+    """Take the records of snapshots, byte for byte, for ledgers that bookies show as they were."""
     segments = records["segments"].combine_chunks()
     flat = segments.flatten()
     kind = tables.RECONSTRUCTION.field("segments").type
@@ -252,7 +252,7 @@ def _restore_records(shown: pa.Table, records: pa.Table) -> pa.Table:
 
 
 def _decide(known: Facts, ledger: int, row: Row, record: Mapping[str, Any], doubts: SnapshotDoubts) -> Row:
-    """Return the row of a ledger whose earlier record is not what bookies show now."""
+    """Return the row of a ledger whose record in a snapshot is not what bookies show now."""
     stored = ledger_metadata.decode(record["raw"])
     against = find_contradictions(known, ledger, row, stored, record["password_hash"], doubts)
     if row["reason"] in KEPT:
@@ -278,7 +278,7 @@ def _add_contradictions(row: Row, against: Sequence[Contradiction]) -> Row:
 
 
 def _refuse(row: Row, against: Sequence[Contradiction]) -> Row:
-    """Hold a ledger whose earlier record is contradicted."""
+    """Hold a ledger whose record in a snapshot is contradicted."""
     return _add_contradictions(
         _hold(row, next(c.refusal for c in against if c.refusal is not None)),
         against,
@@ -368,7 +368,7 @@ def _solve(known: Facts, ledger: int, stored: LedgerMetadata, end: int) -> Solut
 
 
 def _with_segments(known: Facts, ledger: int, row: Row, solution: Solution, stored: LedgerMetadata) -> Row:
-    """Give a row the segments of a solution; what nobody shows is as the earlier record has it."""
+    """Give a row the segments of a solution; what nobody shows is as the snapshot's record has it."""
     low = int(np.searchsorted(known.copies.row_ledger, ledger))
     names = known.bookies.to_pylist()
     segments = []
