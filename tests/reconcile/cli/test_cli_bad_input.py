@@ -103,7 +103,7 @@ def test_folders_that_nothing_says_the_owner_of(bookie: BookieDir, tmp_path: Pat
     for folder in bookie.all_dirs:
         (folder / "current" / "VERSION").unlink()
     command = ["collect", *folders(bookie), "--out", tmp_path / "i"]
-    refused(command, bookie.ledger_dirs[0], "no VERSION", "--bookie-id")
+    refused(command, bookie.ledger_dirs[0], "no VERSION", "name the bookie")
     done = process(*command, "--bookie-id", BOOKIE)
     assert (done.code, "NOT complete" in done.out) == (4, True)
 
@@ -141,7 +141,7 @@ def test_places_that_nothing_may_be_written_to(bookie: BookieDir, inventory: Pat
     refused([*collect, inside], inside, "inside the bookie's folder", "elsewhere")
     refused([*collect, inventory], inventory, "already holds a dataset", "another folder")
     refused([*collect, inventory.parent], "is not empty", "empty or a new folder")
-    refused([*collect, "/proc/nowhere"], "/proc/nowhere", "cannot be written", "--out")
+    refused([*collect, "/proc/nowhere"], "/proc/nowhere", "cannot be written", "choose another folder")
     refused([*collect, bookie.log()], "--out", "is a file")
     open_dataset(inventory, "inventory").verify()
     assert not inside.exists()
@@ -155,7 +155,7 @@ def test_configurations_that_cannot_be_used(bookie: BookieDir, tmp_path: Path, r
     conf.write_text("ledgerDirectories=/nowhere/at/all\n")
     refused(["collect", "--bookie-conf", conf, *out], "/nowhere/at/all", "no such folder")
     conf.write_text("ledgerDirectories=${somewhere}\n")
-    refused(["collect", "--bookie-conf", conf, *out], conf, "${somewhere}", "--ledger-dir")
+    refused(["collect", "--bookie-conf", conf, *out], conf, "${somewhere}", "ledger, index and journal folders")
     refused(["collect", "--bookie-conf", conf, *folders(bookie), *out], "either --bookie-conf")
 
 
@@ -432,12 +432,12 @@ def test_credentials_that_are_none(tmp_path: Path, refused: Refusal, monkeypatch
 
 
 def test_a_limit_of_reads_is_refused_where_reads_are_not_counted(tmp_path: Path, refused: Refusal) -> None:
-    """Etcd, files and catalogs: the option is named, not ignored; nothing is connected to or written."""
+    """Etcd, files and catalogs: the limit is refused, not ignored; nothing is connected to or written."""
     new = tmp_path / "new"
     with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as writer:
         writer.close(coverage={})
     for uri in ("etcd://127.0.0.1:1/bk", "etcdfile:///none", "zkfiles:///none", f"catalog://{tmp_path}/catalog"):
-        refused(["capture", "--metadata", uri, "--max-ops-s", "10", "--out", new], uri, "--max-ops-s")
+        refused(["capture", "--metadata", uri, "--max-ops-s", "10", "--out", new], uri, "leave that limit out")
     assert not new.exists()
 
 
