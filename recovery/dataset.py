@@ -83,7 +83,7 @@ def _is_keyed(schema: pa.Schema) -> bool:
     return tuple(schema.names[:3]) == tables.KEY_COLUMNS and not schema.field("ledger").nullable
 
 
-def only(rows: pa.Table, wanted: Any) -> pa.Table:  # noqa: ANN401 - an Arrow column
+def select_rows(rows: pa.Table, wanted: Any) -> pa.Table:  # noqa: ANN401 - an Arrow column
     """Return some rows; the table itself, not a copy of it, where that is all of them. Null: not wanted."""
     wanted = pc.fill_null(wanted, fill_value=False)
     return rows if pc.all(wanted).as_py() is not False else rows.filter(wanted)

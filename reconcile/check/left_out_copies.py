@@ -21,7 +21,7 @@ from recovery.codecs.keys import ledger_keys
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import (
     Layout,
-    placeless,
+    find_placeless,
 )
 from recovery.dataset import Dataset
 from recovery.model.groups import KeyedGroups, from_arrow, next_entry, within
@@ -74,7 +74,7 @@ def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: 
         # What only a log has may be a ledger that was deleted long ago.
         copies = copies.filter(pc.and_(pc.not_equal(copies["source"], "log"), pc.greater(copies["entries"], 0)))
         ids = copies.select(KEYS.names).group_by(KEYS.names).aggregate([])
-        bad = placeless(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy())
+        bad = find_placeless(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy())
         ids = ids.filter(pa.array(~bad))
         keys = ledger_keys(layout, ids["scope"].to_numpy(), ids["ledger"].to_numpy()).to_pylist()
         raws = [

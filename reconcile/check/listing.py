@@ -21,7 +21,7 @@ from recovery.capture.ledger_tree import LISTINGS_IN_FLIGHT, LedgerTree, Piece, 
 from recovery.codecs.keys import ledger_keys, ledgers_of
 from recovery.codecs.store import (
     Layout,
-    placeless,
+    find_placeless,
 )
 from recovery.dataset import Dataset
 from recovery.model.ids import BUCKETS, LedgerId
@@ -116,7 +116,7 @@ def demand_each(store: MetadataStore, root: str, layout: Layout, ids: pa.Table) 
     """
     scope, ledger = (ids[name].to_numpy() for name in KEYS.names)
     there = np.zeros(len(scope), np.bool_)
-    fits = np.flatnonzero(~placeless(layout, scope, ledger))
+    fits = np.flatnonzero(~find_placeless(layout, scope, ledger))
     for at in range(0, len(fits), _READ_AT_ONCE):
         some = fits[at : at + _READ_AT_ONCE]
         keys = [root + key for key in ledger_keys(layout, scope[some], ledger[some]).to_pylist()]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from reconcile.rules import holds, sides
 from recovery.codecs.store import Layout, generator_key
-from recovery.dataset import Dataset, only, sort_by_key
+from recovery.dataset import Dataset, select_rows, sort_by_key
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.ids import buckets as buckets_of
@@ -196,10 +196,10 @@ class KnownTables:
     def records(self) -> pa.Table:
         """Return the newest snapshot's record of each ledger, but for holds and what cannot be read."""
         whole = [
-            (only(rows, pa.array(pc.is_null(rows["error"]).to_numpy() & ~holds.is_hold(rows))), txn)
+            (select_rows(rows, pa.array(pc.is_null(rows["error"]).to_numpy() & ~holds.is_hold(rows))), txn)
             for rows, txn in self.snapshots
         ]
-        return sides.newest(whole)[0]
+        return sides.pick_newest_records(whole)[0]
 
 
 def _list_guarded(catalog: Dataset) -> frozenset[LedgerId]:
@@ -211,7 +211,7 @@ def read_unguarded(catalog: Dataset, buckets: range, columns: list[str] | None =
     names = _list_guarded(catalog)
     wanted = columns if columns is None or not names else list(dict.fromkeys([*columns, "scope", "ledger"]))
     rows = catalog.read("ledgers", buckets=buckets, columns=wanted)
-    rows = only(rows, pa.array(~holds.mark_guarded(rows, names))) if names else rows
+    rows = select_rows(rows, pa.array(~holds.mark_guarded(rows, names))) if names else rows
     return rows if columns is None else rows.select(columns)
 
 

@@ -13,7 +13,7 @@ from recovery.model import tables
 
 def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
     """Return the rows, waiting for a person where the layout has no key for the ledger's id."""
-    bad = store.placeless(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy())
+    bad = store.find_placeless(layout, rows["scope"].to_numpy(), rows["ledger"].to_numpy())
     if not bad.any():
         return rows
     for name, value in (("outcome", "waiting"), ("reason", str(Refusal.ID_OUT_OF_RANGE))):
@@ -22,7 +22,7 @@ def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
     return rows
 
 
-def end_rows(rows: pa.Table, places: npt.NDArray[np.int64], outcome: str, reason: Refusal) -> pa.Table:
+def set_outcome(rows: pa.Table, places: npt.NDArray[np.int64], outcome: str, reason: Refusal) -> pa.Table:
     """Return the rows with another outcome and reason at some places; those that wait for a person keep theirs."""
     if not len(places):
         return rows
@@ -45,7 +45,7 @@ def claim_without_members(rows: pa.Table) -> pa.Table:
     vouched = pc.is_in(grades.field("last_entry"), value_set=pa.array(["snapshot", "reference"]))
     gap = pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))
     hidden = np.flatnonzero(pc.and_not(gap, vouched).to_numpy())
-    rows = end_rows(rows, hidden, "guarded", Refusal.SOURCE_INCOMPLETE)
+    rows = set_outcome(rows, hidden, "guarded", Refusal.SOURCE_INCOMPLETE)
     at = rows.schema.get_field_index("reading")
     proved = pc.equal(rows["reading"], str(Reading.PROVED))
     is_guess = pc.fill_null(pc.and_(pc.equal(rows["outcome"], "guarded"), proved), fill_value=False)

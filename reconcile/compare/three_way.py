@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.compare.evidence import Evidence, KnownTables
-from reconcile.compare.outcomes import end_rows
+from reconcile.compare.outcomes import set_outcome
 from reconcile.rules import contradicted, sides
 from reconcile.rules.sides import Joined, Relation, take_rows
 from recovery.dataset import sort_by_key
@@ -66,7 +66,7 @@ class Range:
 
 def join_sides(rows: pa.Table, known: KnownTables) -> Range:
     """Join all sides of some ledgers; `rows` is RECONSTRUCTION of them."""
-    snapshot, seen = sides.newest(known.snapshots)
+    snapshot, seen = sides.pick_newest_records(known.snapshots)
     joined = sides.compare(rows, known.stored, snapshot, seen, known.history, has_snapshot=bool(known.snapshots))
     joined = contradicted.mark_doubted(joined, rows)
     collided = np.zeros(joined.sides.num_rows, np.bool_)
@@ -83,17 +83,19 @@ def settle_range(evidence: Evidence, part: Range, known: KnownTables, copies: pa
     deleted[part.compared.where(Relation.DELETED)] = True
     another = _find_other_ledgers(part, copies)
     deleted[another] = False
-    rows = end_rows(part.rows, _find_deleted_before(part, issued), "held", Refusal.DELETED_BEFORE)
+    rows = set_outcome(part.rows, _find_deleted_before(part, issued), "held", Refusal.DELETED_BEFORE)
     if evidence.mass_let_go and known.references is not None:
         let_go = known.references.filter(pc.is_valid(known.references["deletion"]))
         places, named = sides.unite([rows, let_go]).rows
-        rows = end_rows(rows, places[(places != sides.ABSENT) & (named != sides.ABSENT)], "held", Refusal.MASS_DELETION)
+        rows = set_outcome(
+            rows, places[(places != sides.ABSENT) & (named != sides.ABSENT)], "held", Refusal.MASS_DELETION
+        )
     if evidence.mass_deletion:
-        rows = end_rows(rows, part.compared.shown[deleted & on], "held", Refusal.MASS_DELETION)
+        rows = set_outcome(rows, part.compared.shown[deleted & on], "held", Refusal.MASS_DELETION)
     else:
-        rows = end_rows(rows, part.compared.shown[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
-    rows = end_rows(rows, part.compared.shown[another], "held", Refusal.TWO_HISTORIES)
-    rows = end_rows(rows, part.compared.shown[part.collided & on], "held", Refusal.SCOPE_COLLISION)
+        rows = set_outcome(rows, part.compared.shown[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
+    rows = set_outcome(rows, part.compared.shown[another], "held", Refusal.TWO_HISTORIES)
+    rows = set_outcome(rows, part.compared.shown[part.collided & on], "held", Refusal.SCOPE_COLLISION)
     return replace(part, rows=rows)
 
 

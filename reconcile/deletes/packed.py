@@ -22,7 +22,7 @@ from backends.errors import UnavailableError
 from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import PartlyAppliedError
 from reconcile.write.audit_journal import Journal
-from reconcile.write.journal_events import AnnouncedWrite, Done, End, Event, Intent, Refusal
+from reconcile.write.journal_events import AnnouncedWrite, Done, End, Event, Intent, RefusedWrite
 from reconcile.write.writer import ABSENT, ByKey, Outcome, Step, Writer, settle_changes
 from recovery.model.ids import LedgerId, mix
 
@@ -125,7 +125,7 @@ class ChangeLog:
 
         def report(outcome: Outcome) -> Event:
             result.append(outcome)
-            refused = [] if outcome.conflict is None else [Refusal(0, outcome.conflict)]
+            refused = [] if outcome.conflict is None else [RefusedWrite(0, outcome.conflict)]
             made = [ABSENT if write.value is None else outcome.version for write in writes]
             return Done(number, [None] * len(writes) if refused else made, (), refused)
 

@@ -310,7 +310,7 @@ def _compare(
         return list(read_only_ledger(plan, "sides", ledger).to_pylist()) if plan is not None else []
     key = copies.select(list(tables.KEY_COLUMNS)).slice(0, 1)
     stored = live.row if live is not None else tables.CATALOG_LEDGERS.empty_table()
-    records, seen = sides.newest([(source.row, source.txn) for source in snapshots])
+    records, seen = sides.pick_newest_records([(source.row, source.txn) for source in snapshots])
     history = pa.concat_tables(
         [tables.CATALOG_HISTORY.empty_table(), *(source.history for source in (live, *snapshots) if source is not None)]
     )

@@ -95,6 +95,9 @@ class Category(StrEnum):
     """Records name a bookie of which the store has neither a registration nor a cookie."""
 
 
+SEVERITY_ORDER: Final = ("critical", "warning", "info")
+"""The gravest first."""
+
 SEVERITIES: Final[dict[Category, str]] = {
     Category.HELD: "warning",
     Category.GUARDED: "warning",

@@ -7,16 +7,14 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.findings.categories import SEVERITIES, SUGGESTED, Category
+from reconcile.findings.categories import SEVERITIES, SEVERITY_ORDER, SUGGESTED, Category
 from recovery.model import tables
-
-_ORDER: Final = ("critical", "warning", "info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +181,7 @@ def verdicts(sides: pa.Table, findings: pa.Table, skipped: Any, undecided: Any) 
     if of_ledgers.num_rows:
         names = ["scope", "ledger"]
         placed = sides.select(names).append_column("at", pa.array(np.arange(sides.num_rows)))
-        rank = pc.index_in(of_ledgers["severity"], pa.array(_ORDER))
+        rank = pc.index_in(of_ledgers["severity"], pa.array(SEVERITY_ORDER))
         ranked = of_ledgers.select([*names, "category"]).append_column("rank", rank)
         joined = ranked.join(placed, names, join_type="inner")
         joined = joined.sort_by([("rank", "descending"), ("category", "descending")])

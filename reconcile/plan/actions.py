@@ -305,7 +305,7 @@ def make_leave_actions(
     Returns:
         ACTIONS of op leave, of those ledgers that the layout has a place for; without seq.
     """
-    good = pa.array(~store.placeless(layout, keys["scope"].to_numpy(), keys["ledger"].to_numpy()))
+    good = pa.array(~store.find_placeless(layout, keys["scope"].to_numpy(), keys["ledger"].to_numpy()))
     named = keys.filter(good)
     return _actions(
         {

@@ -239,7 +239,7 @@ def _count_misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
     scope, ledger = (pc.fill_null(placed_actions[name], 0).to_numpy() for name in ("scope", "ledger"))
     wrong = placed_actions["bucket"].to_numpy() != buckets(scope, ledger)
     if layout is not None:
-        placed = ~store.placeless(layout, scope, ledger)
+        placed = ~store.find_placeless(layout, scope, ledger)
         keys = ledger_keys(layout, scope[placed], ledger[placed])
         wrong[placed] |= pc.not_equal(placed_actions["key"].filter(pa.array(placed)), keys).to_numpy()
         wrong |= ~placed

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.chosen_settings import list_chosen
-from reconcile.findings.categories import SEVERITIES, SUGGESTED, Category
+from reconcile.findings.categories import SEVERITIES, SEVERITY_ORDER, SUGGESTED, Category
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.plan.ledger_lists import Choice, list_ledgers
 from reconcile.plan.manifest import read_plan_manifest
@@ -47,7 +47,6 @@ VALUES_SHOWN: Final = 20
 _LONGEST: Final = 200
 """Characters of a name: bookies, topics and paths are what others wrote."""
 _BINS: Final = 10
-_SEVERITIES: Final = ("critical", "warning", "info")
 _REASONS: Final = {
     "truncated": "the source ends inside a structure",
     "bad_magic": "a file of another kind, or damaged at its start",
@@ -223,7 +222,7 @@ def _categories(counted: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
         for category in Category
         if category in counted and category is not Category.HELD
     ]
-    return sorted(rows, key=lambda row: (_SEVERITIES.index(row[1]), row[0]))
+    return sorted(rows, key=lambda row: (SEVERITY_ORDER.index(row[1]), row[0]))
 
 
 def _list_findings(plan: Dataset) -> list[dict[str, Any]]:
@@ -240,7 +239,7 @@ def _list_findings(plan: Dataset) -> list[dict[str, Any]]:
             mine = others.filter(pc.equal(others["category"], pair["category"]))
             rows.extend(mine.slice(0, max(0, FINDINGS_SHOWN - len(rows))).to_pylist())
     listed: list[dict[str, Any]] = []
-    for severity in _SEVERITIES:
+    for severity in SEVERITY_ORDER:
         alike = sorted((rows for (grave, _), rows in kept.items() if grave == severity), key=len)
         for number, rows in enumerate(alike):
             listed += rows[: (FINDINGS_SHOWN - len(listed)) // (len(alike) - number)]
@@ -253,7 +252,7 @@ def _list_findings(plan: Dataset) -> list[dict[str, Any]]:
 def _gravity(row: Mapping[str, Any]) -> tuple[int, str, bool, tuple[int, int], str]:
     ledger = row["id"]
     place = (0, 0) if ledger is None else ledger.unsigned_key
-    return _SEVERITIES.index(row["severity"]), row["category"], ledger is not None, place, row["subject"] or ""
+    return SEVERITY_ORDER.index(row["severity"]), row["category"], ledger is not None, place, row["subject"] or ""
 
 
 def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: Sequence[str] = ()) -> str:

@@ -160,7 +160,7 @@ def unite(sides: Sequence[pa.Table]) -> Union:
     return Union(keys, tuple(rows))
 
 
-def newest(catalogs: Sequence[tuple[pa.Table, int | None]]) -> tuple[pa.Table, Rows]:
+def pick_newest_records(catalogs: Sequence[tuple[pa.Table, int | None]]) -> tuple[pa.Table, Rows]:
     """Unite snapshots: each ledger's record from the first that has it.
 
     Args:
@@ -233,8 +233,8 @@ def compare(
     Args:
         shown: RECONSTRUCTION, or its key columns: what bookies show.
         stored: CATALOG_LEDGERS of the store.
-        snapshot: CATALOG_LEDGERS of snapshots, from `newest`.
-        seen: from `newest`.
+        snapshot: CATALOG_LEDGERS of snapshots, from `pick_newest_records`.
+        seen: from `pick_newest_records`.
         history: CATALOG_HISTORY of all catalogs.
         has_snapshot: whether there is a snapshot at all.
     """

@@ -87,7 +87,7 @@ def is_behind(next_id: int | None, largest: int) -> bool:
     return (next_id or 0) <= largest
 
 
-def of_ledgers(sides: pa.Table, history: pa.Table, references: pa.Table | None) -> NamedIds:
+def gather_ids_of_ledgers(sides: pa.Table, history: pa.Table, references: pa.Table | None) -> NamedIds:
     """Return the ids that count of a bucket range, each once.
 
     Args:
@@ -103,7 +103,7 @@ def of_ledgers(sides: pa.Table, history: pa.Table, references: pa.Table | None) 
     return NamedIds(recorded, np.setdiff1d(_unique([_scope_0(sides.filter(alone))]), recorded))
 
 
-def of_bookies(bookies: pa.Table) -> NamedIds:
+def gather_ids_of_bookies(bookies: pa.Table) -> NamedIds:
     """Return the largest id that the files of each bookie name; BOOKIES in."""
     rows = bookies["max_ids"].to_pylist()
     ids = [largest["ledger"] for row in rows for largest in row if largest["scope"] == 0]

@@ -47,7 +47,7 @@ from reconcile.write.journal_events import (
     End,
     Event,
     Intent,
-    Refusal,
+    RefusedWrite,
     Stopped,
     Verified,
     WriteCount,
@@ -365,7 +365,7 @@ class _Run:
             return [find_version(stored[a.key]) if a.is_made(stored[a.key]) else None for a in batch]
 
         def report(versions: list[int | None]) -> Event:
-            missing = [Refusal(place, reason) for place, version in enumerate(versions) if version is None]
+            missing = [RefusedWrite(place, reason) for place, version in enumerate(versions) if version is None]
             presumed = [place for place, version in enumerate(versions) if version is not None]
             for place in presumed:
                 standing.add(batch[place].seq)
@@ -397,7 +397,7 @@ class _Run:
         def report(outcomes: Outcomes) -> Event:
             ordered = [outcomes[action.key] for action in batch]
             self._count(batch, ordered)
-            refused = [Refusal(place, o.conflict) for place, o in enumerate(ordered) if o.conflict is not None]
+            refused = [RefusedWrite(place, o.conflict) for place, o in enumerate(ordered) if o.conflict is not None]
             return Done(number, [outcome.version for outcome in ordered], presumed, refused)
 
         return Step([self._announce(number, batch, stored or {})], make, report)

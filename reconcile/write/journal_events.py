@@ -80,7 +80,7 @@ class AnnouncedWrite(NamedTuple):
     replaced: str | None
 
 
-class Refusal(NamedTuple):
+class RefusedWrite(NamedTuple):
     """A write of a batch that was not made: one array in a line."""
 
     place: int
@@ -113,7 +113,7 @@ class Done(_Line):
     batch: int
     versions: Sequence[int | None]
     presumed: Sequence[int]
-    conflicts: Sequence[Refusal]
+    conflicts: Sequence[RefusedWrite]
     event: ClassVar[str] = "done"
 
 
@@ -166,7 +166,7 @@ class Undid(_Line):
     """What was not taken back of one batch."""
 
     batch: int
-    left: Sequence[Refusal]
+    left: Sequence[RefusedWrite]
     event: ClassVar[str] = "undid"
 
 
@@ -273,7 +273,7 @@ def read_event(record: Record) -> Event | None:
         case "intent":
             return AclIntent(line["of"], line["op"], line["key"], AclRow(line["key"], line["before"], line["after"]))
         case "done" if "versions" in line:
-            conflicts = [Refusal(*row) for row in line["conflicts"]]
+            conflicts = [RefusedWrite(*row) for row in line["conflicts"]]
             return Done(line["batch"], line["versions"], line.get("presumed", ()), conflicts)
         case "done":
             return AclDone(line["key"])

@@ -36,7 +36,7 @@ from reconcile.write.journal_events import (
     Event,
     Intent,
     OpenBatches,
-    Refusal,
+    RefusedWrite,
     Undid,
     UndoBegun,
     UndoEnded,
@@ -356,7 +356,7 @@ class _Run:
     def _take_back(self, number: int, batch: Sequence[_Reversal]) -> None:
         """Take back one batch of the apply."""
         stored = self._records.read(batch)
-        left: list[Refusal] = []
+        left: list[RefusedWrite] = []
         writable: list[_Reversal] = []
         for reversal in batch:
             objection = reversal.find_objection(stored[reversal.key])
@@ -378,7 +378,7 @@ class _Run:
         number: int,
         batch: Sequence[_Reversal],
         stored: Mapping[str, Versioned | None],
-        left: Sequence[Refusal],
+        left: Sequence[RefusedWrite],
     ) -> Step[Mapping[str, Outcome]]:
         versions = {key: None if found is None else found.version for key, found in stored.items()}
         announced = [UndoneWrite(r.place, r.key, versions[r.key], r.op) for r in batch]
@@ -402,9 +402,9 @@ class _Run:
 
         return Step([Undoing(number, announced)], make, report)
 
-    def _leave(self, reversal: _Reversal, reason: str) -> Refusal:
+    def _leave(self, reversal: _Reversal, reason: str) -> RefusedWrite:
         self._keep(reversal.seq)
         self._left[reversal.op] += 1
         if len(self._listed) < LISTED:
             self._listed.append(Left(reversal.key, reversal.op, reason))
-        return Refusal(reversal.place, reason)
+        return RefusedWrite(reversal.place, reason)

@@ -40,8 +40,8 @@ from recovery.codecs.store import (
     SCOPED_MARKS,
     Layout,
     decode_instance_id,
+    find_placeless,
     kind_of,
-    placeless,
 )
 from recovery.dataset import DatasetWriter
 from recovery.errors import FormatError
@@ -353,7 +353,7 @@ class _Run:
             scope, ledger = (rows[name].to_numpy() for name in ("scope", "ledger"))
             pairs = np.unique(_join_ids(scope, ledger))
             pairs = pairs[~np.isin(pairs, seen, assume_unique=True)]
-            fits = ~placeless(layout, pairs["scope"], pairs["ledger"])
+            fits = ~find_placeless(layout, pairs["scope"], pairs["ledger"])
             for start in range(0, len(pairs), _BATCH):
                 part = pairs[start : start + _BATCH][fits[start : start + _BATCH]]
                 self._read_ledgers(layout, part["scope"].copy(), part["ledger"].copy())

@@ -27,8 +27,8 @@ from recovery.codecs.store import (
     SHORT_FORM,
     UNSCOPED_FORMS,
     Layout,
+    find_placeless,
     folder_patterns,
-    placeless,
 )
 
 _MAX: Final = np.uint64((1 << 63) - 1)
@@ -84,7 +84,7 @@ def ledger_keys(layout: Layout, scope: Ints, ledger: Ints) -> pa.Array:
         ValueError: the layout has no place for one of the ids.
     """
     scoped = scope != 0
-    bad = placeless(layout, scope, ledger)
+    bad = find_placeless(layout, scope, ledger)
     if bad.any():
         raise ValueError(f"layout {layout} has no place for ledger {ledger[bad][0]}")
     if layout is Layout.ETCD:

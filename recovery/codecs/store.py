@@ -256,8 +256,10 @@ def folder_patterns(layout: Layout) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def placeless(layout: Layout, scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Say which ids a layout has no place for."""
+def find_placeless(
+    layout: Layout, scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Return which ids a layout has no key for, as a mask."""
     bad: npt.NDArray[np.bool_] = (scope == 0) & ((ledger < 0) | ((layout is Layout.LEGACY) & (ledger >= LEGACY_IDS)))
     return bad
 

@@ -19,7 +19,7 @@ from reconcile.check.impact.segments.judgement import judge
 from reconcile.check.listing import examples
 from recovery.codecs.keys import ledger_keys
 from recovery.codecs.ledger_metadata import decode_columns
-from recovery.codecs.store import Layout, placeless
+from recovery.codecs.store import Layout, find_placeless
 from recovery.model import tables
 
 _SAMPLE: Final = 1_000
@@ -59,7 +59,7 @@ def find_thin_ledgers(
         UnavailableError: the store does not answer.
     """
     scope, ledger = (ids[name].to_numpy() for name in ("scope", "ledger"))
-    fits = np.flatnonzero(~placeless(layout, scope, ledger))
+    fits = np.flatnonzero(~find_placeless(layout, scope, ledger))
     chosen = fits[np.unique(np.linspace(0, len(fits) - 1, min(len(fits), _SAMPLE)).astype(np.int64))]
     keys = [root + key for key in ledger_keys(layout, scope[chosen], ledger[chosen]).to_pylist()]
     try:

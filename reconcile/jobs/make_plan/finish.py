@@ -68,7 +68,7 @@ def finish_plan(
     request, out, case, run = tasks.request, Path(tasks.out), tasks.case, tasks.run
     sums = sum((result.counts for result in results), RangeCounts())
     counters = used_ids.numbers(request.layout, used_ids.of_counters(case.evidence.read_counters(request.layout)))
-    of_bookies = used_ids.numbers(request.layout, used_ids.of_bookies(case.bookies))
+    of_bookies = used_ids.numbers(request.layout, used_ids.gather_ids_of_bookies(case.bookies))
     raises = used_ids.decide_raises([counters, of_bookies, *(result.used for result in results)], request.raise_past)
     unsettled = sums.ledgers - sums.present - sum(sums.outcomes.get(name, 0) for name in _SETTLED)
     proposes = bool(request.inventories or sums.ledgers)

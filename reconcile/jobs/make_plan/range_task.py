@@ -25,7 +25,7 @@ from reconcile.plan.manifest import ReferenceCounts
 from reconcile.plan.plan_hash import Hashes
 from reconcile.rules import diff, holds, used_ids
 from reconcile.rules.used_ids import UsedNumbers
-from recovery.dataset import SPILL, only, sort_by_key, write_part
+from recovery.dataset import SPILL, select_rows, sort_by_key, write_part
 from recovery.infer.prior import Prior
 from recovery.infer.references import SCHEMA
 from recovery.manifest import Part
@@ -172,7 +172,7 @@ class RangeTasks:
         wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
         actions = make_ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
         readable = wanted.filter(pc.equal(wanted["outcome"], "guarded"))
-        kept = holds.find_holds(only(stored, pa.array(~of_store)))
+        kept = holds.find_holds(select_rows(stored, pa.array(~of_store)))
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
         lost = holds.find_lost(wanted.filter(pc.equal(wanted["outcome"], "restored")), self.run)
@@ -223,7 +223,9 @@ class RangeTasks:
             relations=count_values(compared["relation"]),
             verdicts=count_values(compared["verdict"]),
         )
-        used = used_ids.numbers(self.request.layout, used_ids.of_ledgers(compared, sides.history, references))
+        used = used_ids.numbers(
+            self.request.layout, used_ids.gather_ids_of_ledgers(compared, sides.history, references)
+        )
         counted = None if references is None else count_references(references, rows, stored)
         return RangeResult(parts, hashes, counts, counted, used).to_json()
 

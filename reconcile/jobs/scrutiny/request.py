@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from reconcile.check.scrutiny.judge import Demands
 from reconcile.jobs.context import Wire
 from recovery.model.ids import BUCKETS
-
-SEVERITIES: Final = ("critical", "warning", "info")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from reconcile.check.scrutiny import bookie_findings
 from reconcile.check.scrutiny.replication import Replication
-from reconcile.findings.categories import Category
+from reconcile.findings.categories import SEVERITY_ORDER, Category
 from reconcile.findings.table import Finding, Run, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
@@ -32,7 +32,7 @@ from reconcile.jobs.scrutiny.range_task import (
     part_from,
     read_all,
 )
-from reconcile.jobs.scrutiny.request import SEVERITIES, Scrutinized, ScrutinyRequest
+from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
 from reconcile.jobs.scrutiny.second_look import SecondLook
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
@@ -321,7 +321,7 @@ def _finish(request: ScrutinyRequest, sums: _Sums, bookies: _Bookies, second_loo
     by_severity: Counter[str] = Counter()
     for counted in sums.findings.values():
         by_severity.update(counted)
-    severe = SEVERITIES[: SEVERITIES.index(request.fail_on) + 1]
+    severe = SEVERITY_ORDER[: SEVERITY_ORDER.index(request.fail_on) + 1]
     summary = bookies.summary
     kinds: Counter[str] = Counter() if summary is None else Counter(str(result.kind) for result in summary.bookies)
     result = Scrutinized(
@@ -331,7 +331,7 @@ def _finish(request: ScrutinyRequest, sums: _Sums, bookies: _Bookies, second_loo
         undecided=dict(sums.verdicts.pop("undecided", Counter())),
         with_findings=sum(counted.total() for counted in sums.verdicts.values()),
         found={category: counted.total() for category, counted in sorted(sums.findings.items())},
-        by_severity={severity: by_severity[severity] for severity in SEVERITIES},
+        by_severity={severity: by_severity[severity] for severity in SEVERITY_ORDER},
         rechecked=second_look.looked_at,
         coverage={
             "bookies": len(bookies.known),

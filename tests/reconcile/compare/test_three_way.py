@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.rules import sides
-from reconcile.rules.sides import RIGHT, WORDS, Relation, compare, deletions, newest, unite
+from reconcile.rules.sides import RIGHT, WORDS, Relation, compare, deletions, pick_newest_records, unite
 from recovery.codecs import ledger_metadata
 from recovery.dataset import sort_by_key
 from recovery.model import tables
@@ -96,7 +96,7 @@ def test_each_way_the_sides_can_stand_has_one_name(
     right: str,
 ) -> None:
     """With a snapshot of transaction 10: presence, bytes and history decide, and in this order."""
-    past, seen = newest([(catalog({} if snapshot is None else {A: snapshot}), 10)])
+    past, seen = pick_newest_records([(catalog({} if snapshot is None else {A: snapshot}), 10)])
     found = compare(
         keys(*([A] if held else [])),
         catalog({} if stored is None else {A: stored}),
@@ -124,7 +124,7 @@ def test_without_an_earlier_catalog_nothing_is_called_created() -> None:
 def test_of_several_earlier_catalogs_the_newest_that_has_a_ledger_counts() -> None:
     """Each with the transaction that it was taken at."""
     b = LedgerId(0, 8)
-    table, seen = newest([(catalog({A: CLOSED}), 20), (catalog({A: OPEN, b: OPEN}), None)])
+    table, seen = pick_newest_records([(catalog({A: CLOSED}), 20), (catalog({A: OPEN, b: OPEN}), None)])
     states = dict(zip(table["ledger"].to_pylist(), table["state"].to_pylist(), strict=True))
     assert states == {7: "CLOSED", 8: "OPEN"}
     assert dict(zip(table["ledger"].to_pylist(), seen.tolist(), strict=True)) == {7: 20, 8: -1}
@@ -134,7 +134,7 @@ def test_the_last_record_before_a_deletion_is_found() -> None:
     """From history; else from the snapshot; else nobody knows it."""
     b, c = LedgerId(0, 8), LedgerId(0, 9)
     raw = ledger_metadata.encode(OPEN)
-    past, seen = newest([(catalog({A: CLOSED, b: CLOSED}), 1)])
+    past, seen = pick_newest_records([(catalog({A: CLOSED, b: CLOSED}), 1)])
     history = happened(
         (A, 5, "changed", b"x"), (A, 9, "deleted", raw), (b, 9, "deleted", None), (c, 9, "deleted", None)
     )

@@ -81,7 +81,7 @@ def made(tmp_path: Path) -> Dataset:
     rows = dataset.read("reconstruction")
     outcome = pa.array(["restored" if n == 2 else "held" for n in rows["ledger"].to_pylist()])
     shown = rows.set_column(rows.schema.get_field_index("outcome"), "outcome", outcome)
-    past, seen = sides.newest([(catalog(EARLIER), 1)])
+    past, seen = sides.pick_newest_records([(catalog(EARLIER), 1)])
     stored, history = catalog(dict.fromkeys(STORED, ledger_metadata.encode(HOLD))), tables.CATALOG_HISTORY.empty_table()
     joined = sides.compare(rows, stored, past, seen, history, has_snapshot=True)
     one = three_way.Range(rows, shown, stored, past, history, joined, np.zeros(joined.sides.num_rows, np.bool_))

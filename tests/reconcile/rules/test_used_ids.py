@@ -37,10 +37,12 @@ def nodes(**counters: int | None) -> pa.Table:
 def test_ids_of_every_side_of_history_and_of_references_count_once() -> None:
     """What was deleted counts, and so does what only an upper layer names; other scopes have no generator."""
     references = rows((0, 70_000), (3, 9))
-    ids = used_ids.of_ledgers(sides((0, 1), (0, 2), (0, 3), (1, 5), stored=[3]), rows((0, 2), (0, 900)), references)
+    ids = used_ids.gather_ids_of_ledgers(
+        sides((0, 1), (0, 2), (0, 3), (1, 5), stored=[3]), rows((0, 2), (0, 900)), references
+    )
     assert sorted(ids.recorded.tolist()) == [2, 3, 900, 70_000]
     assert ids.on_bookies.tolist() == [1]
-    nothing = used_ids.of_ledgers(sides(), rows(), None)
+    nothing = used_ids.gather_ids_of_ledgers(sides(), rows(), None)
     assert (nothing.recorded.tolist(), nothing.on_bookies.tolist()) == ([], [])
 
 
@@ -66,7 +68,7 @@ def test_the_largest_id_that_files_of_bookies_name() -> None:
     column = pa.array(
         [[{"scope": 0, "ledger": 8}, {"scope": 2, "ledger": 99}], []], tables.BOOKIES.field("max_ids").type
     )
-    assert used_ids.of_bookies(pa.table({"max_ids": column})).on_bookies.tolist() == [8]
+    assert used_ids.gather_ids_of_bookies(pa.table({"max_ids": column})).on_bookies.tolist() == [8]
 
 
 def test_numbers_of_a_layout() -> None:
