@@ -91,7 +91,7 @@ class Later(datetime):
 def client(zookeeper_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[KazooClient]:
     """A plain client that makes what the tests need; the program has no credentials."""
     monkeypatch.delenv("BKMETA_ZK_AUTH", raising=False)
-    monkeypatch.setattr("reconcile.cli.commands.preflight.datetime", Later)
+    monkeypatch.setattr("reconcile.cli.options.datetime", Later)
     client = KazooClient(zookeeper_server.hosts)
     client.start()
     yield client
