@@ -62,6 +62,7 @@ class Review:
         plan: the plan.
         hash: made from its actions.
         restored: records that will be created.
+        guarded: records that will be written under a guard.
         held: holds that will be created.
         released: holds of an earlier plan that records will replace.
         unseen: bookies that were not looked at.
@@ -70,6 +71,7 @@ class Review:
     plan: Dataset
     hash: str
     restored: int
+    guarded: int
     held: int
     released: int
     unseen: tuple[str, ...]
@@ -104,7 +106,15 @@ def review(request: ApplyRequest) -> Review:
         raise PlanError(str(request.plan), f"has no wave {request.wave}", Remedy(Advice.SEE_WAVES))
     demand_store_uri(request.uri)
     counts = manifest.counts
-    return Review(plan, seen.hash, counts.restored, counts.held, counts.released, manifest.coverage.not_scanned)
+    return Review(
+        plan,
+        seen.hash,
+        restored=counts.restored,
+        guarded=counts.guarded,
+        held=counts.held,
+        released=counts.released,
+        unseen=manifest.coverage.not_scanned,
+    )
 
 
 def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, context: Context) -> Applied:

@@ -124,7 +124,8 @@ def _ask_for_confirmation(review: "Review", accept_unseen: int) -> "Confirmation
     """Ask on the terminal for the hash, and for the number of bookies that were not looked at."""
     from reconcile.jobs.apply import TYPED, Confirmation
 
-    promise = f"{count_noun(review.restored, 'record')} and {count_noun(review.held, 'hold')} will be created"
+    guarded = f", {review.guarded} under a guard," if review.guarded else ""
+    promise = f"{count_noun(review.restored, 'record')}{guarded} and {count_noun(review.held, 'hold')} will be created"
     if review.released:
         promise += f", {count_released_holds(review.released)}"
     click.echo(f"{promise}; hash {review.hash}", err=True)

@@ -102,5 +102,7 @@ def test_repairs_are_commands_for_guarded_ledgers_of_a_lost_bookie(
         "bookkeeper shell recover -f -l 1 b1:1",
         "bookkeeper shell recover -f -l 2 b1:1",
     ]
+    listed = run(capsys, "plan", "ledgers", plan.path, "--outcome", "guarded", "--ids").out.split()
+    assert sorted(listed) == ["1", "2", "3:9", "4", "6"]
     assert run(capsys, "plan", "ledgers", plan.path, "--repair", "b1:1", "--ids").code == 2
     assert run(capsys, "plan", "ledgers", plan.path, "--repair", "no bookie").code == 2

@@ -18,7 +18,7 @@ from recovery.infer.refusal import Refusal
 if TYPE_CHECKING:
     from reconcile.plan.ledger_lists import Line
 
-OUTCOMES: Final = ("restored", "held", "waiting", "deleted", "accepted_loss")
+OUTCOMES: Final = ("restored", "guarded", "held", "waiting", "deleted", "accepted_loss")
 _SHOWN: Final = 1000
 _HOLDERS: Final = 8
 
