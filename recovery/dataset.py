@@ -225,7 +225,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
     beside = {
         "plan": ["store", SNAPSHOTS, COLLECTED],
         "inventory": [AGAIN],
-        "scrutiny": ["store", COLLECTED],
+        "scrutiny": ["store", COLLECTED, "metrics.prom", "repair.jsonl"],
     }.get(kind, [])
     own_names = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
     claim_folder(folder, kind, own_names, secret=secret)

@@ -93,6 +93,8 @@ class Category(StrEnum):
     """A bookie is not registered, its ledgers are not marked, and nobody will mark them, or would have by now."""
     ALIAS_UNRESOLVED = "ALIAS_UNRESOLVED"
     """Records name a bookie of which the store has neither a registration nor a cookie."""
+    LISTING_INCOMPLETE = "LISTING_INCOMPLETE"
+    """Parts of the store could not be listed, or so many ledgers are gone at once that nobody may have deleted them."""
 
 
 SEVERITY_ORDER: Final = ("critical", "warning", "info")
@@ -142,6 +144,7 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.BOOKIE_SILENT: "critical",
     Category.AUDITOR_UNAWARE: "warning",
     Category.ALIAS_UNRESOLVED: "warning",
+    Category.LISTING_INCOMPLETE: "critical",
 }
 
 SUGGESTED: Final = {
@@ -187,6 +190,7 @@ SUGGESTED: Final = {
     Category.UNDER_REPLICATED_OVERDUE: "see that auto-recovery runs: bookkeeper shell listunderreplicated",
     Category.BOOKIE_SILENT: "look at its process: it hangs, or the network between it and this host does",
     Category.AUDITOR_UNAWARE: "see that auto-recovery runs and is enabled; bookkeeper shell whoisauditor, triggeraudit",
+    Category.LISTING_INCOMPLETE: "stop bookies' garbage collection (bkmeta freeze) until it is known what happened",
     Category.ALIAS_UNRESOLVED: "if it is another name of a bookie: --aliases; else collect its disks",
     Category.RECOVERY_STUCK: "open it with a client, which ends the recovery; find out why the last one did not",
     Category.OVER_REPLICATED: "none: copies that ensemble changes and re-replication leave behind",

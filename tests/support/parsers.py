@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -38,6 +39,7 @@ from backends.zookeeper.acl_stream import AclStream
 from reconcile import references
 from reconcile.check import gc_settings, placement_files
 from reconcile.check.impact.segments import copies
+from reconcile.check.scrutiny.lifecycle import read_suppressions
 from reconcile.cli.commands.check_impact import read_weights
 from reconcile.cli.options import read_names, read_passwords
 from reconcile.cli.wire import read_aliases
@@ -696,6 +698,11 @@ PARSERS: Final = {
         placement_files.decode_rack_info, _texts('{"default": {"bk1:3181": {"rack": "/a/r1"}}}')
     ),
     "topology": Parser(_as_file(placement_files.read_topology), _texts("# racks\nbk1:3181 /a/r1\nhost2 /b/r2\n"), 4),
+    "suppressions": Parser(
+        _as_file(lambda path: read_suppressions(path, date(2026, 1, 1))),
+        _texts('[[suppress]]\ncategory = "ONE_COPY"\nledger = "7"\nowner = "a"\nwhy = "b"\nuntil = 2026-01-01\n'),
+        4,
+    ),
     "placement settings": Parser(
         _as_file(placement_files.read_placement),
         _texts(

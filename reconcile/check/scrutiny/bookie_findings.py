@@ -6,17 +6,20 @@ auditor, or replication is disabled, or the auditor had the time that it waits f
 ALIAS_UNRESOLVED  records name a bookie of which the store has neither a registration nor a cookie
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.scrutiny.lifecycle import is_mass
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Statement
 
 LOST_BOOKIE_DELAY: Final = "/underreplication/lostBookieRecoveryDelay"
+_GAPS: Final = 12
+"""Gaps that are named one by one."""
 AUDIT_S: Final = 60.0
 """Seconds that an audit of a lost bookie may take until its first marks stand."""
 
@@ -64,6 +67,23 @@ def list_unaware(
             Statement("store", "why", why, "underreplication"),
         ]
         yield Finding(Category.AUDITOR_UNAWARE, bookie, statements, bookies=[bookie])
+
+
+def list_listing_doubts(gaps: Sequence[str], vanished: int, listed: int) -> Iterator[Finding]:
+    """Yield a finding where the store's list of ledgers is not to be believed.
+
+    Args:
+        gaps: parts of the store that could not be read, with the reason.
+        vanished: ledgers that the run before listed, and the store has no more.
+        listed: ledgers that the run before listed.
+    """
+    statements = [Statement("store", "not read", gap) for gap in gaps[:_GAPS]]
+    if len(gaps) > _GAPS:
+        statements.append(Statement("store", "more parts that were not read", len(gaps) - _GAPS))
+    if is_mass(vanished, listed):
+        statements.append(Statement("earlier", "ledgers that it listed and are gone", f"{vanished} of {listed}"))
+    if statements:
+        yield Finding(Category.LISTING_INCOMPLETE, "ledgers", statements, unknowns=["whether the others were deleted"])
 
 
 def read_lost_bookie_delay(nodes: pa.Table) -> float:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from reconcile.cli.options import (
     inventory_options,
     make_context,
     make_output,
+    now,
     output_options,
     quote_command,
 )
@@ -97,6 +99,9 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option(
     "--buckets", "share", metavar="N/M", callback=_parse_share, help="Only the N-th of M shares of all ledgers."
 )
+@click.option("--since", type=FOLDER, metavar="RUN", help="The run before: says what is new, and what is resolved.")
+@click.option("--suppress", type=FILE, help="TOML: findings that somebody answers for, and until when.")
+@click.option("--metrics", type=FILE, help="Write the figures here, too, as Prometheus reads them.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
 @wire_options
@@ -114,6 +119,9 @@ def scrutinize(
     fail_on: str,
     min_coverage: float,
     share: tuple[int, int],
+    since: Path | None,
+    suppress: Path | None,
+    metrics: Path | None,
     master: str,
     python: Path | None,
     out: Path,
@@ -128,6 +136,7 @@ def scrutinize(
     """
     from reconcile.check.placement_files import read_placement, read_topology
     from reconcile.check.scrutiny.judge import Demands
+    from reconcile.check.scrutiny.lifecycle import read_suppressions
     from reconcile.jobs.scrutiny.request import ScrutinyRequest
     from reconcile.jobs.scrutiny.scrutinize import scrutinize as run_scrutiny
     from reconcile.rules.segments.placement import PlacementSettings
@@ -135,6 +144,7 @@ def scrutinize(
     if placement is not None and topology is None:
         raise click.UsageError("--placement needs --topology: without it nobody knows where bookies stand")
     output = make_output(shared)
+    suppressions, expired = ((), ()) if suppress is None else read_suppressions(suppress, now().date())
     asked = take_wire(shared, wire=wire or not inventories)
     demands = Demands(
         grace,
@@ -152,12 +162,17 @@ def scrutinize(
         min_coverage,
         recheck_after,
         rechecks,
+        since,
+        suppressions,
+        metrics,
         master,
         python,
         effective_settings(),
     )
     found = run_scrutiny(request, make_context(output))
-    sys.exit(output.show(_make_result(found, request.min_coverage, out)))
+    result = _make_result(found, request.min_coverage, out)
+    notes = [f"suppression is over: {suppression}" for suppression in expired]
+    sys.exit(output.show(replace(result, details=[*result.details, *notes])))
 
 
 def _make_result(found: "Scrutinized", min_coverage: float, out: Path) -> Result:
@@ -192,6 +207,8 @@ def _make_result(found: "Scrutinized", min_coverage: float, out: Path) -> Result
             f"bookies asked: {coverage['asked']}; answered: {coverage['answered']}; "
             f"without lists: {coverage['without_lists']}; silent: {len(coverage['silent'])}"
         ),
+        *([] if found.new is None else [f"since the run before: {found.new} new, {found.resolved} resolved"]),
+        *([f"suppressed: {found.suppressed}"] if found.suppressed else []),
         *(f"{category}: {count}" for category, count in found.found.items()),
         *(_describe(row) for row in found.worst),
     ]
@@ -215,6 +232,9 @@ def _make_result(found: "Scrutinized", min_coverage: float, out: Path) -> Result
             "with_findings": found.with_findings,
             "rechecked": found.rechecked,
             "failing": found.failing,
+            "suppressed": found.suppressed,
+            "new": found.new,
+            "resolved": found.resolved,
         },
         coverage={**coverage, "judged_pct": round(covered, 3)},
         details=details,

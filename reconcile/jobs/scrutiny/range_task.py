@@ -1,7 +1,7 @@
 """The first look at a bucket range: read, judged, written; what is to be looked at again is put beside."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
+from reconcile.check.scrutiny.lifecycle import Lifecycle, count_vanished
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.findings.table import Run
 from reconcile.rules import used_ids
@@ -39,6 +40,8 @@ class RangeTask:
         everywhere: the inventories show all that any bookie of the cluster has.
         layout: of the store.
         awaited: bookies that may answer when they are asked again.
+        lifecycle: what is known of findings besides.
+        earlier: the run before.
     """
 
     out: str
@@ -50,6 +53,8 @@ class RangeTask:
     everywhere: bool
     layout: Layout
     awaited: frozenset[str] = frozenset()
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    earlier: Dataset | None = None
 
     def __call__(self, buckets: range) -> dict[str, Any]:
         """Judge the range, write what is settled, and return counts."""
@@ -58,7 +63,7 @@ class RangeTask:
         doubtful = pa.array(judged.suspect)
         keys = judged.verdicts.filter(doubtful)
         of_suspects = _are_of(judged.findings, keys)
-        settled = judged.findings.filter(pc.invert(of_suspects))
+        settled = self.lifecycle.apply(judged.findings.filter(pc.invert(of_suspects)))
         verdicts = judged.verdicts.filter(pc.invert(doubtful))
         files = {}
         if keys.num_rows:
@@ -76,11 +81,21 @@ class RangeTask:
             "listed": judged.verdicts.num_rows,
             "counts": count_verdicts(verdicts),
             "findings": count_findings(settled),
+            "open": count_open(settled),
+            "vanished": self._count_vanished(buckets),
             "positions": judged.positions,
             "judged": judged.judged,
             "placement": asdict(judged.placement),
             "used": asdict(used_ids.numbers(self.layout, self._name_ids(buckets))),
         }
+
+    def _count_vanished(self, buckets: range) -> tuple[int, int]:
+        """Count the ledgers that the run before listed: those that the store has no more, and all."""
+        if self.earlier is None:
+            return 0, 0
+        listed = self.earlier.read("verdicts", buckets=buckets, columns=["bucket", "scope", "ledger"])
+        stored = self.catalog.read("ledgers", buckets=buckets, columns=["bucket", "scope", "ledger"])
+        return count_vanished(listed, stored), listed.num_rows
 
     def _name_ids(self, buckets: range) -> used_ids.NamedIds:
         """Return the ids of the range that the store, and that bookies alone name."""
@@ -134,6 +149,12 @@ def count_findings(findings: pa.Table) -> dict[str, dict[str, int]]:
     for row in findings.group_by(["category", "severity"]).aggregate([([], "count_all")]).to_pylist():
         counted.setdefault(row["category"], {})[row["severity"]] = row["count_all"]
     return counted
+
+
+def count_open(findings: pa.Table) -> dict[str, int]:
+    """Count findings that nobody suppressed by severity."""
+    counted = findings.filter(pc.equal(findings["status"], "open"))
+    return {row["values"]: row["counts"] for row in pc.value_counts(counted["severity"]).to_pylist()}
 
 
 def part_from(fields: Mapping[str, Any]) -> Part:

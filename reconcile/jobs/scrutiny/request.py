@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reconcile.check.scrutiny.judge import Demands
+from reconcile.check.scrutiny.lifecycle import Suppression
 from reconcile.jobs.context import Wire
 from recovery.model.ids import BUCKETS
 
@@ -25,6 +26,9 @@ class ScrutinyRequest:
         min_coverage: percent of copies that must have been judged.
         recheck_after_s: seconds until bookies that did not answer are asked again.
         rechecks: how often.
+        since: an earlier run, which says what is new, and what is resolved; None: none.
+        suppressions: of findings that do not make the run fail.
+        metrics: file for the run's figures, as Prometheus reads them; None: only the run's own.
         master: Spark's.
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
@@ -40,6 +44,9 @@ class ScrutinyRequest:
     min_coverage: float = 99.0
     recheck_after_s: float = 600.0
     rechecks: int = 1
+    since: Path | None = None
+    suppressions: tuple[Suppression, ...] = ()
+    metrics: Path | None = None
     master: str = "local[*]"
     python: Path | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -67,6 +74,9 @@ class Scrutinized:
         coverage: bookies and copies that were looked at, and those that were not.
         worst: the first findings at or above `fail_on`, as rows of FINDINGS.
         failing: how many there are.
+        suppressed: findings that somebody answers for.
+        new: findings that the earlier run did not have; None: there is none.
+        resolved: findings of the earlier run, in this run's share, that are gone; None: there is none.
     """
 
     listed: int
@@ -80,6 +90,9 @@ class Scrutinized:
     coverage: Mapping[str, Any]
     worst: tuple[Mapping[str, Any], ...]
     failing: int
+    suppressed: int
+    new: int | None
+    resolved: int | None
 
     @property
     def adds_up(self) -> bool:

@@ -7,27 +7,33 @@ findings/    FINDINGS: complete before anything is counted
 verdicts/    VERDICTS: a row a ledger
 """
 
+import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reconcile.check.scrutiny import bookie_findings
+from reconcile.check.scrutiny.lifecycle import Lifecycle, list_repairs
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.findings.categories import SEVERITY_ORDER, Category
 from reconcile.findings.table import Finding, Run, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
 from reconcile.jobs.make_plan.request import open_inventories
+from reconcile.jobs.scrutiny.metrics import format_metrics
 from reconcile.jobs.scrutiny.range_task import (
     RangeTask,
     count_findings,
+    count_open,
     count_verdicts,
     part_from,
     read_all,
@@ -49,6 +55,8 @@ from recovery.model.ids import bucket_ranges
 from recovery.spark import demand_spark, over_buckets
 
 STORE: Final = "store"
+METRICS: Final = "metrics.prom"
+REPAIRS: Final = "repair.jsonl"
 _SHOWN: Final = 20
 """Findings that a result shows."""
 _SMALL: Final = 10_000
@@ -70,6 +78,9 @@ class _Sums:
     judged: int = 0
     verdicts: dict[str, Counter[str]] = field(default_factory=dict)
     findings: dict[str, Counter[str]] = field(default_factory=dict)
+    open: Counter[str] = field(default_factory=Counter)
+    vanished: int = 0
+    listed_before: int = 0
     placement: Counter[str] = field(default_factory=Counter)
     parts: dict[str, list[Part]] = field(default_factory=lambda: {"findings": [], "verdicts": []})
 
@@ -132,6 +143,8 @@ def scrutinize(
         DatasetError: an inventory is damaged, or the run cannot be written.
     """
     given = open_inventories(request.inventories)
+    earlier = None if request.since is None else open_dataset(request.since, "scrutiny")
+    lifecycle = Lifecycle(_read_first_seen(earlier, request.buckets), request.suppressions)
     prepare(request.out, "scrutiny", secret=True)
     at = context.now()
     run = Run(at.isoformat(timespec="seconds"), at)
@@ -145,7 +158,7 @@ def scrutinize(
         catalog, layout = open_dataset(request.out / STORE, "catalog"), Layout(captured.layout)
         with _start(request, catalog, context) as (carry, tasks):
             bookies = _ask_bookies(request, catalog, members, given, context, carry, tasks)
-            task = _make_task(request, catalog, bookies, run, layout)
+            task = replace(_make_task(request, catalog, bookies, run, layout), lifecycle=lifecycle, earlier=earlier)
             ranges = _cut_share(request.buckets, catalog, bookies.inventories)
             with context.reporter.progress("judging ledgers", "parts") as progress:
                 answers = carry(task, ranges, throttle(progress))
@@ -161,11 +174,13 @@ def scrutinize(
             request, second_look, [answer["suspects"] for answer in answers if answer["suspects"]], sums, context
         )
         found = _find_of_bookies(request, catalog, bookies, second_look)
-        rows = make_rows([*found, *_find_beside(catalog, layout, bookies, answers)], run)
+        found += bookie_findings.list_listing_doubts(captured.gaps, sums.vanished, sums.listed_before)
+        rows = lifecycle.apply(make_rows([*found, *_find_beside(catalog, layout, bookies, answers)], run))
     sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
     sums.add("findings", count_findings(rows))
+    sums.open.update(count_open(rows))
     shutil.rmtree(request.out / SPILL, ignore_errors=True)
-    return _finish(request, sums, bookies, second_look, run)
+    return _finish(request, sums, bookies, second_look, run, lifecycle)
 
 
 @contextmanager
@@ -260,6 +275,9 @@ def _take_answer(sums: _Sums, answer: Mapping[str, Any]) -> None:
     sums.placement.update(answer["placement"])
     sums.add("verdicts", answer["counts"])
     sums.add("findings", answer["findings"])
+    sums.open.update(answer["open"])
+    sums.vanished += answer["vanished"][0]
+    sums.listed_before += answer["vanished"][1]
     for name, part in answer["parts"].items():
         sums.parts[name].append(part_from(part))
 
@@ -275,6 +293,7 @@ def _look_again(
                 sums.parts[name].append(write_part(request.out, name, f"again-{number:05d}", [rows], secret=True))
             sums.add("verdicts", count_verdicts(verdicts))
             sums.add("findings", count_findings(findings))
+            sums.open.update(count_open(findings))
 
 
 def _find_of_bookies(
@@ -317,11 +336,17 @@ def _find_beside(
     return [replace(one, severity="info") if one.category is Category.COOKIE_WITHOUT_BOOKIE else one for one in found]
 
 
-def _finish(request: ScrutinyRequest, sums: _Sums, bookies: _Bookies, second_look: SecondLook, run: Run) -> Scrutinized:
+def _finish(
+    request: ScrutinyRequest, sums: _Sums, bookies: _Bookies, second_look: SecondLook, run: Run, lifecycle: Lifecycle
+) -> Scrutinized:
     by_severity: Counter[str] = Counter()
     for counted in sums.findings.values():
         by_severity.update(counted)
     severe = SEVERITY_ORDER[: SEVERITY_ORDER.index(request.fail_on) + 1]
+    new = resolved = None
+    if lifecycle.first_seen is not None:
+        known, new = _count_known(request, sums.parts["findings"], lifecycle.first_seen)
+        resolved = len(lifecycle.first_seen) - known
     summary = bookies.summary
     kinds: Counter[str] = Counter() if summary is None else Counter(str(result.kind) for result in summary.bookies)
     result = Scrutinized(
@@ -347,8 +372,12 @@ def _finish(request: ScrutinyRequest, sums: _Sums, bookies: _Bookies, second_loo
             "placement": dict(sums.placement),
         },
         worst=tuple(_find_worst(request, sums.parts["findings"], severe)),
-        failing=sum(by_severity[severity] for severity in severe),
+        failing=sum(sums.open[severity] for severity in severe),
+        suppressed=by_severity.total() - sums.open.total(),
+        new=new,
+        resolved=resolved,
     )
+    _write_beside(request, result, sums.parts["findings"], run)
     write_manifest(
         request.out,
         "scrutiny",
@@ -365,6 +394,49 @@ def _finish(request: ScrutinyRequest, sums: _Sums, bookies: _Bookies, second_loo
     return result
 
 
+def _read_first_seen(earlier: Dataset | None, share: range) -> dict[bytes, datetime] | None:
+    """Return id → when it was seen first, of the findings of the run before that are of this run's share."""
+    if earlier is None:
+        return None
+    rows = earlier.read("findings", columns=["id", "bucket", "first_seen"])
+    inside = pc.and_(pc.greater_equal(rows["bucket"], share.start), pc.less(rows["bucket"], share.stop))
+    rows = rows.filter(pc.fill_null(inside, fill_value=True))
+    return dict(zip(rows["id"].to_pylist(), rows["first_seen"].to_pylist(), strict=True))
+
+
+def _count_known(request: ScrutinyRequest, parts: Sequence[Part], before: Collection[bytes]) -> tuple[int, int]:
+    """Count the findings that the run before had, too, and the others."""
+    known = new = 0
+    for part in parts:
+        ids = pq.read_table(request.out / part.file, columns=["id"])["id"].to_pylist() if part.rows else []
+        had = sum(key in before for key in ids)
+        known, new = known + had, new + len(ids) - had
+    return known, new
+
+
+def _write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[Part], run: Run) -> None:
+    """Write what other programs take: figures, and commands that mend."""
+    text = format_metrics(result, run.at.timestamp())
+    for path in filter(None, [request.out / METRICS, request.metrics]):
+        _replace_file(path, text)
+    with (request.out / REPAIRS).open("w", encoding="utf-8") as sink:
+        for part in parts:
+            rows = pq.read_table(request.out / part.file).to_pylist() if part.rows else []
+            sink.writelines(json.dumps(command) + "\n" for command in list_repairs(rows))
+
+
+def _replace_file(path: Path, text: str) -> None:
+    """Write a file in one step: whoever reads it meanwhile sees the old one, or the new one."""
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise InputError(
+            str(path), f"cannot be written: {error.strerror}", "name a file in a folder that is there"
+        ) from error
+
+
 def _find_worst(request: ScrutinyRequest, parts: Sequence[Part], severe: Sequence[str]) -> list[Mapping[str, Any]]:
     """Return the first findings at or above the severity that fails, the gravest first."""
     found: dict[str, list[Mapping[str, Any]]] = {severity: [] for severity in severe}
@@ -372,5 +444,6 @@ def _find_worst(request: ScrutinyRequest, parts: Sequence[Part], severe: Sequenc
         rows = pq.read_table(request.out / part.file) if part.rows else tables.FINDINGS.empty_table()
         for severity in severe:
             wanted = _SHOWN - len(found[severity])
-            found[severity] += rows.filter(pc.equal(rows["severity"], severity)).slice(0, wanted).to_pylist()
+            mask = pc.and_(pc.equal(rows["severity"], severity), pc.equal(rows["status"], "open"))
+            found[severity] += rows.filter(mask).slice(0, wanted).to_pylist()
     return [row for severity in severe for row in found[severity]][:_SHOWN]

@@ -266,7 +266,7 @@ class SecondLook:
         skipped, undecided = (
             np.array([word == kind for word in words], np.bool_) for kind in (Kind.SKIPPED, Kind.UNDECIDED)
         )
-        return found, give_verdicts(verdicts, found, skipped, undecided, reasons)
+        return self.task.lifecycle.apply(found), give_verdicts(verdicts, found, skipped, undecided, reasons)
 
 
 def _keys_of(rows: pa.Table) -> list[Key]:

@@ -1,6 +1,7 @@
 """Public incidents, brought about on a real cluster and scrutinized: what has to be said is said, and nothing else."""
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,42 @@ def test_another_name_of_a_bookie_is_one_finding_and_with_the_alias_none(
     assert found.keys() <= {"ALIAS_UNRESOLVED", "ONE_COPY", "AUDITOR_UNAWARE"}
     assert done.result["counts"]["undecided"] == {"not seen": len(renamed)}
     assert (mended.code, quiet.keys() <= {"ONE_COPY"}) == (0, True)
+
+
+def test_runs_know_each_other(there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """New, resolved and suppressed findings; figures and commands for other programs; ledgers that vanish in masses."""
+    lacking = there.write((3, 3, 2), 8)
+    [gone] = there.members(lacking)[:1]
+    there.forget({lacking: [gone]})
+    first, _ = scrutinize(capsys, there, tmp_path / "first")
+    assert (first.code, first.result["counts"]["new"]) == (3, None)
+    repairs = [json.loads(line) for line in (tmp_path / "first" / "repair.jsonl").read_text().splitlines()]
+    assert [(one["ledger"], one["commands"]) for one in repairs] == [
+        (str(lacking), [f"bookkeeper shell recover -l {lacking} {gone}"])
+    ]
+    answers = tmp_path / "suppress.toml"
+    answers.write_text(
+        f'[[suppress]]\ncategory = "BELOW_WRITE_QUORUM"\nledger = "{lacking}"\nowner = "me"\nwhy = "test"\n'
+        "until = 2999-01-01\n"
+    )
+    figures = tmp_path / "bkmeta.prom"
+    second, found = scrutinize(
+        capsys, there, tmp_path / "second", "--since", tmp_path / "first", "--suppress", answers, "--metrics", figures
+    )
+    [row] = found["BELOW_WRITE_QUORUM"]
+    counts = second.result["counts"]
+    assert (second.code, counts["new"], counts["resolved"], counts["suppressed"]) == (0, 0, 0, 1)
+    assert row["first_seen"] < row["last_seen"]
+    assert 'bkmeta_scrutiny_findings{category="BELOW_WRITE_QUORUM"} 1' in figures.read_text().splitlines()
+    assert figures.read_text() == (tmp_path / "second" / "metrics.prom").read_text()
+    there.cluster("delete", ledger=lacking)
+    third, found = scrutinize(capsys, there, tmp_path / "third", "--since", tmp_path / "second")
+    assert (third.code, third.result["counts"]["resolved"]) == (0, 1)
+    many = [there.write((2, 2, 2), 1) for _ in range(30)]
+    scrutinize(capsys, there, tmp_path / "fourth")
+    for ledger in many:
+        there.remove(there.key(ledger))
+    fifth, found = scrutinize(capsys, there, tmp_path / "fifth", "--since", tmp_path / "fourth")
+    assert fifth.code == 3
+    [doubt] = found["LISTING_INCOMPLETE"]
+    assert said(doubt)["earlier", "ledgers that it listed and are gone"].startswith("30 of ")

@@ -1,0 +1,49 @@
+"""The figures of a scrutiny as Prometheus' text format has them.
+
+    bkmeta_scrutiny_ledgers{verdict}                clean, skipped, undecided, with_findings
+    bkmeta_scrutiny_findings{category}              findings, the suppressed ones included
+    bkmeta_scrutiny_findings_by_severity{severity}
+    bkmeta_scrutiny_failing                         findings that make the run fail
+    bkmeta_scrutiny_copies{state}                   asked, judged
+    bkmeta_scrutiny_bookies{state}                  known, answered, without_lists, silent, not_registered
+    bkmeta_scrutiny_ended_seconds                   when the run ended, since 1970
+    bkmeta_scrutiny_adds_up                         1; 0: INVALID
+
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text format 0.0.4.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from reconcile.jobs.scrutiny.request import Scrutinized
+
+
+def format_metrics(result: Scrutinized, ended_s: float) -> str:
+    """Return the text of the file."""
+    coverage = result.coverage
+    lines: list[str] = []
+    families: list[tuple[str, str, str, Mapping[str, float]]] = [
+        ("ledgers", "Ledgers by what became of them.", "verdict", {
+            "clean": result.clean, "skipped": sum(result.skipped.values()),
+            "undecided": sum(result.undecided.values()), "with_findings": result.with_findings}),
+        ("findings", "Findings by category.", "category", result.found),
+        ("findings_by_severity", "Findings by severity.", "severity", result.by_severity),
+        ("failing", "Findings that make the run fail.", "", {"": result.failing}),
+        ("copies", "Copies that records ask for.", "state", {
+            "asked": coverage["positions"], "judged": coverage["judged"]}),
+        ("bookies", "Bookies by what came of asking them.", "state", {
+            "known": coverage["bookies"], "answered": coverage["answered"],
+            "without_lists": coverage["without_lists"], "silent": len(coverage["silent"]),
+            "not_registered": len(coverage["not_registered"])}),
+        ("ended_seconds", "When the run ended.", "", {"": ended_s}),
+        ("adds_up", "1 where every listed ledger became one thing.", "", {"": int(result.adds_up)}),
+    ]  # fmt: skip
+    for name, text, label, values in families:
+        lines += _format_family(f"bkmeta_scrutiny_{name}", text, label, values)
+    return "\n".join(lines) + "\n"
+
+
+def _format_family(name: str, text: str, label: str, values: Mapping[str, float]) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} gauge"
+    for key, value in values.items():
+        yield f'{name}{{{label}="{key}"}} {value}' if label else f"{name} {value}"
