@@ -75,6 +75,56 @@ class Line:
     holders: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class HeldChoice:
+    """Which held ledgers are meant; what is None does not matter.
+
+    Attributes:
+        reason: why they are held.
+        bookie: one that holds anything of them.
+        among: ids of which they are.
+        label: of an alternative that they have.
+    """
+
+    reason: str | None = None
+    bookie: str | None = None
+    among: frozenset[LedgerId] | None = None
+    label: str | None = None
+
+
+def select_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:
+    """Return the held ledgers of a plan that are meant.
+
+    Raises:
+        DatasetError: a file of the plan is gone or damaged.
+    """
+    selected: set[LedgerId] = set()
+    columns = [*tables.KEY_COLUMNS, "outcome", "reason", "holders"]
+    for span in bucket_ranges(plan.rows("reconstruction"), rows_per_task=_ROWS):
+        rows = plan.read("reconstruction", buckets=span, columns=columns)
+        rows = rows.filter(pc.equal(rows["outcome"], "held"))
+        if choice.reason is not None:
+            rows = rows.filter(pc.equal(rows["reason"], choice.reason))
+        if choice.bookie is not None and rows.num_rows:
+            lists = rows["holders"].combine_chunks()
+            holding = pc.equal(lists.flatten(), choice.bookie)
+            rows = rows.take(pc.unique(pc.list_parent_indices(lists).filter(holding)))
+        ids = {LedgerId(row["scope"], row["ledger"]) for row in rows.select(["scope", "ledger"]).to_pylist()}
+        if choice.label is not None and ids:
+            ids &= _list_offered(plan, span, choice.label)
+        selected |= ids if choice.among is None else ids & choice.among
+    return frozenset(selected)
+
+
+def _list_offered(plan: Dataset, span: range, label: str) -> set[LedgerId]:
+    """Return the ledgers of a range that have an alternative of a label."""
+    actions = plan.read("actions", buckets=span, columns=["scope", "ledger", "alternatives"])
+    lists = actions["alternatives"].combine_chunks()
+    offered = pc.equal(pc.struct_field(lists.flatten(), "label"), label)
+    rows = actions.take(pc.unique(pc.list_parent_indices(lists).filter(offered)))
+    return {LedgerId(row["scope"], row["ledger"]) for row in rows.select(["scope", "ledger"]).to_pylist()}
+
+
 def few_copies(rows: pa.Table) -> pa.ChunkedArray:
     """Return which rows of a reconstruction come back with fewer copies of some entry than their write quorum."""
     return pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))

@@ -251,13 +251,13 @@ def test_a_restore_beside_bookies_that_run(there: Running, tmp_path: Path, capsy
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("there", [True], indirect=True, ids=["every entry on all"])
-def test_a_bookie_that_nobody_looked_at_keeps_what_is_held(
+def test_a_bookie_that_nobody_looked_at_keeps_what_is_guarded(
     there: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """E = W, one bookie without an inventory: such ledgers are held, by the bookies that were seen, and thaw refuses.
+    """E = W, one bookie without an inventory: such ledgers are read by the bookies that were seen, and thaw refuses.
 
     Accepted, it costs the ledger that only the unseen bookie has, and nothing else: no bookie deletes of a ledger that
-    is not closed. With its inventory the holds become records, and every entry is read.
+    is locked. With its inventory they are settled, and every entry is read.
     """
     bkmeta = Commands(there, tmp_path, capsys)
     unseen, alone = there.bookies[-1].id, there.ledgers[PLACED.index((3,))]
@@ -267,7 +267,7 @@ def test_a_bookie_that_nobody_looked_at_keeps_what_is_held(
     there.lose()
     inventories = [word for n in range(3) for word in bkmeta.collected(n)]
     first = bkmeta("recover", *inventories, *bkmeta.store, *bkmeta.expected, "--out", "plan-1", codes=(3,))
-    assert first["reasons"] == {"source_incomplete": len(PLACED) - 1}
+    assert (first["reasons"], first["doubts"]) == ({}, {"source_incomplete": len(PLACED) - 1})
     bkmeta("apply", "plan-1", *bkmeta.store, "--confirm", first["hash"], "--accept-unseen", "1")
     there.some_passes()
     assert less(before, there.kept()) == {}
@@ -288,7 +288,7 @@ def test_a_bookie_that_nobody_looked_at_keeps_what_is_held(
     assert less(before, there.kept()).keys() == {(unseen, alone)}
     inventories += bkmeta.collected(3)
     second = bkmeta("recover", *inventories, *bkmeta.store, *bkmeta.expected, "--out", "plan-2", codes=(0, 3))
-    assert second["counts"]["released"] == len(PLACED) - 1
+    assert second["counts"]["released"] == second["counts"]["settled"] == len(PLACED) - 1
     bkmeta("apply", "plan-2", *bkmeta.store, "--confirm", second["hash"], "--accept-unfrozen")
     there.collected()
     assert less(before, there.kept()).keys() == {(unseen, alone)}

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reconcile.errors import PlanError
 from reconcile.jobs.context import Context
 from reconcile.plan.alternatives import RESTORE
 from reconcile.plan.deletions import select_deleted_by
 from reconcile.plan.edits import Edits, edit_plan
+from reconcile.plan.ledger_lists import HeldChoice, select_held
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.waves import Wave, split_plan
 from reconcile.stores import list_principals
@@ -27,6 +29,8 @@ class EditRequest:
         drop: ledgers of which nothing is written; they wait for a person.
         accept_loss: ledgers that somebody accepts to lose.
         choose: ledger → label of the alternative that is written.
+        choose_all: held ledgers that are meant, by the label that they have: its alternative is written.
+        accept_loss_all: held ledgers that are meant: somebody accepts to lose each; None: none.
         restore_deleted_by: sessions: the last record of each ledger that they deleted is written.
         accept_deleted_by: sessions: what they deleted stays deleted.
         acl: ACL of everything that is created.
@@ -40,6 +44,8 @@ class EditRequest:
     drop: frozenset[LedgerId] = frozenset()
     accept_loss: frozenset[LedgerId] = frozenset()
     choose: Mapping[LedgerId, str] = field(default_factory=dict)
+    choose_all: Sequence[HeldChoice] = ()
+    accept_loss_all: HeldChoice | None = None
     restore_deleted_by: Sequence[int | None] = ()
     accept_deleted_by: Sequence[int | None] = ()
     acl: str | None = None
@@ -91,10 +97,13 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
     restored = select_deleted_by(plan, deleted, restorable=True) if deleted else frozenset()
     accepted = request.accept_deleted_by
     lost = select_deleted_by(plan, accepted, restorable=False) if accepted else frozenset()
+    chosen = {ledger: str(many.label) for many in request.choose_all for ledger in _demand_held(plan, many)}
+    if request.accept_loss_all is not None:
+        lost |= _demand_held(plan, request.accept_loss_all)
     edits = Edits(
         drop=request.drop,
         accept_loss=request.accept_loss | lost,
-        choose=dict.fromkeys(restored, RESTORE) | dict(request.choose),
+        choose=dict.fromkeys(restored, RESTORE) | chosen | dict(request.choose),
         acl=request.acl,
         acl_of=None if request.acl_of is None else open_dataset(request.acl_of, "catalog"),
         replace_instance_id=request.replace_instance_id,
@@ -105,6 +114,20 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
     names_acl = request.acl is not None or request.acl_of is not None
     locking = _find_locking_acls(open_dataset(request.out, "plan"), context) if names_acl else ()
     return EditedPlan(manifest, tuple(edits.texts), locking)
+
+
+def _demand_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:
+    """Return the held ledgers that are meant.
+
+    Raises:
+        PlanError: there is none.
+    """
+    ledgers = select_held(plan, choice)
+    if not ledgers:
+        offered = "" if choice.label is None else f" with an alternative {choice.label!r}"
+        problem = f"holds no such ledger{offered}"
+        raise PlanError(plan.path, problem, "see what it holds: bkmeta plan ledgers PLAN --outcome held")
+    return ledgers
 
 
 def _find_locking_acls(plan: Dataset, context: Context) -> tuple[LockingAcl, ...]:

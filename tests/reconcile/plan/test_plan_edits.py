@@ -244,3 +244,24 @@ def test_as_it_is_typed(made: Dataset, tmp_path: Path, capsys: pytest.CaptureFix
     assert "edited: loss of 7 accepted" in shown.out
     for words in ([], ["--drop", "x"], ["--choose", "3"], ["--acl", "nobody"], ["--acl-of", "zk://x/y"]):
         assert run(capsys, "plan", "edit", made.path, *words, "--out", tmp_path / "bad").code == 2
+
+
+def test_held_ledgers_are_decided_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By their reason, a bookie that holds them, and a list of ids; never all of them by leaving that open."""
+    held = [Ledger(n, SEGMENTS, reason="hole" if n < 3 else "damage") for n in range(5)]
+    write_plan(tmp_path / "plan", held)
+    (tmp_path / "ids").write_text("1\n3\n")
+    command = ("plan", "edit", tmp_path / "plan", "--accept-loss-all")
+
+    def left(name: str, where: str) -> set[int]:
+        assert run(capsys, *command, "--where", where, "--out", tmp_path / name).code == 0
+        rows = open_dataset(tmp_path / name, "plan").read("reconstruction").to_pylist()
+        return {row["ledger"] for row in rows if row["outcome"] == "held"}
+
+    assert left("by-reason", "reason=hole") == {3, 4}
+    assert left("by-list", f"ledger in {tmp_path / 'ids'}") == {0, 2, 4}
+    assert left("by-both", f"reason=hole and bookie=b1 and ledger in {tmp_path / 'ids'}") == {0, 2, 3, 4}
+    for wrong in (("--where", "bookie=b9"), ("--where", "size=1"), ()):
+        assert run(capsys, *command, *wrong, "--out", tmp_path / "none").code == 2
+    nobody = ("plan", "edit", tmp_path / "plan", "--choose-all", "hole=restore", "--out", tmp_path / "none")
+    assert "holds no such ledger with an alternative 'restore'" in run(capsys, *nobody).err

@@ -1,7 +1,9 @@
 """`plan edit`: a plan changed into another one."""
 
+import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +17,7 @@ from reconcile.cli.options import (
     make_output,
     output_options,
     parse_ledger,
+    read_names,
     scope_option,
 )
 from reconcile.cli.output import Result
@@ -22,6 +25,7 @@ from reconcile.words import count_noun
 
 if TYPE_CHECKING:
     from reconcile.jobs.plans.change import LockingAcl
+    from reconcile.plan.ledger_lists import HeldChoice
     from recovery.model.ids import LedgerId
 
 
@@ -45,6 +49,25 @@ def _sessions(_context: click.Context, _parameter: click.Parameter, values: tupl
         raise click.BadParameter(str(error)) from error
 
 
+def _parse_where(text: str, scope: str | None) -> "HeldChoice":
+    """Read which held ledgers are meant: conditions with ``and`` between them."""
+    from reconcile.plan.ledger_lists import HeldChoice
+
+    choice = HeldChoice()
+    for condition in re.split(r"\s+and\s+", text.strip()):
+        if match := re.fullmatch(r"reason\s*=\s*(\S+)", condition):
+            choice = replace(choice, reason=match[1])
+        elif match := re.fullmatch(r"bookie\s*=\s*(\S+)", condition):
+            choice = replace(choice, bookie=match[1])
+        elif match := re.fullmatch(r"ledger\s+in\s+(.+)", condition):
+            names = read_names(Path(match[1]))
+            choice = replace(choice, among=frozenset(parse_ledger(name, scope, hint="--where") for name in names))
+        else:
+            wanted = "reason=…, bookie=… or ledger in FILE"
+            raise click.BadParameter(f"{condition!r} is none of {wanted}", param_hint="--where")
+    return choice
+
+
 @click.command(
     cls=Command,
     exits={
@@ -59,6 +82,19 @@ def _sessions(_context: click.Context, _parameter: click.Parameter, values: tupl
 @click.option("--choose", "chosen", multiple=True, metavar="LEDGER=LABEL", help="Write this alternative of its record.")
 @click.option(
     "--accept-loss", "lost", multiple=True, metavar="LEDGER", help="Let the bookies delete it; its hold is removed."
+)
+@click.option(
+    "--choose-all",
+    "chosen_all",
+    multiple=True,
+    metavar="REASON=LABEL",
+    help="Write this alternative of every ledger that is held for this reason, and has it.",
+)
+@click.option("--accept-loss-all", is_flag=True, help="Let the bookies delete every held ledger that --where means.")
+@click.option(
+    "--where",
+    metavar="TEXT",
+    help="Which held ledgers all are: reason=… and bookie=… and ledger in FILE, one or several of these.",
 )
 @click.option(
     "--restore-deleted-by",
@@ -89,6 +125,7 @@ def edit(
     dropped: tuple[str, ...],
     chosen: tuple[str, ...],
     lost: tuple[str, ...],
+    chosen_all: tuple[str, ...],
     restored_of: tuple[int | None, ...],
     accepted_of: tuple[int | None, ...],
     scope: str | None,
@@ -96,6 +133,8 @@ def edit(
     acl: str | None,
     acl_of: str | None,
     *,
+    accept_loss_all: bool,
+    where: str | None,
     replace_instance_id: bool,
     cookies: tuple[str, ...],
     out: Path,
@@ -111,6 +150,7 @@ def edit(
     from backends.protocols import parse_acl
     from reconcile.jobs.plans.change import EditRequest
     from reconcile.jobs.plans.change import edit as run
+    from reconcile.plan.ledger_lists import HeldChoice
 
     def name_ledgers(text: str, hint: str) -> "LedgerId":
         return parse_ledger(qualified if text == _NAMED and qualified is not None else text, scope, hint=hint)
@@ -134,7 +174,28 @@ def edit(
             raise click.BadParameter(str(error), param_hint="--acl") from error
     if acl_of is not None and not acl_of.startswith(_CATALOG):
         raise click.BadParameter(f"{acl_of!r} is not catalog:///DIR", param_hint="--acl-of")
-    if not (texts or restored_of or accepted_of or acl or acl_of or replace_instance_id or cookies):
+    meant = HeldChoice() if where is None else _parse_where(where, scope)
+    if where is not None and not (chosen_all or accept_loss_all):
+        raise click.UsageError("--where goes with --choose-all or --accept-loss-all")
+    if accept_loss_all and where is None:
+        raise click.UsageError("--accept-loss-all needs --where: which ledgers may be lost is said, never left open")
+    every = []
+    for text in chosen_all:
+        reason, equals, label = text.partition("=")
+        if not equals or not reason or not label or meant.reason not in (None, reason):
+            raise click.BadParameter(f"{text!r} is not REASON=LABEL of the reason that --where names, if it does")
+        every.append(replace(meant, reason=reason, label=label))
+    if not (
+        texts
+        or every
+        or accept_loss_all
+        or restored_of
+        or accepted_of
+        or acl
+        or acl_of
+        or replace_instance_id
+        or cookies
+    ):
         raise click.UsageError("nothing to change: name at least one edit")
     request = EditRequest(
         plan=path,
@@ -142,6 +203,8 @@ def edit(
         drop=frozenset(name_ledgers(text, "--drop") for text in dropped),
         accept_loss=frozenset(name_ledgers(text, "--accept-loss") for text in lost),
         choose=choices,
+        choose_all=every,
+        accept_loss_all=meant if accept_loss_all else None,
         restore_deleted_by=restored_of,
         accept_deleted_by=accepted_of,
         acl=acl,
