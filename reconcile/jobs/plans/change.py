@@ -126,7 +126,7 @@ def _demand_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:
     if not ledgers:
         offered = "" if choice.label is None else f" with an alternative {choice.label!r}"
         problem = f"holds no such ledger{offered}"
-        raise PlanError(plan.path, problem, "see what it holds: bkmeta plan ledgers PLAN --outcome held")
+        raise PlanError(plan.path, problem, "look at what it holds, and why: bkmeta plan show PLAN")
     return ledgers
 
 
