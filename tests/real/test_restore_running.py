@@ -216,7 +216,10 @@ def test_a_restore_beside_bookies_that_run(there: Running, tmp_path: Path, capsy
     second = bkmeta("recover", *inventories, *store, *expected, "--out", "plan-2")
     assert second["counts"]["released"] == second["counts"]["settled"] == first["counts"]["guarded"]
     applied = bkmeta("apply", "plan-2", *store, "--confirm", second["hash"])
-    assert applied["counts"]["replace ledger"]["written"] == first["counts"]["guarded"]
+    replaced = applied["counts"]["replace ledger"]
+    # Some were read by what they truly were: their record is there, and only the lock goes.
+    assert replaced["written"] + replaced["there"] == first["counts"]["guarded"]
+    assert applied["counts"]["release lock"]["written"] == first["counts"]["guarded"]
     there.some_passes()
     assert less(before, there.kept()) == {}
 
