@@ -69,12 +69,14 @@ class References:
         unreadable: records that could not be read: source and path, and why.
         gaps: parts of a store that its copy lacks.
         stores: those that were read, and the cluster of each.
+        names_all: what no row names is referred to by nobody; false: only deleted ledgers are named.
     """
 
     rows: pa.Table
     unreadable: tuple[tuple[str, str], ...] = ()
     gaps: tuple[str, ...] = ()
     stores: tuple[Source, ...] = ()
+    names_all: bool = True
 
     @classmethod
     def unite(cls, parts: Sequence["References"]) -> "References | None":
@@ -86,6 +88,7 @@ class References:
             tuple(one for part in parts for one in part.unreadable),
             tuple(gap for part in parts for gap in part.gaps),
             tuple(store for part in parts for store in part.stores),
+            any(part.names_all for part in parts),
         )
 
 

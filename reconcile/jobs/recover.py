@@ -11,15 +11,17 @@ from reconcile.estimates import Step
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.disks import collect_all, see
 from reconcile.jobs.context import Context, connect, start_spark, throttle
+from reconcile.jobs.deletes.resurrection import find_deleted, read_deleted
 from reconcile.jobs.make_plan.plan import make_plan
 from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.jobs.references import read_references
 from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import PlanManifest
 from reconcile.plan.plan_reader import STORE
+from reconcile.references import References
 from reconcile.report.pages import plan_page, write_page
 from reconcile.report.plan_verdict import describe_plan
-from reconcile.stores import catalog_path, demand_store_uri
+from reconcile.stores import catalog_path, demand_store_uri, of_catalog
 from recovery.codecs.store import Layout
 from recovery.dataset import COLLECTED, SNAPSHOTS, Dataset, open_dataset, prepare
 from recovery.errors import InputError
@@ -43,6 +45,7 @@ class RecoverRequest:
         expected: bookies that the cluster has, as the operator says; None: not said.
         default_quorum: (E, W, A) where nothing else decides.
         references: files and URIs of what upper layers know.
+        tombstones: stores, or copies of them, with tombstones; those beside the store and its snapshots are found.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
         lost: disks that are gone for good, as the operator states.
         raise_past: ids up to this one are used, as the operator says.
@@ -66,6 +69,7 @@ class RecoverRequest:
     raise_past: int | None
     master: str
     python: Path | None
+    tombstones: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -112,7 +116,8 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
         demand_spark(request.master, request.python)
         inventories = open_inventories(request.inventories)
         see(request.disks)
-    references = read_references(request.references, context)
+    listed = read_references(request.references, context)
+    known = [*([] if listed is None else [listed]), *read_deleted(request.tombstones, context)]
     prepare(out, "plan", secret=True)
     with ExitStack() as stack:
         # Collecting needs Spark at once; without it, Spark starts after the stores were read, which may fail.
@@ -129,10 +134,10 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
                 )
             inventories = open_inventories((*request.inventories, *collected))
         snapshots = tuple(
-            _open_snapshot(uri, out / SNAPSHOTS / str(number), context)
+            _open_snapshot(uri, out / SNAPSHOTS / str(number), context, known)
             for number, uri in enumerate(request.snapshots, 1)
         )
-        target = _capture_target(request, inventories, context)
+        target = _capture_target(request, inventories, context, known)
         context.reporter.expect(Step.RECOVER, sum(inventory.rows("copies") for inventory in inventories))
         spark = spark or stack.enter_context(start_spark(request.master, request.python, context))
         made_of = PlanRequest(
@@ -145,7 +150,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
             expected=request.expected,
             default_quorum=request.default_quorum,
             tail=request.tail,
-            references=references,
+            references=References.unite(known),
             lost=request.lost,
             raise_past=request.raise_past,
             settings=request.settings,
@@ -159,8 +164,10 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
     return Recovered(plan, manifest, None if target.has_root else target.root)
 
 
-def _capture_target(request: RecoverRequest, inventories: Sequence[Dataset], context: Context) -> _Target:
-    """Capture the store to be repaired beside the plan; without one, return its layout alone."""
+def _capture_target(
+    request: RecoverRequest, inventories: Sequence[Dataset], context: Context, known: list[References]
+) -> _Target:
+    """Capture the store to be repaired beside the plan, and add what its tombstones name; without one, its layout."""
     if request.uri is None:
         if request.layout is None:
             raise InputError("the plan", "is for no store, and for no layout", "name the store, or the layout")
@@ -170,6 +177,7 @@ def _capture_target(request: RecoverRequest, inventories: Sequence[Dataset], con
         # What bookies hold and no listing names is asked for before anybody calls it lost.
         summary = capture_store(opened, folder, context, list_known_ledgers(inventories))
         root = opened.root
+        known += find_deleted(opened)
     if not summary.complete:
         problem = f"could not be read whole ({summary.gaps[0]})"
         raise InputError(
@@ -180,15 +188,19 @@ def _capture_target(request: RecoverRequest, inventories: Sequence[Dataset], con
     return _Target(Layout(summary.layout), open_dataset(folder, "catalog"), root, summary.root == "present")
 
 
-def _open_snapshot(uri: str, out: Path, context: Context) -> Dataset:
+def _open_snapshot(uri: str, out: Path, context: Context, known: list[References]) -> Dataset:
     """Return what a store held earlier as a catalog: a capture as it is, anything else captured beside the plan.
 
-    A catalog with gaps is taken: what it lacks counts as not known, not as absent.
+    A catalog with gaps is taken: what it lacks counts as not known, not as absent. What tombstones beside it name is
+    added to what is known.
     """
     path = catalog_path(uri)
     if path is not None:
-        return open_dataset(path, "catalog")
+        catalog = open_dataset(path, "catalog")
+        known += find_deleted(of_catalog(catalog, uri))
+        return catalog
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     with connect(uri, context) as opened:
         capture_store(opened, out, context)
+        known += find_deleted(opened)
     return open_dataset(out, "catalog")

@@ -95,6 +95,13 @@ _SAID: Final = ("HELD", "GUARDED")
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
 @references_option
 @click.option(
+    "--tombstones",
+    multiple=True,
+    metavar="URI",
+    help="A store, or a copy of one, in which bkmeta deleted ledgers: what its tombstones name is not restored. Those "
+    "beside --metadata and --snapshot are found without it.",
+)
+@click.option(
     "--tail",
     type=click.Choice(TAILS),
     default=TAILS[0],
@@ -130,6 +137,7 @@ def recover(
     expect_bookies: Path | tuple[str, ...] | None,
     default_quorum: tuple[int, int, int] | None,
     references: tuple[str, ...],
+    tombstones: tuple[str, ...],
     tail: str,
     lost: tuple[str, ...],
     raise_past: int | None,
@@ -169,6 +177,7 @@ def recover(
         expected=read_names(expect_bookies) if expect_bookies else None,
         default_quorum=default_quorum,
         references=references,
+        tombstones=tombstones,
         tail=Tail(tail),
         lost=tuple(map(LostDisk.parse, lost)),
         raise_past=raise_past,

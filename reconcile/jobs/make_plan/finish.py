@@ -91,7 +91,7 @@ def finish_plan(
         found=_add(sums.findings, count_values(beside["category"])),
         references=(
             None
-            if references is None
+            if references is None or not references.names_all
             else sum_references([r.references for r in results if r.references is not None], references)
         ),
         mass_deletion=case.evidence.mass_deletion,

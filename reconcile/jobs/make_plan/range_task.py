@@ -157,6 +157,9 @@ class RangeTasks:
             buckets: the range.
         """
         evidence, references = self.case.evidence, self._read_references(buckets)
+        given = self.request.references
+        # Tombstones name deleted ledgers only: of the others they say nothing.
+        listed = references if given is not None and given.names_all else None
         copies = self.case.copies(buckets)
         known = evidence.read_tables(buckets, references)
         sides = decide.decide_range(self.case, prior, copies, known, evidence.find_issued(self.request.layout))
@@ -192,7 +195,7 @@ class RangeTasks:
                 holds.find_reopening(released, self.run),
             ]
         )
-        compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, references)
+        compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, listed)
         actions, left = alternatives.offer_alternatives(sides, self.request.layout, self.request.passwords, actions)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         contents = {"actions": actions, "findings": findings, "reconstruction": rows, "sides": compared}
@@ -226,7 +229,7 @@ class RangeTasks:
         used = used_ids.numbers(
             self.request.layout, used_ids.gather_ids_of_ledgers(compared, sides.history, references)
         )
-        counted = None if references is None else count_references(references, rows, stored)
+        counted = None if listed is None else count_references(listed, rows, stored)
         return RangeResult(parts, hashes, counts, counted, used).to_json()
 
     def _is_proven(self, findings: pa.Table) -> pa.ChunkedArray:

@@ -1,0 +1,100 @@
+"""Ledgers that tombstones name, as references that say "deleted": a recovery never restores what was purged."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+
+from backends.registry import OpenStore
+from reconcile.deletes.own_root import TOMBSTONES, name_own_root
+from reconcile.deletes.packed import PackedRecords
+from reconcile.deletes.records import decode_root_mark
+from reconcile.deletes.tombstones import REMOVED, State, Tombstone
+from reconcile.errors import GuardRefusedError
+from reconcile.jobs.context import Context, connect
+from reconcile.references import References
+from recovery.dataset import sort_by_key
+from recovery.errors import FormatError, InputError
+from recovery.infer.references import SCHEMA
+from recovery.model.ids import buckets
+
+
+def read_deleted(uris: Sequence[str], context: Context) -> list[References]:
+    """Return the ledgers that the tombstones of stores say were purged.
+
+    Args:
+        uris: stores, or copies of them, that must have tombstones.
+        context: of the job.
+
+    Raises:
+        InputError: one has no tombstones, or some that cannot be read.
+        UnavailableError: a store does not answer.
+        UnsupportedStoreError: a URI that is malformed, or of a store that is not read.
+    """
+    parts = []
+    remedy = "name the store, or a copy of it, that bkmeta deleted in"
+    for uri in dict.fromkeys(uris):
+        with connect(uri, context) as opened:
+            try:
+                tombstones = _read(opened)
+            except (FormatError, GuardRefusedError) as error:
+                raise InputError(uri, f"has tombstones that cannot be read ({error})", remedy) from error
+        if tombstones is None:
+            raise InputError(uri, "has no tombstones", remedy)
+        parts.append(_make_references(tombstones, uri))
+    return parts
+
+
+def find_deleted(opened: OpenStore) -> list[References]:
+    """Return the ledgers that tombstones beside a store's ledgers say were purged; what is not ours is passed over.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+    try:
+        tombstones = _read(opened)
+    except (FormatError, GuardRefusedError):
+        return []
+    return [_make_references(tombstones, opened.uri)] if tombstones else []
+
+
+def _read(opened: OpenStore) -> list[Tombstone] | None:
+    """Return the tombstones of ledgers whose records were removed; None where there is no root of ours.
+
+    The cluster's instance id is not compared: after a loss the store may have another one, or none.
+    """
+    key = name_own_root(opened.root)
+    stored = opened.store.get(key)
+    if stored is None:
+        return None
+    decode_root_mark(stored.value)
+    nodes = PackedRecords(opened.store, key, TOMBSTONES, None).read_all()
+    return [tombstone for node in nodes for tombstone in node if tombstone.state in REMOVED]
+
+
+def _make_references(tombstones: Sequence[Tombstone], uri: str) -> References:
+    scope = np.array([tombstone.ledger.scope for tombstone in tombstones], np.int64)
+    ledger = np.array([tombstone.ledger.ledger for tombstone in tombstones], np.int64)
+    count = len(tombstones)
+    columns = {
+        "bucket": pa.array(buckets(scope, ledger)),
+        "scope": pa.array(scope),
+        "ledger": pa.array(ledger),
+        "last_entry": pa.nulls(count, pa.int64()),
+        "length": pa.nulls(count, pa.int64()),
+        "deleted": pa.array(np.ones(count, np.bool_)),
+        "owner": pa.array([_describe(tombstone) for tombstone in tombstones], pa.string()),
+        # A tombstone is a word of somebody who meant it: nothing that history only shows, and no breaker holds it.
+        "deletion": pa.nulls(count, pa.string()),
+        "source": pa.array([uri] * count, pa.string()),
+    }
+    rows = sort_by_key(pa.table(columns).select(SCHEMA.names).cast(SCHEMA))
+    return References(rows, names_all=False)
+
+
+def _describe(tombstone: Tombstone) -> str:
+    step = next(step for step in reversed(tombstone.steps) if step.state is State.PURGED)
+    when = datetime.fromtimestamp(step.at_ms / 1000, UTC).isoformat(timespec="seconds")
+    why = f" ({tombstone.reason})" if tombstone.reason else ""
+    return f"tombstone: purged {when} by {step.by}{why}"

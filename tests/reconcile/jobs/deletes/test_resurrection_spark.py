@@ -1,0 +1,64 @@
+"""I-18: what was deleted on purpose does not walk back in when a store is rebuilt from disks."""
+
+from pathlib import Path
+
+import pytest
+
+from backends.protocols import Write
+from backends.registry import open_store
+from reconcile.cli.options import make_context
+from reconcile.cli.output import Output
+from reconcile.jobs.deletes.resurrection import read_deleted
+from recovery.codecs.store import Layout, ledger_key
+from recovery.dataset import open_dataset
+from recovery.model.ids import LedgerId
+from tests.support.command import run
+from tests.support.deletes import Ledger, fill_store, write_looks, write_references
+from tests.support.zookeeper_server import ZooKeeperServer
+
+pytestmark = [pytest.mark.real, pytest.mark.spark]
+
+LEDGERS = tuple(Ledger(LedgerId(0, number)) for number in range(20))
+
+
+def test_a_rebuilt_store_has_no_deleted_ledger(
+    zookeeper_server: ZooKeeperServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A bookie that was away has the ledger still; all records are lost; the tombstone, found or named, wins."""
+    monkeypatch.chdir(tmp_path)
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}/rebuilt/ledgers"
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, "/rebuilt/ledgers", Layout.HIERARCHICAL, LEDGERS)
+
+    def bkmeta(*words: object, code: int = 0) -> None:
+        done = run(capsys, *words, "--json")
+        assert done.code == code, done.out + done.err
+
+    looks = [word for path in write_looks(tmp_path / "looks", LEDGERS) for word in ("--inventory", path)]
+    bkmeta("delete", "request", 3, "--metadata", uri, "--soak", "0s", "--reason", "T-7")
+    for _ in range(2):
+        refs = write_references(tmp_path / "refs.jsonl", [])
+        words = ("--due", *looks, "--references", refs, "--min-age", "0s", "--certificate", "c.json")
+        bkmeta("delete", "verify", "--metadata", uri, *words)
+    bkmeta("delete", "purge", "--metadata", uri, "--certificate", "c.json")
+    with open_store(uri, writable=True) as opened:
+        for ledger in LEDGERS:
+            key = "/rebuilt/ledgers" + ledger_key(Layout.HIERARCHICAL, ledger.id)
+            held = opened.store.get(key)
+            if held is not None:
+                opened.store.write([Write(key, None, held.version)])
+    done = run(capsys, "recover", *looks, "--metadata", uri, "--out", tmp_path / "plan", "--json")
+    assert done.code in (0, 3, 4), done.out
+    # Tombstones name deleted ledgers only: they say of no other that nobody refers to it.
+    assert not done.result["references"]
+    plan = open_dataset(tmp_path / "plan", "plan")
+    rows = {row["ledger"]: row for row in plan.read("reconstruction").to_pylist()}
+    assert (rows[3]["outcome"], rows[3]["reason"]) == ("deleted", "deleted_by_reference")
+    assert {row["outcome"] for number, row in rows.items() if number != 3} <= {"restored", "guarded", "held"}
+    assert not [row for row in plan.read("actions").to_pylist() if row["ledger"] == 3 and row["op"] != "leave"]
+    [named] = read_deleted([uri], make_context(Output(as_json=True, progress="none")))
+    [row] = named.rows.to_pylist()
+    assert (row["ledger"], row["deleted"], "T-7" in row["owner"]) == (3, True, True)
