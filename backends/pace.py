@@ -46,5 +46,5 @@ class Pace:
             self._wait(begins - moment)
 
     def stop(self) -> None:
-        """Let all that wait go on."""
+        """End all waiting, now and from now on."""
         self._stopped.set()

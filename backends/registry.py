@@ -189,7 +189,7 @@ class ControlledReader(StoreReader, Protocol):
 
 
 class ReadOnlyControlledStore(ReadOnlyStore):
-    """The same for a live store with ACLs: they can be read."""
+    """A live store with ACLs, without its writes: ACLs can be read."""
 
     def __init__(self, store: ControlledReader) -> None:
         super().__init__(store)
@@ -209,7 +209,7 @@ class ReadOnlyControlledStore(ReadOnlyStore):
 
 
 class ReadOnlyScannableStore(ReadOnlyStore):
-    """The same for a store that shows one point in time."""
+    """A store that shows one point in time, without its writes."""
 
     def __init__(self, store: ScannableStore) -> None:
         super().__init__(store)

@@ -218,7 +218,7 @@ _tried: dict[bytes, str | None] = {}
 
 
 def _demand_trial(folder: Path, links: Path, files: list[Path]) -> None:
-    """See that the opening ends, of manifests and table files that were not tried before.
+    """Check that the opening ends, of manifests and table files that were not tried before.
 
     Raises:
         CorruptStoreError: it does not.

@@ -106,7 +106,7 @@ def catalog_path(uri: str) -> str | None:
 
 
 def demand_store_uri(uri: str) -> None:
-    """See that a URI names a store, without opening it.
+    """Check that a URI names a store, without opening it.
 
     Raises:
         UnsupportedStoreError: malformed, or of a store that is not read.
@@ -166,7 +166,7 @@ def of_catalog(dataset: Dataset, uri: str) -> OpenStore:
 
 
 def demand_same_keys(opened: OpenStore, layout: str, *, has_acl: bool = False) -> None:
-    """See that a plan's keys are those of the store's kind, and that the store has ACLs if some were named.
+    """Check that a plan's keys are those of the store's kind, and that the store has ACLs if some were named.
 
     Raises:
         GuardRefusedError: keys of ZooKeeper were to be written to etcd, or the other way; or rights to etcd.

@@ -34,6 +34,6 @@ def keep_pandas_out() -> None:
 
 
 def let_pandas_in() -> None:
-    """Let pandas be imported again; PyArrow does not look for it a second time."""
+    """Allow imports of pandas; PyArrow does not look for it a second time."""
     if _REFUSER in sys.meta_path:
         sys.meta_path.remove(_REFUSER)

@@ -52,7 +52,7 @@ from backends.protocols import Point, Tls, Versioned, Write, parents
 _READS_IN_FLIGHT: Final = 256
 _RANGE: Final = "Range"
 _RANGE_PAGE: Final = "RangePage"
-"""The same, whose answers leave keys as they came."""
+"""As `Range`; the answer is not decoded key by key."""
 _FIRST: Final = 2
 """The first revision that a write makes: an empty store has revision 1."""
 _MADE: Final = 60

@@ -398,7 +398,7 @@ class FaultContract(ABC):
         return [f"/many/{n}" for n in range(self.KEYS)]
 
     def demand_all(self, store: MetadataStore, keys: list[str]) -> None:
-        """See that a pipelined read and a listing give what `filled` made."""
+        """Check that a pipelined read and a listing give what `filled` made."""
         nodes = [(key, node.value if node else None) for key, node in store.get_many(keys)]
         assert nodes == [(key, key[6:].encode() if int(key[6:]) % 7 else None) for key in keys]
         assert store.children("/many") == sorted(key[6:] for key in keys if int(key[6:]) % 7)

@@ -297,7 +297,7 @@ def read_names(path: Path | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def demand_bookie_ids(names: Sequence[str], source: str) -> None:
-    """See that names are those of bookies.
+    """Check that names are those of bookies.
 
     Raises:
         InputError: one is not.

@@ -90,7 +90,7 @@ class Evidence:
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """The same, as datasets."""
+        """The datasets of all catalogs, the store's first."""
         return tuple(catalog.dataset for catalog in self.catalogs)
 
     def list_guarded(self) -> frozenset[LedgerId]:

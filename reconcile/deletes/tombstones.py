@@ -383,7 +383,7 @@ def list_overdue(tombstone: Tombstone, now_ms: int, retention_ms: int = RETENTIO
 
 
 def demand_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | None) -> None:
-    """See that an undo is possible.
+    """Check that an undo is possible.
 
     Args:
         tombstone: of a ledger; before its purge anything is possible.

@@ -103,7 +103,7 @@ SHORT: Final = {
     Relation.SNAPSHOT_ONLY: "in a snapshot only",
     Relation.BOOKIES_ONLY: "on bookies only",
 }
-"""The same behind a number."""
+"""Relation → words for it, behind a number of ledgers."""
 
 AFTER_SNAPSHOT: Final = "created after the snapshot was taken, or deleted before that"
 """What a ledger is that only bookies have, where there is a snapshot."""

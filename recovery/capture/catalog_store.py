@@ -135,7 +135,7 @@ class CatalogStore:
         self._refuse(f"{key} was to be raised beyond {beyond}")
 
     def close(self) -> None:
-        """Answer no more."""
+        """Close the catalog; what is asked afterwards raises."""
         self._closed = True
 
     def _refuse(self, change: str) -> NoReturn:

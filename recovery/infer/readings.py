@@ -54,7 +54,7 @@ class Readings:
 
 
 def refuse_content(known: Facts, refusal: Ints, is_deleted: Mask) -> None:
-    """Let what speaks against the content of a refused ledger be the reason, whatever else is missing of it.
+    """Give as reason what speaks against the content of a refused ledger, whatever else is missing of it.
 
     Args:
         known: what bookies show.

@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.Table:
-    """Let references supply and check what was reconstructed.
+    """Take from references what bookies do not show, and check by them what was reconstructed.
 
     Args:
         rows: RECONSTRUCTION of the ledgers of `known`, in their order.

@@ -37,9 +37,9 @@ _SIMILAR: Final = 3.0
 _STRANGE: Final = 2.5
 """What a shape costs that nothing but the number of copies speaks for."""
 _STRANGE_IF_UNSEEN: Final = 4.5
-"""The same where nobody looked at all that some bookie has: that is likelier than a shape of its own."""
+"""As `_STRANGE`, where nobody looked at all that some bookie has: that is likelier than a shape of its own."""
 _STRANGE_STRIPES: Final = 2.0
-"""The same where the copies are striped like that."""
+"""As `_STRANGE`, where the copies are striped like that."""
 _LISTED: Final = 4
 _WEIGHT: Final = 0.3
 """What a shape costs that e^-1 of the ledgers have."""

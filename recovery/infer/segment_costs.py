@@ -156,7 +156,7 @@ def _extra_costs(cases: Cases, row: Ints, write: Ints | int, ensemble: Ints | in
 
 
 class _Reached(NamedTuple):
-    """What is known of the cells of `_Weighed` so far.
+    """What is known of the cells of a `_CostTable` so far.
 
     Attributes:
         best: the cost up to each, inf where that is no use.

@@ -60,7 +60,7 @@ Row = dict[str, Any]
 
 
 def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: SnapshotDoubts) -> pa.Table:
-    """Let records of snapshots supply what bookies do not show, and bookies' bytes check what the records say.
+    """Take from records of snapshots what bookies do not show, and check the records by what bookies show.
 
     Args:
         rows: RECONSTRUCTION of the ledgers of `known`, in their order.
@@ -412,7 +412,7 @@ def _hold(row: Row, reason: Refusal) -> Row:
 
 
 def _take_record(row: Row, made: LedgerMetadata, graded: Sequence[str]) -> Row:
-    """Let a record be what is written: its fields, its bytes, and which of them are the earlier ones."""
+    """Return the row with the fields and bytes of a record, those that are the earlier ones graded `snapshot`."""
     known = graded if made.password is None else (*graded, "password")
     grades = row["grades"] | dict.fromkeys(known, "snapshot")
     return row | {

@@ -66,7 +66,7 @@ def solve_problems(cases: Cases, problems: Sequence[Problem], paths: Sequence[Pa
     Args:
         cases: the ledgers.
         problems: ledgers and shapes.
-        paths: what `cheapest` found for each.
+        paths: what `find_cheapest` found for each.
 
     Returns:
         The histories; None where there are no segments, or it would take more time than one ledger may take.

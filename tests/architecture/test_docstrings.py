@@ -1,6 +1,7 @@
 """Docstrings name what is there: each argument and attribute that they explain is one of their function or class."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -9,9 +10,20 @@ from tests.support.paths import ROOT
 
 PACKAGES: Final = ("recovery", "reconcile", "backends")
 _SECTION: Final = re.compile(r"^(Args|Attributes):\n((?: {4}.*\n|\n)*)", re.MULTILINE)
+_MENTION: Final = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 _ROW: Final = re.compile(r"^ {4}(\S[^:\n]*?)(?: \([^)]*\))?:", re.MULTILINE)
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@functools.cache
+def _trees() -> dict[str, ast.Module]:
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "_pb" not in path.parts
+    }
 
 
 def _explained_names(docstring: str) -> Iterator[tuple[str, str]]:
@@ -83,13 +95,7 @@ def _find_strangers(trees: dict[str, ast.Module]) -> list[str]:
 
 def test_docstrings_explain_names_that_are_there() -> None:
     """A parameter or field that was renamed is renamed in its docstring, too."""
-    trees = {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-        if "_pb" not in path.parts
-    }
-    assert _find_strangers(trees) == []
+    assert _find_strangers(_trees()) == []
 
 
 def test_a_name_that_is_not_there_is_found() -> None:
@@ -135,3 +141,58 @@ class Heir(Base):
         "m.py: Heir has no say",
         "m.py: say has no text",
     ]
+
+
+def _texts(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Yield docstrings, and the strings that stand below values to explain them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value
+
+
+def _find_words(trees: dict[str, ast.Module]) -> set[str]:
+    """Return every word of the sources but for those of docstrings: names, and words of texts such as columns."""
+    words: set[str] = set()
+    for path, tree in trees.items():
+        words.update(re.findall(r"\w+", path))
+        docstrings = {id(text) for text in _texts(tree)}
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(id=name) | ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    words.add(name)
+                case ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                    words.add(name)
+                case ast.alias(name=name) | ast.ImportFrom(module=str(name)):
+                    words.update(name.split("."))
+                case ast.Constant(value=str(text)) if id(node) not in docstrings:
+                    words.update(re.findall(r"\w+", text))
+                case _:
+                    pass
+    return words
+
+
+def _find_lost_mentions(trees: dict[str, ast.Module]) -> list[str]:
+    """Return what docstrings write as code and no source has."""
+    words = _find_words(trees)
+    return [
+        f"{path}:{text.lineno}: {mention}"
+        for path, tree in trees.items()
+        for text in _texts(tree)
+        for mention in _MENTION.findall(str(text.value))
+        if not set(mention.split(".")) <= words
+    ]
+
+
+def test_docstrings_mention_names_that_are_there() -> None:
+    """What stands between backticks is a name or a word of some source: nothing that was renamed long ago."""
+    assert _find_lost_mentions(_trees()) == []
+
+
+def test_a_mention_that_is_lost_is_found() -> None:
+    """A name that only docstrings have is one that went away."""
+    text = '''
+"""Of `size`, `m.size`, `column` and `weight`."""
+size = "a column"
+"""As `size`; not `height`."""
+'''
+    assert _find_lost_mentions({"m.py": ast.parse(text)}) == ["m.py:2: weight", "m.py:4: height"]

@@ -62,7 +62,7 @@ class Impact(StrEnum):
 
 
 OF_SEGMENTS: Final = tuple(Impact)[:6]
-"""Those that single segments have; what is behind them is of the whole cluster."""
+"""Impacts on single segments; the others are of the whole cluster."""
 
 
 class Verdict(StrEnum):

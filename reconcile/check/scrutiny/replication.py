@@ -76,7 +76,7 @@ class Replication:
 
     @classmethod
     def from_nodes(cls, nodes: pa.Table, part: range | None = None) -> Self:
-        """Take it from CATALOG_NODES; `part`: marks of these buckets only."""
+        """Read what CATALOG_NODES has; `part`: marks of these buckets only."""
         of_marks = nodes.filter(pc.equal(nodes["kind"], "mark"))
         rest = nodes.filter(pc.not_equal(nodes["kind"], "mark")).select(["path", "kind", "raw", "owner"]).to_pylist()
         locks: dict[LedgerId, str] = {}

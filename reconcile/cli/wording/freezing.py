@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def demand_identity(uri: str) -> None:
-    """See that the environment names an identity that a freeze can be made as.
+    """Check that the environment names an identity that a freeze can be made as.
 
     Raises:
         GuardRefusedError: the store has no rights.

@@ -13,7 +13,7 @@ _MANIFEST = "manifest.json"
 
 
 def tell_if_whole(out: Path, kind: str) -> None:
-    """Let an error that ends the running command say from here on whether what it writes is whole.
+    """Have errors that end the running command say whether what it writes is whole.
 
     Args:
         out: the folder that it writes.

@@ -20,7 +20,7 @@ _NAMED: Final = 16
 
 
 def see(disks: Mapping[str, Sequence[Path]]) -> None:
-    """See that folders are those of the bookies that they were given for; nothing is read yet.
+    """Check that folders are those of the bookies that they were given for; nothing is read yet.
 
     Raises:
         InputError: they are not, or are not there.

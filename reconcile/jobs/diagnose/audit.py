@@ -91,7 +91,7 @@ def read_journals(places: Sequence[Path]) -> list[JournalAccount]:
 
 
 def verify_journals(places: Sequence[Path], heads: Sequence[str]) -> JournalsVerified:
-    """See that the journals in folders and below them are as they were written.
+    """Check that the journals in folders and below them are as they were written.
 
     Args:
         places: the folders.

@@ -254,7 +254,7 @@ class _Check:
         return hosts
 
     def _demand_places(self, option: str, level: Level) -> None:
-        """See that locations are known where something needs them; single ones that are not are said."""
+        """Check that locations are known where something needs them; single ones that are not are said."""
         if level is not Level.BOOKIE and not any(self._bookies.locations):
             remedy = "give --topology FILE with a line for each bookie: its id or host, a space, its location"
             raise InputError(option, "needs the bookies' locations, and none is known", remedy)

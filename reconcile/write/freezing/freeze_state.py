@@ -50,7 +50,7 @@ KEPT: Final[Mapping[str, str]] = {
 }
 """Node → what other principals than the identity keep of their rights, in the order of a freeze."""
 KEPT_FLAT: Final[Mapping[str, str]] = {LOCKS: "dra", SHORT_GENERATOR: "a", LONG_GENERATOR: "a", ROOT: "a"}
-"""The same where the ledgers stand in the root itself."""
+"""As `KEPT`, of the flat layout, whose ledgers stand in the root itself."""
 _TAKEN: Final = {SHORT_TREE: "r", LONG_TREE: "r", LOCKS: "c", SHORT_GENERATOR: "c", LONG_GENERATOR: "c", ROOT: "c"}
 """Node → the right that nobody else may have while the cluster counts as frozen; of a flat root also to read it."""
 MADE: Final = (SHORT_TREE, LONG_TREE, LOCKS, SHORT_GENERATOR)

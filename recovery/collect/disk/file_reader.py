@@ -169,7 +169,7 @@ class Mapped:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; the mapping goes when the last view of it does."""
+        """Close the file; the mapping ends with the last view of it."""
         if self._map is not None and self._not_cached:
             self._map.madvise(mmap.MADV_DONTNEED)  # what is mapped stays in the page cache
         for start in self._not_cached:
