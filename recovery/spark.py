@@ -46,10 +46,15 @@ _MOST_LINES: Final = 3
 _MOST_CHARACTERS: Final = 300
 
 
+def find_java() -> str | None:
+    """Return the Java that Spark runs: that of JAVA_HOME, else the first on the PATH; None: nothing names one."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
+
+
 def java_problem() -> str | None:
     """Return why Spark would not find a Java that it can use; None where it would."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    java, home = find_java(), os.environ.get("JAVA_HOME")
     if java is None or not Path(java).exists():
         return f"no Java found ({'JAVA_HOME=' + home if home else 'nothing called java on the PATH'})"
     try:

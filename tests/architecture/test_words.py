@@ -107,9 +107,7 @@ OPTIONS_THAT_STAY: Final = {
     "reconcile/cli/": "the command line itself",
     "reconcile/findings/": "what a finding suggests is stored in FINDINGS, and read beside the program",
     "reconcile/report/": "pages that name the next command, as the command line does",
-    "reconcile/jobs/diagnose/doctor.py": "says how this installation is called",
     "reconcile/explain/ledger.py": "names the command that chose a reading",
-    "reconcile/jobs/impact/": "names options of check-impact",
     "recovery/testing/": "programs with options of their own",
 }
 """Places below the command line whose texts name its options, with the reason."""

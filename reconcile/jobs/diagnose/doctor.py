@@ -6,7 +6,6 @@ host without Java is not called broken for that.
 
 import importlib.metadata
 import importlib.util
-import os
 import platform
 import re
 import resource
@@ -25,7 +24,7 @@ from backends.registry import OpenStore
 from reconcile.jobs.context import Context, throttle
 from reconcile.stores import demand_store_uri, open_store
 from recovery.codecs import store
-from recovery.spark import has_executors, java_problem, over_buckets, session
+from recovery.spark import find_java, has_executors, java_problem, over_buckets, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +37,7 @@ OLDEST_PYTHON: Final = (3, 11)
 FEWEST_FILES: Final = 1024
 """Open files that are needed: every table file of a bookie's RocksDB is held open while it is read."""
 LEAST_TEMPORARY: Final = 64 << 20
-"""Free bytes that are needed for temporary files; what grows with the cluster is written to --out."""
+"""Free bytes that are needed for temporary files; what grows with the cluster is written elsewhere."""
 
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*([^;\[\s]*)\s*(?:;.*extra\s*==\s*['\"]([^'\"]+)['\"])?")
 _LIMIT: Final = re.compile(r"(>=|<=|==|!=|<|>)\s*([0-9][0-9.]*)")
@@ -293,7 +292,7 @@ def _temporary(folder: Path) -> Check:
 def _java(*, spark: bool) -> Check:
     problem = java_problem()
     if problem is None:
-        return Check("Java", State.OK, os.environ.get("JAVA_HOME") or shutil.which("java") or "")
+        return Check("Java", State.OK, find_java() or "")
     if not spark:
         return Check("Java", State.SKIPPED, f"{problem}; {_ONLY_RECOVER}")
     return Check("Java", State.MISSING, problem, "install Java 17 or newer, or point JAVA_HOME to it")
@@ -331,7 +330,7 @@ def _session(master: str, python: Path | None) -> list[Check]:
             return examine_session(spark, master)
     except Exception as error:  # noqa: BLE001 - whatever keeps Spark from running a task is what was asked for
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        remedy = "see what it says; executors need what is here, or get it by --executor-python"
+        remedy = "see what it says; executors need what is here, or an environment that is sent along"
         return [Check("Spark session", State.MISSING, f"{master}: {lines[-1]}", remedy)]
 
 
@@ -366,5 +365,10 @@ def _differences(own: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -
         return [Check("executors", State.OK, "the same Python and packages as here")]
     shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
     return [
-        Check("executors", State.MISSING, shown, "give executors what is here: --executor-python, or one container")
+        Check(
+            "executors",
+            State.MISSING,
+            shown,
+            "give executors what is here: an environment that is sent along, or one container",
+        )
     ]

@@ -142,7 +142,7 @@ def _folder_of(uri: str, folder: Path) -> Path:
     try:
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        remedy = "name another folder with --catalog"
+        remedy = "name another folder for the captures"
         raise InputError(str(own), f"cannot be made ({error.strerror or error})", remedy) from error
     return own
 
@@ -189,7 +189,7 @@ def record_statements(uri: str, folder: Path, statements: Sequence[Statement]) -
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        remedy = "free space, or name another folder with --catalog"
+        remedy = "free space, or name another folder for the captures"
         raise InputError(str(path), f"cannot be written ({error.strerror or error})", remedy) from error
 
 

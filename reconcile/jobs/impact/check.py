@@ -88,7 +88,9 @@ def check_impact(request: ImpactRequest, context: Context) -> ImpactAnswer:
     """
     if request.stable_for > 1 and not is_live(request.uri):
         problem = "is a copy of a store: it is the same each time that it is looked at"
-        raise InputError("--stable-for", f"{request.uri} {problem}", "name the store itself, or leave it out")
+        raise InputError(
+            "the time that is looked back", f"{request.uri} {problem}", "name the store itself, or leave it out"
+        )
     if request.out is not None:
         prepare(request.out, "impact", secret=False)
     if request.unrecoverable:
@@ -139,7 +141,7 @@ class _Check:
         strangers = sorted(set(request.weights) - set(bookies.names))
         if strangers:
             problem = f"{strangers[0]} has a weight, and is no bookie of the store"
-            raise InputError("--weights", problem, f"the bookies are {', '.join(bookies.names[:_SOME])}, …")
+            raise InputError("the weights", problem, f"the bookies are {', '.join(bookies.names[:_SOME])}, …")
         topology = request.topology if request.topology is not None else self._read_rack_info()
         locations = {name: place for name in bookies.names if (place := find_location(topology, name)) is not None}
         return replace(bookies, locations=tuple(locations.get(name) for name in bookies.names))
@@ -156,7 +158,7 @@ class _Check:
                 node = opened.store.get(opened.root.rpartition("/")[0] + _RACK_INFO)
                 return {} if node is None or not node.value else decode_rack_info(node.value)
             except (FormatError, AccessDeniedError):
-                self._undecided.append("the rack information in the store cannot be read: give --topology")
+                self._undecided.append("the rack information in the store cannot be read: give a topology")
                 return {}
 
     def answer(self) -> ImpactAnswer:
@@ -170,7 +172,7 @@ class _Check:
         if not clusters and request.drill is None:
             clusters.append(self._make_cluster(Sets((), np.full(len(bookies.names) + 1, NOW, np.int32), self._target)))
         if request.drill is not None:
-            self._demand_places(f"--drill {request.drill}", request.drill)
+            self._demand_places(f"the drill by {request.drill}", request.drill)
             clusters.append(self._make_cluster(Sets.from_domains(bookies, request.drill, self._target)))
         ranges = self._choose_ranges()
         question = self._make_question(clusters)
@@ -222,19 +224,21 @@ class _Check:
         taken, bookies = self._request.taken, self._bookies
         chosen = {", ".join(names): names for names in taken.sets}
         if taken.domains:
-            self._demand_places("--domain", Level.RACK)
+            self._demand_places("the domains", Level.RACK)
             matches = match_domains(bookies, taken.domains)
             for name, members in matches.items():
                 if not members:
                     places = ", ".join(sorted({place for place in bookies.locations if place}))
-                    raise InputError(f"--domain {name}", "has no bookie", f"the locations are {places or 'not known'}")
+                    raise InputError(
+                        f"the domain {name}", "has no bookie", f"the locations are {places or 'not known'}"
+                    )
             chosen[", ".join(taken.domains)] = tuple(sorted({name for members in matches.values() for name in members}))
         if taken.hosts:
             hosts = self._hosts
             on_hosts = [name for name in bookies.names if any(fnmatchcase(hosts[name], glob) for glob in taken.hosts)]
             if not on_hosts:
                 remedy = f"hosts are {', '.join(sorted(set(hosts.values()))[:_SOME])}"
-                raise InputError(f"--host {' '.join(taken.hosts)}", "fits no bookie's host", remedy)
+                raise InputError(f"the hosts {' '.join(taken.hosts)}", "fits no bookie's host", remedy)
             chosen[", ".join(taken.hosts)] = tuple(on_hosts)
         return [Sets.from_bookies(bookies, label, names, taken.target) for label, names in chosen.items()]
 
@@ -256,7 +260,7 @@ class _Check:
     def _demand_places(self, option: str, level: Level) -> None:
         """Check that locations are known where something needs them; single ones that are not are said."""
         if level is not Level.BOOKIE and not any(self._bookies.locations):
-            remedy = "give --topology FILE with a line for each bookie: its id or host, a space, its location"
+            remedy = "give a topology, a file with a line for each bookie: its id or host, a space, its location"
             raise InputError(option, "needs the bookies' locations, and none is known", remedy)
 
     def _demand_known(self, total: RangeAnswer) -> None:
@@ -274,7 +278,7 @@ class _Check:
     def _make_cluster(self, sets: Sets) -> Cluster:
         margin = self._request.margin
         if margin is not None:
-            self._demand_places(f"--margin {margin}", margin)
+            self._demand_places(f"the margin by {margin}", margin)
         return Cluster(
             self._bookies,
             sets,

@@ -65,5 +65,5 @@ def test_statements_are_kept_of_each_store(uri: str, tmp_path: Path) -> None:
     assert read_statements(uri, tmp_path) == (new,)
     assert read_statements(f"{uri}?root=/other", tmp_path) == ()
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="--catalog"):
+    with pytest.raises(InputError, match="another folder for the captures"):
         record_statements(uri, tmp_path / "file", [new])

@@ -83,7 +83,7 @@ def test_domains_and_hosts_are_taken_whole(catalog: Dataset) -> None:
     assert ask(catalog, taken=Taken(hosts=("bk[12]",))).sets[0].bookies == (A, B)
     with pytest.raises(InputError, match="/x/r1"):
         ask(catalog, taken=Taken(domains=("/z",)), **racks)
-    with pytest.raises(InputError, match="--topology"):
+    with pytest.raises(InputError, match="give a topology"):
         ask(catalog, taken=Taken(domains=("/x",)))
     with pytest.raises(InputError, match="fits no bookie's host"):
         ask(catalog, taken=Taken(hosts=("db*",)))
@@ -342,7 +342,7 @@ def test_the_largest_set_of_wide_ledgers(tmp_path: Path) -> None:
 
 def test_a_copy_of_a_store_is_not_asked_for_several_captures(catalog: Dataset) -> None:
     """It would be the same each time."""
-    with pytest.raises(InputError, match="--stable-for"):
+    with pytest.raises(InputError, match="looked back"):
         ask(catalog, (A,), stable_for=3)
 
 
