@@ -35,6 +35,28 @@ def set_outcome(rows: pa.Table, places: npt.NDArray[np.int64], outcome: str, rea
     return rows
 
 
+def hold_beyond_locks(rows: pa.Table, lost: npt.NDArray[np.int64], locks_a_bucket: int) -> pa.Table:
+    """Hold guarded ledgers for which the store has no room for a lock; their reason stays.
+
+    Locks stand in one listing, which holds so many. Buckets are a hash of the id, so each gets the same share of them:
+    who is held depends neither on the other buckets nor on how the work is cut.
+
+    Args:
+        rows: RECONSTRUCTION, sorted by key.
+        lost: rows of ledgers that the store has no record of.
+        locks_a_bucket: how many locks each bucket may have.
+    """
+    wants = np.zeros(rows.num_rows, np.bool_)
+    wants[lost] = True
+    wants &= pc.equal(rows["outcome"], "guarded").to_numpy()
+    before = np.cumsum(wants) - wants
+    bucket = rows["bucket"].to_numpy()
+    begin = np.searchsorted(bucket, bucket)
+    beyond = wants & (before - before[begin] >= locks_a_bucket) if len(bucket) else wants
+    index = rows.schema.get_field_index("outcome")
+    return rows.set_column(index, rows.schema.field(index), pc.if_else(pa.array(beyond), "held", rows["outcome"]))
+
+
 def claim_without_members(rows: pa.Table) -> pa.Table:
     """Claim less where nothing says which bookies the cluster has.
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from reconcile.compare import decide, range_findings
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import find_collisions
+from reconcile.compare.outcomes import hold_beyond_locks
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run
 from reconcile.jobs.make_plan.entry_shares import count_entries
@@ -25,10 +26,13 @@ from reconcile.plan.manifest import ReferenceCounts
 from reconcile.plan.plan_hash import Hashes
 from reconcile.rules import diff, holds, used_ids
 from reconcile.rules.used_ids import UsedNumbers
+from recovery.codecs.replication_lock import MAX_LOCKS
+from recovery.codecs.store import Layout
 from recovery.dataset import SPILL, select_rows, sort_by_key, write_part
 from recovery.infer.prior import Prior
 from recovery.infer.references import SCHEMA
 from recovery.manifest import Part
+from recovery.model.ids import BUCKETS
 
 REFERENCES: Final = "references"
 """Name of the part, beside those of the plan, that every task reads references from."""
@@ -165,11 +169,12 @@ class RangeTasks:
         sides = decide.decide_range(self.case, prior, copies, known, evidence.find_issued(self.request.layout))
         rows, stored = sides.outcomes(), sides.stored
         matched = diff.match(rows, stored)
+        locked = evidence.list_guarded()
+        rows = hold_beyond_locks(rows, matched.missing, self._share_locks(len(locked)))
         missing = rows.take(pa.array(matched.missing))
         held = missing.filter(pc.equal(missing["outcome"], "held"))
         secrets = os.urandom(HOLD_PASSWORD_SIZE * held.num_rows)
         wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "guarded", "held"])))
-        locked = evidence.list_guarded()
         under_guard = holds.mark_guarded(stored, locked)
         released, of_store = select_released(rows, stored, matched, under_guard)
         wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
@@ -231,6 +236,10 @@ class RangeTasks:
         )
         counted = None if listed is None else count_references(listed, rows, stored)
         return RangeResult(parts, hashes, counts, counted, used).to_json()
+
+    def _share_locks(self, there: int) -> int:
+        """Return how many locks a plan may make in each bucket; there: how many the store has."""
+        return 0 if self.request.layout is Layout.ETCD else max(0, MAX_LOCKS - there) // BUCKETS
 
     def _is_proven(self, findings: pa.Table) -> pa.ChunkedArray:
         """Say which findings are critical and were shown: absence counts only where every bookie was looked at."""
