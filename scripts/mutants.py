@@ -24,8 +24,8 @@ from random import Random, SystemRandom
 from typing import Final
 
 REASONS: Final = Path("tests/mutants.toml")
-SOME: Final = {"BKMETA_SOAK_HISTORIES": "30", "BKMETA_SOAK_NASTY": "24"}
-"""A part of what `scripts/test` judges: each change is judged by so many histories again."""
+SOME: Final = {"BKMETA_SOAK_HISTORIES": "30", "BKMETA_SOAK_NASTY": "24", "BKMETA_SOAK_IMPACT": "60"}
+"""A part of what `scripts/test` judges: each change is judged by so many histories, or clusters, again."""
 _DECIDE: Final = ("tests/reconcile/rules", "tests/reconcile/plan", "tests/reconcile/compare")
 TESTS: Final[Mapping[str, Sequence[str]]] = {
     "recovery/infer": ("tests/recovery/infer",),
@@ -33,6 +33,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "reconcile/plan": _DECIDE,
     "reconcile/compare": _DECIDE,
     "reconcile/write": ("tests/reconcile/write",),
+    "reconcile/check/impact": ("tests/reconcile/check/impact", "tests/reconcile/jobs/impact"),
 }
 """What is changed, and the tests without Java that belong to it, the quickest first."""
 _JUDGED: Final = ("_histories.py", "_nasty.py", "_properties.py", "_machine.py")
