@@ -11,7 +11,7 @@ from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Run
 from reconcile.rules import entries_beyond_end, nodes, reference_checks
 from reconcile.rules.nodes import Bookies, Side
-from recovery.codecs.store import Layout
+from recovery.codecs.store import Layout, layout_bytes
 from recovery.infer.references import SCHEMA
 from recovery.model import metadata as md
 from recovery.model import tables
@@ -215,3 +215,38 @@ def test_cookies_against_bookies(
     sums = {hashlib.sha256(raw).hexdigest()[:12]: raw.decode() for raw in (b"c", b"d", b"e")}
     short = [(category, {s: sums.get(text[-13:-1], text) for s, text in said.items()}) for category, said in shown]
     assert short == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "raised", "expected"),
+    [
+        (8, frozenset[str](), None),
+        (7, frozenset[str](), "critical"),
+        (None, frozenset[str](), None),
+        (7, frozenset(["/idgen"]), "warning"),
+    ],
+)
+def test_a_generator_that_may_give_a_used_id_again(
+    given: int | None, raised: frozenset[str], expected: str | None
+) -> None:
+    """Id 7 is used: what gives 8 next is ahead, what gives 7 is behind; a plan that raises it makes it a warning.
+
+    A counter of which the store does not say where it stands is not judged.
+    """
+    live = side("store", {"path": "/idgen", "kind": "generator", "children_created": given})
+    rows = nodes.findings(live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/idgen": 7}, raised=raised)
+    assert [(row.category, row.severity) for row in rows] == (
+        [] if expected is None else [(Category.GENERATOR_BEHIND, expected)]
+    )
+
+
+def test_a_layout_that_is_not_the_earlier_one() -> None:
+    """Bookies that start under another layout delete what they do not find; the same one is nothing."""
+    layouts = [
+        side(name, {"path": "/LAYOUT", "kind": "layout", "raw": layout_bytes(layout)})
+        for name, layout in (("store", Layout.FLAT), ("earlier", Layout.HIERARCHICAL), ("earlier", Layout.FLAT))
+    ]
+    [differs] = found(layouts[0], layouts[1])
+    assert differs.category == Category.LAYOUT_DIFFERS
+    assert [one.value for one in differs.statements] == ["flat", "hierarchical"]
+    assert found(layouts[0], layouts[2]) == []

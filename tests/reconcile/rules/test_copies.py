@@ -1,0 +1,85 @@
+"""What is not seen is not called lost: each way in which a bookie's silence proves nothing."""
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from reconcile.rules.segments import copies as rule
+from reconcile.rules.segments.copies import CopyFaults, Sight, find_faults
+from reconcile.rules.segments.faults import Fault
+from recovery.model import tables
+from tests.reconcile.rules.test_copies_properties import NOTHING_HIDDEN, Ledger, make_copies, make_stored
+
+LACKS = Ledger(2, 2, 9, [(0, ["bk0", "bk1"])], {"bk0": set(range(10))})
+CHANGED = datetime(2026, 1, 1, tzinfo=UTC)
+CHANGED_US = int(CHANGED.timestamp() * 1_000_000)
+
+
+def hidden(bookie: str, ledger: int) -> pa.Table:
+    """What a bookie may have of a ledger, and was not seen."""
+    return pa.table({"scope": pa.array([0]), "ledger": pa.array([ledger]), "bookie": pa.array([bookie])})
+
+
+def judge(sight: Sight, copies: pa.Table | None = None) -> CopyFaults:
+    """Of a ledger whose second bookie shows nothing; its record changed at `CHANGED`."""
+    stored = make_stored([LACKS])
+    where = stored.schema.get_field_index("changed_at")
+    stored = stored.set_column(where, stored.schema.field(where), pa.array([CHANGED], pa.timestamp("us", "UTC")))
+    return find_faults(stored, make_copies([LACKS]) if copies is None else copies, sight)
+
+
+@pytest.mark.parametrize(
+    ("sight", "sure"),
+    [
+        (Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN), True),
+        (Sight({"bk0": None}, frozenset(), NOTHING_HIDDEN), False),
+        (Sight({"bk0": None, "bk1": None}, frozenset(["bk1"]), NOTHING_HIDDEN), False),
+        (Sight({"bk0": None, "bk1": None}, frozenset(), hidden("bk1", 0)), False),
+        (Sight({"bk0": None, "bk1": None}, frozenset(), hidden("bk1", 5)), True),
+        (Sight({"bk0": None, "bk1": None}, frozenset(), hidden("bk9", 0)), True),
+        (Sight({"bk0": None, "bk1": CHANGED_US}, frozenset(), NOTHING_HIDDEN), True),
+        (Sight({"bk0": None, "bk1": CHANGED_US - 1}, frozenset(), NOTHING_HIDDEN), False),
+    ],
+)
+def test_a_negative_counts_only_from_whom_was_seen(sight: Sight, sure: bool) -> None:
+    """Not looked at, not completely, damage that hides this ledger, a disk that was read before the record changed."""
+    faults = judge(sight)
+    kinds = faults.faults["fault"].to_pylist()
+    assert kinds == ([Fault.BELOW_ACK_QUORUM] if sure else [])
+    assert faults.undecided.tolist() == ([] if sure else [0])
+    assert (faults.positions, faults.judged) == (20, 20 if sure else 10)
+
+
+def test_a_list_that_changed_while_it_was_read_proves_nothing() -> None:
+    """Such a row is not complete."""
+    half = Ledger(2, 2, 9, LACKS.segments, {"bk0": set(range(10)), "bk1": set(range(5))})
+    copies = make_copies([half])
+    complete = pa.array([True, False])
+    copies = copies.set_column(tables.COPIES.get_field_index("complete"), tables.COPIES.field("complete"), complete)
+    sight = Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN)
+    faults = judge(sight, copies)
+    assert (faults.faults.num_rows, faults.undecided.tolist()) == (0, [0])
+
+
+@pytest.mark.parametrize(("stopped", "lost"), [(frozenset[str](), False), (frozenset(["bk1"]), True)])
+def test_a_journal_counts_where_it_is_read_again(stopped: frozenset[str], lost: bool) -> None:
+    """After a crash a bookie reads its journals; after a clean stop it does not, and what only they have is gone."""
+    whole = Ledger(2, 2, 9, LACKS.segments, {"bk0": set(range(10)), "bk1": set(range(10))})
+    copies = make_copies([whole])
+    sources = pa.array(["index", "journal"])
+    copies = copies.set_column(tables.COPIES.get_field_index("source"), tables.COPIES.field("source"), sources)
+    faults = judge(Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, stopped), copies)
+    assert bool(faults.faults.num_rows) == lost
+
+
+def test_a_record_that_ends_beyond_all_ledgers_stops_nothing() -> None:
+    """A last entry near 2^63, or more runs than are laid out: undecided, at once."""
+    far = make_stored([Ledger(2, 2, (1 << 63) - 1, LACKS.segments, {}), LACKS])
+    sight = Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN)
+    faults = find_faults(far, make_copies([Ledger(2, 2, 9, LACKS.segments, {}), LACKS]), sight)
+    assert (faults.faults["row"].to_pylist(), faults.undecided.tolist()) == ([1], [0])
+    many = make_stored([Ledger(2, 2, 1 << 40, [(0, ["bk0", "bk1", "bk2"])], {})])
+    faults = find_faults(many, make_copies([]), Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN))
+    assert (faults.faults.num_rows, faults.undecided.tolist()) == (0, [0])
+    assert rule._TOO_MANY < 1 << 40
