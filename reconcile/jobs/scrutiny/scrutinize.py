@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -53,6 +53,9 @@ from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import bucket_ranges
 from recovery.spark import demand_spark, over_buckets
+
+if TYPE_CHECKING:
+    from backends.registry import OpenStore
 
 STORE: Final = "store"
 METRICS: Final = "metrics.prom"
@@ -175,7 +178,7 @@ def scrutinize(
         )
         found = _find_of_bookies(request, catalog, bookies, second_look)
         found += bookie_findings.list_listing_doubts(captured.gaps, sums.vanished, sums.listed_before)
-        rows = lifecycle.apply(make_rows([*found, *_find_beside(catalog, layout, bookies, answers)], run))
+        rows = lifecycle.apply(make_rows([*found, *_find_beside(opened, catalog, layout, bookies, answers)], run))
     sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
     sums.add("findings", count_findings(rows))
     sums.open.update(count_open(rows))
@@ -316,7 +319,7 @@ def _find_of_bookies(
 
 
 def _find_beside(
-    catalog: Dataset, layout: Layout, bookies: _Bookies, answers: Sequence[Mapping[str, Any]]
+    opened: "OpenStore", catalog: Dataset, layout: Layout, bookies: _Bookies, answers: Sequence[Mapping[str, Any]]
 ) -> list[Finding]:
     """Return the findings of what stands beside the ledgers: cookies, sessions, generators, layout, instance id."""
     nodes = catalog.read("nodes")
@@ -331,9 +334,27 @@ def _find_beside(
         {row["bookie"]: row["cookie"] for row in rows},
         sorted({row["instance_id"] for row in rows if row["instance_id"] is not None}),
     )
-    found = beside.findings(store, None, about, layout=layout, taken=raises.taken, raised=frozenset())
+    found = [
+        one
+        for one in beside.findings(store, None, about, layout=layout, taken=raises.taken, raised=frozenset())
+        if _still_stands(one, opened, raises.taken)
+    ]
     # A bookie that is down is no harm by itself: what it should hold is looked at, and whether its ledgers are marked.
     return [replace(one, severity="info") if one.category is Category.COOKIE_WITHOUT_BOOKIE else one for one in found]
+
+
+def _still_stands(finding: Finding, opened: "OpenStore", taken: Mapping[str, int]) -> bool:
+    """Look again at the node of a finding: while a capture reads one node after the other, the cluster goes on."""
+    node = opened.store.get(opened.root.rstrip("/") + finding.subject)
+    match finding.category:
+        case Category.GENERATOR_BEHIND:
+            return node is None or used_ids.is_behind(node.children_created, taken[finding.subject])
+        case Category.DEAD_LOCK | Category.DEAD_REGISTRATION:
+            return node is not None and not node.owner
+        case Category.BOOKIE_WITHOUT_COOKIE:
+            return node is None
+        case _:
+            return True
 
 
 def _finish(
