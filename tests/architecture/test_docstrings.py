@@ -188,6 +188,15 @@ def test_docstrings_mention_names_that_are_there() -> None:
     assert _find_lost_mentions(_trees()) == []
 
 
+def test_the_page_of_rooms_mentions_names_that_are_there() -> None:
+    """What docs/ARCHITECTURE.md tells to add to, or to call, exists under that name."""
+    tables = {str(path): ast.parse(path.read_text()) for path in (ROOT / "tests/architecture").glob("test_l*.py")}
+    words = _find_words(_trees() | tables)
+    mentions = re.findall(r"`([A-Za-z_]\w*)`", (ROOT / "docs" / "ARCHITECTURE.md").read_text())
+    assert mentions
+    assert [mention for mention in mentions if mention not in words] == []
+
+
 def test_a_mention_that_is_lost_is_found() -> None:
     """A name that only docstrings have is one that went away."""
     text = '''
