@@ -156,12 +156,13 @@ class World:
     def undo(self) -> None:
         """Take one delete back; before the purge that is exact."""
         ledger = self.random.choice(LEDGERS)
+        # Before anything is read: somebody else may write between any two calls.
+        meddled = self.counts["meddled"]
         stood = self.read(ledger)
         with self.open() as (own, log):
             known = own.tombstones.read_some([ledger])
             cluster = Cluster(self.recorder, self.root, self.layout)
             sightings = {ledger: {one.bookie: one for one in self.see(ledger)}}
-            meddled = self.counts["meddled"]
             refused = undo_deletes([ledger], cluster, own, log, sightings)
             if ledger in known and ledger not in self.purged and meddled == self.counts["meddled"]:
                 assert not refused, refused
