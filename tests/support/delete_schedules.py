@@ -7,9 +7,9 @@ tombstones.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -93,6 +93,7 @@ class World:
         self.referenced: set[LedgerId] = set()
         self.issued: list[Issued] = []
         self.truths: dict[LedgerId, Truth] = {}
+        self.looked: dict[LedgerId, Truth] = {}
         self.purged: set[LedgerId] = set()
         self.expired: set[LedgerId] = set()
         self.counts: Counter[str] = Counter()
@@ -126,6 +127,12 @@ class World:
             }
             ready = [one for one in changed.values() if one.state is State.PURGEABLE]
             issued = None
+            for one in ready:
+                truth = self.looked[one.ledger]
+                assert truth.safe_in_row >= 2, f"{one.ledger} was not found safe twice in a row"
+                assert truth.first_safe_ms is not None
+                assert self.now_ms >= truth.first_safe_ms + SOAK_MS, f"the soak of {one.ledger} was not over"
+                assert one.record.version == truth.version
             if ready:
                 certificate = self.certify(ready)
                 issued = Issued(
@@ -141,7 +148,22 @@ class World:
 
             if issued is not None:
                 self.issued.append(issued)
-            own.tombstones.change(list(changed), decide, log, rows=2)
+            try:
+                own.tombstones.change(list(changed), decide, log, rows=2)
+            finally:
+                self.record_looks(changed)
+
+    def record_looks(self, changed: Mapping[LedgerId, Tombstone]) -> None:
+        """Count the looks whose result stands in the store: who looks and dies says nothing."""
+        own = open_own_root(self.store, self.root)
+        assert own is not None
+        stored = own.tombstones.read_some(list(changed))
+        for ledger, tombstone in changed.items():
+            if stored.get(ledger) == tombstone:
+                self.truths[ledger] = self.looked[ledger]
+                if not self.truths[ledger].safe_in_row:
+                    for issued in self.issued:
+                        issued.versions.pop(ledger, None)
 
     def purge(self) -> None:
         """Purge by a certificate, perhaps an old one."""
@@ -301,7 +323,7 @@ class World:
             verdict = Verdict.UNSAFE
         else:
             verdict = Verdict.SAFE if all_there else Verdict.UNDECIDED
-        truth = self.truths.setdefault(ledger, Truth())
+        truth = self.looked[ledger] = replace(self.truths.get(ledger, Truth()))
         if verdict is Verdict.SAFE and record is not None:
             is_same = record.version == truth.version
             truth.first_safe_ms = truth.first_safe_ms if is_same and truth.safe_in_row else self.now_ms
@@ -358,12 +380,8 @@ class World:
     def judge_removal(self, ledger: LedgerId, action: str) -> None:
         """See that a record was removed by a purge that had every right to."""
         assert action == "purge", f"{action} removed the record of {ledger}"
-        truth = self.truths[ledger]
-        assert truth.safe_in_row >= 2, f"{ledger} was not found safe twice in a row"
-        assert truth.first_safe_ms is not None
-        assert self.now_ms >= truth.first_safe_ms + SOAK_MS, f"the soak of {ledger} was not over"
-        valid = [one for one in self.issued if ledger in one.versions and self.now_ms <= one.until_ms]
-        assert any(one.versions[ledger] == truth.version for one in valid), f"no certificate named {ledger}"
+        named = [one for one in self.issued if ledger in one.versions and self.now_ms <= one.until_ms]
+        assert named, f"no certificate that holds named {ledger}"
         self.purged.add(ledger)
         self.counts["purged"] += 1
 
