@@ -352,7 +352,10 @@ def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
                 request = PlanRequest(found, None, (), LAYOUT, "/ledgers", passwords, BOOKIES, None)
                 prepare(Path(out), "plan", secret=True)
                 counts = make_plan(request, Path(out), spark, now=_now).counts
-                note = f"restored {counts.restored:,}, held {counts.held:,}, waiting {counts.waiting:,}"
+                note = (
+                    f"restored {counts.restored:,}, guarded {counts.guarded:,}, held {counts.held:,}, "
+                    f"waiting {counts.waiting:,}"
+                )
                 return {"ledgers": counts.ledgers, "note": note}
 
             return _timed(work)

@@ -128,7 +128,7 @@ def test_what_duckdb_groups_is_every_ledger(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "note"),
     [
-        ("nasty", "restored 199, held 1, waiting 0"),
+        ("nasty", "restored 199, guarded 1, held 0, waiting 0"),
         ("diff", "changed 5, created 2, earlier_only 1, equal 187, moved 5"),
     ],
 )
